@@ -6,7 +6,7 @@ use crate::command::{
 };
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::program;
+use crate::output::{program, refuse_closed};
 use clap::error::ErrorKind;
 use clap::{Args, FromArgMatches, Parser, Subcommand};
 use std::io::{self, IsTerminal};
@@ -122,9 +122,11 @@ pub fn parse<C: FromArgMatches>(mut command: clap::Command) -> Parsed<C> {
         Err(error) => error,
     };
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // A reader that stops early (`everleaf --help | head`) is no error.
-        let _ = error.print();
-        return Parsed::Shown;
+        let shown = refuse_closed().and_then(|()| error.print().map_err(|e| Failure::output(&e)));
+        return match shown {
+            Ok(()) => Parsed::Shown,
+            Err(failure) => Parsed::Refused { failure, json: false },
+        };
     }
     // The arguments could not be parsed, so that clap cannot tell whether --json was among them.
     let json = std::env::args_os().skip(1).any(|argument| argument == "--json");

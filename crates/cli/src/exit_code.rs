@@ -3,14 +3,14 @@
 /// The exit codes of `everleaf`, as the end of its help shows them.
 pub const HELP: &str = "\
 Exit codes:
-  0  done (also when the reader of a pipe stops early)
+  0  done (also when the reader of a pipe stops early, but for export and backup)
   1  the key or map is not there, a condition did not hold, or `check` found damage
   2  the command line is wrong
   3  the input data is wrong: a malformed line, a key or value that is too long
   4  the pool cannot be used: missing, there already, foreign, truncated, damaged, or newer
   5  another process holds the pool
   6  the disk or the pool is full; nothing acknowledged is lost
-  7  the system refused something else: a file that cannot be read, a port in use";
+  7  the system refused something else: a file that cannot be read, a port in use, a closed output";
 
 /// How the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

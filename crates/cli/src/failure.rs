@@ -43,6 +43,17 @@ impl Failure {
         }
     }
 
+    /// Writing the standard output failed, of something that is of no use in part.
+    pub fn cut_off(error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::new(
+                ExitCode::Io,
+                "the output is cut off: whoever read it went away before its end",
+            ),
+            _ => Self::output(error),
+        }
+    }
+
     /// Writes the sentence to the standard error, as text or as a JSON object.
     ///
     /// A standard error that cannot be written leaves only the exit code to tell; that is ignored.

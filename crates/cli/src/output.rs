@@ -2,9 +2,13 @@
 //!
 //! `everleaf scan POOL | head` closes the pipe while the scan still writes. Rust programs see that
 //! as an ordinary write error; here it becomes a [`Failure`] without a message and with exit code
-//! 0, which ends the command at once and in silence.
+//! 0, which ends the command at once and in silence. A copy of a pool (`export`, `backup`) is of no use in part: there
+//! it is a failure like any other.
+//!
+//! A standard output that was closed from the start (`>&-`) is no empty one: what is written to it fails.
 
 use crate::failure::Failure;
+use everleaf::standard_output_was_closed;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +18,39 @@ const BUFFER_SIZE: usize = 64 << 10;
 
 /// The buffered standard output of one command.
 pub struct Output {
-    writer: BufWriter<StdoutLock<'static>>,
+    writer: BufWriter<Standard>,
+}
+
+/// The standard output, unless it was closed when the program began.
+struct Standard {
+    lock: StdoutLock<'static>,
+    is_closed: bool,
+}
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.is_closed {
+            true => Err(closed()),
+            false => self.lock.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.lock.flush()
+    }
+}
+
+/// The answer of the system to who writes to a closed descriptor.
+fn closed() -> io::Error {
+    io::Error::from_raw_os_error(libc::EBADF)
+}
+
+/// Why what something else prints goes nowhere, if it does.
+pub fn refuse_closed() -> Result<(), Failure> {
+    match standard_output_was_closed() {
+        true => Err(Failure::output(&closed())),
+        false => Ok(()),
+    }
 }
 
 impl Default for Output {
@@ -26,7 +62,9 @@ impl Default for Output {
 impl Output {
     /// Locks the standard output until the command ends.
     pub fn new() -> Self {
-        Self { writer: BufWriter::with_capacity(BUFFER_SIZE, io::stdout().lock()) }
+        let output =
+            Standard { lock: io::stdout().lock(), is_closed: standard_output_was_closed() };
+        Self { writer: BufWriter::with_capacity(BUFFER_SIZE, output) }
     }
 
     /// Writes bytes as they are.
@@ -48,6 +86,11 @@ impl Output {
     /// Writes out what is still buffered.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.writer.flush().map_err(|error| Failure::output(&error))
+    }
+
+    /// As [`Self::flush`], of what is of no use in part.
+    pub fn flush_whole(&mut self) -> Result<(), Failure> {
+        self.writer.flush().map_err(|error| Failure::cut_off(&error))
     }
 
     /// True when a person, not a file or a pipe, reads the output.

@@ -33,6 +33,7 @@ pub mod search;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 mod spin_lock;
+mod standard_output;
 pub mod topology;
 
 pub use atomic::{Atomic, AtomicLine, AtomicPair, AtomicPointer};
@@ -45,4 +46,5 @@ pub use search::SortedLine;
 #[cfg(feature = "simulated")]
 pub use simulated::Simulated;
 pub use spin_lock::{SpinGuard, SpinLock};
+pub use standard_output::standard_output_was_closed;
 pub use std::sync::atomic::Ordering;

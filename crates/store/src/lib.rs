@@ -170,6 +170,8 @@ pub use batch::{WriteBatch, Written};
 pub use change::{Action, Exchange};
 pub use copy::Copied;
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+#[doc(hidden)]
+pub use everleaf_index::standard_output_was_closed;
 pub use everleaf_index::{CheckReport, Domain, human_size};
 pub use expiry::Expiry;
 pub use key_range::KeyRange;

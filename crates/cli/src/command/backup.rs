@@ -76,8 +76,8 @@ fn to_stream(store: &Store, pool: &Path, out: &mut Output) -> Result<(), Failure
     let mut opened = std::fs::File::open(&file).map_err(cannot)?;
     // Removed at once: it lives on while it is open.
     drop(new);
-    io::copy(&mut opened, out.writer()).map_err(|error| Failure::output(&error))?;
-    Ok(())
+    io::copy(&mut opened, out.writer()).map_err(|error| Failure::cut_off(&error))?;
+    out.flush_whole()
 }
 
 /// A file that never gets a name, of which there may be some at a time.

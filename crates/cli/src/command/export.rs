@@ -138,8 +138,9 @@ pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Fai
     };
     if args.output == Path::new("-") {
         let mut lines = format.writer(out.writer(), args.keys_only);
-        let written = job.write(lines.as_mut())?.map_err(|error| Failure::output(&error))?;
+        let written = job.write(lines.as_mut())?.map_err(|error| Failure::cut_off(&error))?;
         drop(lines);
+        out.flush_whole()?;
         tell_left_out(global, written.left_out);
         return Ok(());
     }
@@ -188,7 +189,8 @@ fn run_requests(
     };
     if args.output == Path::new("-") {
         let written = write_requests(&store, out.writer(), show);
-        return written.map(drop).map_err(|trouble| failure(trouble, &Failure::output));
+        written.map_err(|trouble| failure(trouble, &Failure::cut_off))?;
+        return out.flush_whole();
     }
     let mut target = TargetFile::create(&args.output)?;
     let written = write_requests(&store, target.writer(), show);

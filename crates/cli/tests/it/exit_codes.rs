@@ -59,6 +59,8 @@ fn a_log_that_may_not_grow_is_code_6() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(6), "{trap}: {told}");
         assert!(told.contains("raise the limit on file sizes"), "{told}");
+        let left = std::fs::read_dir(place.path(".")).expect("a folder").count();
+        assert_eq!(left, 0, "neither the pool nor its log is there");
     }
 }
 
@@ -208,11 +210,14 @@ fn a_reader_that_goes_away_ends_the_command_in_silence() {
     let value = "v".repeat(100);
     let input: String = (0..50_000).map(|key| format!("{key}\t{value}\n")).collect();
     place.run_with(["load", "pool", "-"], input.as_bytes()).succeeded();
-    for arguments in [
-        &["scan", "pool"][..],
-        &["scan", "pool", "--json"],
-        &["export", "pool"],
-        &["export", "pool", "--format", "csv"],
+    for (arguments, code) in [
+        (&["scan", "pool"][..], 0),
+        (&["scan", "pool", "--json"], 0),
+        // A copy in part is none.
+        (&["export", "pool"], 7),
+        (&["export", "pool", "--format", "csv"], 7),
+        (&["export", "pool", "--format", "resp"], 7),
+        (&["backup", "pool", "-"], 7),
     ] {
         let mut command = place.command(arguments);
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -220,7 +225,79 @@ fn a_reader_that_goes_away_ends_the_command_in_silence() {
         // More than a pipe holds is still to be written when its reader goes away.
         drop(child.stdout.take());
         let ended = Ended::from(child.wait_with_output().unwrap());
-        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{arguments:?}");
+        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.err);
+        assert_eq!(ended.err.contains("went away before its end"), code == 7, "{}", ended.err);
+        assert_eq!(ended.err.is_empty(), code == 0, "{}", ended.err);
+    }
+}
+
+/// What was wrong: a closed standard output was not told from an empty one, and everything ended with 0.
+#[test]
+fn what_is_printed_to_a_closed_output_is_code_7() {
+    let place = Place::with_pool();
+    place.run(["put", "pool", "a", "1"]).succeeded();
+    let run = |line: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec \"$0\" {line} >&-"), crate::PROGRAM]);
+        command.current_dir(place.path(".")).env_remove("EVERLEAF_POOL");
+        Ended::from(command.stdin(Stdio::null()).output().expect("there is a shell"))
+    };
+    for line in [
+        "get pool a",
+        "scan pool",
+        "scan pool --count",
+        "export pool",
+        "export pool --format resp",
+        "export pool -o file",
+        "backup pool -",
+        "backup pool copy",
+        "stat pool",
+        "check pool",
+        "maps pool",
+        "create other",
+        "del pool a",
+        "man",
+        "completions bash",
+        "--help",
+        "get --help",
+        "--version",
+    ] {
+        let sentence = run(line).failed(7);
+        assert!(sentence.contains("cannot write the output"), "{line}: {sentence}");
+    }
+    // Who has nothing to say is not asked, and the null device takes everything.
+    assert_eq!(run("put pool b 2 --quiet").code, 0);
+    for mode in [(false, true), (true, true)] {
+        let null = OpenOptions::new().read(mode.0).write(mode.1).open("/dev/null").expect("there");
+        let status = place.command(["scan", "pool"]).stdout(null).status().expect("it runs");
+        assert!(status.success());
+    }
+}
+
+/// What stayed: `create x/` made `x`, and could not open it; and a log that cannot be made left a pool that has none.
+#[test]
+fn a_pool_that_cannot_be_created_as_a_whole_is_not_there() {
+    let place = Place::empty();
+    let names = || {
+        let entries = std::fs::read_dir(place.path(".")).expect("a folder");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("readable").file_name()).collect();
+        names.sort();
+        names
+    };
+    for name in ["x/", "x/.", "./x//"] {
+        let sentence = place.run(["create", name]).failed(7);
+        assert!(sentence.contains("as that of a folder"), "{name}: {sentence}");
+        assert_eq!(names().len(), 0, "{name}: {:?}", names());
+    }
+    place.write("pool.log", "a file of somebody else");
+    place.run(["create", "pool", "--durability", "power"]).failed(7);
+    assert_eq!(names(), ["pool.log"]);
+    assert_eq!(place.read("pool.log"), b"a file of somebody else");
+    std::fs::remove_file(place.path("pool.log")).expect("it is there");
+    place.run(["create", "pool"]).succeeded();
+    for line in ["backup pool y/", "export pool -o y/", "repair pool y/", "restore pool y/"] {
+        place.run(line.split(' ')).failed(7);
+        assert_eq!(names(), ["pool"], "{line}");
     }
 }
 
