@@ -90,6 +90,7 @@ mod shown;
 mod slow_log;
 mod socket;
 mod statistics;
+mod texts;
 mod tls;
 pub mod transfer;
 mod turns;

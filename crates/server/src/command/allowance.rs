@@ -11,7 +11,7 @@ use super::Failure;
 use super::keys::Result;
 use crate::resp::Reply;
 
-/// Bytes that an item takes besides itself.
+/// Bytes that an item takes besides itself, with memory of its own.
 const ITEM_OVERHEAD: usize = 64;
 /// Bytes of the shortest item of a reply.
 const REPLY_ITEM_SIZE_MIN: u64 = 6;
@@ -36,7 +36,18 @@ impl Allowance {
 
     /// Counts an item of so many bytes that is about to be copied. Breaks if it may not be.
     pub fn take(&mut self, size: usize) -> ControlFlow<()> {
-        match self.left.checked_sub(size.saturating_add(ITEM_OVERHEAD)) {
+        self.take_exactly(size.saturating_add(ITEM_OVERHEAD))
+    }
+
+    /// As [`Self::take`] of one that is packed with others ([`Texts`](crate::texts::Texts)), which takes no more than the
+    /// reply takes for it: none is refused that the reply could have.
+    pub fn take_packed(&mut self, size: usize) -> ControlFlow<()> {
+        self.take_exactly(size.saturating_add(REPLY_ITEM_SIZE_MIN as usize))
+    }
+
+    /// As [`Self::take`] of so many bytes and no more.
+    pub fn take_exactly(&mut self, size: usize) -> ControlFlow<()> {
+        match self.left.checked_sub(size) {
             Some(left) => {
                 self.left = left;
                 ControlFlow::Continue(())
@@ -48,9 +59,22 @@ impl Allowance {
         }
     }
 
+    /// As much as this with room for what so many items take besides themselves, if that is no more again: who draws so
+    /// many can keep them apart from the reply.
+    pub fn beside(&self, count: u64) -> Option<Self> {
+        let overhead = usize::try_from(count).ok()?.checked_mul(ITEM_OVERHEAD)?;
+        (overhead <= self.left).then(|| Self::new(self.left.saturating_add(overhead)))
+    }
+
     /// As [`Self::take`], where an item can be refused at once.
     pub fn spend(&mut self, size: usize) -> Result<()> {
         let _ = self.take(size);
+        self.check()
+    }
+
+    /// As [`Self::take_packed`], where an item can be refused at once.
+    pub fn spend_packed(&mut self, size: usize) -> Result<()> {
+        let _ = self.take_packed(size);
         self.check()
     }
 

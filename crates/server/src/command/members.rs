@@ -162,8 +162,13 @@ pub fn draw(
     if count > 0 && wanted >= total {
         return collection.walk(show);
     }
-    if total > SMALL_COUNT_MAX && (count < 0 || wanted < total / 4) {
-        return draw_places(collection, wanted, count > 0, allowance, show);
+    if total > SMALL_COUNT_MAX && count < 0 {
+        return draw_places(collection, wanted, None, show);
+    }
+    // Those that were drawn have to be known; if they are too many for that all are gone through.
+    let kept = allowance.beside(wanted).filter(|_| wanted < total / 4);
+    if total > SMALL_COUNT_MAX && count > 0 && kept.is_some() {
+        return draw_places(collection, wanted, kept, show);
     }
     match count < 0 {
         true => draw_repeated(collection, wanted, allowance, show),
@@ -196,7 +201,8 @@ pub fn pop_one(set: &mut Collection<'_, '_>) -> Result<Option<Vec<u8>>> {
     })
 }
 
-/// Copies of so many different members that are drawn, in a drawn order.
+/// Copies of so many different members that are drawn, in a drawn order; for one who removes them, and asks for no more
+/// than a step can remove.
 pub fn drawn(
     collection: &mut Collection<'_, '_>,
     count: i64,
@@ -204,7 +210,7 @@ pub fn drawn(
 ) -> Result<Vec<Vec<u8>>> {
     let (mut members, mut kept) = (Vec::new(), Allowance::new(allowance.left()));
     draw(collection, count, allowance, &mut |member, _| {
-        kept.take(member.len())?;
+        kept.take_packed(member.len())?;
         members.push(member.to_vec());
         ControlFlow::Continue(())
     })?;
@@ -267,12 +273,11 @@ fn draw_repeated(
     Ok(())
 }
 
-/// Draws places, and takes the first member from there on.
+/// Draws places, and takes the first member from there on; different ones, if those that were drawn may be kept.
 fn draw_places(
     collection: &mut Collection<'_, '_>,
     count: u64,
-    distinct: bool,
-    allowance: &mut Allowance,
+    mut kept: Option<Allowance>,
     show: &mut Show<'_>,
 ) -> Result<()> {
     let (mut shown, mut known) = (0, BTreeSet::new());
@@ -280,11 +285,11 @@ fn draw_places(
     for _ in 0..count.saturating_mul(ATTEMPT_FACTOR) {
         let mut flow = ControlFlow::Continue(());
         let is_found = see_first(collection, &mut |member, value| {
-            if distinct && known.contains(member) {
-                return;
-            }
-            if distinct {
-                flow = allowance.take(member.len());
+            if let Some(kept) = &mut kept {
+                if known.contains(member) {
+                    return;
+                }
+                flow = kept.take(member.len());
                 known.insert(member.to_vec());
             }
             if flow.is_continue() {
@@ -292,7 +297,7 @@ fn draw_places(
                 flow = show(member, value);
             }
         })?;
-        allowance.check()?;
+        kept.as_ref().map_or(Ok(()), Allowance::check)?;
         if !is_found || flow.is_break() || shown == count {
             break;
         }

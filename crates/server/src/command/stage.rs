@@ -231,6 +231,11 @@ impl Stage {
         self.size > self.size_max || undo_size > self.size_max
     }
 
+    /// How many elements or members a step can remove, at most.
+    pub fn removal_count_max(&self) -> usize {
+        self.size_max / ENTRY_OVERHEAD
+    }
+
     /// Says that it is over.
     pub fn failure(&self) -> Failure {
         let remedy = match self.size_max < BATCH_SIZE_MAX {

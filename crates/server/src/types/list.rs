@@ -11,6 +11,7 @@ use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::walk::Bounds;
 use crate::failure::Failure;
+use crate::texts::Texts;
 
 /// Bytes of elements that are moved at once.
 const MOVED_SIZE_MAX: usize = 256 << 20;
@@ -72,47 +73,36 @@ impl Collection<'_, '_> {
         let value = self.staged.next_element(self.ready, &key, side == Side::Right)?;
         match value {
             Some(_) => self.staged.stage.write_member(&key, None)?,
-            None => self.note_lack()?,
+            None => self.write_lack()?,
         }
         self.header.extra = self.header.extra.wrapping_add(u64::from(side == Side::Left));
         self.header.count = last;
         Ok(value)
     }
 
-    /// Notes that there is less than the header counts, so that the note of the list stays when nothing is counted any more:
-    /// what is elsewhere is freed by it.
-    fn note_lack(&mut self) -> Result<()> {
-        if self.is_trimmed()? {
-            return Ok(());
-        }
-        self.write_lack()
-    }
-
+    /// Notes that there is less than the header counts, so that nothing outside of the bounds is freed until the list goes.
+    /// Whatever is noted now: a note of what was trimmed is removed by who frees that, while this step does not count yet,
+    /// and would then be missing.
     fn write_lack(&mut self) -> Result<()> {
         self.staged.stage.write_member(&trimmed_key(self.header.id), Some(LACKING))
     }
 
     /// Removes so many elements at a side, if there are so many, in the order in which they go.
-    pub fn pop_many(
-        &mut self,
-        side: Side,
-        count: u64,
-        allowance: &mut Allowance,
-    ) -> Result<Vec<Vec<u8>>> {
-        let (total, mut popped) = (self.header.count, Vec::new());
+    pub fn pop_many(&mut self, side: Side, count: u64, allowance: &mut Allowance) -> Result<Texts> {
+        let (total, mut popped) = (self.header.count, Texts::default());
         let count = count.min(total);
         if count <= REMOVED_COUNT_MAX {
             for _ in 0..count {
                 let Some(element) = self.pop(side)? else { continue };
-                allowance.spend(element.len())?;
-                popped.push(element);
+                allowance.spend_packed(element.len())?;
+                popped.push(&element);
             }
             return Ok(popped);
         }
         let first = if side == Side::Left { 0 } else { total - count };
         self.walk_elements(first, first + count - 1, side == Side::Right, |_, value| {
-            allowance.take(value.len())?;
-            popped.push(value.to_vec());
+            allowance.take_packed(value.len())?;
+            popped.push(value);
             ControlFlow::Continue(())
         })?;
         allowance.check()?;

@@ -32,6 +32,10 @@ use crate::command::walk::Bounds;
 use crate::score;
 use crate::short_bytes::ShortBytes;
 
+/// Bytes of the score at the beginning of a position, and of the shortest one in a reply.
+const SCORE_SIZE: usize = 8;
+pub const SCORE_SIZE_MIN: usize = 4;
+
 /// One of so many of a level is on the next, as a power of two.
 const FAN_OUT_BITS: u32 = 6;
 
@@ -274,7 +278,11 @@ impl Collection<'_, '_> {
             self.walk_level(0, &part, is_last, |position, _| {
                 // A few that are read ahead cost what one read costs.
                 if (next.len() as u64) < count {
-                    allowance.take(position.len())?;
+                    // What a reply takes for the member and its score at least; more of them than a step can remove are
+                    // asked for by nobody.
+                    allowance.take_packed(
+                        position.len() - position.len().min(SCORE_SIZE) + SCORE_SIZE_MIN,
+                    )?;
                 }
                 next.push(position.to_vec());
                 let is_done = next.len() as u64 == wanted;

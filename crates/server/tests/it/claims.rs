@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::{PROCESS_REPLY_SIZE, ServerProcess, TestServer, encode};
+use crate::support::{Client, PROCESS_REPLY_SIZE, ServerProcess, TestServer, encode};
 
 const TOO_LONG: &str = "-ERR the reply would have more than";
 
@@ -167,4 +167,98 @@ fn a_reply_of_which_something_was_left_out_is_an_error() {
         assert!(reply.contains("the reply would have more than"), "{line}: {reply:.80}");
         assert_eq!(client.line("PING"), "+PONG", "{line}");
     }
+}
+
+/// What was refused: commands that hold what they answer charged 64 bytes for each item, so that replies of short ones were
+/// too long for them that were not.
+#[test]
+fn whatever_fits_into_a_reply_is_answered() {
+    // Each item takes ten bytes at most in a reply, and took 64 in the account.
+    let server = TestServer::with(|config| config.reply_size_max = 65_000);
+    let mut client = server.connect();
+    let count = 5000;
+    let fill = |client: &mut Client, key: &str| {
+        for first in (0..count).step_by(500) {
+            let numbers = first..first + 500;
+            let words: Vec<String> = match key {
+                "l" => numbers.map(|_| "x".to_string()).collect(),
+                "s" => numbers.map(|number| number.to_string()).collect(),
+                _ => numbers.flat_map(|number| ["1".to_string(), number.to_string()]).collect(),
+            };
+            let name = match key {
+                "l" => "RPUSH",
+                "s" => "SADD",
+                "h" => "HSET",
+                _ => "ZADD",
+            };
+            // Fields are as many as pairs.
+            let words = if name == "HSET" {
+                words.chunks(2).flat_map(|pair| [pair[1].clone(), pair[0].clone()]).collect()
+            } else {
+                words
+            };
+            let request = [vec![name.to_string(), key.to_string()], words].concat();
+            assert_eq!(
+                client.ask(&request),
+                format!(":{}", if name == "RPUSH" { first + 500 } else { 500 })
+            );
+        }
+    };
+    let items = |reply: &str| reply.split(' ').count();
+    ["l", "s", "z", "h"].into_iter().for_each(|key| fill(&mut client, key));
+    for (line, expected) in [
+        ("LPOS l x COUNT 0", count),
+        ("ZRANGE z 0 -1", count),
+        ("ZREVRANGE z 0 -1", count),
+        ("ZRANGEBYSCORE z 0 2", count),
+        ("ZRANGE z 0 2000 WITHSCORES", 4002),
+        ("SRANDMEMBER s 1200", 1200),
+        ("HRANDFIELD h 1200", 1200),
+        ("ZRANDMEMBER z 1200", 1200),
+        ("SRANDMEMBER s 4999", 4999),
+    ] {
+        let reply = client.line(line);
+        assert!(reply.starts_with('['), "{line}: {reply:.100}");
+        assert_eq!(items(&reply), expected, "{line}");
+    }
+    for (key, line) in [
+        ("l", "LPOP l 5000"),
+        ("l", "RPOP l 4000"),
+        ("s", "SPOP s 5000"),
+        ("s", "SPOP s 3000"),
+        ("z", "ZPOPMIN z 3000"),
+        ("l", "LMPOP 1 l LEFT COUNT 5000"),
+    ] {
+        client.line(&format!("DEL {key}"));
+        fill(&mut client, key);
+        let reply = client.line(line);
+        assert!(reply.starts_with('['), "{line}: {reply:.100}");
+        assert!(items(&reply) >= 3000, "{line}: {}", items(&reply));
+    }
+    // What does not fit is refused, and nothing is removed.
+    fill(&mut client, "z2");
+    let before = client.line("ZCARD z2");
+    for line in ["ZRANGE z2 0 -1 WITHSCORES", "ZPOPMIN z2 5000"] {
+        let reply = client.line(line);
+        assert!(reply.starts_with(TOO_LONG), "{line}: {reply:.100}");
+    }
+    assert_eq!(client.line("ZCARD z2"), before);
+}
+
+/// What took memory: the places of all elements to be removed, of which a list may have any number.
+#[test]
+fn a_removal_of_very_many_equal_elements_is_refused_or_takes_nothing() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let words = vec!["x"; 10_000];
+    for _ in 0..3 {
+        client.ask(&[&["RPUSH", "l"][..], &words].concat());
+    }
+    assert_eq!(client.line("LREM l 0 x"), ":30000");
+    assert_eq!(client.line("EXISTS l"), ":0");
+    client.ask(&[&["RPUSH", "l", "y"][..], &words, &["y"]].concat());
+    assert_eq!(client.line("LREM l 9000 x"), ":9000");
+    assert_eq!(client.line("LREM l -500 x"), ":500");
+    assert_eq!(client.line("LREM l 0 x"), ":500");
+    assert_eq!(client.line("LRANGE l 0 -1"), "[\"y\" \"y\"]");
 }

@@ -40,25 +40,39 @@ pub fn ltrim(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 pub fn lrem(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let count = integer_arg(request.arg(2))?;
     let (element, wanted) = (request.arg(3), count.unsigned_abs());
-    let mut found = Vec::new();
-    if let Some(mut list) = find(context.keys.staged()?, request.arg(1))? {
+    let (mut found, mut found_count, mut is_too_much) = (Vec::new(), 0, false);
+    let staged = context.keys.staged()?;
+    // More are too many for one step, unless the list goes as a whole: then nobody needs to know where they are.
+    let count_max = staged.stage.removal_count_max();
+    if let Some(mut list) = find(staged, request.arg(1))? {
         let last = list.header.count.saturating_sub(1);
+        let mut seen = 0;
         list.walk_elements(0, last, count < 0, |at, value| {
+            seen += 1;
             if value == element {
-                found.push(at);
+                found_count += 1;
+                if found.len() < count_max {
+                    found.push(at);
+                }
             }
-            let is_done = wanted != 0 && found.len() as u64 == wanted;
+            is_too_much = found_count > found.len() as u64 && found_count < seen;
+            let is_done = is_too_much || wanted != 0 && found_count == wanted;
             if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        found.sort_unstable();
-        if found.len() as u64 == list.header.count {
+        if found_count == list.header.count {
             list.clear()?;
+        } else if found_count > found.len() as u64 {
+            is_too_much = true;
         } else if !found.is_empty() {
+            found.sort_unstable();
             list.remove_elements(&found)?;
             list.finish()?;
         }
     }
-    context.reply.count(found.len() as u64);
+    if is_too_much {
+        return Err(context.keys.staged()?.stage.failure());
+    }
+    context.reply.count(found_count);
     Ok(())
 }
 

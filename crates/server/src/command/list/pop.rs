@@ -7,6 +7,7 @@ use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::resp::{Reply, Request};
+use crate::texts::Texts;
 use crate::types::list::Side;
 
 /// `LPOP key [count]`
@@ -31,8 +32,7 @@ fn pop_one(
     let Some(count) = request.get(2) else {
         let mut allowance = Allowance::of(&context.reply);
         let popped = pop(context.keys.staged()?, request.arg(1), 1, side, &mut allowance)?;
-        let first = popped.as_ref().and_then(|elements| elements.first());
-        context.reply.bulk_or_null(first.map(|element| &element[..]));
+        context.reply.bulk_or_null(popped.as_ref().and_then(Texts::first));
         return Ok(());
     };
     let count = parse_integer(count)
@@ -48,9 +48,9 @@ fn pop_one(
     }
 }
 
-pub fn show(reply: &mut Reply<'_>, elements: &[Vec<u8>]) -> Outcome {
+pub fn show(reply: &mut Reply<'_>, elements: &Texts) -> Outcome {
     reply.array(elements.len());
-    for element in elements {
+    for element in elements.iter() {
         reply.bulk(element);
         if reply.is_full() {
             return Err(Failure::ReplyTooLong);
@@ -66,7 +66,7 @@ pub fn pop(
     count: u64,
     side: Side,
     allowance: &mut Allowance,
-) -> Result<Option<Vec<Vec<u8>>>> {
+) -> Result<Option<Texts>> {
     let Some(mut list) = find(staged, key)? else { return Ok(None) };
     let before = list.header;
     let popped = list.pop_many(side, count, allowance)?;

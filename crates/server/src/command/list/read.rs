@@ -86,6 +86,12 @@ impl Options {
     }
 }
 
+/// Bytes that a number takes in a reply, about as many as in memory.
+fn reply_size(number: u64) -> usize {
+    const MARK_AND_END: usize = 3;
+    MARK_AND_END + number.checked_ilog10().map_or(1, |digits| digits as usize + 1)
+}
+
 /// `LPOS key element [RANK rank] [COUNT count] [MAXLEN length]`
 pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let options = Options::parse(request)?;
@@ -107,7 +113,7 @@ pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             if value == element {
                 match skipped {
                     0 => {
-                        allowance.take(size_of::<u64>())?;
+                        allowance.take_exactly(reply_size(at))?;
                         found.push(at);
                     }
                     _ => skipped -= 1,

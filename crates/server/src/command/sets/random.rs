@@ -6,7 +6,8 @@ use super::find;
 use crate::command::allowance::Allowance;
 use crate::command::members::{count_arg, draw, drawn, pop_one};
 use crate::command::{Context, Failure, Outcome, parse_integer};
-use crate::resp::Request;
+use crate::resp::{Reply, Request};
+use crate::types::collection::Collection;
 
 /// `SRANDMEMBER key [count]`
 pub fn srandmember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -34,6 +35,21 @@ pub fn srandmember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome 
     Ok(())
 }
 
+/// Removes all members, none by itself, so that there may be any number.
+fn pop_all(mut set: Collection<'_, '_>, reply: &mut Reply<'_>) -> Outcome {
+    let (array, mut count) = (reply.open_array(), 0);
+    set.walk(|member, _| {
+        reply.bulk(member);
+        count += 1;
+        if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if reply.is_full() {
+        return Err(Failure::ReplyTooLong);
+    }
+    reply.close_set(array, count);
+    set.clear()
+}
+
 /// `SPOP key [count]`
 pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     if request.len() > 3 {
@@ -59,7 +75,15 @@ pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         return Ok(());
     }
     let mut popped = Vec::new();
-    if let Some(mut set) = find(keys.staged()?, request.arg(1))? {
+    let staged = keys.staged()?;
+    let count_max = staged.stage.removal_count_max() as u64;
+    if let Some(mut set) = find(staged, request.arg(1))? {
+        if count.is_some_and(|count| count as u64 >= set.header.count) {
+            return pop_all(set, reply);
+        }
+        if count.is_some_and(|count| count as u64 > count_max) {
+            return Err(staged.stage.failure());
+        }
         popped = drawn(&mut set, count.unwrap_or(1), &mut Allowance::of(reply))?;
         for member in &popped {
             set.remove_known(member)?;

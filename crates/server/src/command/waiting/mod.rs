@@ -64,11 +64,11 @@ impl Wish {
             }
             What::PopMember { reverse } => {
                 let popped = pop_members(staged, key, 1, *reverse, &mut allowance)?;
-                let Some((member, score)) = popped.first() else { return Ok(false) };
+                let Some((member, score)) = popped.iter().next() else { return Ok(false) };
                 reply.array(3);
                 reply.bulk(key);
                 reply.bulk(member);
-                reply.double(*score);
+                reply.double(score);
             }
             What::PopMembers { reverse, count } => {
                 let popped = pop_members(staged, key, *count, *reverse, &mut allowance)?;
@@ -77,7 +77,7 @@ impl Wish {
                 }
                 reply.array(2);
                 reply.bulk(key);
-                show_members(reply, &popped, true, true)?;
+                show_members(reply, popped.iter(), true, true)?;
             }
         }
         Ok(true)

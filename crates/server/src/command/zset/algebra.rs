@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::{Scored, range, show};
+use super::{Scored, each, range, show};
 use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::stage::Staged;
@@ -201,7 +201,7 @@ fn run(context: &mut Context<'_>, request: &Request<'_>, form: &Form) -> Outcome
     if form.first == 2 {
         return range::store(context, request.arg(1), &items);
     }
-    show(&mut context.reply, &items, options.scores, false)
+    show(&mut context.reply, each(&items), options.scores, false)
 }
 
 /// The sorted set or set of a key.

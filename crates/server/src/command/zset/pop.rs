@@ -1,13 +1,16 @@
 //! `ZPOPMIN`, `ZPOPMAX`, `ZMPOP`.
 
-use super::{Scored, find, show};
+use std::ops::{Bound, ControlFlow};
+
+use super::{find, show};
 use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::resp::Request;
-use crate::types::order::at_position;
+use crate::texts::Texts;
+use crate::types::order::{SCORE_SIZE_MIN, at_position};
 
 /// `ZPOPMIN key [count]`
 pub fn zpopmin(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -34,15 +37,45 @@ fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> O
     let (mut allowance, wanted) = (Allowance::of(&context.reply), count.unwrap_or(1));
     let items = pop(context.keys.staged()?, request.arg(1), wanted, reverse, &mut allowance)?;
     if count.is_some() {
-        return show(&mut context.reply, &items, true, false);
+        return show(&mut context.reply, items.iter(), true, false);
     }
     // One member is never a pair of its own.
     context.reply.array(2 * items.len());
-    for (member, score) in &items {
+    for (member, score) in items.iter() {
         context.reply.bulk(member);
-        context.reply.double(*score);
+        context.reply.double(score);
     }
     Ok(())
+}
+
+/// Members that are removed, with their scores.
+#[derive(Debug, Default)]
+pub struct Popped {
+    members: Texts,
+    scores: Vec<f64>,
+}
+
+impl Popped {
+    fn push(&mut self, member: &[u8], score: f64) {
+        self.members.push(member);
+        self.scores.push(score);
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.scores.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.scores.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], f64)> {
+        let mut members = self.members.iter();
+        self.scores.iter().map(move |score| (members.next().unwrap_or_default(), *score))
+    }
 }
 
 /// Removes the first or last members.
@@ -52,23 +85,37 @@ pub fn pop(
     count: u64,
     reverse: bool,
     allowance: &mut Allowance,
-) -> Result<Vec<Scored>> {
-    let Some(mut set) = find(staged, key)? else { return Ok(Vec::new()) };
+) -> Result<Popped> {
+    let mut items = Popped::default();
+    // Each is removed by two entries at least.
+    let count_max = staged.stage.removal_count_max() as u64 / 2;
+    let Some(mut set) = find(staged, key)? else { return Ok(items) };
     if count == 0 {
-        return Ok(Vec::new());
-    }
-    let positions = set.ends(count, reverse, allowance)?;
-    let scored = |position: &Vec<u8>| {
-        let (member, score) = at_position(position);
-        (member.to_vec(), score)
-    };
-    let items: Vec<Scored> = positions.iter().map(scored).collect();
-    if items.len() as u64 == set.header.count {
-        set.clear()?;
         return Ok(items);
     }
-    for (member, score) in &items {
-        set.remove_scored(member, *score)?;
+    if count >= set.header.count {
+        // None is removed by itself, so there may be any number.
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        set.walk_order(&everything, reverse, |member, score| {
+            allowance.take_packed(member.len() + SCORE_SIZE_MIN)?;
+            items.push(member, score);
+            ControlFlow::Continue(())
+        })?;
+        allowance.check()?;
+        if items.len() as u64 >= set.header.count {
+            set.clear()?;
+            return Ok(items);
+        }
+    } else if count > count_max {
+        return Err(staged.stage.failure());
+    } else {
+        for position in &set.ends(count, reverse, allowance)? {
+            let (member, score) = at_position(position);
+            items.push(member, score);
+        }
+    }
+    for (member, score) in items.iter() {
+        set.remove_scored(member, score)?;
     }
     set.finish()?;
     Ok(items)
@@ -96,7 +143,7 @@ pub fn zmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         if !items.is_empty() {
             context.reply.array(2);
             context.reply.bulk(key);
-            return show(&mut context.reply, &items, true, true);
+            return show(&mut context.reply, items.iter(), true, true);
         }
     }
     context.reply.null_array();

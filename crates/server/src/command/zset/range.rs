@@ -3,9 +3,10 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::parts::{By, Told, ranks};
-use super::{Scored, find, show};
+use super::{Form, Scored, find};
 use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
+use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, integer_arg};
 use crate::resp::Request;
 use crate::types::Kind;
@@ -93,15 +94,29 @@ fn run(
 ) -> Outcome {
     let options = Options { by, reverse, scores: false, limit: (0, -1) };
     let options = options.parse(request, 4, false)?;
-    let items = collect(context, request, 1, &options)?;
-    show(&mut context.reply, &items, options.scores, false)
+    let Context { keys, reply, .. } = context;
+    let form = Form::new(reply.protocol, options.scores, false);
+    let (array, mut count) = (reply.open_array(), 0);
+    each(keys.staged()?, request, 1, &options, |member, score| {
+        form.show(reply, member, score);
+        count += 1;
+        if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    reply.close_array(array, form.array_len(count));
+    Ok(())
 }
 
 /// `ZRANGESTORE destination source first last [BYSCORE | BYLEX] [REV] [LIMIT offset count]`
 pub fn zrangestore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let options = Options { by: None, reverse: None, scores: false, limit: (0, -1) };
     let options = options.parse(request, 5, true)?;
-    let items = collect(context, request, 2, &options)?;
+    let (mut items, mut allowance) = (Vec::new(), Allowance::of(&context.reply));
+    each(context.keys.staged()?, request, 2, &options, |member, score| {
+        allowance.take(member.len())?;
+        items.push((member.to_vec(), score));
+        ControlFlow::Continue(())
+    })?;
+    allowance.check()?;
     store(context, request.arg(1), &items)
 }
 
@@ -121,29 +136,27 @@ pub fn store(context: &mut Context<'_>, key: &[u8], items: &[Scored]) -> Outcome
     Ok(())
 }
 
-/// The members that a command means, in its order.
-fn collect(
-    context: &mut Context<'_>,
+/// Visits the members that a command means, in its order.
+fn each(
+    staged: &mut Staged<'_>,
     request: &Request<'_>,
     key_index: usize,
     options: &Options,
-) -> Result<Vec<Scored>> {
+    mut visit: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+) -> Result<()> {
     let (by, reverse) = (options.by.unwrap_or(By::Rank), options.reverse.unwrap_or(false));
     let (first, last) = (request.arg(key_index + 1), request.arg(key_index + 2));
     let swapped = reverse && by != By::Rank;
     let told = if swapped { Told::parse(by, last, first) } else { Told::parse(by, first, last) }?;
-    let (mut items, mut allowance) = (Vec::new(), Allowance::of(&context.reply));
-    let Some(mut set) = find(context.keys.staged()?, request.arg(key_index))? else {
-        return Ok(items);
-    };
+    let Some(mut set) = find(staged, request.arg(key_index))? else { return Ok(()) };
     // Of ranks none is left out.
     let offset = if by == By::Rank { 0 } else { options.limit.0 };
-    let Ok(mut skipped) = u64::try_from(offset) else { return Ok(items) };
+    let Ok(mut skipped) = u64::try_from(offset) else { return Ok(()) };
     let mut wanted = u64::try_from(options.limit.1).unwrap_or(u64::MAX);
     let part = match told {
         Told::Ranks(first, last) => {
             let Some((first, last)) = ranks(first, last, set.header.count) else {
-                return Ok(items);
+                return Ok(());
             };
             wanted = last - first + 1;
             let end = set.header.count - 1;
@@ -156,22 +169,19 @@ fn collect(
         }
         told => match told.of(&mut set)? {
             Some(part) => part,
-            None => return Ok(items),
+            None => return Ok(()),
         },
     };
     if wanted == 0 {
-        return Ok(items);
+        return Ok(());
     }
     set.walk_order(&part, reverse, |member, score| {
         if skipped > 0 {
             skipped -= 1;
             return ControlFlow::Continue(());
         }
-        allowance.take(member.len())?;
-        items.push((member.to_vec(), score));
-        let is_done = items.len() as u64 == wanted;
-        if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    allowance.check()?;
-    Ok(items)
+        wanted -= 1;
+        visit(member, score)?;
+        if wanted == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
 }
