@@ -277,15 +277,30 @@ impl<'s, 'a> Collection<'s, 'a> {
         stage.write_header(place, self.key, &self.header, self.ready, self.expiry)
     }
 
+    /// Whether there is anything under its number.
+    fn has_rest(&mut self) -> Result<bool> {
+        let mut has_some = false;
+        let all = Bounds::of_prefix(&self.header.id.to_be_bytes());
+        let walked = self.staged.walk_members(self.ready, &all, false, &mut |_, _| {
+            has_some = true;
+            ControlFlow::Break(())
+        });
+        match walked {
+            Err(Failure::Store(Error::Corrupt(_))) => Ok(true),
+            walked => walked.map(|()| has_some),
+        }
+    }
+
     /// Ends a change that leaves nothing.
     fn finish_empty(mut self) -> Result<()> {
         self.staged.stage.forget_separators(self.header.id);
-        // With the note the collector frees what is left beside the members.
+        // With the note the collector frees what is left: the order beside members, elements that were trimmed, and of a
+        // damaged collection what its header has not counted.
         let is_bare = match self.header.kind {
             Kind::Hash | Kind::Set => true,
             Kind::SortedSet => self.header.extra == 0,
             Kind::List => !self.is_trimmed()?,
-        };
+        } && (self.is_new || !self.has_rest()?);
         let place = self.staged.place;
         let live = live_key(place, self.header.id);
         let stage = &mut self.staged.stage;

@@ -193,6 +193,11 @@ impl Collector {
         let Ready { members, .. } = ready;
         let mut refused_count = 0;
         while !self.is_stopped() && refused_count < REFUSED_COUNT_MAX {
+            let note = trimmed_key(id);
+            // Elements may have been missing since the note was read: then those outside stay.
+            if members.get(note)?.is_none_or(|what| what == LACKING) {
+                return Ok(());
+            }
             let Some((place, key)) = noted(ready, databases, id)? else { return Ok(()) };
             let map = databases.map(place);
             let see = |value: &[u8], expiry| ready.header(value).map(|header| (header, expiry));
@@ -205,11 +210,12 @@ impl Collector {
             let mut batch = WriteBatch::new();
             let value = ready.encode(&header);
             batch.expect_with_expiry(map, &key, value, expiry);
+            batch.expect(members, note, Some(b""));
             for key in &outside {
                 batch.remove(members, key);
             }
             if outside.is_empty() {
-                batch.remove(members, trimmed_key(id));
+                batch.remove(members, note);
             }
             let is_done = store.write(&batch)?.is_done();
             store.wait_deferred()?;

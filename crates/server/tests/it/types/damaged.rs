@@ -8,6 +8,9 @@
 //! request held an event loop and all its connections. `LPOP` answered that there was nothing, and left the list as it
 //! was, so that no later one ever came to the elements behind the missing one.
 //!
+//! A collection whose header counts less than there is went with its note when nothing was counted any more, and the rest
+//! was freed by nobody. So did a list whose note of missing elements was left to that of trimmed ones, which goes.
+//!
 //! A list whose header counts from a wrong index went with its note when nothing was counted any more, and what it had
 //! elsewhere was never freed.
 
@@ -155,4 +158,70 @@ fn what_a_list_has_elsewhere_is_freed_with_it() {
         members.len() == before
     });
     assert_eq!(client.line("LRANGE other 0 -1"), "[\"x\"]");
+}
+
+#[test]
+fn what_a_collection_has_beyond_its_count_is_freed_with_it() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.line("RPUSH other x"), ":1");
+    let members = server.store.existing_map("server.members").unwrap().unwrap();
+    let before = members.len();
+    for (make, take) in [
+        ("RPUSH k a b c d", "LPOP k 2"),
+        ("RPUSH k a b c d", "RPOP k"),
+        ("SADD k a b c d", "SREM k a b"),
+        ("HSET k a 1 b 2 c 3 d 4", "HDEL k a b"),
+        ("ZADD k 1 a 2 b 3 c 4 d", "ZREM k a b"),
+    ] {
+        client.line(make);
+        assert!(members.len() > before + 4);
+        claim(&server, "k", if take == "RPOP k" { 1 } else { 2 });
+        client.line(take);
+        assert_eq!(client.line("EXISTS k"), ":0", "{make}");
+        eventually(&format!("all of it is freed: {make}, {take}"), || {
+            client.line("PING");
+            members.len() == before
+        });
+    }
+    assert_eq!(client.line("LRANGE other 0 -1"), "[\"x\"]");
+}
+
+/// The note of a list that lacks elements outlives a removal of many, which else would have what is outside freed.
+#[test]
+fn a_list_that_lacks_elements_keeps_what_is_outside_of_its_bounds() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let words: Vec<String> = (0..3000).map(|number| format!("e{number}")).collect();
+    let push: Vec<&str> =
+        ["RPUSH", "list"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    let members = server.store.map("server.members").unwrap();
+    let note = || {
+        let mut notes = members.prefix(2_u64.to_be_bytes()).map(|pair| pair.unwrap().1);
+        notes.next().map(|what| what.escape_ascii().to_string())
+    };
+    for (line, is_missed) in [("LTRIM list 1000 1999", true), ("LPOP list 1000", false)] {
+        assert_eq!(client.ask(&push), ":3000");
+        lose(&server, "list", 1);
+        // Notes that one is missing, or comes to it by itself.
+        if is_missed {
+            assert_eq!(client.line("LPOP list"), "nil");
+            assert_eq!(note().as_deref(), Some("lacking"));
+        }
+        client.line(line);
+        assert_eq!(note().as_deref(), Some("lacking"), "{line}");
+        // Longer than between two rounds of who would free what is outside.
+        let start = std::time::Instant::now();
+        while start.elapsed() < std::time::Duration::from_millis(1500) {
+            client.line("PING");
+        }
+        let count = members.len();
+        assert!(count > 1000, "{line}: {count}");
+        assert_eq!(note().as_deref(), Some("lacking"), "{line}");
+        client.line("DEL list");
+        eventually("it is freed as a whole", || {
+            client.line("PING");
+            note().is_none()
+        });
+    }
 }
