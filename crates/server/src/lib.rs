@@ -105,3 +105,4 @@ pub use socket::ListeningSocket;
 pub use tls::{ClientCertificates, TlsConfig, TlsFiles};
 pub use types::CollectionHeaders;
 pub use types::check::{CollectionReport, check_collections};
+pub use types::mend::mend_mark;

@@ -4,9 +4,9 @@ use crate::cli::Global;
 use crate::failure::Failure;
 use crate::output::{Output, counted};
 use clap::Args;
-use everleaf::Store;
+use everleaf::{Error, Options, Repaired, Store};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,8 @@ pub struct RepairArgs {
 
 /// Repairs the pool.
 pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
-    let repaired = Store::repair(&args.damaged, &args.pool)?;
+    let mut repaired = Store::repair(&args.damaged, &args.pool)?;
+    let is_mark_found = mend_collections(&args.pool, &mut repaired)?;
     if global.json {
         out.json(&json!({
             "kept": repaired.kept,
@@ -38,10 +39,14 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
             "lost": repaired.lost,
             "dropped": repaired.dropped,
             "complete": repaired.is_complete,
+            "mark_found": is_mark_found,
         }))?;
     } else {
         for what in repaired.dropped.iter().chain(&repaired.lost) {
             out.line(what)?;
+        }
+        if is_mark_found {
+            out.line("the mark of all collections was lost, and is found again")?;
         }
         if !global.quiet {
             let (kept, maps) = (counted(repaired.kept, "key"), repaired.maps.len() as u64);
@@ -67,4 +72,18 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
             args.damaged.display()
         ))),
     }
+}
+
+/// Finds again what all collections need, and a repair may have lost. Returns whether it had.
+fn mend_collections(pool: &Path, repaired: &mut Repaired) -> Result<bool, Failure> {
+    let store = Options::new().sweep(false).open(pool)?;
+    let mended = match everleaf_server::mend_mark(&store) {
+        Err(Error::Corrupt(why)) => {
+            repaired.dropped.push(why);
+            false
+        }
+        mended => mended?,
+    };
+    store.close()?;
+    Ok(mended)
 }

@@ -15,7 +15,8 @@ use super::list::LACKING;
 use super::order::{height_of, position};
 use super::places::{LEVEL_MAX, ORDER, order_key};
 use super::{
-    HEADER_SIZE, Header, Kind, MEMBERS, Ready, TRIMMED, Types, live_key, live_number, trimmed_key,
+    HEADER_SIZE, Header, Kind, MEMBERS, Ready, TRIMMED, Types, live_key, live_number, mark_of,
+    trimmed_key,
 };
 use crate::command::walk::{Bounds, walk};
 use crate::databases::{Database, Databases, Place};
@@ -44,15 +45,16 @@ pub struct CollectionReport {
 /// # Errors
 /// The store cannot be read.
 pub fn check_collections(store: &Store) -> Result<CollectionReport> {
-    let types = Types::default();
-    types.open(store)?;
-    let mut report = CollectionReport::default();
-    let Some(ready) = types.ready() else {
-        if store.existing_map(MEMBERS)?.is_some_and(|members| !members.is_empty()) {
-            report.problems.push(format!("the map {MEMBERS} has members, but no mark"));
-        }
+    let (types, mut report) = (Types::default(), CollectionReport::default());
+    if let Some(members) = store.existing_map(MEMBERS)?
+        && !members.is_empty()
+        && mark_of(&members)?.is_none()
+    {
+        report.problems.push(format!("the map {MEMBERS} has members, but no mark"));
         return Ok(report);
-    };
+    }
+    types.open(store)?;
+    let Some(ready) = types.ready() else { return Ok(report) };
     let databases = Databases::of_store(store)?;
     for place in databases.existing() {
         let database = databases.number_of(place);

@@ -13,6 +13,7 @@ pub mod collection;
 mod collector;
 mod headers;
 pub mod list;
+pub mod mend;
 pub mod order;
 pub mod places;
 mod relocation;
@@ -188,9 +189,10 @@ impl Types {
     /// Finds out whether the store has had collections. Nothing is served before.
     pub fn open(&self, store: &Store) -> everleaf::Result<()> {
         let Some(members) = store.existing_map(MEMBERS)? else { return Ok(()) };
-        let mark = members.get(MARK_KEY)?.and_then(|mark| mark.try_into().ok());
-        if let Some(mark) = mark {
-            self.ready.get_or_init(|| Ready::new(members, mark));
+        match mark_of(&members)? {
+            Some(mark) => drop(self.ready.get_or_init(|| Ready::new(members, mark))),
+            None if members.is_empty() => {}
+            None => return Err(lacks_mark()),
         }
         Ok(())
     }
@@ -208,15 +210,20 @@ impl Types {
         }
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let members = store.map(MEMBERS)?;
+        if !members.is_empty() && mark_of(&members)?.is_none() {
+            // With another one the headers that there are would be strings for ever.
+            return Err(lacks_mark());
+        }
         members.insert(MARK_KEY, new_mark())?;
         self.open(store)?;
         let Some(ready) = self.ready.get() else { return Ok(()) };
         if ready.ids.get().is_none() {
             let mut start = 1;
+            let used = mend::highest_start(&members)?;
             members.update_with(START_KEY, |before| {
                 let before =
                     before.and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
-                start = before.unwrap_or(0) + 1;
+                start = before.unwrap_or(0).max(used) + 1;
                 everleaf::Action::Put(start.to_le_bytes().to_vec())
             })?;
             ready.ids.get_or_init(|| (start, AtomicU64::new(0)));
@@ -234,6 +241,19 @@ impl Types {
     pub fn header(&self, value: &[u8]) -> Option<Header> {
         self.ready.get()?.header(value)
     }
+}
+
+/// The mark with which headers begin, if it is there.
+fn mark_of(members: &Map) -> everleaf::Result<Option<[u8; MARK_SIZE]>> {
+    Ok(members.get(MARK_KEY)?.and_then(|mark| mark.try_into().ok()))
+}
+
+/// The error for members without the mark, which no header of theirs could be told by.
+fn lacks_mark() -> everleaf::Error {
+    everleaf::Error::Corrupt(format!(
+        "the map {MEMBERS} has members, and lacks the mark with which the headers of collections begin, so that these \
+         would be taken for strings: `everleaf repair` finds it again, or restore a backup"
+    ))
 }
 
 /// Random bits.
