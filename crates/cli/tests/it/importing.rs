@@ -103,6 +103,70 @@ fn between_copy_and_comparison(port: u16, act: impl FnOnce() + Send + 'static) -
     address
 }
 
+/// Passes on what a client and a server say, as a server of Redis 6.2 would that does not know `PEXPIRETIME`, and that
+/// takes longer over the first answers than over the same ones later. Where it listens.
+fn older(port: u16) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (mut from_server, mut to_client) =
+            (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from_server, &mut to_client));
+        let (mut delays, mut bytes) = ([30, 60].map(Duration::from_millis).to_vec(), [0; 1 << 16]);
+        while let Ok(size) = client.read(&mut bytes) {
+            let sent = &mut bytes[..size];
+            if let Some(at) = sent.windows(11).position(|word| word == b"PEXPIRETIME") {
+                sent[at] = b'X';
+            }
+            if sent.windows(4).any(|word| word == b"PTTL") {
+                // What a key has to live when it is asked is less by this when it is told.
+                delays.pop().into_iter().for_each(std::thread::sleep);
+            }
+            if size == 0 || server.write_all(sent).is_err() {
+                break;
+            }
+        }
+        let _ = server.shutdown(std::net::Shutdown::Both);
+    });
+    address
+}
+
+/// A server that tells how long keys have to live, and not until when, was refused as one that others write to: no two
+/// readings told the same moment.
+#[test]
+fn an_older_server_is_taken_with_its_times() {
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some(redis) = Redis::start(program, &place, &[]) else { continue };
+        redis.run("set a v px 900000000\nrpush list x y z\npexpire list 900000000\nset b w\n");
+        for size in ["1", "1000000"] {
+            let pool = format!("{size}.pool");
+            let arguments = ["import", &older(redis.port), &pool, "--whole-size-max", size];
+            let told = place.run(arguments).succeeded();
+            assert!(told.contains("compared with the source"), "{told}");
+        }
+        let store = everleaf::Options::new().open(place.path("1.pool")).unwrap();
+        let expiry = store.default_map().get_with_expiry("a", |_, expiry| expiry).unwrap().unwrap();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let left = expiry.as_unix_ms() - now.as_millis() as u64;
+        assert!((890_000_000..=900_000_100).contains(&left), "{left}");
+    }
+}
+
+/// A string of half a gigabyte was given up after a minute, in which a busy server was still making its reply.
+#[test]
+fn a_silent_server_is_waited_for_as_long_as_is_said() {
+    let place = Place::empty();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("redis://{}", listener.local_addr().unwrap());
+    let refused = place.run(["import", &address, "new.pool", "--timeout", "1"]).failed(7);
+    assert!(refused.contains("silent for 1 s") && refused.contains("--timeout"), "{refused}");
+    let help = place.run(["import", "--help"]).succeeded();
+    assert!(help.contains("[default: 600]"), "{help}");
+}
+
 /// Keys of all types in small and large encodings, in three databases.
 fn fill(redis: &Redis) {
     let mut lines = String::from(

@@ -81,6 +81,21 @@ impl Keyspace<'_> {
         }
     }
 
+    /// When a key expires, in milliseconds since 1970-01-01 UTC, if it is there and does.
+    ///
+    /// # Errors
+    /// The store cannot be read: in words.
+    pub fn expiry(
+        &mut self,
+        database: u64,
+        key: &[u8],
+    ) -> std::result::Result<Option<u64>, String> {
+        let Some(place) = self.existing(database) else { return Ok(None) };
+        let seen = self.staged(place, |staged| staged.see(key, |_, expiry| moment_of(expiry)));
+        self.forget_read();
+        Ok(seen.map_err(|failure| text_of(&failure))?.flatten())
+    }
+
     /// Whether a key is as an entry says, with each of its members once.
     ///
     /// # Errors

@@ -10,8 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The certificates that the system trusts.
 const SYSTEM_CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The longest line, and the longest string, of a reply.
@@ -42,14 +40,20 @@ pub struct Client {
     /// What lies below, if it is a connection.
     socket: Option<TcpStream>,
     requests: Vec<u8>,
+    /// How long the server may say nothing, and take nothing. It says nothing while it makes a long reply.
+    patience: Duration,
 }
 
 impl Client {
     /// Connects, with TLS if the address says so.
-    pub fn connect(address: &Address, cacert: Option<&Path>) -> io::Result<Self> {
+    pub fn connect(
+        address: &Address,
+        cacert: Option<&Path>,
+        patience: Duration,
+    ) -> io::Result<Self> {
         let socket = TcpStream::connect((&*address.host, address.port))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(patience))?;
+        socket.set_write_timeout(Some(patience))?;
         socket.set_nodelay(true)?;
         let below = socket.try_clone()?;
         let stream: Box<dyn Stream> = match address.is_tls {
@@ -60,12 +64,12 @@ impl Client {
                 Box::new(StreamOwned::new(session.map_err(io::Error::other)?, socket))
             }
         };
-        Ok(Client { socket: Some(below), ..Self::on(stream) })
+        Ok(Client { socket: Some(below), ..Self::on(stream, patience) })
     }
 
-    fn on(stream: Box<dyn Stream>) -> Self {
+    fn on(stream: Box<dyn Stream>, patience: Duration) -> Self {
         let stream = BufReader::with_capacity(BUFFER_SIZE, stream);
-        Client { stream, socket: None, requests: Vec::new() }
+        Client { stream, socket: None, requests: Vec::new(), patience }
     }
 
     /// What the server sends that is no reply.
@@ -88,6 +92,16 @@ impl Client {
         self.requests.len()
     }
 
+    /// Says of a time that is over which one it is.
+    fn told(&self, error: io::Error) -> io::Error {
+        if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+            return error;
+        }
+        let seconds = self.patience.as_secs();
+        let text = format!("it was silent for {seconds} s: --timeout SECONDS waits longer");
+        io::Error::new(ErrorKind::TimedOut, text)
+    }
+
     /// Adds a request to those that are sent next.
     pub fn add(&mut self, args: &[&[u8]]) {
         let out = &mut self.requests;
@@ -102,9 +116,9 @@ impl Client {
     /// Sends what was added.
     pub fn send(&mut self) -> io::Result<()> {
         let stream = self.stream.get_mut();
-        stream.write_all(&self.requests)?;
+        let sent = stream.write_all(&self.requests).and_then(|()| stream.flush());
         self.requests.clear();
-        stream.flush()
+        sent.map_err(|error| self.told(error))
     }
 
     /// Sends one request and reads its reply.
@@ -116,10 +130,7 @@ impl Client {
 
     /// The next reply.
     pub fn reply(&mut self) -> io::Result<Reply> {
-        self.reply_within(DEPTH_MAX).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
-            _ => error,
-        })
+        self.reply_within(DEPTH_MAX).map_err(|error| self.told(error))
     }
 
     fn reply_within(&mut self, depth: usize) -> io::Result<Reply> {
@@ -191,7 +202,7 @@ mod tests {
     use super::*;
 
     fn reply_of(bytes: &'static [u8]) -> io::Result<Reply> {
-        Client::on(Box::new(io::Cursor::new(bytes.to_vec()))).reply()
+        Client::on(Box::new(io::Cursor::new(bytes.to_vec())), Duration::MAX).reply()
     }
 
     #[test]

@@ -9,10 +9,15 @@ use crate::failure::Failure;
 use everleaf_server::transfer::{Entry, is_too_large, is_unsupported, value_of_payload};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// Keys that are asked for at once, and of which all is asked at once.
 const SCAN_COUNT: &[u8] = b"1000";
 const GROUP_LENGTH: usize = 64;
+/// Bytes of the keys of such a group, about.
+const GROUP_SIZE: usize = 16 << 10;
+/// What is told in place of the time of a key that is not there.
+const GONE: i64 = -2;
 
 /// A server.
 pub struct Live {
@@ -24,6 +29,9 @@ pub struct Live {
     is_one_database: bool,
     /// Whether it knows `PEXPIRETIME` (7.0).
     tells_moments: bool,
+    /// How much the moments that are told may be off: of a server that tells how long keys have to live, the longest time
+    /// that such an answer took so far.
+    pub(super) slack_ms: u64,
     /// Collections that take more of its memory are read in pieces.
     whole_size_max: u64,
 }
@@ -33,10 +41,11 @@ impl Live {
     pub fn connect(
         address: Address,
         cacert: Option<&Path>,
+        patience: Duration,
         whole_size_max: u64,
     ) -> Result<Self, Failure> {
         let place = address.place();
-        let mut client = Client::connect(&address, cacert).map_err(|error| fail(&place, &error))?;
+        let mut client = Client::connect(&address, cacert, patience).map_err(|error| fail(&place, &error))?;
         log_in(&mut client, &address, &place)?;
         let mut live = Live {
             client,
@@ -44,6 +53,7 @@ impl Live {
             databases: Vec::new(),
             is_one_database: address.database.is_some(),
             tells_moments: true,
+            slack_ms: 0,
             whole_size_max,
         };
         let known = live.databases_told()?;
@@ -79,7 +89,7 @@ impl Live {
             loop {
                 let step = self.must(&[b"SCAN", &cursor, b"COUNT", SCAN_COUNT])?;
                 let (next, keys) = step_of(step).ok_or_else(|| self.strange("SCAN"))?;
-                for group in keys.chunks(GROUP_LENGTH) {
+                for group in groups(&keys) {
                     self.group(database, group, see)?;
                 }
                 if next == b"0" {
@@ -95,12 +105,12 @@ impl Live {
     pub fn gone(&mut self, database: u64, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
         self.must(&[b"SELECT", database.to_string().as_bytes()])?;
         let mut gone = Vec::new();
-        for group in keys.chunks(GROUP_LENGTH) {
+        for group in groups(&keys) {
             group.iter().for_each(|key| self.client.add(&[self.time_command(), key]));
             self.client.send().map_err(|error| fail(&self.place, &error))?;
             for key in group {
                 match self.reply()? {
-                    Reply::Number(-2) => gone.push(key.clone()),
+                    Reply::Number(GONE) => gone.push(key.clone()),
                     Reply::Number(_) => {}
                     Reply::Error(error) => return Err(self.refusal("PEXPIRETIME", &error)),
                     _ => return Err(self.strange("PEXPIRETIME")),
@@ -141,10 +151,16 @@ impl Live {
                 Reply::Error(error) => return Err(self.refusal("DUMP", &error)),
                 _ => return Err(self.strange("DUMP")),
             };
+            if time == Reply::Number(GONE) {
+                continue;
+            }
             let expiry_ms = self.expiry_in(&time, now_ms)?;
             let key = key.clone();
             see(match value_of_payload(&payload) {
-                Ok(value) => Item::Key { database, key, entry: Entry { value, expiry_ms } },
+                Ok(value) => {
+                    let (entry, slack_ms) = (Entry { value, expiry_ms }, self.slack_ms);
+                    Item::Key { database, key, entry, slack_ms }
+                }
                 Err(what) if is_unsupported(&payload) => {
                     Item::Unsupported { database, key: Some(key), what }
                 }
@@ -188,7 +204,11 @@ impl Live {
     }
 
     /// When a key expires, of a reply to [`Self::time_command`] that was asked for then.
-    fn expiry_in(&self, time: &Reply, now_ms: u64) -> Result<Option<u64>, Failure> {
+    fn expiry_in(&mut self, time: &Reply, now_ms: u64) -> Result<Option<u64>, Failure> {
+        if !self.tells_moments {
+            let taken_ms = super::now_ms().saturating_sub(now_ms);
+            self.slack_ms = self.slack_ms.max(taken_ms + 1);
+        }
         match time {
             Reply::Number(time) if *time >= 0 && self.tells_moments => Ok(Some(*time as u64)),
             Reply::Number(time) if *time >= 0 => Ok(Some(now_ms.saturating_add(*time as u64))),
@@ -268,6 +288,21 @@ pub(super) fn log_in(client: &mut Client, address: &Address, place: &str) -> Res
     }
 }
 
+/// Keys that are asked for together: so few, and so short, that a server takes all requests before it has to send a reply.
+fn groups(keys: &[Vec<u8>]) -> impl Iterator<Item = &[Vec<u8>]> {
+    let mut rest = keys;
+    std::iter::from_fn(move || {
+        let (mut count, mut size) = (0, 0);
+        while count < rest.len().min(GROUP_LENGTH) && (count == 0 || size < GROUP_SIZE) {
+            size += rest[count].len();
+            count += 1;
+        }
+        let (group, behind) = rest.split_at(count);
+        rest = behind;
+        (!group.is_empty()).then_some(group)
+    })
+}
+
 fn fail(place: &str, error: &io::Error) -> Failure {
     Failure::new(ExitCode::Io, format!("{place} cannot be read: {error}"))
 }
@@ -309,5 +344,16 @@ mod tests {
         let step = Reply::Array(vec![Reply::Text(b"7".to_vec()), Reply::Array(vec![key.clone()])]);
         assert_eq!(step_of(step), Some((b"7".to_vec(), vec![b"k".to_vec()])));
         assert_eq!(step_of(Reply::Array(vec![key])), None);
+    }
+
+    /// What hung: 64 keys of 40 KiB, asked for four times each, fill the buffers of both sides before a reply is read.
+    #[test]
+    fn long_keys_are_asked_for_a_few_at_a_time() {
+        let keys = vec![b"short".to_vec(); 1000];
+        assert!(groups(&keys).all(|group| group.len() <= GROUP_LENGTH));
+        assert_eq!(groups(&keys).map(<[_]>::len).sum::<usize>(), keys.len());
+        let long = vec![vec![7; 40_000]; 5];
+        assert_eq!(groups(&long).map(<[_]>::len).collect::<Vec<_>>(), [1; 5]);
+        assert_eq!(groups(&[]).count(), 0);
     }
 }

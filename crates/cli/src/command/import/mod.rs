@@ -25,6 +25,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,6 +77,10 @@ pub struct ImportArgs {
     /// Certificates in PEM that are trusted (rediss://) [default: those of the system]
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
+    /// How long the server may be silent, as it is while it makes a long reply
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
     /// Collections that take more of the server's memory are read in pieces
     #[arg(long, hide = true, value_name = "BYTES", default_value_t = 64 << 20)]
     pub whole_size_max: u64,
@@ -90,6 +95,8 @@ pub(super) enum Item {
         database: u64,
         key: Vec<u8>,
         entry: Entry,
+        /// How much its time may be off.
+        slack_ms: u64,
     },
     Unsupported {
         database: u64,
@@ -111,6 +118,7 @@ pub(super) enum Item {
         database: u64,
         key: Vec<u8>,
         extent: Extent,
+        slack_ms: u64,
         /// Whether the source cannot have changed meanwhile, so that there are as many members as were shown.
         is_exact: bool,
     },
@@ -127,7 +135,12 @@ impl Source {
     fn of(args: &ImportArgs) -> Result<Self, Failure> {
         match Address::parse(&args.source)? {
             Some(address) => {
-                let live = Live::connect(address, args.cacert.as_deref(), args.whole_size_max)?;
+                let live = Live::connect(
+                    address,
+                    args.cacert.as_deref(),
+                    Duration::from_secs(args.timeout),
+                    args.whole_size_max,
+                )?;
                 Ok(Source::Server(live))
             }
             None => {
@@ -210,14 +223,15 @@ fn each_record(
     while let Some(record) = rdb.next_record().map_err(refuse)? {
         see(match record {
             RdbRecord::Key { database, key, expiry_ms, value } => {
-                Item::Key { database, key, entry: Entry { value, expiry_ms } }
+                Item::Key { database, key, entry: Entry { value, expiry_ms }, slack_ms: 0 }
             }
             RdbRecord::Begin { database, key } => Item::Begin { database, key },
             RdbRecord::Members { database, key, first, members } => {
                 Item::Members { database, key, first, members }
             }
             RdbRecord::End { database, key, expiry_ms, count } => {
-                Item::End { database, key, extent: Extent { count, expiry_ms }, is_exact: true }
+                let extent = Extent { count, expiry_ms };
+                Item::End { database, key, extent, slack_ms: 0, is_exact: true }
             }
             RdbRecord::Unsupported { database, key, what } => {
                 Item::Unsupported { database, key, what: what.to_string() }
@@ -304,7 +318,7 @@ fn take(
 ) -> Result<(), Failure> {
     let refuse = |database, key: &[u8], why| refused(format!("{}: {why}", shown(database, key)));
     match item {
-        Item::Key { database, key, entry } => {
+        Item::Key { database, key, entry, .. } => {
             let put = keyspace.put(database, &key, &entry);
             match put.map_err(|why| refuse(database, &key, why))? {
                 true => report.keys += 1,
@@ -318,7 +332,7 @@ fn take(
             let added = keyspace.add_piece(database, &key, &members);
             added.map_err(|why| refuse(database, &key, why))?;
         }
-        Item::End { database, key, extent, is_exact } => {
+        Item::End { database, key, extent, is_exact, .. } => {
             let found = keyspace.extent(database, &key);
             let found = found.map_err(|why| refuse(database, &key, why))?;
             if is_exact && found.map_or(0, |found| found.count) != extent.count {
@@ -357,7 +371,9 @@ fn verify(
     let mut is_same_so_far = true;
     source.each(&mut |item| {
         let (database, key, is_same) = match item {
-            Item::Key { database, key, entry } => {
+            Item::Key { database, key, mut entry, slack_ms } => {
+                let expiry_ms = &mut entry.expiry_ms;
+                *expiry_ms = settled(keyspace, database, &key, *expiry_ms, slack_ms)?;
                 let is_same = has_expired(entry.expiry_ms)
                     || keyspace.holds(database, &key, &entry).map_err(refused)?;
                 (database, key, is_same)
@@ -376,9 +392,11 @@ fn verify(
                 is_same_so_far &= found.map_err(refused)?;
                 return Ok(());
             }
-            Item::End { database, key, extent, .. } => {
+            Item::End { database, key, mut extent, slack_ms, .. } => {
                 let found = keyspace.extent(database, &key).map_err(refused)?;
-                let is_gone = extent.count == 0 && found.is_none();
+                // Then it goes here, too, behind the comparison.
+                let is_gone = extent.count == 0;
+                extent.expiry_ms = settled(keyspace, database, &key, extent.expiry_ms, slack_ms)?;
                 let is_same = is_gone || is_same_so_far && found == Some(extent);
                 (database, key, has_expired(extent.expiry_ms) || is_same)
             }
@@ -404,6 +422,19 @@ fn verify(
         counted(count, "key"),
         different.join(", ")
     )))
+}
+
+/// The time of a key at the source, which may be off by so much: what it is here, if that may be it.
+fn settled(
+    keyspace: &mut Keyspace<'_>,
+    database: u64,
+    key: &[u8],
+    expiry_ms: Option<u64>,
+    slack_ms: u64,
+) -> Result<Option<u64>, Failure> {
+    let Some(there) = expiry_ms.filter(|_| slack_ms > 0) else { return Ok(expiry_ms) };
+    let here = keyspace.expiry(database, key).map_err(refused)?;
+    Ok(here.filter(|here| here.abs_diff(there) <= slack_ms).or(expiry_ms))
 }
 
 fn has_expired(expiry_ms: Option<u64>) -> bool {

@@ -118,7 +118,8 @@ impl Live {
             _ => return Err(self.strange(kind.length)),
         };
         let extent = Extent { count, expiry_ms };
-        see(Item::End { database, key: key.to_vec(), extent, is_exact: false })
+        let slack_ms = self.slack_ms;
+        see(Item::End { database, key: key.to_vec(), extent, slack_ms, is_exact: false })
     }
 }
 

@@ -10,6 +10,7 @@ use crate::output::counted;
 use crate::progress::Progress;
 use everleaf_server::transfer::{Entry, Extent, Value, value_of_payload};
 use std::io;
+use std::time::Duration;
 
 /// Keys that are asked for together.
 const GROUP_LENGTH: usize = 32;
@@ -21,6 +22,8 @@ struct Side {
     database: u64,
     /// Keys of the source that were not asked for.
     waiting: Vec<(Vec<u8>, Entry)>,
+    /// How much the times that the source tells may be off.
+    slack_ms: u64,
     /// Of a collection that comes in pieces: its type's command that counts, and whether it was the same so far.
     pieces: (&'static [u8], bool),
     compared: u64,
@@ -39,10 +42,10 @@ pub fn run(
     keys: u64,
     show: bool,
 ) -> Result<u64, Failure> {
-    let cacert = args.cacert.as_deref();
-    let mut live = Live::connect(source.clone(), cacert, args.whole_size_max)?;
+    let (cacert, patience) = (args.cacert.as_deref(), Duration::from_secs(args.timeout));
+    let mut live = Live::connect(source.clone(), cacert, patience, args.whole_size_max)?;
     let place = target.place();
-    let connected = Client::connect(target, cacert);
+    let connected = Client::connect(target, cacert, patience);
     let mut client = connected.map_err(|error| fail(&place, &error))?;
     log_in(&mut client, target, &place)?;
     let mut side = Side {
@@ -50,6 +53,7 @@ pub fn run(
         place,
         database: 0,
         waiting: Vec::new(),
+        slack_ms: 0,
         pieces: (b"EXISTS", true),
         compared: 0,
         different: 0,
@@ -63,7 +67,7 @@ pub fn run(
     })?;
     side.ask()?;
     drop(progress);
-    let theirs = Live::connect(target.clone(), cacert, args.whole_size_max)?.key_count();
+    let theirs = Live::connect(target.clone(), cacert, patience, args.whole_size_max)?.key_count();
     let more = theirs.unwrap_or(0).saturating_sub(live.key_count().unwrap_or(u64::MAX));
     if side.different == 0 && more == 0 {
         return Ok(side.compared);
@@ -83,7 +87,8 @@ pub fn run(
 impl Side {
     fn take(&mut self, item: Item) -> Result<(), Failure> {
         match item {
-            Item::Key { database, key, entry } => {
+            Item::Key { database, key, entry, slack_ms } => {
+                self.slack_ms = slack_ms;
                 self.select(database)?;
                 self.waiting.push((key, entry));
                 if self.waiting.len() >= GROUP_LENGTH { self.ask() } else { Ok(()) }
@@ -95,7 +100,10 @@ impl Side {
                 Ok(())
             }
             Item::Members { key, first, members, .. } => self.members(&key, first, members),
-            Item::End { key, extent, .. } => self.end(&key, extent),
+            Item::End { key, extent, slack_ms, .. } => {
+                self.slack_ms = slack_ms;
+                self.end(&key, extent)
+            }
         }
     }
 
@@ -123,7 +131,7 @@ impl Side {
                 _ => None,
             };
             let is_same = found.is_some_and(|found| found.sorted() == entry.value.sorted())
-                && is_time(&time, entry.expiry_ms);
+                && is_time(&time, entry.expiry_ms, self.slack_ms);
             self.judge(&key, is_same || has_expired(entry.expiry_ms));
         }
         Ok(())
@@ -172,7 +180,7 @@ impl Side {
         let time = self.request(&[b"PEXPIRETIME", key])?;
         let is_same = self.pieces.1 && count == Reply::Number(extent.count as i64);
         let is_gone = extent.count == 0 && count == Reply::Number(0);
-        let is_same = is_gone || is_same && is_time(&time, extent.expiry_ms);
+        let is_same = is_gone || is_same && is_time(&time, extent.expiry_ms, self.slack_ms);
         self.judge(key, is_same || has_expired(extent.expiry_ms));
         Ok(())
     }
@@ -197,9 +205,12 @@ impl Side {
 }
 
 /// Whether a reply to `PEXPIRETIME` is this time; a target that does not know the command is believed.
-fn is_time(reply: &Reply, expiry_ms: Option<u64>) -> bool {
+fn is_time(reply: &Reply, expiry_ms: Option<u64>, slack_ms: u64) -> bool {
     match reply {
-        Reply::Number(time) => u64::try_from(*time).ok() == expiry_ms,
+        Reply::Number(time) => match (u64::try_from(*time).ok(), expiry_ms) {
+            (Some(here), Some(there)) => here.abs_diff(there) <= slack_ms,
+            (here, there) => here == there,
+        },
         Reply::Error(error) => error.starts_with("ERR unknown command"),
         _ => false,
     }

@@ -21,7 +21,7 @@ pub fn put(
             report.expired += 1;
             Ok(())
         }
-        Item::Key { database, key, entry } => {
+        Item::Key { database, key, entry, .. } => {
             target.select(database)?;
             add(target, &key, &entry.value)?;
             expire(target, &key, entry.expiry_ms)?;

@@ -75,7 +75,12 @@ pub fn run(
 
 /// A target with keys is not touched: they would be mixed, and could not be told apart any more.
 fn demand_empty(args: &ImportArgs, target: &Address) -> Result<(), Failure> {
-    let live = Live::connect(target.clone(), args.cacert.as_deref(), args.whole_size_max)?;
+    let live = Live::connect(
+        target.clone(),
+        args.cacert.as_deref(),
+        Duration::from_secs(args.timeout),
+        args.whole_size_max,
+    )?;
     match live.key_count() {
         Some(0) => Ok(()),
         count => {

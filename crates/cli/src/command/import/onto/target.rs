@@ -8,6 +8,7 @@ use super::replica::Command;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use std::io;
+use std::time::Duration;
 
 /// Bytes, and commands, that are sent before their replies are read: few enough that neither side waits for
 /// the other to read.
@@ -31,7 +32,11 @@ impl Target {
     /// Connects.
     pub fn connect(address: &Address, args: &ImportArgs) -> Result<Self, Failure> {
         let place = address.place();
-        let connected = Client::connect(address, args.cacert.as_deref());
+        let connected = Client::connect(
+            address,
+            args.cacert.as_deref(),
+            Duration::from_secs(args.timeout),
+        );
         let mut client = connected.map_err(|error| fail(&place, &error))?;
         log_in(&mut client, address, &place)?;
         Ok(Target {
