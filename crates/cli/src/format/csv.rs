@@ -185,7 +185,10 @@ impl<W: Write> PairWriter for Writer<W> {
 
     fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let marked;
-        let key = if std::mem::take(&mut self.at_start) && key.starts_with(BYTE_ORDER_MARK) {
+        // In quotes it is not at the very start, and nobody takes it away.
+        let is_quoted = key.iter().any(|byte| b",\"\r\n".contains(byte));
+        let is_at_start = std::mem::take(&mut self.at_start) && !is_quoted;
+        let key = if is_at_start && key.starts_with(BYTE_ORDER_MARK) {
             marked = [BYTE_ORDER_MARK, key].concat();
             &marked
         } else {
@@ -256,6 +259,19 @@ mod tests {
         let text = text.replace("\nb", "\u{1}").replace('\n', "\r\n").replace('\u{1}', "\nb");
         assert_eq!(all(Records::new(text.as_bytes(), 1 << 20)), expected);
         assert_eq!(all(Records::new(dripping(text.as_bytes()), 1 << 20)), expected);
+    }
+
+    /// What was wrong: a mark in quotes was written twice, and read so.
+    #[test]
+    fn a_byte_order_mark_of_the_first_key_comes_back_once() {
+        for key in ["\u{feff}a", "\u{feff}a,b", "\u{feff}\"", "\u{feff}\u{feff}\n"] {
+            let mut written = Vec::new();
+            let mut writer = Writer::new(&mut written, false);
+            writer.write(key.as_bytes(), b"1").unwrap();
+            writer.flush().unwrap();
+            drop(writer);
+            assert_eq!(all(Records::new(&written[..], 1 << 20)), [record(1, &[key, "1"])]);
+        }
     }
 
     #[test]
