@@ -211,7 +211,9 @@ fn look(context: *mut raw::RedisModuleCtx) -> i64 {
             None
         };
         match done {
-            Some(count) => left = left.saturating_sub(count.max(1)),
+            // Without memory nothing can be removed, and the map is due as before: not again at once.
+            Some(0) => return PERIOD,
+            Some(count) => left = left.saturating_sub(count),
             None => {
                 if let Some(registry) = registry().as_mut() {
                     registry.forget(number);
