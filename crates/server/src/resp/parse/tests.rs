@@ -169,6 +169,21 @@ fn inline_arguments_do_not_pretend_to_be_on_the_wire() {
     assert_eq!(parser.request(stream).get(2), None);
 }
 
+/// What was claimed: of a series that begins with a request of many arguments the memory of 32 such requests.
+#[test]
+fn a_series_takes_no_more_memory_than_its_first_long_request_needs() {
+    for (count, capacity_max) in [(3, 200), (30, 2 * SPAN_COUNT_KEPT), (100_000, 120_000)] {
+        let stream = [format!("*{count}\r\n").as_bytes(), &b"$0\r\n\r\n".repeat(count)].concat();
+        let limits = Limits { arg_count_max: count, request_size_max: 2 * stream.len(), ..LIMITS };
+        let (mut parser, mut series) = (Parser::default(), Series::default());
+        assert_eq!(parser.parse(&stream, &limits), Ok(Some(stream.len())));
+        assert!(series.push(0, &parser, &stream, stream.len()));
+        assert_eq!(series.arg_count(), count);
+        let capacity = series.spans.capacity();
+        assert!((count..=capacity_max).contains(&capacity), "{count}: {capacity}");
+    }
+}
+
 #[test]
 fn memory_of_a_huge_request_is_given_back() {
     let mut parser = Parser::default();
