@@ -45,7 +45,8 @@ impl Live {
         whole_size_max: u64,
     ) -> Result<Self, Failure> {
         let place = address.place();
-        let mut client = Client::connect(&address, cacert, patience).map_err(|error| fail(&place, &error))?;
+        let mut client =
+            Client::connect(&address, cacert, patience).map_err(|error| fail(&place, &error))?;
         log_in(&mut client, &address, &place)?;
         let mut live = Live {
             client,

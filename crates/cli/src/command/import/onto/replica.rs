@@ -44,7 +44,8 @@ impl Replica {
     /// Connects, and asks for everything.
     pub fn connect(address: &Address, cacert: Option<&Path>) -> Result<Self, Failure> {
         let place = address.place();
-        let mut client = Client::connect(address, cacert, PATIENCE).map_err(|error| fail(&place, &error))?;
+        let mut client =
+            Client::connect(address, cacert, PATIENCE).map_err(|error| fail(&place, &error))?;
         log_in(&mut client, address, &place)?;
         let mut replica = Replica { client, place, offset: 0, acknowledged_at: Instant::now() };
         let known = replica.client.ask(&[b"REPLCONF", b"capa", b"psync2"]);

@@ -32,11 +32,8 @@ impl Target {
     /// Connects.
     pub fn connect(address: &Address, args: &ImportArgs) -> Result<Self, Failure> {
         let place = address.place();
-        let connected = Client::connect(
-            address,
-            args.cacert.as_deref(),
-            Duration::from_secs(args.timeout),
-        );
+        let connected =
+            Client::connect(address, args.cacert.as_deref(), Duration::from_secs(args.timeout));
         let mut client = connected.map_err(|error| fail(&place, &error))?;
         log_in(&mut client, address, &place)?;
         Ok(Target {
