@@ -2,7 +2,7 @@
 //!
 //! A command of a collection is always run on a stage, alone or with others between `MULTI` and `EXEC`.
 //! What makes it one step is the header: every change writes it, and whatever is read of the members
-//! depends on it, so that it is the only condition of the batch.
+//! depends on it, so that no other key is a condition of the batch.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -85,7 +85,7 @@ pub struct Header {
     pub id: u64,
     /// Members.
     pub count: u64,
-    /// Goes up with each change, so that equal headers mean equal members.
+    /// Goes up with each change, so that equal headers mean equal members, unless a batch was rolled back in between.
     pub changes: u64,
     /// Of a sorted set: the levels of its order. Of a list: the index of its first element.
     pub extra: u64,
