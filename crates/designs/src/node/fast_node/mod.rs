@@ -48,7 +48,7 @@ use std::marker::PhantomData;
 use everleaf_alloc::AllocError;
 use everleaf_index::PoolBase;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
-use everleaf_pool::{Domain, Medium};
+use everleaf_pool::Medium;
 
 pub(crate) use read::Seen;
 
@@ -455,15 +455,10 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
     #[inline(always)]
     pub fn unlock(&self, node: Node<S, M>) {
         let word = node.lock_word().read_private() & !(HELD | MENDING);
-        if self.medium.domain() == Domain::Process {
-            // Release: what we stored is seen by the next holder; pairs with the acquire in `lock`. A
-            // locked instruction, so that what we stored is visible to all when the write returns;
-            // in the other domains a drain has seen to that.
-            node.lock_word().swap(word, Ordering::Release);
-        } else {
-            // Release: as above.
-            node.lock_word().store(word, Ordering::Release);
-        }
+        // Release: what we stored is seen by the next holder; pairs with the acquire in `lock`. A
+        // locked instruction, so that what we stored is visible to all when the write returns. A drain
+        // is not enough: it orders stores only, and a read that comes next could come before them.
+        node.lock_word().swap(word, Ordering::Release);
     }
 
     /// Keeps writers out of a node; false if it first has to be read by a holder of the lock.
