@@ -77,7 +77,7 @@ pub struct BatchOp<'a, G: Geometry = Production, M: Machine = Hardware> {
 /// Why a batch was not made.
 #[derive(Debug)]
 pub struct NotMade {
-    /// What went wrong. If it is a lack of space, nothing is changed.
+    /// What went wrong. If it is a lack of space or memory, nothing is changed.
     pub error: IndexError,
     /// How many of its puts, from the first, were made and taken back: others may have read them.
     pub taken_back: usize,
@@ -180,8 +180,8 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     /// *Durable* when it returns.
     ///
     /// # Errors
-    /// No space, or the kernel refuses to let the pool grow; a key or value or the batch is too large, a
-    /// tree was removed: nothing was changed.
+    /// No space or memory, or the kernel refuses to let the pool grow; a key or value or the batch is too
+    /// large, a tree was removed: nothing was changed. A removal, once all puts are made, waits for memory.
     pub fn apply(
         &self,
         session: &mut Session<M>,
@@ -192,7 +192,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
 
     /// As [`Self::apply`]; calls `before` when everything is prepared, just before the first change that
     /// others can see. If it was not called, nothing was changed; nor if the error afterwards is a lack
-    /// of space.
+    /// of space or memory.
     ///
     /// # Errors
     /// As [`Self::apply`], and what was made of it meanwhile.
@@ -410,9 +410,12 @@ pub fn apply_unlogged<G: Geometry, M: Machine>(
 
 /// Waits a little if a removal, or what needs no more space than one, was refused for lack of space, or
 /// because the kernel refused to give some: that is so only while another thread, which has the space
-/// for it, replaces the leaf.
+/// for it, replaces the leaf. So too where memory was refused to replace a leaf that somebody froze: half a
+/// batch would be worse than waiting.
 fn await_space<M: Machine>(error: IndexError, refusals: &mut u32) -> Result<(), IndexError> {
-    if !error.lacks_space() {
+    let no_memory = matches!(error, IndexError::Alloc(AllocError::OutOfMemory));
+    let waits = no_memory && !M::mutant("journal.stops_without_memory");
+    if !waits && !error.lacks_space() {
         return Err(error);
     }
     M::mark("journal.refused_without_space");

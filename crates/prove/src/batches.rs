@@ -10,13 +10,15 @@
 //!
 //! Each thread has two keys more of its own, in two trees, that it sets and removes by batches, with an
 //! expiry: so several batches are under way at once, of more than one tree. In a *crowded* pool there is
-//! hardly any space, and a batch that finds none must have changed nothing.
+//! hardly any space, and a batch that finds none must have changed nothing. Neither must one to which
+//! memory is refused.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use everleaf_index::{
-    BatchOp, BytesTree, Change, IndexError, Journal, Record, Session, Tiny, Trees, WriteOrder,
+    AllocError, BatchOp, BytesTree, Change, IndexError, Journal, Record, Session, Tiny, Trees,
+    WriteOrder,
 };
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
@@ -80,6 +82,8 @@ pub struct Batches {
     pub fills: bool,
     /// Whether there is hardly any space.
     pub is_crowded: bool,
+    /// Whether memory may be refused.
+    pub refuses: bool,
     /// Whether all trees have hashed leaves.
     pub hashes: bool,
 }
@@ -335,9 +339,22 @@ impl Program for Batches {
         let mut session = opened.sessions[thread].borrow_mut();
         let session = session.as_mut().expect("taken only when all threads have ended");
         match opened.replies(session, *operation, replies) {
-            Err(error) if self.is_crowded && error.is_full() => replies.push(Reply::Refused),
+            Err(error) if self.may_fail(&error) => {
+                // What only looks answers nothing.
+                let mut calls = vec![];
+                self.calls(operation, &mut calls);
+                replies.clear();
+                replies.resize(calls.len(), Reply::Refused);
+            }
             done => done.unwrap_or_else(|error| panic!("{operation:?}: {error}")),
         }
+    }
+}
+
+impl Batches {
+    fn may_fail(&self, error: &IndexError) -> bool {
+        let no_memory = matches!(error, IndexError::Alloc(AllocError::OutOfMemory));
+        self.is_crowded && error.is_full() || self.refuses && no_memory
     }
 }
 
@@ -382,8 +399,14 @@ fn plan_of(seed: u64, longest: u64) -> (Batches, Plan<Operation>) {
         (0..threads).map(|thread| (0..length).map(|_| operation(thread)).collect()).collect();
     // Leaves that are replaced have so many crash states that only short plans are to have them.
     let fills = seed % 4 == 2 && threads as u64 * length <= 4;
-    let is_crowded = seed % 8 == 1;
-    (Batches { threads, stripes, fills, is_crowded, hashes: false }, plan)
+    let (is_crowded, refuses) = (seed % 8 == 1, is_refusing(seed));
+    (Batches { threads, stripes, fills, is_crowded, refuses, hashes: false }, plan)
+}
+
+/// Whether memory may be refused in a random program: in half of those with fillers, too, whose batches
+/// replace leaves.
+fn is_refusing(seed: u64) -> bool {
+    seed % 8 == 6 || seed % 8 == 5
 }
 
 use Operation::{Batch, GetOwn, LowerIfIdle, Own, Put, Twins};
@@ -428,7 +451,8 @@ fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let fills = wanted.starts_with("fillers");
     let (is_crowded, stripes, threads) = (wanted == "crowded", *stripes, plan.len());
-    Some((Batches { threads, stripes, fills, is_crowded, hashes: false }, plan))
+    let refuses = false;
+    Some((Batches { threads, stripes, fills, is_crowded, refuses, hashes: false }, plan))
 }
 
 /// The small programs.
@@ -446,8 +470,9 @@ impl structure::Programs for Programs {
     }
 
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
-        let Drawn { config, values } = dimensions::draw(random, fixed);
+        let Drawn { mut config, values } = dimensions::draw(random, fixed);
         let seed = random.below(1 << 40) << 8 | number & 255;
+        config.fail_allocation = is_refusing(seed).then_some(0);
         let leaves = if random.one_in(3) { "hashed/" } else { "" };
         Step { program: format!("{leaves}random/{seed}"), config, values }
     }
@@ -455,9 +480,11 @@ impl structure::Programs for Programs {
     fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
         let mut drawn = dimensions::draw(random, fixed);
         dimensions::draw_brief(random, false, &mut drawn);
-        let Drawn { config, values } = drawn;
+        let Drawn { mut config, values } = drawn;
         let leaves = if random.one_in(3) { "hashed/" } else { "" };
-        Some(Step { program: format!("{leaves}tiny/{}", random.below(1 << 40)), config, values })
+        let seed = random.below(1 << 40);
+        config.fail_allocation = is_refusing(seed).then_some(0);
+        Some(Step { program: format!("{leaves}tiny/{seed}"), config, values })
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

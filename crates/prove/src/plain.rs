@@ -108,6 +108,16 @@ pub const PLAIN: &[Mutant] = &[
     of("hashed-leaf", "hashed.follow_key_left"),
     of("hashed-leaf", "hashed.marks_late"),
     of("hashed-leaf", "hashed.merge_right_first"),
+    of("nbtree", "nbtree.validates_once"),
+    of("nbtree", "nbtree.merge_unfit"),
+    of("nbtree", "nbtree.helper_trusts_commit"),
+    of("nbtree", "nbtree.hides_unflushed"),
+    of("nbtree", "nbtree.recovery_last_frozen"),
+    of("nbtree", "nbtree.count_misses_carry"),
+    of("nbtree", "nbtree.aborted_target_early"),
+    of("hashed-leaf", "hashed.helper_trusts_commit"),
+    of("hashed-leaf", "hashed.hides_unflushed"),
+    of("batch", "journal.stops_without_memory"),
 ];
 
 /// Those of the log that its own tests hunt (`docs/log.md`).
