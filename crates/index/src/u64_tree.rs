@@ -176,7 +176,8 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         let outcome = self.slot.with(session, |tree, session| {
             let outcome = tree.write(session, key, intent, payload);
             if let Ok(outcome) = outcome {
-                tree.count(session, outcome.growth(intent));
+                let wrong = M::mutant("nbtree.count_misses_carry") && intent.removes();
+                tree.count(session, if wrong { 0 } else { outcome.growth(intent) });
             }
             outcome
         })?;

@@ -4,7 +4,7 @@
 use everleaf_machine::simulated::{Plan, Random};
 
 use crate::allocator_program::{
-    AllocatorProgram, LONG_PLACES, LONG_SIZES, LONG_VALUES, Operation, PLACES,
+    AllocatorProgram, LONG_PLACES, LONG_SIZES, LONG_VALUES, MANY_PLACES, Operation, PLACES,
 };
 use crate::backing::SIZE_MIN;
 
@@ -93,6 +93,57 @@ pub(crate) fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
         walk,
         warm_up,
         is_sparse,
+        ..AllocatorProgram::default()
+    };
+    (program, plan)
+}
+
+/// A walk that fills very many places and empties them again, so that a session comes to have more free blocks,
+/// or records of one size, than it keeps, and what it gave away is used again, by itself or by others.
+pub(crate) fn many(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
+    let random = &mut Random::new(seed ^ 0x6D61_6E79);
+    let all = LONG_SIZES.len() as u64;
+    // Sizes of which many fit a chunk.
+    let size = random.below(13);
+    let mut value = LONG_VALUES;
+    let mut fill = |keys: &[u64], walk: &mut Vec<Operation>| {
+        walk.extend(keys.iter().map(|key| {
+            value += all;
+            Operation::Put(*key, value - value % all + size)
+        }));
+    };
+    // All, or only blocks, or only records.
+    let (first, step) = [(0, 1), (1, 2), (0, 2)][random.below(3) as usize];
+    let keys: Vec<u64> = (first..MANY_PLACES).step_by(step).collect();
+    let mut walk = vec![Operation::Turn];
+    for _ in 0..1 + random.below(3) {
+        let from = random.below(keys.len() as u64 / 4) as usize;
+        fill(&keys[from..], &mut walk);
+        if random.one_in(3) {
+            walk.push([Operation::Rejoin, Operation::Release][random.below(2) as usize]);
+        }
+        let gone = &keys[..keys.len() - random.below(keys.len() as u64 / 4) as usize];
+        walk.extend(gone.iter().map(|key| Operation::Remove(*key)));
+    }
+    let mut warm_up = vec![];
+    if random.one_in(2) {
+        fill(&keys[..8], &mut warm_up);
+    }
+    let threads = 1 + random.below(2) as usize;
+    let mut plan = vec![];
+    for _ in 0..threads {
+        let mut thread = vec![];
+        let from = random.below(keys.len() as u64 - 3) as usize;
+        fill(&keys[from..from + 3], &mut thread);
+        plan.push(thread);
+    }
+    let pool_bytes = SIZE_MIN as usize * (4 + random.below(5) as usize);
+    let program = AllocatorProgram {
+        threads,
+        pool_bytes,
+        walk,
+        warm_up,
+        has_many: true,
         ..AllocatorProgram::default()
     };
     (program, plan)

@@ -12,7 +12,7 @@ use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Ra
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
 pub use crate::allocator_plans::random;
-use crate::allocator_plans::{long, random_of};
+use crate::allocator_plans::{long, many, random_of};
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool, open_sparse_pool};
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
@@ -37,6 +37,8 @@ pub(crate) const LONG_SIZES: [usize; 27] = [
 pub(crate) const LONG_VALUES: u64 = 1 << 32;
 /// Words of the row in long programs.
 pub(crate) const LONG_PLACES: u64 = 24;
+/// The same where a session comes to have more free blocks, or records of a class, than it keeps.
+pub(crate) const MANY_PLACES: u64 = 120;
 /// Binary logarithm of the size of their chunks.
 const LONG_CHUNKS: u32 = 14;
 /// The size of a record that covers a multiple of the size of a block, wherever in a chunk it lies.
@@ -81,6 +83,8 @@ pub struct AllocatorProgram {
     pub warm_up: Vec<Operation>,
     /// Whether the pool lies in a file that can return its space.
     pub is_sparse: bool,
+    /// Whether a long program has very many places.
+    pub has_many: bool,
     /// Operations that found no space.
     pub refused: Rc<Cell<u64>>,
 }
@@ -104,7 +108,8 @@ fn holds_record(key: u64) -> bool {
 
 /// The class of the block that a place holds.
 fn class_of_block(heap: &Heap<M>, key: u64) -> usize {
-    if heap.chunk_shift() == LONG_CHUNKS { (key / 2) as usize % 3 } else { 0 }
+    let varies = heap.chunk_shift() == LONG_CHUNKS && key < LONG_PLACES;
+    if varies { (key / 2) as usize % 3 } else { 0 }
 }
 
 /// The size of the record for a value.
@@ -284,7 +289,11 @@ impl Opened {
 
 impl AllocatorProgram {
     fn places(&self) -> u64 {
-        if self.walk.is_empty() { PLACES } else { LONG_PLACES }
+        match self.walk.is_empty() {
+            true => PLACES,
+            false if self.has_many => MANY_PLACES,
+            false => LONG_PLACES,
+        }
     }
 
     /// Does the walk on a new heap, each answer held against a map.
@@ -477,8 +486,11 @@ const SMALL: [(&str, &[&[Operation]]); 7] = [
     ),
 ];
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER` or `small/NAME`.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
+    if let Some(seed) = name.strip_prefix("many/") {
+        return Some(Prepared::boxed(many(seed.parse().ok()?)));
+    }
     if let Some(seed) = name.strip_prefix("long/") {
         return Some(Prepared::boxed(long(seed.parse().ok()?)));
     }
@@ -522,7 +534,8 @@ impl structure::Programs for Programs {
             // Each crash is a recovery of many chunks, and programs find more than schedules here.
             let crash = CrashConfig { budget: 8, nested_one_in: 0, ..config.crash };
             let config = Config { crash, work_limit: 60_000, ..config };
-            return Step { program: format!("long/{seed}"), config, values };
+            let kind = if random.one_in(4) { "many" } else { "long" };
+            return Step { program: format!("{kind}/{seed}"), config, values };
         }
         Step { program: format!("random/{seed}"), config, values }
     }
@@ -531,7 +544,13 @@ impl structure::Programs for Programs {
         let mut drawn = dimensions::draw(random, fixed);
         dimensions::draw_brief(random, false, &mut drawn);
         let Drawn { config, values } = drawn;
-        Some(Step { program: format!("tiny/{}", random.below(1 << 40)), config, values })
+        let seed = random.below(1 << 40);
+        if random.one_in(8) {
+            let crash = CrashConfig { budget: 4, nested_one_in: 0, ..config.crash };
+            let config = Config { crash, work_limit: 20_000, ..config };
+            return Some(Step { program: format!("many/{seed}"), config, values });
+        }
+        Some(Step { program: format!("tiny/{seed}"), config, values })
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

@@ -1,12 +1,13 @@
 //! A search for a given CPU time or a number of schedules: the small programs, first a few orders of each,
 //! then with crashes in every recovery, then in every order, and in turn with them programs that are made by
-//! chance, half of them brief.
+//! chance, most of them brief.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use everleaf_machine::simulated::{
-    Config, CrashConfig, Domain, Failure, Fault, MemoryModel, Random, Report, cpu_time, mix,
+    Config, CrashConfig, Domain, Failure, Fault, MemoryModel, Random, Report, SchedulerKind,
+    cpu_time, mix,
 };
 
 use crate::configure::{Fixed, exhaustive};
@@ -128,13 +129,13 @@ pub fn run(
     let mut small = campaign.small_programs().into_iter();
     let (mut on_small, mut on_steps, mut on_brief) = (0, 0, 0);
     for number in 0.. {
-        // The small programs get half of the work until all have been run, brief ones half of the rest.
+        // The small programs get half of the work until all have been run, brief ones most of the rest.
         if on_small <= on_steps + on_brief
             && let Some(one) = small.next()
         {
             on_small += campaign.run_small(one);
         } else if campaign.is_by_time()
-            && on_brief <= on_steps
+            && on_brief <= BRIEF * on_steps
             && let Some(step) = structure.brief(settings.seed, number, settings.fixed)
         {
             on_brief += campaign.run_brief(step);
@@ -169,6 +170,8 @@ enum Pass {
     Glance,
     /// A life after every crash, which is cut again.
     Lives,
+    /// Orders with two preemptions, without crashes: what two threads do when each stops at a place.
+    TwoStops,
     /// Some of its orders, if its lives take long.
     SomeOrders,
     /// The rest of such lives.
@@ -187,6 +190,9 @@ struct Small {
 
 /// What a first look at a small program costs, without crashes and with some.
 const WORK_OF_GLANCES: [u64; 2] = [15_000, 50_000];
+/// What the orders of a small program with two preemptions may cost, one by one, and as many by chance if those
+/// are not all: the first that come switch late.
+const WORK_OF_TWO_STOPS: [u64; 2] = [3_000_000, 1_000_000];
 /// Lives that take more work wait until those of all programs have begun.
 const WORK_OF_FIRST_LIVES: u64 = 2 * WORK;
 /// Schedules of a small program of which every crash has a life after it.
@@ -208,6 +214,8 @@ const SMALL_SCHEDULES_TSO: u64 = 20_000;
 const RETURNS_ONE_IN: u64 = 3;
 /// So many times as many schedules are run of a program without crashes, which cost many times as much.
 const UNCUT: u64 = 4;
+/// So many times as much work is done on brief programs as on others.
+const BRIEF: u64 = 2;
 /// Allocations that fail in turn.
 const REFUSALS: u64 = 16;
 /// What a tiny program may cost: most have all their orders by then, and more programs find more.
@@ -278,8 +286,8 @@ impl Campaign<'_> {
             if memory == MemoryModel::Sc { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
         let by_time = self.is_by_time();
         let (mut glances, mut all) = (vec![], vec![]);
-        for domain in domains {
-            let (mut long, mut whole) = (vec![], vec![]);
+        for &domain in &domains {
+            let (mut long, mut whole, mut two_stops) = (vec![], vec![], vec![]);
             let base = self.planted(Config { domain, memory, races, ..Config::default() });
             let budget = IMAGES_OF_LIVES;
             let crash =
@@ -301,12 +309,15 @@ impl Campaign<'_> {
                     glances.push(small(Pass::Glance, &config, self.settings.schedules));
                 }
                 all.push(small(Pass::Lives, &first, SMALL_SCHEDULES_OF_LIVES));
+                two_stops.push(small(Pass::TwoStops, &base, in_every_order));
                 all.push(small(Pass::SomeOrders, &some, in_every_order));
                 long.push(small(Pass::LongLives, &lives, SMALL_SCHEDULES_OF_LIVES));
                 whole.push(small(Pass::AllOrders, &orders, in_every_order));
             }
             self.verdict.exhausted.1 += whole.len();
             if by_time {
+                // What threads do to each other hardly depends on the domain.
+                all.extend(two_stops.into_iter().filter(|_| domain == domains[0]));
                 all.extend(long);
             }
             all.extend(whole);
@@ -322,6 +333,7 @@ impl Campaign<'_> {
         let Small { program, config, schedules, pass } = small;
         let named = (program.clone(), config.domain);
         let is_due = match pass {
+            Pass::TwoStops => return self.run_two_stops(&program, &config, schedules),
             Pass::Glance | Pass::Lives => true,
             Pass::SomeOrders | Pass::LongLives => self.long_lives.contains(&named),
             Pass::AllOrders => !self.exhausted.contains(&named),
@@ -333,7 +345,7 @@ impl Campaign<'_> {
         self.verdict.coverage.count_lives(config.domain, &report);
         let work = report.counts.work();
         match pass {
-            Pass::Glance | Pass::LongLives => return work,
+            Pass::Glance | Pass::LongLives | Pass::TwoStops => return work,
             Pass::SomeOrders | Pass::AllOrders => {
                 self.verdict.exhausted.0 += usize::from(report.exhausted);
                 if report.exhausted {
@@ -352,6 +364,22 @@ impl Campaign<'_> {
         let report = self.explore(&program, &config, 1);
         self.verdict.coverage.count_lives(config.domain, &report);
         work + report.counts.work()
+    }
+
+    fn run_two_stops(&mut self, program: &str, base: &Config, schedules: u64) -> u64 {
+        let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+        let seed = self.settings.seed;
+        let base = Config { crash, seed, races: false, ..base.clone() };
+        let [in_order, by_chance] = WORK_OF_TWO_STOPS;
+        let config = Config { work_limit: in_order, ..exhaustive(&base, 2) };
+        let report = self.explore(program, &config, schedules);
+        let work = report.counts.work();
+        if report.exhausted || !self.verdict.is_clean() {
+            return work;
+        }
+        let scheduler = SchedulerKind::Pct { depth: 3 };
+        let config = Config { work_limit: by_chance, scheduler, ..base };
+        work + self.explore(program, &config, schedules).counts.work()
     }
 
     fn run_brief(&mut self, step: Step) -> u64 {

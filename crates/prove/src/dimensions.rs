@@ -50,7 +50,7 @@ pub const MACHINES: [(&str, &[&str]); 8] = [
 
 /// What a brief program may cost: many programs find more than many orders of one, but for those that few
 /// orders show.
-const WORK_OF_BRIEF: [u64; 3] = [50_000, 120_000, 250_000];
+const WORK_OF_BRIEF: [u64; 3] = [25_000, 60_000, 150_000];
 
 /// The dimensions of every machine.
 pub fn machines() -> Vec<Dimension> {

@@ -31,6 +31,11 @@ pub enum Operation {
     Read,
     /// Pins, puts a new node in the place, retires the old one, unpins.
     Replace,
+    /// The same in the thread's own place, by a plain store as under a lock: what is read behind it may be
+    /// older.
+    ReplaceOwn,
+    /// As a read, of the place of the thread with this number.
+    ReadOf(usize),
     /// Tries to advance the epoch and reclaims what may be.
     Reclaim,
     /// Leaves and joins again.
@@ -47,6 +52,8 @@ struct Participant {
 pub struct Opened {
     clock: EpochClock<M>,
     place: AtomicPointer<Node, M>,
+    /// Each written by its own thread only.
+    own: Vec<AtomicPointer<Node, M>>,
     participants: Vec<RefCell<Participant>>,
 }
 
@@ -72,10 +79,10 @@ fn check(node: &Node) {
 }
 
 impl Opened {
-    fn read(&self, index: usize) {
+    fn read(&self, index: usize, place: &AtomicPointer<Node, M>) {
         self.clock.pin(index);
-        // Acquire: pairs with the swap in `replace`.
-        let node = self.place.load(Ordering::Acquire);
+        // Acquire: pairs with the swap in `replace`, and the store in `replace_own`.
+        let node = place.load(Ordering::Acquire);
         for _ in 0..2 {
             // SAFETY: not reclaimed while we are pinned; the machine checks just that.
             check(unsafe { &*node });
@@ -89,6 +96,17 @@ impl Opened {
         let old = self.place.swap(new_node(index as u64), Ordering::AcqRel);
         // SAFETY: taken out by us alone, and reclaimed by nobody else.
         check(unsafe { &*old });
+        retired.push((self.clock.retire_epoch(), old));
+        self.clock.unpin(index);
+    }
+
+    fn replace_own(&self, index: usize, thread: usize, retired: &mut Vec<(u64, *mut Node)>) {
+        self.clock.pin(index);
+        let place = &self.own[thread];
+        // Relaxed: nobody else stores there.
+        let old = place.load(Ordering::Relaxed);
+        // Release: publishes the new node; pairs with the load in `read`.
+        place.store(new_node(index as u64), Ordering::Release);
         retired.push((self.clock.retire_epoch(), old));
         self.clock.unpin(index);
     }
@@ -121,7 +139,8 @@ impl Program for Epochs {
         // The first thread is there from the start; the others join when they first act.
         let participants = (0..self.threads).map(|_| Participant { index: None, retired: vec![] });
         let participants = participants.map(RefCell::new).collect();
-        Ok(Opened { clock, place: AtomicPointer::new(new_node(0)), participants })
+        let own = (0..self.threads).map(|_| AtomicPointer::new(new_node(0))).collect();
+        Ok(Opened { clock, place: AtomicPointer::new(new_node(0)), own, participants })
     }
 
     fn contents(&self, _opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
@@ -136,8 +155,10 @@ impl Program for Epochs {
         let index = participant.index.unwrap_or_else(join);
         participant.index = Some(index);
         match operation {
-            Operation::Read => opened.read(index),
+            Operation::Read => opened.read(index, &opened.place),
+            Operation::ReadOf(other) => opened.read(index, &opened.own[*other]),
             Operation::Replace => opened.replace(index, &mut participant.retired),
+            Operation::ReplaceOwn => opened.replace_own(index, thread, &mut participant.retired),
             Operation::Reclaim => opened.reclaim(&mut participant.retired),
             Operation::Rejoin => {
                 opened.clock.leave(index);
@@ -162,8 +183,12 @@ fn tiny(seed: u64) -> Plan<Operation> {
 }
 
 fn plan_of(random: &mut Random, threads: u64, length: u64) -> Plan<Operation> {
+    // One place for all, or one of each thread.
+    let is_own = random.one_in(2);
     let mut operation = || match random.below(10) {
+        0..3 if is_own => Operation::ReadOf(random.below(threads) as usize),
         0..3 => Operation::Read,
+        3..6 if is_own => Operation::ReplaceOwn,
         3..6 => Operation::Replace,
         6..9 => Operation::Reclaim,
         _ => Operation::Rejoin,
@@ -171,14 +196,15 @@ fn plan_of(random: &mut Random, threads: u64, length: u64) -> Plan<Operation> {
     (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect()
 }
 
-use Operation::{Read, Reclaim, Replace};
+use Operation::{Read, ReadOf, Reclaim, Replace, ReplaceOwn};
 
 /// Programs small enough for every order.
-const SMALL: [(&str, &[&[Operation]]); 4] = [
+const SMALL: [(&str, &[&[Operation]]); 5] = [
     ("read, replace and reclaim", &[&[Read], &[Replace, Reclaim, Reclaim]]),
     ("read twice, replace twice", &[&[Read, Read], &[Replace, Reclaim, Replace, Reclaim]]),
     ("replace, replace", &[&[Replace, Reclaim, Reclaim], &[Replace, Reclaim, Reclaim]]),
     ("read, replace, advance", &[&[Read], &[Replace, Reclaim, Reclaim], &[Reclaim]]),
+    ("read, store, advance", &[&[ReadOf(1)], &[ReplaceOwn, Reclaim], &[Reclaim, Reclaim]]),
 ];
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`.

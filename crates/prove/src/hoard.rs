@@ -4,14 +4,19 @@
 //! It is taken when the pool has been opened at full speed. What it holds is in no tree: after a crash it
 //! is free again.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use everleaf_alloc::layout::{BLOCK_CLASS_COUNT, blocks_per_chunk};
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::Simulated;
+use everleaf_machine::simulated::mix;
 
 /// A record that has a chunk of its own, where chunks have 4096 bytes.
 const CHUNK: usize = 2104;
+
+/// Blocks that a session may have at hand: a split takes two and leaves two, what helps takes one.
+const HANDS: [usize; 6] = [0, 1, 1, 2, 4, 5];
 
 /// What is held back.
 pub(crate) struct Hoard {
@@ -40,6 +45,34 @@ impl Hoard {
         spare.into_iter().for_each(|block| session.free_block_of(0, block));
         session.give_back();
         Ok(Hoard { session, chunks, blocks })
+    }
+
+    /// As [`Self::take`], but that each session has a few blocks at hand, some of them none and some just one,
+    /// as `hands` says: so one finds space where another finds none.
+    pub(crate) fn take_but_for(
+        heap: &Arc<Heap<Simulated>>,
+        left: usize,
+        hands: u64,
+        sessions: &[RefCell<Option<Session<Simulated>>>],
+    ) -> Result<Self, AllocError> {
+        for slot in sessions {
+            if let Some(session) = &mut *slot.borrow_mut() {
+                session.collect_all();
+                session.give_back();
+            }
+        }
+        let mut hoard = Self::take(heap, left)?;
+        for (number, slot) in sessions.iter().enumerate() {
+            let count = HANDS[mix(hands ^ mix(number as u64)) as usize % HANDS.len()];
+            for _ in 0..count {
+                let place = hoard.blocks.iter().rposition(|(class, _)| *class == 0);
+                if let (Some(place), Some(session)) = (place, &mut *slot.borrow_mut()) {
+                    let (class, block) = hoard.blocks.swap_remove(place);
+                    session.free_block_of(class, block);
+                }
+            }
+        }
+        Ok(hoard)
     }
 
     /// Gives everything back.

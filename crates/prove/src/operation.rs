@@ -89,6 +89,8 @@ pub struct Space {
     pub blocks_at_hand: usize,
     /// How many blocks the pool still has when the threads come, if nearly all are held back.
     pub blocks_left: Option<usize>,
+    /// Decides how many each session has at hand then; none: what it has by then.
+    pub hands: Option<u64>,
     /// Whether operations may fail because the pool or the volatile memory is full.
     pub may_fill: bool,
     /// Whether the pool may grow to its largest size before it is opened again.
@@ -102,6 +104,7 @@ pub const SPACE_AT_HAND: Space = Space {
     chunk_shift: 12,
     blocks_at_hand: 24,
     blocks_left: None,
+    hands: None,
     may_fill: false,
     grows_at_once: false,
 };
@@ -131,6 +134,7 @@ impl Default for Space {
             chunk_shift: 12,
             blocks_at_hand: 0,
             blocks_left: None,
+            hands: None,
             may_fill: false,
             grows_at_once: false,
         }

@@ -6,10 +6,12 @@
 //! Few steps have few orders: a search goes through all with one preemption, which chance seldom finds in
 //! a longer program.
 //!
-//! They come in four forms. *Cached* ones scan first, so that what scans keep in DRAM is there when the
+//! They come in five forms. *Cached* ones scan first, so that what scans keep in DRAM is there when the
 //! threads come, and grows old under them. In *crowds* three or four threads do one thing each: for what
 //! takes two preemptions, such as a check that is made once and needed twice. *Emptied* ones grow on the
-//! blocks of a tree that was emptied, which still say what they were.
+//! blocks of a tree that was emptied, which still say what they were. *Contrary* ones have leaves with few keys
+//! and free slots, of which a thread takes keys away while another fills them: what was thin when somebody
+//! looked is full when it is frozen.
 //!
 //! ```text
 //!   tiny/SLOTS/KEYS/SPACE/NUMBER        cached/9/near/usual/1a2b        crowd/3/alike/usual/77
@@ -45,14 +47,17 @@ pub enum Form {
     Crowd,
     /// A thread that adds keys to a tree that was emptied, and now and then another that writes.
     Emptied,
+    /// A thread that takes keys away from leaves that another fills.
+    Contrary,
 }
 
 /// All forms, by name.
-pub const FORMS: [(&str, Form); 4] = [
+pub const FORMS: [(&str, Form); 5] = [
     ("tiny", Form::Few),
     ("cached", Form::Cached),
     ("crowd", Form::Crowd),
     ("emptied", Form::Emptied),
+    ("contrary", Form::Contrary),
 ];
 
 /// Whether the program of this name, of any structure, is tiny.
@@ -149,7 +154,13 @@ impl Tiny {
         let may_fill = matches!(self.room, Room::Refusing | Room::Tight);
         let left = mix(u64::from(self.number)) as usize & 7;
         let blocks_left = (self.room == Room::Tight).then_some(left);
-        Space { blocks_at_hand, blocks_left, may_fill, ..Space::default() }
+        // In most of those sessions have different numbers of blocks, and the pool has none or hardly any.
+        let hands = mix(u64::from(self.number) ^ 0x6861_6E64);
+        let varies = self.room == Room::Tight && hands & 3 != 0;
+        let few = if hands >> 8 & 3 == 0 { left / 3 } else { 0 };
+        let blocks_left = if varies { Some(few) } else { blocks_left };
+        let hands = varies.then_some(hands);
+        Space { blocks_at_hand, blocks_left, hands, may_fill, ..Space::default() }
     }
 
     fn parts(&self, universe: impl FnOnce(usize) -> Vec<u64>) -> Parts {
@@ -162,7 +173,12 @@ impl Tiny {
         let (warm, mut plan) = match self.form {
             Form::Few => (vec![], plan(random, &keys)),
             Form::Cached => (vec![scan(random, &keys)], beside_scans(random, &keys)),
+            Form::Crowd if self.number >> 31 == 1 => (vec![], alike(random, &keys)),
             Form::Crowd => (vec![], crowd(random, &keys)),
+            Form::Contrary => {
+                history = comb(random, &keys);
+                (vec![], contrary(random, &keys, slots))
+            }
             Form::Emptied => {
                 let again = empty(random, &keys, slots);
                 let plan = grow(random, &keys, slots);
@@ -250,6 +266,64 @@ fn crowd(random: &mut Random, keys: &[u64]) -> Plan<Operation> {
         vec![operation_of(random, kind, about, 1000 * (thread + 1))]
     };
     (0..threads).map(thread).collect()
+}
+
+/// Threads of which each does the same to one of two keys: for what takes three that write one leaf.
+fn alike(random: &mut Random, keys: &[u64]) -> Plan<Operation> {
+    let focus = random.below(keys.len() as u64) as usize;
+    let near = &keys[focus..(focus + 2).min(keys.len())];
+    let threads = if random.one_in(4) { 4 } else { 3 };
+    let kind = [0, 0, 0, 2, 2, 1, 3, 4][random.below(8) as usize];
+    let thread = |thread: u64| vec![operation_of(random, kind, near, 1000 * (thread + 1))];
+    (0..threads).map(thread).collect()
+}
+
+/// Every other key: leaves keep what splits left them, and most have free slots.
+fn comb(random: &mut Random, keys: &[u64]) -> Vec<Operation> {
+    let mut chosen: Vec<u64> = keys.iter().copied().step_by(2).collect();
+    // In order, leaves are left nearly full; otherwise half full.
+    match random.below(4) {
+        0 => {}
+        1 => chosen.reverse(),
+        _ => random.shuffle(&mut chosen),
+    }
+    let mut all: Vec<Operation> =
+        chosen.iter().map(|key| Operation::Upsert(*key, 100 + *key % 97)).collect();
+    // Now and then leaves are thinner.
+    if random.one_in(3) {
+        let (every, at) = (2 + random.below(3) as usize, random.below(2) as usize);
+        let gone = chosen.iter().enumerate().filter(|(index, _)| index % every == at);
+        all.extend(gone.map(|(_, key)| Operation::Remove(*key)));
+    }
+    all
+}
+
+/// A thread that takes one key or some beside each other away, and one that adds keys that were never there
+/// between them, as many as a leaf has room for; now and then one more that writes.
+fn contrary(random: &mut Random, keys: &[u64], slots: usize) -> Plan<Operation> {
+    let present = keys.len().div_ceil(2);
+    let first = random.below(present as u64) as usize;
+    let count = 1 + random.below(2.min(slots as u64)) as usize;
+    let gone = (first..present.min(first + count)).map(|index| keys[2 * index]);
+    let mut taking: Vec<Operation> = gone.map(Operation::Remove).collect();
+    if random.one_in(4) {
+        taking.reverse();
+    }
+    let low = (2 * first).saturating_sub(1 + 2 * random.below(2) as usize);
+    let mut absent: Vec<u64> = keys[low..].iter().skip(1 - low % 2).copied().step_by(2).collect();
+    absent.truncate(2 + random.below(slots as u64 / 2 + 1) as usize);
+    if random.one_in(3) {
+        random.shuffle(&mut absent);
+    }
+    let filling = absent.iter().enumerate();
+    let filling = filling.map(|(index, key)| Operation::Insert(*key, 1000 + index as u64));
+    let mut plan = vec![taking, filling.collect()];
+    if random.one_in(4) {
+        let kind = [0, 1, 2, 5, 7, 8][random.below(6) as usize];
+        let near = &keys[low..(low + 4).min(keys.len())];
+        plan.push(vec![operation_of(random, kind, near, 2000)]);
+    }
+    plan
 }
 
 /// Fills a tree, empties it and puts a little into it again. What was freed may come to others meanwhile.

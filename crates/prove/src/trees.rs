@@ -321,7 +321,7 @@ fn draw_tiny(random: &mut Random, slots: &[usize], mut drawn: Drawn, lock_free: 
     let pick = |random: &mut Random, count: usize| random.below(count as u64) as usize;
     let slots = slots[pick(random, slots.len())];
     let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
-    let form = [Form::Few, Form::Cached, Form::Crowd][pick(random, 3)];
+    let form = [Form::Few, Form::Cached, Form::Crowd, Form::Contrary][pick(random, 4)];
     let stops = lock_free && random.one_in(8);
     let room = match random.below(5) {
         _ if stops => Room::AtHand,
@@ -352,9 +352,9 @@ fn draw_brief(random: &mut Random, slots: &[usize], fixed: Fixed) -> Step {
     let slots = slots[pick(random, few)];
     let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
     let (_, form) = tiny::FORMS[pick(random, tiny::FORMS.len())];
-    let room = match random.below(6) {
+    let room = match random.below(8) {
         0 => Room::Refusing,
-        1 => Room::Tight,
+        1 | 2 => Room::Tight,
         _ => Room::Usual,
     };
     dimensions::draw_brief(random, form == Form::Crowd, &mut drawn);

@@ -527,8 +527,12 @@ impl Program for U64Program {
     fn warm_up(&self, opened: &Opened) {
         self.do_warm_up(opened);
         if let Some(left) = self.space.blocks_left {
-            let hoard = Hoard::take(opened.tree.heap(), left).expect("a session and memory for it");
-            *opened.hoard.borrow_mut() = Some(hoard);
+            let heap = opened.tree.heap();
+            let hoard = match self.space.hands {
+                Some(hands) => Hoard::take_but_for(heap, left, hands, &opened.sessions),
+                None => Hoard::take(heap, left),
+            };
+            *opened.hoard.borrow_mut() = Some(hoard.expect("a session and memory for it"));
         }
     }
 

@@ -270,6 +270,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             in_flight.end();
             return attempt;
         };
+        if removes && M::mutant("hashed.hides_unflushed") {
+            // Relaxed: a planted bug.
+            self.fingerprints(leaf, position / G::CHUNK).store(
+                position % G::CHUNK,
+                DEAD,
+                Ordering::Relaxed,
+            );
+        }
         if !M::mutant("hashed.no_update_flush") {
             // Persist: the change before we say that it happened (I11).
             self.medium.persist(cell.as_ptr(), 16);

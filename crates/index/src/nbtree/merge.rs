@@ -161,7 +161,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         entries.extend(self.frozen_entries(b, committed_b));
         // Acquire: as in `replace_leaf`.
         let taken = !a.successor.load(Ordering::Acquire).is_null();
-        let fits = entries.len() <= G::SLOT_COUNT;
+        let fits = entries.len() <= G::SLOT_COUNT || M::mutant("nbtree.merge_unfit");
         if taken || !fits {
             M::mark("nbtree.merge.given_up");
             self.replace_leaf(session, a, None)?;
@@ -257,6 +257,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // The merge has used a block of those that were reserved for it.
         self.reserve_for_frozen(session, false)?;
         let (committed, _) = self.freeze(leaf);
+        if M::mutant("nbtree.aborted_target_early") {
+            let left = descriptor.left;
+            // SAFETY: a planted bug.
+            session.retire_block(unsafe { Shared::new(left) }.block);
+        }
         let candidate = self.build_candidate(session, leaf, committed, carry)?;
         // AcqRel: as in `freeze_and_propose`.
         let offer = leaf.successor.compare_exchange(

@@ -272,6 +272,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             let taken = state == PENDING && M::mutant("nbtree.recovery_takes_pending");
             if holds(state) || taken {
                 committed |= 1 << slot;
+                if M::mutant("nbtree.recovery_last_frozen") {
+                    frozen = false;
+                }
                 frozen |= state == FROZEN && !M::mutant("nbtree.recovery_thaws");
                 fingerprints.write_private(slot, K::entry_fingerprint(task.low, entry));
                 if let Some(mark) = K::entry_mark(recovery, entry)? {

@@ -518,17 +518,22 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let block = self.block(leaf);
         // Acquire: a helper's commit; pairs with the exchange below.
         let mut seen = block.state.load(Ordering::Acquire);
+        let mut is_ours = false;
         let replaced = BlockState::Replaced { left, right }.encode();
         while !matches!(BlockState::decode(seen), Some(BlockState::Replaced { .. })) {
             // AcqRel: the new blocks come before the word that names them; pairs with recovery and
             // with the load above.
             match block.state.compare_exchange(seen, replaced, Ordering::AcqRel, Ordering::Acquire)
             {
-                Ok(_) => break,
+                Ok(_) => {
+                    is_ours = true;
+                    break;
+                }
                 Err(now) => seen = now,
             }
         }
-        if !M::mutant("nbtree.no_commit_flush") {
+        let leaves_it = M::mutant("nbtree.helper_trusts_commit") && !is_ours;
+        if !leaves_it && !M::mutant("nbtree.no_commit_flush") {
             // Persist: the commit before the switch, also when somebody else wrote the word, or a
             // crash could take back what readers of the new leaf have seen (I2).
             self.medium.persist(block.state.as_ptr(), 8);

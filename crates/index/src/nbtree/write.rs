@@ -268,7 +268,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 if let Some((slot, entry)) = self.find_live(leaf, new, write.key, true) {
                     return Commit::Exists(slot, entry);
                 }
-                checked = meta & COMMITTED;
+                checked =
+                    if M::mutant("nbtree.validates_once") { COMMITTED } else { meta & COMMITTED };
             }
             // AcqRel: publishes the slot's entry and fingerprint to whoever sees the bit; acquires
             // theirs. Pairs with every acquire load of `meta`.
@@ -327,6 +328,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                         && let Some(in_flight) = in_flight.take()
                     {
                         in_flight.end();
+                    }
+                    if write.intent.removes() && M::mutant("nbtree.hides_unflushed") {
+                        // Relaxed: a planted bug.
+                        leaf.fingerprints.store(slot, 0, Ordering::Relaxed);
                     }
                     if !M::mutant("nbtree.no_update_flush") {
                         // Persist: the change before we say that it happened (I11).

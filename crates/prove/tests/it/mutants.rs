@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use everleaf_machine::simulated::MemoryModel;
-use everleaf_prove::mutants::{MUTANTS, Mutant, OF_OTHER_TREES, RARE, hunt};
+use everleaf_prove::mutants::{MUTANTS, Mutant, OF_OTHER_TREES, RARE, all, hunt};
 use everleaf_prove::plain::PLAIN;
 use everleaf_prove::safeguards::safeguards;
 use everleaf_prove::structure::find;
@@ -102,4 +102,13 @@ fn programs_made_for_planted_bugs_meet_them_in_time_and_are_right_without() {
         assert!(none.is_none(), "{}, {name}: {none:?}", guarded.structure);
         assert!(report.exhausted || is_buffered, "{name}: more than {ALL} schedules");
     }
+}
+
+/// The page about them is written by hand, but for this.
+#[test]
+fn the_page_says_how_many_there_are() {
+    let page = include_str!("../../../../docs/mutants.md");
+    let (planted, rare) = (all().count(), RARE.len());
+    assert!(page.contains(&format!("There are {planted} (")), "not {planted}");
+    assert_eq!(rare, 13, "the page says thirteen");
 }

@@ -17,6 +17,7 @@ use everleaf_prove::{Nb, plans, scenarios};
 
 const SPACE: Space = Space {
     blocks_left: None,
+    hands: None,
     pool_bytes: 128 << 10,
     chunk_shift: 12,
     blocks_at_hand: 0,
