@@ -44,7 +44,8 @@ pub(super) fn split_point<K: Kind<M>, M: Machine>(
         Arrival::Ascending if at_most == count => count - few,
         Arrival::Ascending => at_most,
         Arrival::Descending if at_most == 1 => few,
-        Arrival::Descending => at_most - 1,
+        // Where the fence is the inserted key, the next one goes to the left: there must be room.
+        Arrival::Descending => (at_most - 1).min(middle),
     }
 }
 

@@ -58,8 +58,12 @@ fn other_keys_fill_leaves_as_far_as_before() {
     let scattered = leaves((0..40_000).map(|_| random.random()));
     // Those of odd numbers between those of even ones, both in order.
     let between = leaves((0..20_000).map(|n| 2 * n).chain((0..20_000).map(|n| 2 * n + 1)));
-    println!("{scattered:.2} {between:.2}");
-    assert!(scattered < 1.5 && between < 2.1);
+    // Down into a gap above the middle of a full leaf, and up into it.
+    let loaded = || (0..20_000).map(|n| n << 20);
+    let down = leaves(loaded().chain((1..20_000).map(|n| (10_000 << 20) - n)));
+    let up = leaves(loaded().chain((1..20_000).map(|n| (10_000 << 20) + n)));
+    println!("{scattered:.2} {between:.2} {down:.2} {up:.2}");
+    assert!(scattered < 1.5 && between < 2.1 && down < 1.6 && up < 1.3);
 }
 
 /// The leaves that hold lists of these lengths, in parts of those they need at least; one element is
