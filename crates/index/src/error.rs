@@ -122,6 +122,12 @@ impl IndexError {
         matches!(self, IndexError::Alloc(error) if error.lacks_space())
     }
 
+    /// Whether a batch that fails so was taken back as a whole: for want of space or of memory; see
+    /// [`NotMade`](crate::NotMade).
+    pub fn leaves_nothing(&self) -> bool {
+        self.lacks_space() || matches!(self, IndexError::Alloc(AllocError::OutOfMemory))
+    }
+
     /// Whether the error says that there is no space left.
     pub fn is_full(&self) -> bool {
         matches!(self, IndexError::Alloc(error) if error.is_full())

@@ -162,7 +162,7 @@ impl StoreLog {
         };
         match made {
             Ok(()) => {}
-            Err(NotMade { error, taken_back }) if error.lacks_space() => {
+            Err(NotMade { error, taken_back }) if error.leaves_nothing() => {
                 // What was changed was taken back, but a snapshot may have read it before.
                 self.note_taken_back(reservation, taken_back, records, edits, session)?;
                 return Err(error.into());
