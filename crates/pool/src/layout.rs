@@ -44,7 +44,8 @@
 //!   domain              17     1    what the stores of the session survive, as in the header;
 //!                                   3 on a disk, whatever domain the session worked by
 //!   zero                18     6
-//!   boot id             24    16    of the kernel that ran the session; zero if not known
+//!   boot id             24    16    of the kernel that ran the session; not known if the upper half of its
+//!                                   byte 6 is 0: random ones, of older versions zero
 //!   dirty shutdowns     40     8    count of the memory devices; all ones if they tell none
 //!   zero                48     8
 //!   checksum            56     4    CRC-32C of bytes 0 .. 56

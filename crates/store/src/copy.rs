@@ -82,6 +82,8 @@ impl Store {
     /// Writes all maps, as they are at one moment, to a new pool at `path`, while the store goes on
     /// being read and written. `progress` is told the number of pairs from time to time.
     ///
+    /// A map of integers that is dropped meanwhile may be left out.
+    ///
     /// The backup is a pool like any other: open it read-only to look at it, or
     /// [restore](Self::restore) it. It exists as a whole, durably, or not at all.
     ///
@@ -195,7 +197,6 @@ impl Store {
         let mut copied = Copied::default();
         for (name, source) in &maps {
             let (started_ms, before) = (Hardware::wall_clock_ms(), copied.keys);
-            copied.maps += 1;
             let map = match source {
                 Source::Bytes(map) => map,
                 Source::Integers(tree) => {
@@ -203,6 +204,7 @@ impl Store {
                     continue;
                 }
             };
+            copied.maps += 1;
             let mut error = None;
             let pairs = Counted {
                 range: view.map(map).iter(),
@@ -298,6 +300,10 @@ impl Options {
         let store = self.sweep(false).open(path)?;
         // Opened for writing, so that nobody else is; closed only when the new one has the name.
         let (new, copied) = store.copy_to(path, true, tree, &mut progress)?;
+        if let (Some(tree), Some(log)) = (tree, &store.shared().log) {
+            // Before: once the new pool is there, nothing may fail. An opening of the old one takes it back.
+            log.note_tree(tree)?;
+        }
         new.replace()?;
         drop(store);
         Ok(copied)

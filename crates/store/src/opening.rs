@@ -117,9 +117,9 @@ pub fn is_untouched(trees: &Trees, place: &LogDirectory) -> bool {
 /// Removes a pool that was made just now, and what there is of its log, because that cannot be made: who asked for both is
 /// not left with one. We have the pool open, so that nobody else has; what cannot be removed stays, and can be opened.
 pub fn remove_new(path: &Path, place: &LogDirectory) {
-    if std::fs::remove_file(path).is_ok() {
-        let _ = place.remove();
-    }
+    // The log first: as soon as the pool has lost its name, another may make one, with a log in the same place.
+    let _ = place.remove();
+    let _ = std::fs::remove_file(path);
 }
 
 /// Says which tree the maps of a new pool are in, before it has any.
@@ -293,4 +293,25 @@ fn finish_batches(trees: &Trees) -> Result<u64> {
         };
     }
     Ok(journal.recover(trees, &mut session)? as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was lost: whoever made a new pool as soon as the name was free again lost its log, which went last.
+    #[test]
+    fn the_log_of_a_pool_that_is_not_to_be_goes_while_the_pool_has_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // A name that cannot be removed as that of a file: nobody can make a pool there.
+        let path = folder.path().join("pool");
+        std::fs::create_dir(&path).expect("a folder");
+        let place = LogDirectory::of(&path, &Options::new());
+        let disk = place.open().expect("a log");
+        place.begin(&disk).expect("room");
+        drop(disk);
+        remove_new(&path, &place);
+        assert!(path.exists());
+        assert!(!folder.path().join("pool.log").exists());
+    }
 }

@@ -70,6 +70,19 @@ impl Store {
     /// `from` cannot be read, another process has it, `to` exists or has a log beside it, or there
     /// is no room.
     pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Repaired> {
+        Self::repair_with(from, to, |_, _| Ok(()))
+    }
+
+    /// As [`Self::repair`]; before the new pool has its name, `finish` may mend in it what the caller keeps there, and add
+    /// to what is told. Nobody else can have opened the pool by then. It keeps no handle of a map.
+    ///
+    /// # Errors
+    /// As [`Self::repair`], and what `finish` fails with: then there is no new pool.
+    pub fn repair_with(
+        from: impl AsRef<Path>,
+        to: impl AsRef<Path>,
+        finish: impl FnOnce(&Store, &mut Repaired) -> Result<()>,
+    ) -> Result<Repaired> {
         let from = from.as_ref();
         let cannot = |error| Error::Io(format!("cannot read {}", from.display()), error);
         let file = open_regular(from).map_err(|error| match error.kind() {
@@ -122,6 +135,7 @@ impl Store {
         let mut repaired = target.repaired;
         repaired.maps = store.map_names();
         target.maps.clear();
+        finish(&store, &mut repaired)?;
         store.close()?;
         new.place()?;
         Ok(repaired)
@@ -274,7 +288,7 @@ mod tests {
     use everleaf_index::{Change, journal};
 
     use super::{Repaired, Target, size_max_of};
-    use crate::{Options, Store, Tree};
+    use crate::{Error, Options, Store, Tree};
 
     /// A pool with hashed leaves came back as one of NBTree.
     #[test]
@@ -293,6 +307,32 @@ mod tests {
             assert_eq!(is_hashed, tree == Tree::HashedLeaf, "{tree:?}");
             assert_eq!(store.default_map().get(b"key").expect("get"), Some(b"value".to_vec()));
         }
+    }
+
+    /// What was lost: whoever mended the new pool opened it by its name, and if that failed, nobody was told what the
+    /// repair had dropped, and it could not be run again.
+    #[test]
+    fn a_repaired_pool_is_finished_before_it_has_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let paths = ["damaged", "fixed"].map(|name| folder.path().join(name));
+        let store = Options::new().create(true).max_size_bytes(1 << 26).open(&paths[0]);
+        let store = store.expect("it opens");
+        store.default_map().put(b"key", b"value").expect("room");
+        store.close().expect("closed");
+        let refused = Store::repair_with(&paths[0], &paths[1], |_, repaired| {
+            assert_eq!(repaired.kept, 1);
+            Err(Error::ReadOnly)
+        });
+        assert!(matches!(refused, Err(Error::ReadOnly)));
+        assert!(!paths[1].exists(), "it can be repaired again");
+        let repaired = Store::repair_with(&paths[0], &paths[1], |store, repaired| {
+            assert!(!paths[1].exists(), "another could open it");
+            repaired.dropped.push("told".into());
+            store.default_map().put(b"mark", b"found").map(drop)
+        });
+        assert_eq!(repaired.expect("readable").dropped, ["told"]);
+        let store = Options::new().open(&paths[1]).expect("it opens");
+        assert_eq!(store.default_map().get(b"mark").expect("get"), Some(b"found".to_vec()));
     }
 
     /// What came back: a key whose certain record has expired got an older, uncertain one, and was counted twice.

@@ -4,9 +4,9 @@ use crate::cli::Global;
 use crate::failure::Failure;
 use crate::output::{Output, counted};
 use clap::Args;
-use everleaf::{Error, Options, Repaired, Store};
+use everleaf::{Error, Repaired, Store};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,8 +29,12 @@ pub struct RepairArgs {
 
 /// Repairs the pool.
 pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
-    let mut repaired = Store::repair(&args.damaged, &args.pool)?;
-    let is_mark_found = mend_collections(&args.pool, &mut repaired)?;
+    let mut is_mark_found = false;
+    // Before the pool has its name, so that a failure takes no report with it.
+    let repaired = Store::repair_with(&args.damaged, &args.pool, |new, repaired| {
+        is_mark_found = mend_collections(new, repaired)?;
+        Ok(())
+    })?;
     if global.json {
         out.json(&json!({
             "kept": repaired.kept,
@@ -75,15 +79,12 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
 }
 
 /// Finds again what all collections need, and a repair may have lost. Returns whether it had.
-fn mend_collections(pool: &Path, repaired: &mut Repaired) -> Result<bool, Failure> {
-    let store = Options::new().sweep(false).open(pool)?;
-    let mended = match everleaf_server::mend_mark(&store) {
+fn mend_collections(new: &Store, repaired: &mut Repaired) -> everleaf::Result<bool> {
+    match everleaf_server::mend_mark(new) {
         Err(Error::Corrupt(why)) => {
             repaired.dropped.push(why);
-            false
+            Ok(false)
         }
-        mended => mended?,
-    };
-    store.close()?;
-    Ok(mended)
+        mended => mended,
+    }
 }

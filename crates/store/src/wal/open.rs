@@ -96,6 +96,11 @@ impl StoreLog {
         opening.complete(found, &mut session)
     }
 
+    /// Notes durably which tree the maps are in of a pool that is made again from the log.
+    pub fn note_tree(&self, tree: Tree) -> Result<()> {
+        self.place.write_tree(self.log.disk(), tree)
+    }
+
     /// Goes on counting what is logged where earlier lives have ended.
     fn go_on_counting(&self, session: &mut Session<Hardware>) -> Result<()> {
         let logged = self.own.get_with(session, LOGGED, |bytes| {
@@ -236,8 +241,7 @@ impl Opening<'_> {
             Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
         place.write_settings(store_log.log.disk(), settings)?;
         let is_hashed = trees.makes_hashed_leaves();
-        let tree = if is_hashed { Tree::HashedLeaf } else { Tree::NbTree };
-        place.write_tree(store_log.log.disk(), tree)?;
+        store_log.note_tree(if is_hashed { Tree::HashedLeaf } else { Tree::NbTree })?;
         // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
         // again and again would keep nothing of what it wrote if the machine crashed.
         let was_owing = found.was_owing && !store_log.mutant("store.owes_again");
