@@ -201,8 +201,10 @@ fn may_expire(context: *mut raw::RedisModuleCtx) -> bool {
 fn look(context: *mut raw::RedisModuleCtx) -> i64 {
     let now = clock();
     let mut left = ROUND;
+    // Maps of which nothing could be removed for want of memory: they are due as before.
+    let mut refused = vec![];
     while left > 0 {
-        let Some((number, database, name)) = first_due(now) else { return PERIOD };
+        let Some((number, database, name)) = first_due(now, &refused) else { return PERIOD };
         // SAFETY: the context is that of the timer.
         let selected = unsafe { server!(RedisModule_SelectDb(context, database)) };
         let done = if selected == raw::REDISMODULE_OK as c_int {
@@ -211,9 +213,12 @@ fn look(context: *mut raw::RedisModuleCtx) -> i64 {
             None
         };
         match done {
-            // Without memory nothing can be removed, and the map is due as before: not again at once.
-            Some(0) => return PERIOD,
-            Some(count) => left = left.saturating_sub(count),
+            Some(Removal::Refused) => {
+                refused.push(number);
+                left -= 1;
+            }
+            // Of a map whose bound was old: it was moved on.
+            Some(Removal::Done(count)) => left = left.saturating_sub(count.max(1)),
             None => {
                 if let Some(registry) = registry().as_mut() {
                     registry.forget(number);
@@ -225,10 +230,19 @@ fn look(context: *mut raw::RedisModuleCtx) -> i64 {
     1
 }
 
-fn first_due(now: u64) -> Option<(u64, c_int, Vec<u8>)> {
+/// What became of the entries of a map that have expired.
+enum Removal {
+    /// So many were removed.
+    Done(usize),
+    /// There was no memory to remove any.
+    Refused,
+}
+
+/// The map that is due first, but for some.
+fn first_due(now: u64, but: &[u64]) -> Option<(u64, c_int, Vec<u8>)> {
     let registry = registry();
     let registry = registry.as_ref()?;
-    let &(due, number) = registry.order.first()?;
+    let &(due, number) = registry.order.iter().find(|(_, number)| !but.contains(number))?;
     let home = registry.homes.get(&number).filter(|_| due <= now)?;
     Some((number, home.database, home.name.clone()))
 }
@@ -240,7 +254,7 @@ fn remove_expired(
     name: &Str,
     now: u64,
     limit: usize,
-) -> Option<usize> {
+) -> Option<Removal> {
     let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE | raw::REDISMODULE_OPEN_KEY_NOTOUCH;
     let mut key = Key::open(context, name.raw(), mode as c_int).ok()?;
     let map = key.map().filter(|map| map.number() == number)?;
@@ -255,11 +269,14 @@ fn remove_expired(
     }
     if removed.is_empty() {
         note(map, context, name.raw());
+        if !names.is_empty() {
+            return Some(Removal::Refused);
+        }
     } else {
         let names = removed.iter().map(Str::raw);
         let arguments: Vec<_> = std::iter::once(name.raw()).chain(names).collect();
         replicate(context, "EL.DEL", &arguments);
         key.changed("el.expired");
     }
-    Some(removed.len())
+    Some(Removal::Done(removed.len()))
 }
