@@ -527,9 +527,48 @@ fn a_target_is_empty_and_a_source_has_a_stream() {
     while redis.run("wait 1 100\n").trim() != "1" {
         assert!(start.elapsed() < Duration::from_secs(60), "nobody follows");
     }
+    // What is left away of a transaction takes nothing else with it.
+    redis.run("multi\nxadd stream * f w\nset in v\nexec\nrename stream renamed\nset last v\n");
+    assert_eq!(redis.run("wait 1 20000\n"), "1\n");
+    assert_eq!(other.run("mget in last\n"), "v\nv\n");
     other.run("set k w\n");
     let ended = follow.wait_with_output().unwrap();
     let remarks = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{remarks}");
     assert!(remarks.contains("\"k\" of database 0"), "{remarks}");
+}
+
+/// A replica passes on what its master sends, in which no database is named anew; and what is published is no change: it
+/// went into the database of the last key of the snapshot, and the end was never seen.
+#[test]
+fn a_replica_is_followed_as_its_master() {
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some(master) = Redis::start(program, &place, &[]) else { continue };
+        let (folder, port) = (Place::empty(), master.port.to_string());
+        let replica = Redis::start(program, &folder, &["--replicaof", "127.0.0.1", &port]).unwrap();
+        let ours = serve(&place, "ours.pool");
+        master.run("select 3\nset x 1\nselect 0\nset a 1\nset s v px 3000\n");
+        let start = Instant::now();
+        while replica.run("get a\n") != "1\n" {
+            assert!(start.elapsed() < Duration::from_secs(60), "no replica");
+        }
+        let follow = ["import", &replica.address(), &ours.address(), "--follow", "2"];
+        let mut follow = place.command(follow);
+        let follow = follow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while ours.run("get a\n") != "1\n" {
+            assert!(start.elapsed() < Duration::from_secs(60), "nobody follows");
+        }
+        let noise = ["-p", &port, "-r", "-1", "-i", "0.05", "publish", "channel", "noise"];
+        let mut noise =
+            Command::new("redis-cli").args(noise).stdout(Stdio::null()).spawn().unwrap();
+        master.run("set b 2\ndel a\npexpire s 100000000\n");
+        let ended = follow.wait_with_output().unwrap();
+        noise.kill().unwrap();
+        noise.wait().unwrap();
+        let remarks = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.success(), "{remarks}");
+        assert_eq!(ours.run("mget a b s\nselect 3\nmget a b x\n"), "\n2\nv\nOK\n\n\n1\n");
+        assert!(ours.run("pttl s\n").trim().parse::<u64>().unwrap() > 10_000_000);
+    }
 }

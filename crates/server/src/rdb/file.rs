@@ -44,6 +44,9 @@ const TIME_S: u8 = 0xfd;
 const DATABASE: u8 = 0xfe;
 const END: u8 = 0xff;
 
+/// The note of a snapshot for replicas that names the database of the stream behind it.
+const STREAM_DATABASE: &[u8] = b"repl-stream-db";
+
 /// A file that is being read.
 pub struct Rdb<R> {
     input: R,
@@ -58,6 +61,7 @@ pub struct Rdb<R> {
     /// The check sum of what was looked at.
     sum: u64,
     database: u64,
+    stream_database: Option<u64>,
     expiry_ms: Option<u64>,
     /// The collection that is being read in pieces.
     open: Option<Open>,
@@ -160,6 +164,7 @@ enum Part {
     /// Of the key that follows; `None` says that it has none.
     Expiry(Option<u64>),
     Database(u64),
+    StreamDatabase(u64),
     /// Nothing that concerns us.
     Nothing,
     End,
@@ -180,6 +185,7 @@ impl<R: Read> Rdb<R> {
             version: 0,
             sum: 0,
             database: 0,
+            stream_database: None,
             expiry_ms: None,
             open: None,
         };
@@ -208,6 +214,12 @@ impl<R: Read> Rdb<R> {
         Ok(file)
     }
 
+    /// The database that the stream behind a snapshot is in, if its replica has told so: it passes on what it gets
+    /// itself, and does not name the database anew.
+    pub fn stream_database(&self) -> Option<u64> {
+        self.stream_database
+    }
+
     /// How far it is read.
     pub fn offset(&self) -> u64 {
         self.offset
@@ -231,6 +243,7 @@ impl<R: Read> Rdb<R> {
                 }
                 Part::Expiry(time) => self.expiry_ms = time,
                 Part::Database(database) => self.database = database,
+                Part::StreamDatabase(database) => self.stream_database = Some(database),
                 Part::Nothing => {}
                 Part::End => {
                     self.check_sum()?;
@@ -404,9 +417,12 @@ fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Optio
             Part::Nothing
         }
         NOTE => {
-            reader.string()?;
-            reader.string()?;
-            Part::Nothing
+            let (name, text) = (reader.string()?, reader.string()?);
+            let number = || std::str::from_utf8(&text).ok()?.parse().ok();
+            match &name[..] == STREAM_DATABASE {
+                true => number().map_or(Part::Nothing, Part::StreamDatabase),
+                false => Part::Nothing,
+            }
         }
         FREQUENCY => {
             reader.take(1)?;

@@ -80,6 +80,30 @@ impl Live {
         &mut self,
         see: &mut dyn FnMut(Item) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        self.each_group(&mut |live, database, keys| live.group(database, keys, see))
+    }
+
+    /// How many keys there are that another server has not.
+    pub fn more_than(&mut self, other: &mut Live) -> Result<u64, Failure> {
+        let mut more = 0;
+        self.each_group(&mut |live, database, keys| {
+            let gone = other.gone(database, keys.to_vec())?;
+            if gone.is_empty() {
+                return Ok(());
+            }
+            let count = gone.len();
+            // What has expired is gone here, too, as soon as it is looked at.
+            more += (count - live.gone(database, gone)?.len()) as u64;
+            Ok(())
+        })?;
+        Ok(more)
+    }
+
+    /// Shows the names of all keys, a group at a time, with their database selected.
+    fn each_group(
+        &mut self,
+        see: &mut dyn FnMut(&mut Self, u64, &[Vec<u8>]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         if !self.is_one_database {
             // There may be others since it was asked last.
             self.databases = self.databases_told()?;
@@ -91,7 +115,7 @@ impl Live {
                 let step = self.must(&[b"SCAN", &cursor, b"COUNT", SCAN_COUNT])?;
                 let (next, keys) = step_of(step).ok_or_else(|| self.strange("SCAN"))?;
                 for group in groups(&keys) {
-                    self.group(database, group, see)?;
+                    see(self, database, group)?;
                 }
                 if next == b"0" {
                     break;
@@ -265,6 +289,9 @@ impl Live {
     }
 }
 
+/// What servers say that have no password, of Redis 6 and later, and before.
+const NEEDS_NO_PASSWORD: [&str; 2] = ["without any password configured", "no password is set"];
+
 /// Says who we are, if the address does.
 pub(super) fn log_in(client: &mut Client, address: &Address, place: &str) -> Result<(), Failure> {
     let reply = match (&address.user, &address.password) {
@@ -278,7 +305,8 @@ pub(super) fn log_in(client: &mut Client, address: &Address, place: &str) -> Res
     match reply.map_err(|error| fail(place, &error))? {
         // One password of the environment may be meant for another server.
         Reply::Error(error)
-            if address.user.is_none() && error.contains("without any password configured") =>
+            if address.user.is_none()
+                && NEEDS_NO_PASSWORD.iter().any(|text| error.contains(text)) =>
         {
             Ok(())
         }

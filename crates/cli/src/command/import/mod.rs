@@ -45,7 +45,7 @@ sorted sets are taken, with their times; streams, modules and functions there ar
 To a server that runs, of Everleaf or another with this protocol, the source sends what it sends to its replicas: a
 snapshot of all keys, and every change behind it (PSYNC, of Redis and Valkey; not of a cluster as a whole). The
 target must have no keys. With --follow SECONDS changes are passed on until there was none for so long: let
-programs write to the target when the source is silent. Both clocks must agree where keys expire. At the end
+programs write to the target when the source is silent. Where keys expire the clocks of both, and of this machine, must agree. At the end
 both are compared.
 
 The pool must not exist, and gets its name when all of it is there and compared with the source once
@@ -209,15 +209,15 @@ fn each_of_file(
     file: &File,
     see: &mut dyn FnMut(Item) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    each_record(file, &path.display(), see)
+    each_record(file, &path.display(), see).map(drop)
 }
 
-/// Shows what an RDB file has, which comes from a place.
+/// Shows what an RDB file has, which comes from a place. Returns the database of the stream behind it, if it names one.
 fn each_record(
     input: impl Read,
     place: &dyn Display,
     see: &mut dyn FnMut(Item) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+) -> Result<Option<u64>, Failure> {
     let refuse = |error| Failure::new(ExitCode::Pool, format!("{place}: {error}"));
     let mut rdb = Rdb::open(input).map_err(refuse)?;
     while let Some(record) = rdb.next_record().map_err(refuse)? {
@@ -238,7 +238,7 @@ fn each_record(
             }
         })?;
     }
-    Ok(())
+    Ok(rdb.stream_database())
 }
 
 /// What was done.

@@ -12,8 +12,10 @@ use everleaf_server::transfer::{Entry, Extent, Value, value_of_payload};
 use std::io;
 use std::time::Duration;
 
-/// Keys that are asked for together.
+/// Keys that are asked for together, and bytes of them and of what they hold: neither side waits then for the
+/// other to read, and few values are held.
 const GROUP_LENGTH: usize = 32;
+const GROUP_SIZE: usize = 16 << 10;
 
 /// The side of the target.
 struct Side {
@@ -22,6 +24,7 @@ struct Side {
     database: u64,
     /// Keys of the source that were not asked for.
     waiting: Vec<(Vec<u8>, Entry)>,
+    waiting_size: usize,
     /// How much the times that the source tells may be off.
     slack_ms: u64,
     /// Of a collection that comes in pieces: its type's command that counts, and whether it was the same so far.
@@ -53,6 +56,7 @@ pub fn run(
         place,
         database: 0,
         waiting: Vec::new(),
+        waiting_size: 0,
         slack_ms: 0,
         pieces: (b"EXISTS", true),
         compared: 0,
@@ -67,8 +71,8 @@ pub fn run(
     })?;
     side.ask()?;
     drop(progress);
-    let theirs = Live::connect(target.clone(), cacert, patience, args.whole_size_max)?.key_count();
-    let more = theirs.unwrap_or(0).saturating_sub(live.key_count().unwrap_or(u64::MAX));
+    let mut theirs = Live::connect(target.clone(), cacert, patience, args.whole_size_max)?;
+    let more = theirs.more_than(&mut live)?;
     if side.different == 0 && more == 0 {
         return Ok(side.compared);
     }
@@ -90,8 +94,14 @@ impl Side {
             Item::Key { database, key, entry, slack_ms } => {
                 self.slack_ms = slack_ms;
                 self.select(database)?;
+                let size = 2 * key.len() + entry.value.size();
+                if self.waiting_size + size > GROUP_SIZE {
+                    self.ask()?;
+                }
+                self.waiting_size += size;
                 self.waiting.push((key, entry));
-                if self.waiting.len() >= GROUP_LENGTH { self.ask() } else { Ok(()) }
+                let is_full = self.waiting.len() >= GROUP_LENGTH || self.waiting_size > GROUP_SIZE;
+                if is_full { self.ask() } else { Ok(()) }
             }
             Item::Unsupported { .. } => Ok(()),
             Item::Begin { database, .. } => {
@@ -119,6 +129,7 @@ impl Side {
     /// Asks for the keys that wait.
     fn ask(&mut self) -> Result<(), Failure> {
         let waiting = std::mem::take(&mut self.waiting);
+        self.waiting_size = 0;
         for (key, _) in &waiting {
             self.client.add(&[b"DUMP", key]);
             self.client.add(&[b"PEXPIRETIME", key]);
@@ -127,7 +138,14 @@ impl Side {
         for (key, entry) in waiting {
             let (payload, time) = (self.reply()?, self.reply()?);
             let found = match payload {
-                Reply::Text(payload) => value_of_payload(&payload).ok(),
+                Reply::Text(payload) => match value_of_payload(&payload) {
+                    Ok(value) => Some(value),
+                    Err(what) => {
+                        let key = shown(self.database, &key);
+                        return Err(self.cannot_compare(&format!("of {key} it sends {what}")));
+                    }
+                },
+                Reply::Error(error) => return Err(self.cannot_compare(&error)),
                 _ => None,
             };
             let is_same = found.is_some_and(|found| found.sorted() == entry.value.sorted())
@@ -183,6 +201,14 @@ impl Side {
         let is_same = is_gone || is_same && is_time(&time, extent.expiry_ms, self.slack_ms);
         self.judge(key, is_same || has_expired(extent.expiry_ms));
         Ok(())
+    }
+
+    fn cannot_compare(&self, why: &str) -> Failure {
+        let message = format!(
+            "{}: {why}. All is copied, and was not compared: --no-verify does without",
+            self.place
+        );
+        Failure::new(ExitCode::Io, message)
     }
 
     fn judge(&mut self, key: &[u8], is_same: bool) {

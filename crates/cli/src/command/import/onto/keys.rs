@@ -1,7 +1,7 @@
 //! Keys of a snapshot as commands for the target.
 
-use super::super::{ImportArgs, Item, Report, has_expired, refused, shown};
-use super::target::Target;
+use super::super::{ImportArgs, Item, Report, has_expired, shown};
+use super::target::{Target, refused};
 use crate::failure::Failure;
 use everleaf_server::transfer::Value;
 
@@ -17,14 +17,15 @@ pub fn put(
     report: &mut Report,
 ) -> Result<(), Failure> {
     match item {
-        Item::Key { entry, .. } if has_expired(entry.expiry_ms) => {
+        // One that is followed tells itself what has expired.
+        Item::Key { entry, .. } if args.follow.is_none() && has_expired(entry.expiry_ms) => {
             report.expired += 1;
             Ok(())
         }
         Item::Key { database, key, entry, .. } => {
             target.select(database)?;
             add(target, &key, &entry.value)?;
-            expire(target, &key, entry.expiry_ms)?;
+            target.expire(&key, entry.expiry_ms)?;
             report.keys += 1;
             Ok(())
         }
@@ -35,7 +36,7 @@ pub fn put(
         }
         Item::End { database, key, extent, .. } => {
             target.select(database)?;
-            expire(target, &key, extent.expiry_ms)?;
+            target.expire(&key, extent.expiry_ms)?;
             report.keys += 1;
             Ok(())
         }
@@ -52,13 +53,6 @@ pub fn put(
                 "{holds}, which there is not here: --skip-unsupported copies the rest"
             )))
         }
-    }
-}
-
-fn expire(target: &mut Target, key: &[u8], expiry_ms: Option<u64>) -> Result<(), Failure> {
-    match expiry_ms {
-        Some(time) => target.add(&[b"PEXPIREAT", key, time.to_string().as_bytes()]),
-        None => Ok(()),
     }
 }
 

@@ -4,7 +4,9 @@
 //! one. The target gets the keys as commands, and then those commands as they are. The source is told how much
 //! of its stream the target has acknowledged, so that its `WAIT` counts the target.
 
+mod changes;
 mod compare;
+mod held;
 mod keys;
 mod replica;
 mod target;
@@ -100,7 +102,7 @@ fn copy(
     show: bool,
 ) -> Result<(), Failure> {
     let progress = Progress::count(show, "copying");
-    from.snapshot(&mut |item| {
+    let database = from.snapshot(&mut |item| {
         keys::put(to, args, item, report)?;
         let seen = report.keys + report.expired + report.skipped;
         if seen.is_multiple_of(PROGRESS_STEP) {
@@ -108,10 +110,12 @@ fn copy(
         }
         Ok(())
     })?;
+    to.select(database)?;
     to.flush()
 }
 
-/// Passes commands on until none has come for so long; returns how many. Says once that nothing waits.
+/// Passes commands on until no change has come for so long; returns how many there were. Says once that
+/// nothing waits.
 fn follow(
     from: &mut Replica,
     to: &mut Target,
@@ -122,30 +126,35 @@ fn follow(
     let progress = Progress::count(show, "following");
     let (mut commands, mut last, mut in_step) = (0, Instant::now(), Some(in_step));
     loop {
-        if !from.wait(TURN.min(silence))? {
-            if let Some(in_step) = in_step.take() {
-                progress.clear();
-                in_step();
-            }
-            if last.elapsed() >= silence {
-                return Ok(commands);
-            }
-            continue;
-        }
         let start = from.offset();
         let mut is_asked = false;
-        while from.offset() - start < BATCH_SIZE && (from.offset() == start || from.has_more()) {
-            let command = from.next_command()?;
-            if replica::asks_for_offset(&command) {
-                is_asked = true;
-            } else if to.pass_on(command)? {
-                commands += 1;
-                last = Instant::now();
+        if from.wait(TURN.min(silence))? {
+            while from.offset() - start < BATCH_SIZE && (from.offset() == start || from.has_more())
+            {
+                let command = from.next_command()?;
+                if replica::asks_for_offset(&command) {
+                    is_asked = true;
+                } else if to.pass_on(command)? {
+                    commands += 1;
+                    last = Instant::now();
+                }
             }
+            to.flush()?;
+            from.acknowledge(is_asked)?;
+            progress.set(commands);
         }
-        to.flush()?;
-        from.acknowledge(is_asked)?;
-        progress.set(commands);
+        // What is no change comes, too, where programs publish or wait.
+        if from.has_more() {
+            continue;
+        }
+        if let Some(in_step) = in_step.take() {
+            to.let_go()?;
+            progress.clear();
+            in_step();
+        }
+        if last.elapsed() >= silence {
+            return Ok(commands);
+        }
     }
 }
 

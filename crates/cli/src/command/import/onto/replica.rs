@@ -68,19 +68,19 @@ impl Replica {
         self.offset
     }
 
-    /// Shows all keys as they were when the stream began.
+    /// Shows all keys as they were when the stream began. Returns the database that the stream is in.
     pub fn snapshot(
         &mut self,
         see: &mut dyn FnMut(Item) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    ) -> Result<u64, Failure> {
         let line = self.line_behind_signs_of_life()?;
         let size = line.strip_prefix('$').and_then(|size| size.parse().ok());
         let size: u64 = size.ok_or_else(|| self.strange("its snapshot"))?;
         let place = self.place.clone();
         let mut body = self.client.input().take(size);
-        each_record(&mut body, &place, see)?;
+        let database = each_record(&mut body, &place, see)?.unwrap_or(0);
         match io::copy(&mut body, &mut io::sink()) {
-            Ok(_) if body.limit() == 0 => Ok(()),
+            Ok(_) if body.limit() == 0 => Ok(database),
             Ok(_) => Err(fail(&place, &ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(fail(&place, &error)),
         }
@@ -95,7 +95,10 @@ impl Replica {
         let came = match self.client.input().fill_buf() {
             Ok([]) => Err(self.fail(&ErrorKind::UnexpectedEof.into())),
             Ok(_) => Ok(true),
-            Err(error) if is_patience_over(&error) => Ok(false),
+            // Interrupted: we were stopped, and go on.
+            Err(error) if is_patience_over(&error) || error.kind() == ErrorKind::Interrupted => {
+                Ok(false)
+            }
             Err(error) => Err(self.fail(&error)),
         };
         self.client.set_patience(PATIENCE).map_err(|error| self.fail(&error))?;

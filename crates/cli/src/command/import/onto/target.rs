@@ -4,6 +4,8 @@ use super::super::ImportArgs;
 use super::super::address::Address;
 use super::super::client::{Client, Reply};
 use super::super::live::log_in;
+use super::changes::{Kind, kind_of};
+use super::held::Held;
 use super::replica::Command;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -14,9 +16,6 @@ use std::time::Duration;
 /// the other to read.
 const PENDING_SIZE_MAX: usize = 32 << 10;
 const PENDING_COUNT_MAX: usize = 512;
-/// What a source sends to its replicas and is no change.
-const NO_CHANGES: [&[u8]; 5] = [b"PING", b"REPLCONF", b"PUBLISH", b"SPUBLISH", b"SCRIPT"];
-
 /// A target.
 pub struct Target {
     client: Client,
@@ -26,6 +25,8 @@ pub struct Target {
     pending: Vec<String>,
     skips_unsupported: bool,
     left_away: u64,
+    /// Times that are held back, while the source is followed and not reached.
+    held: Option<Held>,
 }
 
 impl Target {
@@ -43,7 +44,45 @@ impl Target {
             pending: Vec::new(),
             skips_unsupported: args.skip_unsupported,
             left_away: 0,
+            held: args.follow.map(|_| Held::new()),
         })
+    }
+
+    /// Lets a key expire.
+    pub fn expire(&mut self, key: &[u8], expiry_ms: Option<u64>) -> Result<(), Failure> {
+        let Some(time) = expiry_ms else { return Ok(()) };
+        let database = self.database;
+        let time = self.held.as_mut().map_or(time, |held| held.hold(database, key, time));
+        self.add(&[b"PEXPIREAT", key, time.to_string().as_bytes()])
+    }
+
+    /// Gives keys the times that were held back: the source is reached.
+    pub fn let_go(&mut self) -> Result<(), Failure> {
+        let Some(mut held) = self.held.take() else { return Ok(()) };
+        let database = self.database;
+        held.let_go(self)?;
+        self.select(database)?;
+        self.flush()
+    }
+
+    /// When keys of a database expire, as the target tells it.
+    pub fn times(&mut self, database: u64, keys: &[&[u8]]) -> Result<Vec<i64>, Failure> {
+        self.select(database)?;
+        self.flush()?;
+        keys.iter().for_each(|key| self.client.add(&[b"PEXPIRETIME", key]));
+        self.client.send().map_err(|error| fail(&self.place, &error))?;
+        let mut times = Vec::new();
+        for _ in keys {
+            match self.client.reply().map_err(|error| fail(&self.place, &error))? {
+                Reply::Number(time) => times.push(time),
+                Reply::Error(error) => {
+                    self.judge("PEXPIRETIME", &Reply::Error(error))?;
+                    times.push(-1);
+                }
+                _ => times.push(-1),
+            }
+        }
+        Ok(times)
     }
 
     /// Commands that the target does not know and that were left away.
@@ -62,6 +101,11 @@ impl Target {
 
     /// Sends a command, some time.
     pub fn add(&mut self, args: &[&[u8]]) -> Result<(), Failure> {
+        // A long one goes alone: nothing is to be read while it is sent.
+        let size = args.iter().map(|arg| arg.len()).sum::<usize>();
+        if !self.pending.is_empty() && self.client.pending_size() + size > PENDING_SIZE_MAX {
+            self.flush()?;
+        }
         self.client.add(args);
         let name = args.first().copied().unwrap_or_default();
         self.pending.push(String::from_utf8_lossy(name).to_ascii_uppercase());
@@ -70,18 +114,36 @@ impl Target {
     }
 
     /// Sends a command of the source's stream, unless it is none for us. Returns whether it changes something.
-    pub fn pass_on(&mut self, command: Command) -> Result<bool, Failure> {
+    pub fn pass_on(&mut self, mut command: Command) -> Result<bool, Failure> {
         let name = command.first().map(Vec::as_slice).unwrap_or_default();
-        if NO_CHANGES.iter().any(|other| name.eq_ignore_ascii_case(other)) {
-            return Ok(false);
+        let kind = kind_of(name);
+        match kind {
+            Kind::Other => return Ok(false),
+            // Of a transaction with what is not known the rest is done one by one.
+            Kind::Frame if self.skips_unsupported => return Ok(false),
+            Kind::Unknown if self.skips_unsupported => {
+                self.left_away += 1;
+                return Ok(false);
+            }
+            Kind::Unknown => {
+                let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+                return Err(refused(format!(
+                    "the source sends {name:.40}, which is no change of a key that is known here: --skip-unsupported \
+                     leaves it away"
+                )));
+            }
+            Kind::Select => {
+                let number = command.get(1).and_then(|number| std::str::from_utf8(number).ok());
+                self.database = number.and_then(|number| number.parse().ok()).unwrap_or(0);
+            }
+            Kind::Change | Kind::Frame => {}
         }
-        if name.eq_ignore_ascii_case(b"SELECT") {
-            let number = command.get(1).and_then(|number| std::str::from_utf8(number).ok());
-            self.database = number.and_then(|number| number.parse().ok()).unwrap_or(0);
+        if let Some(held) = &mut self.held {
+            held.look_at(self.database, &mut command);
         }
         let args: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
         self.add(&args)?;
-        Ok(!name.eq_ignore_ascii_case(b"SELECT"))
+        Ok(kind == Kind::Change)
     }
 
     /// Sends what was added, and reads that it was done.
@@ -97,17 +159,16 @@ impl Target {
     fn judge(&mut self, name: &str, reply: &Reply) -> Result<(), Failure> {
         match reply {
             Reply::Error(error)
-                if self.skips_unsupported && error.starts_with("ERR unknown command") =>
+                if self.skips_unsupported
+                    && (error.starts_with("ERR unknown command")
+                        || name.starts_with("RENAME") && error.starts_with("ERR no such key")) =>
             {
                 self.left_away += 1;
                 Ok(())
             }
             Reply::Error(error) => Err(Failure::new(
                 ExitCode::Io,
-                format!(
-                    "{} refuses {name}: {error}. Nothing more is passed on, and the target is no copy of the source",
-                    self.place
-                ),
+                format!("{} refuses {name}: {error}; {NO_COPY}", self.place),
             )),
             // What a transaction did, one by one.
             Reply::Array(replies) if name == "EXEC" => {
@@ -119,6 +180,14 @@ impl Target {
             _ => Ok(()),
         }
     }
+}
+
+/// What an error leaves behind.
+const NO_COPY: &str = "nothing more is passed on, and the target is no copy of the source: empty it before the next attempt";
+
+/// Why the source cannot be copied.
+pub fn refused(why: String) -> Failure {
+    Failure::new(ExitCode::Pool, format!("{why}; {NO_COPY}"))
 }
 
 fn fail(place: &str, error: &io::Error) -> Failure {

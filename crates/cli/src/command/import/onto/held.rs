@@ -1,0 +1,145 @@
+//! Times of keys that are held back while the target is behind the source.
+//!
+//! A replica of Redis lets no key expire: its source sends a `DEL` when one has. The target lets keys expire by its
+//! own clock, and while it is behind it would do so before it comes to the command that moved the time on: a
+//! session that is prolonged during the copy would be gone. So until both are in step a key gets a time that is far
+//! away, and the one that it has is noted; behind that, whoever still has the far time gets what was noted.
+
+use super::super::now_ms;
+use super::replica::Command;
+use super::target::Target;
+use crate::failure::Failure;
+use std::collections::HashMap;
+use std::mem;
+
+/// Times that are further away than this come behind any copy, in milliseconds.
+const NEAR: u64 = 24 * 3600 * 1000;
+/// How far away the time is that keys have meanwhile.
+const FAR: u64 = 366 * NEAR;
+/// Keys that are asked for together.
+const GROUP_LENGTH: usize = 64;
+
+/// Times that are held back.
+pub struct Held {
+    near: u64,
+    far: u64,
+    times: HashMap<(u64, Vec<u8>), u64>,
+}
+
+impl Held {
+    /// None so far, in front of a copy that begins now.
+    pub fn new() -> Self {
+        let now = now_ms();
+        Held { near: now + NEAR, far: now + FAR, times: HashMap::new() }
+    }
+
+    /// The time that a key gets meanwhile.
+    pub fn hold(&mut self, database: u64, key: &[u8], time: u64) -> u64 {
+        if time >= self.near {
+            return time;
+        }
+        self.times.insert((database, key.to_vec()), time);
+        self.far
+    }
+
+    /// Puts the time of a command for `database` off, and notes where a time goes with its key.
+    pub fn look_at(&mut self, database: u64, command: &mut Command) {
+        let Some(name) = command.first().map(|name| name.to_ascii_uppercase()) else { return };
+        match (&name[..], command.len()) {
+            (b"PEXPIREAT", 3..) => self.put_off(database, command, 2),
+            (b"SET", 5..) => {
+                let is_time = |part: &Vec<u8>| part.eq_ignore_ascii_case(b"PXAT");
+                if let Some(at) = command.iter().skip(3).position(is_time) {
+                    self.put_off(database, command, at + 4);
+                }
+            }
+            (b"RENAME" | b"RENAMENX" | b"COPY", 3..) => {
+                let is_database = |part: &Vec<u8>| part.eq_ignore_ascii_case(b"DB");
+                let at = command.iter().skip(3).position(is_database).map(|at| at + 4);
+                let other = at.and_then(|at| number(command.get(at)?)).unwrap_or(database);
+                self.goes_with(database, &command[1], other, &command[2]);
+            }
+            (b"MOVE", 3) => {
+                if let Some(other) = number(&command[2]) {
+                    self.goes_with(database, &command[1], other, &command[1]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn put_off(&mut self, database: u64, command: &mut Command, at: usize) {
+        let Some(time) = command.get(at).and_then(|time| number(time)) else { return };
+        let time = self.hold(database, &command[1].clone(), time);
+        command[at] = time.to_string().into_bytes();
+    }
+
+    fn goes_with(&mut self, from: u64, key: &[u8], to: u64, other: &[u8]) {
+        if let Some(time) = self.times.get(&(from, key.to_vec())).copied() {
+            self.times.insert((to, other.to_vec()), time);
+        }
+    }
+
+    /// Gives keys the times that were held back, unless they have others by now.
+    pub fn let_go(&mut self, target: &mut Target) -> Result<(), Failure> {
+        let mut times: Vec<_> = mem::take(&mut self.times).into_iter().collect();
+        // Those of a database together.
+        times.sort_unstable_by_key(|((database, _), _)| *database);
+        let far = self.far;
+        for group in times.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
+            for group in group.chunks(GROUP_LENGTH) {
+                let keys: Vec<&[u8]> = group.iter().map(|((_, key), _)| &**key).collect();
+                let found = target.times(group[0].0.0, &keys)?;
+                for (((_, key), time), found) in group.iter().zip(found) {
+                    if found == far as i64 {
+                        target.add(&[b"PEXPIREAT", key, time.to_string().as_bytes()])?;
+                    }
+                }
+            }
+        }
+        target.flush()
+    }
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(text: &str) -> Command {
+        text.split(' ').map(|part| part.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn times_are_put_off_and_go_with_their_keys() {
+        let mut held = Held { near: 1000, far: 9999, times: HashMap::new() };
+        let mut look = |text: &str, expected: &str| {
+            let mut it = command(text);
+            held.look_at(0, &mut it);
+            assert_eq!(it, command(expected), "{text}");
+        };
+        look("pexpireat k 500", "pexpireat k 9999");
+        look("PEXPIREAT later 1000", "PEXPIREAT later 1000");
+        look("SET s v PXAT 600 NX", "SET s v PXAT 9999 NX");
+        look("SET PXAT pxat", "SET PXAT pxat");
+        look("SET s v KEEPTTL GET", "SET s v KEEPTTL GET");
+        look("rename k other", "rename k other");
+        look("COPY s t DB 3 REPLACE", "COPY s t DB 3 REPLACE");
+        look("MOVE s 4", "MOVE s 4");
+        look("DEL k", "DEL k");
+        let mut noted: Vec<_> = held.times.into_iter().collect();
+        noted.sort();
+        let key = |database, key: &str| (database, key.as_bytes().to_vec());
+        let expected = [
+            (key(0, "k"), 500),
+            (key(0, "other"), 500),
+            (key(0, "s"), 600),
+            (key(3, "t"), 600),
+            (key(4, "s"), 600),
+        ];
+        assert_eq!(noted, expected);
+    }
+}
