@@ -7,6 +7,9 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+use std::{mem, thread};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
@@ -130,6 +133,9 @@ fn command_of(program: &Program) -> Command {
     command
 }
 
+/// How long nothing must come before it is looked at whether a program has ended.
+const SILENCE: Duration = Duration::from_millis(500);
+
 /// Runs a job and hands each line of its output to `print`; its errors go where `print` sends them, too,
 /// if they are `together`, and to our own otherwise. Returns what it did, its totals, and whether it
 /// passed.
@@ -147,7 +153,13 @@ pub fn run(job: Job, together: bool, print: &mut dyn FnMut(&[u8])) -> (Ran, Tota
     drop(command);
     let passed = match spawned {
         Ok((mut child, output)) => {
-            pass_on(output, &mut ran, &mut totals, print);
+            let mut see = |line: &[u8]| {
+                let text = String::from_utf8_lossy(line);
+                totals.add_line(&text);
+                ran.tests.extend(time_of(&text));
+                print(line);
+            };
+            pass_on(output, || has_ended(&child), &mut see);
             ran.cpu = cpu_when_ended(&child);
             child.wait().is_ok_and(|status| status.success())
         }
@@ -165,17 +177,41 @@ pub fn print_now(bytes: &[u8]) {
     let _ = std::io::stdout().write_all(bytes);
 }
 
-fn pass_on(output: impl Read, ran: &mut Ran, totals: &mut Totals, print: &mut dyn FnMut(&[u8])) {
-    let mut reader = BufReader::new(output);
-    let mut line = Vec::new();
-    // By bytes, because a test may print anything.
-    while reader.read_until(b'\n', &mut line).is_ok_and(|size| size > 0) {
-        let text = String::from_utf8_lossy(&line);
-        totals.add_line(&text);
-        ran.tests.extend(time_of(&text));
-        print(&line);
-        line.clear();
+/// Shows the lines of a program's output until that ends, or until the program has and nothing comes any more:
+/// a process that it has left behind may hold the other end for ever.
+fn pass_on(
+    output: impl Read + Send + 'static,
+    has_ended: impl Fn() -> bool,
+    see: &mut dyn FnMut(&[u8]),
+) {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let mut reader = BufReader::new(output);
+        let mut line = Vec::new();
+        // By bytes, because a test may print anything.
+        while reader.read_until(b'\n', &mut line).is_ok_and(|size| size > 0) {
+            if sender.send(mem::take(&mut line)).is_err() {
+                break;
+            }
+        }
+    });
+    let mut was_ended = false;
+    loop {
+        match lines.recv_timeout(SILENCE) {
+            Ok(line) => see(&line),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if was_ended => break,
+            // What it wrote last may come now.
+            Err(RecvTimeoutError::Timeout) => was_ended = has_ended(),
+        }
     }
+}
+
+/// Whether a process has ended, which is left there to be waited for.
+fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    id.is_none_or(|id| waitid(WaitId::Pid(id), options).is_ok_and(|status| status.is_some()))
 }
 
 /// Test and seconds in a line such as `test a::b ... ok <0.123s>`.
@@ -231,6 +267,19 @@ fn cpu_in(file: &str, indices: &[usize]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The lane of such a program never ended.
+    #[test]
+    fn a_process_that_is_left_behind_is_not_waited_for() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 30 & echo 'test result: ok. 1 passed; 0 failed'; exit 3"]);
+        let job = Job { name: "left".into(), package: "left".into(), command };
+        let mut printed = Vec::new();
+        let start = std::time::Instant::now();
+        let (_, _, passed) = run(job, true, &mut |line| printed.extend_from_slice(line));
+        assert!(!passed && printed.starts_with(b"test result: ok. 1 passed"));
+        assert!(start.elapsed() < std::time::Duration::from_secs(25), "it was waited for");
+    }
 
     #[test]
     fn the_time_of_a_test_is_read_from_its_line() {

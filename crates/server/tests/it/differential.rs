@@ -184,10 +184,12 @@ impl Redis {
             .args(["--save", "", "--appendonly", "no", "--databases", "16", "--dir"])
             .arg(folder.path())
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .ok()?;
+        let redis = Redis { child, address, _folder: folder };
         eventually("Redis listens", || TcpStream::connect(address).is_ok());
-        Some(Redis { child, address, _folder: folder })
+        Some(redis)
     }
 }
 
