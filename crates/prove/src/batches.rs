@@ -472,7 +472,7 @@ impl structure::Programs for Programs {
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
         let Drawn { mut config, values } = dimensions::draw(random, fixed);
         let seed = random.below(1 << 40) << 8 | number & 255;
-        config.fail_allocation = is_refusing(seed).then_some(0);
+        config.fail_allocation = is_refusing(seed).then(|| random.below(14));
         let leaves = if random.one_in(3) { "hashed/" } else { "" };
         Step { program: format!("{leaves}random/{seed}"), config, values }
     }

@@ -45,7 +45,7 @@ fn shelves_survive_whole_and_nothing_leaks() {
 }
 
 #[test]
-fn recovery_of_a_shelf_can_be_cut_and_repeated() {
+fn shelves_survive_recoveries_that_are_cut_and_repeated() {
     let crash = CrashConfig { nested_one_in: 1000, ..CrashConfig::default() };
     let base = Config { crash, ..Config::default() };
     let report = search(&base, 0.1, 20).unwrap_or_else(|failure| panic!("{failure}"));

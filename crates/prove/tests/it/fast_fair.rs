@@ -147,7 +147,7 @@ fn trees_survive_that_space_gives_out() {
 }
 
 #[test]
-fn readers_finish_beside_a_writer_that_stops_for_ever() {
+fn readers_survive_a_writer_that_stops_for_ever() {
     let base = |number: u64| {
         let abandon = Abandon { thread: 0, after_points: number * 7 % 97 };
         Config { abandon: Some(abandon), crash: no_crash(), ..Config::default() }

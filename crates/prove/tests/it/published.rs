@@ -118,7 +118,7 @@ fn named_scenarios_with_locks_survive() {
 }
 
 #[test]
-fn memory_and_space_that_give_out_harm_nothing() {
+fn trees_survive_that_memory_and_space_give_out() {
     let near_full = |number| {
         everleaf_prove::exhaustion::near_full::<Of<NbTreeW<Tiny<2, 3>, M>>>(
             number,

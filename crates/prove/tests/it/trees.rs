@@ -107,7 +107,7 @@ fn small_programs_survive_every_order_with_few_preemptions() {
 }
 
 #[test]
-fn harmless_changes_are_harmless() {
+fn trees_survive_harmless_changes() {
     for mutant in mutants::HARMLESS.iter().filter(|mutant| mutant.structure == "nbtree") {
         let base = |_| Config { mutants: vec![mutant.name], ..Config::default() };
         survive(mutant.name, 0.02, 1, base, |_, config| {
@@ -117,7 +117,7 @@ fn harmless_changes_are_harmless() {
 }
 
 #[test]
-fn a_full_pool_refuses_and_loses_nothing() {
+fn trees_survive_a_full_pool() {
     let mut seen = Witnesses::default();
     survive("full pools", 0.04, 12, plain, |number, config| {
         let (program, plan) = exhaustion::near_full::<Nb2>(number, false);
@@ -143,7 +143,7 @@ fn a_pool_that_grows_under_its_users_survives() {
 }
 
 #[test]
-fn a_pool_full_of_records_refuses_and_loses_nothing() {
+fn trees_survive_a_pool_full_of_records() {
     let mut seen = Witnesses::default();
     survive("full of records", 0.04, 6, plain, |number, config| {
         let (program, plan) = exhaustion::near_full_bytes::<Tiny<2, 3>>(number, false);
@@ -156,7 +156,7 @@ fn a_pool_full_of_records_refuses_and_loses_nothing() {
 }
 
 #[test]
-fn an_allocation_that_fails_anywhere_harms_nothing() {
+fn trees_survive_an_allocation_that_fails_anywhere() {
     let space = Space { may_fill: true, ..Space::default() };
     let base = |number| Config { fail_allocation: Some(number % 14), ..Config::default() };
     let scenarios: Vec<_> =
@@ -194,7 +194,7 @@ fn no_memory_is_refused_to_an_opening_that_is_simulated() {
 }
 
 #[test]
-fn recovery_can_be_cut_and_repeated_and_lived_after() {
+fn trees_survive_recoveries_that_are_cut_and_repeated() {
     let crash = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };
     let base = |_| Config { crash, ..Config::default() };
     let report = survive("crashed recoveries", 0.05, 12, base, |number, config| {

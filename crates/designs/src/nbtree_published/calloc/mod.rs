@@ -202,8 +202,9 @@ impl<M: Machine> Calloc<M> {
             // Relaxed: only the session uses its log.
             words[place + 1 + index].store(block, Ordering::Relaxed);
         }
-        // Relaxed: as above. Last: an entry that names an old leaf is whole.
-        words[place].store(old, Ordering::Relaxed);
+        // Release: last, in the pool too, being on one line: an entry that names an old leaf is whole. Pairs with
+        // recovery's reads.
+        words[place].store(old, Ordering::Release);
         // Persist: the entry before the bits that it speaks of, as the paper has it.
         self.medium.persist(words[place].as_ptr(), 8);
         Ok(Logged { place: area + 8 * place as u64 })

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test target uses its part")]
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
+mod names;
+
 use std::ops::Range;
 use std::rc::Rc;
 use std::str::FromStr;

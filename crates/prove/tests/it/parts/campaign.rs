@@ -62,7 +62,7 @@ fn a_record_that_is_freed_at_once_is_missed_in_hashed_leaves() {
 fn volatile_memory_that_leaks_is_found() {
     let structure = find("nbtree").expect("the flagship");
     let settings =
-        Settings { budget: Budget::Schedules(20_000), ..short(Some("nbtree.keeps_order")) };
+        Settings { budget: Budget::Schedules(40_000), ..short(Some("nbtree.keeps_order")) };
     let verdict = run(structure, &settings, &mut |_| {});
     let (record, failure) = verdict.failure.expect("the order of a leaf that went is left");
     assert_eq!(failure.kind, FailureKind::Leak, "{failure}");
