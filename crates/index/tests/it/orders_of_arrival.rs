@@ -1,7 +1,5 @@
 //! Keys that arrive in order, at one place or in many, fill the leaves of an NBTree; others half.
 
-#![expect(clippy::print_stdout, reason = "how full leaves became is of interest")]
-
 use everleaf_index::{Change, Domain, Pool, Production, Trees};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
