@@ -121,16 +121,7 @@ impl Shared {
         }
         let _alone = self.journal_making.lock();
         if self.journal.get().is_none() {
-            let journal = match Journal::open(&self.trees, session) {
-                Err(error) if error.lacks_space() => {
-                    // Whoever makes a tree does so in another session, which cannot have what this one has freed.
-                    session.collect_all();
-                    session.give_back();
-                    self.reclaim();
-                    Journal::open(&self.trees, session)?
-                }
-                opened => opened?,
-            };
+            let journal = Journal::open(&self.trees, session)?;
             if let Some(log) = &self.log {
                 log.note_map(everleaf_index::journal::NAME, session);
             }

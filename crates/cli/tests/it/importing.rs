@@ -548,7 +548,7 @@ fn a_replica_is_followed_as_its_master() {
         let (folder, port) = (Place::empty(), master.port.to_string());
         let replica = Redis::start(program, &folder, &["--replicaof", "127.0.0.1", &port]).unwrap();
         let ours = serve(&place, "ours.pool");
-        master.run("select 3\nset x 1\nselect 0\nset a 1\nset s v px 3000\n");
+        master.run("select 3\nset x 1\nselect 0\nset a 1\nset s v px 30000\n");
         let start = Instant::now();
         while replica.run("get a\n") != "1\n" {
             assert!(start.elapsed() < Duration::from_secs(60), "no replica");

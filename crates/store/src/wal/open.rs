@@ -96,7 +96,7 @@ impl StoreLog {
         opening.complete(found, &mut session)
     }
 
-    /// Notes durably which tree the maps are in of a pool that is made again from the log.
+    /// Notes durably which tree the maps are in of a pool that is rebuilt from the log.
     pub fn note_tree(&self, tree: Tree) -> Result<()> {
         self.place.write_tree(self.log.disk(), tree)
     }

@@ -137,26 +137,3 @@ fn who_has_freed_blocks_can_make_a_map_in_a_full_pool() {
     assert!((10..300).contains(&made), "{made}");
     assert_eq!(store.check().expect("a check").problems, Vec::<String>::new());
 }
-
-/// The first batch makes the journal, in a session of its own: who had removed many keys and then wrote alone was told that
-/// the pool is full.
-#[test]
-fn who_has_freed_blocks_can_write_the_first_batch_in_a_full_pool() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let options = Options::new().create(true).max_size_bytes(4 << 20);
-    let store = options.open(folder.path().join("p")).expect("it opens");
-    let map = store.default_map();
-    let key = |number: u64| format!("{number:08}").into_bytes();
-    let count = (0..).take_while(|number| done(map.put(key(*number), b"value")).is_some()).count();
-    assert!(count > 5000, "{count}");
-    for number in 0..2000 {
-        assert!(map.remove(key(number)).expect("no room needed"));
-    }
-    let written = store.write_alone(|_, batch| {
-        batch.put(map, "k", "v");
-        Ok::<(), Error>(())
-    });
-    assert!(written.is_ok(), "{written:?}");
-    assert_eq!(map.get("k").expect("get"), Some(b"v".to_vec()));
-    assert_eq!(store.check().expect("a check").problems, Vec::<String>::new());
-}
