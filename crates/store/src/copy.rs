@@ -332,6 +332,14 @@ impl Options {
     }
 }
 
+/// A copy has another number of keys than the map that it was made of.
+fn other_count(name: &str, copied: u64, keys: u64) -> Error {
+    Error::Corrupt(format!(
+        "{copied} keys of the map '{name}' were read, and the pool says that it has {keys}: check it with \
+         `everleaf check`, and keep what can be proven with `everleaf repair`"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,12 +377,4 @@ mod tests {
         assert_eq!(counts, [12, 11], "one expires in between");
         assert!(store.compare_counts("default", 12, since).is_ok());
     }
-}
-
-/// A copy has another number of keys than the map that it was made of.
-fn other_count(name: &str, copied: u64, keys: u64) -> Error {
-    Error::Corrupt(format!(
-        "{copied} keys of the map '{name}' were read, and the pool says that it has {keys}: check it with \
-         `everleaf check`, and keep what can be proven with `everleaf repair`"
-    ))
 }

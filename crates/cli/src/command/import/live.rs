@@ -36,6 +36,9 @@ pub struct Live {
     whole_size_max: u64,
 }
 
+/// What is done with the names of some keys of a database, which is selected.
+type SeeGroup<'a> = dyn FnMut(&mut Live, u64, &[Vec<u8>]) -> Result<(), Failure> + 'a;
+
 impl Live {
     /// Connects, and asks what there is.
     pub fn connect(
@@ -100,10 +103,7 @@ impl Live {
     }
 
     /// Shows the names of all keys, a group at a time, with their database selected.
-    fn each_group(
-        &mut self,
-        see: &mut dyn FnMut(&mut Self, u64, &[Vec<u8>]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn each_group(&mut self, see: &mut SeeGroup<'_>) -> Result<(), Failure> {
         if !self.is_one_database {
             // There may be others since it was asked last.
             self.databases = self.databases_told()?;
