@@ -38,13 +38,17 @@ impl Redis {
             println!("skipped: there is no {program}");
             return None;
         };
-        let redis = Redis { child, port };
+        Some(Redis { child, port }.when_up())
+    }
+
+    /// The same, when it answers.
+    fn when_up(self) -> Self {
         let start = Instant::now();
-        while !redis.is_up() {
+        while !self.is_up() {
             assert!(start.elapsed() < Duration::from_secs(20), "it does not come up");
             std::thread::sleep(Duration::from_millis(10));
         }
-        Some(redis)
+        self
     }
 
     fn is_up(&self) -> bool {
@@ -413,13 +417,7 @@ fn serve(place: &Place, pool: &str) -> Redis {
     drop(listener);
     let mut command = place.command(["serve", pool, "--port", &port.to_string()]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let server = Redis { child, port };
-    let start = Instant::now();
-    while !server.is_up() {
-        assert!(start.elapsed() < Duration::from_secs(20), "it does not come up");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    server
+    Redis { child, port }.when_up()
 }
 
 /// What is written to a source while it is followed: of all types, alone and in transactions, in two databases; with
