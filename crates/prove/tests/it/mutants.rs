@@ -109,6 +109,6 @@ fn programs_made_for_planted_bugs_meet_them_in_time_and_are_right_without() {
 fn the_page_says_how_many_there_are() {
     let page = include_str!("../../../../docs/mutants.md");
     let (planted, rare) = (all().count(), RARE.len());
-    assert!(page.contains(&format!("There are {planted} (")), "not {planted}");
+    assert!(page.contains(&format!("There are {planted}. ")), "not {planted}");
     assert_eq!(rare, 13, "the page says thirteen");
 }
