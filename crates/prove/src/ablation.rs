@@ -8,7 +8,8 @@ use everleaf_machine::simulated::{Config, Domain, Failure, Report, Site, SiteKin
 use crate::campaign::WORK;
 use crate::configure::{Fixed, exhaustive};
 use crate::record::Record;
-use crate::structure::{Step, Structure};
+use crate::step::Step;
+use crate::structure::Structure;
 
 /// How hard to look.
 #[derive(Clone, Copy, Debug)]

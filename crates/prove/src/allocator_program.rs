@@ -20,7 +20,7 @@ use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
 use crate::expected::Expected;
 use crate::leaks::all_is_free;
-use crate::structure::{self, Step};
+use crate::step::{self, Step};
 
 type M = Simulated;
 
@@ -522,7 +522,7 @@ fn small() -> Vec<String> {
 /// The programs of this structure.
 pub struct Programs;
 
-impl structure::Programs for Programs {
+impl step::Programs for Programs {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         case(name)
     }

@@ -31,7 +31,7 @@ use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
 use crate::leaks::remove_trees;
 use crate::operation::Space;
-use crate::structure::{self, Step};
+use crate::step::{self, Step};
 
 type M = Simulated;
 type G = Tiny<3, 3>;
@@ -464,7 +464,7 @@ fn small() -> Vec<String> {
 /// The programs of this structure.
 pub struct Programs;
 
-impl structure::Programs for Programs {
+impl step::Programs for Programs {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         case(name)
     }

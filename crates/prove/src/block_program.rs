@@ -22,7 +22,7 @@ use crate::configure::Fixed;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
 use crate::leaks::all_is_free;
-use crate::structure::{self, Step};
+use crate::step::{self, Step};
 
 type M = Simulated;
 
@@ -402,7 +402,7 @@ impl<A> Programs<A> {
     }
 }
 
-impl<A: Allocator<M> + 'static> structure::Programs for Programs<A> {
+impl<A: Allocator<M> + 'static> step::Programs for Programs<A> {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         case::<A>(name)
     }

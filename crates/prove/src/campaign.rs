@@ -16,7 +16,8 @@ use crate::coverage::Coverage;
 use crate::dimensions::Values;
 use crate::made::Room;
 use crate::record::Record;
-use crate::structure::{Step, Structure};
+use crate::step::Step;
+use crate::structure::Structure;
 use crate::tiny::{ORDERS, Tiny, is_tiny};
 
 /// When a search ends, if nothing is found. Not by the time on the wall, of which other programs take

@@ -19,6 +19,23 @@ impl Fixed {
     }
 }
 
+/// The name of a domain in records and on the command line.
+pub fn domain_name(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Adr => "adr",
+        Domain::Eadr => "eadr",
+        Domain::Process => "process",
+    }
+}
+
+/// The name of a memory model in records and on the command line.
+pub fn memory_name(memory: MemoryModel) -> &'static str {
+    match memory {
+        MemoryModel::Sc => "sc",
+        MemoryModel::Tso => "tso",
+    }
+}
+
 /// The configuration of the given number: all domains and memory models take turns, as do the
 /// meaning of locked operations for flushes, torn matches, wide comparisons, and the check of orderings.
 pub fn vary(number: u64, base: &Config) -> Config {

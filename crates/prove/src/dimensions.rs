@@ -9,8 +9,7 @@ use everleaf_machine::simulated::{
     Abandon, Config, CrashConfig, Domain, MemoryModel, Random, SchedulerKind,
 };
 
-use crate::configure::Fixed;
-use crate::record::{domain_name, memory_name};
+use crate::configure::{Fixed, domain_name, memory_name};
 
 /// A dimension's name and its values.
 pub type Dimension = (&'static str, Vec<&'static str>);

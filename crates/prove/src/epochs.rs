@@ -15,7 +15,7 @@ use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
-use crate::structure::{self, Step};
+use crate::step::{self, Step};
 
 type M = Simulated;
 type Node = Atomic<u64, M>;
@@ -229,7 +229,7 @@ fn small() -> Vec<String> {
 /// The programs of this structure.
 pub struct Programs;
 
-impl structure::Programs for Programs {
+impl step::Programs for Programs {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         case(name)
     }

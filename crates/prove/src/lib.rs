@@ -30,6 +30,7 @@
 //! | `published` | NBTree as published: programs of one thread, and those that show what it loses |
 //! | `directed_case` | a safeguard with a program that misses it |
 //! | `case` | a program with its plan, behind one trait |
+//! | `step` | one step of a search, and what can be run of a structure |
 //! | `trees`, `structure` | all programs by name, all structures by name |
 //! | `configure` | which machine a number stands for |
 //! | `planted`, `plain`, `mutants` | planted bugs, and the hunt for them |
@@ -79,6 +80,7 @@ pub mod published;
 pub mod record;
 pub mod safeguards;
 pub mod scenarios;
+pub mod step;
 pub mod structure;
 pub mod subject;
 pub mod tiny;

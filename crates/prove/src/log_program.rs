@@ -19,7 +19,7 @@ use everleaf_machine::simulated::{
 use crate::case::{Case, Kept, Outcome, Small};
 use crate::configure::Fixed;
 use crate::dimensions::{Dimension, Value};
-use crate::structure::{self, Step};
+use crate::step::{self, Step};
 
 /// One in so many operations of the disk is a crash that is examined.
 const EXAMINE_ONE_IN: u32 = 2;
@@ -137,7 +137,7 @@ impl Case for LogCase {
 /// The programs of this structure.
 pub struct Programs;
 
-impl structure::Programs for Programs {
+impl step::Programs for Programs {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         if name == "arranged" {
             return Some(Box::new(LogCase::Arranged));

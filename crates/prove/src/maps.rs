@@ -24,7 +24,7 @@ use crate::dimensions::{self, Dimension, Drawn};
 use crate::leaks::remove_trees;
 use crate::nbtree::SHARES;
 use crate::operation::Space;
-use crate::structure::{self, Step};
+use crate::step::{self, Step};
 
 type M = Simulated;
 type G = Tiny<3, 3>;
@@ -464,7 +464,7 @@ fn program(name: &str) -> Option<(Maps, Plan<Operation>)> {
 /// The programs of this structure.
 pub struct Programs;
 
-impl structure::Programs for Programs {
+impl step::Programs for Programs {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         case(name)
     }

@@ -5,23 +5,13 @@ use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure,
 use crate::campaign::{self, Budget, Settings, WORK};
 use crate::case::Outcome;
 use crate::configure::{Fixed, exhaustive};
-use crate::plain::{OF_THE_LOG, PLAIN};
+pub use crate::plain::{all, named};
 use crate::planted::of;
 pub use crate::planted::{HARMLESS, MUTANTS, Mutant, OF_OTHER_TREES, RARE};
 use crate::published::{self, GUARDED};
-use crate::structure::{Step, Structure, find};
+use crate::step::Step;
+use crate::structure::{Structure, find};
 use crate::{anomalies, safeguards, scenarios};
-
-/// Every planted bug of all trees, without those that are harmless.
-pub fn all() -> impl Iterator<Item = Mutant> {
-    MUTANTS.iter().chain(OF_OTHER_TREES).chain(RARE).chain(PLAIN).copied()
-}
-
-/// The planted bug of this name.
-pub fn named(name: &str) -> Option<Mutant> {
-    let others = OF_THE_LOG.iter().chain(HARMLESS).copied();
-    all().chain(others).find(|mutant| mutant.name == name)
-}
 
 /// How a planted bug was found.
 pub struct Kill {

@@ -6,7 +6,8 @@ use everleaf_machine::simulated::{Config, Failure, Fault};
 use crate::campaign::{Budget, Settings, Verdict, WORK, run};
 use crate::configure::Fixed;
 use crate::record::Record;
-use crate::structure::{Step, Structure};
+use crate::step::Step;
+use crate::structure::Structure;
 
 /// Steps of a search in which everything that can be spoilt is met.
 pub const STEPS: u64 = 400;

@@ -1,7 +1,18 @@
 //! Planted bugs that no test of every run hunts: the plain search finds them, or the tests of another crate
-//! do.
+//! do. And with them, all planted bugs by name.
 
-use crate::planted::{Mutant, of};
+use crate::planted::{HARMLESS, MUTANTS, Mutant, OF_OTHER_TREES, RARE, of};
+
+/// Every planted bug of all trees, without those that are harmless.
+pub fn all() -> impl Iterator<Item = Mutant> {
+    MUTANTS.iter().chain(OF_OTHER_TREES).chain(RARE).chain(PLAIN).copied()
+}
+
+/// The planted bug of this name.
+pub fn named(name: &str) -> Option<Mutant> {
+    let others = OF_THE_LOG.iter().chain(HARMLESS).copied();
+    all().chain(others).find(|mutant| mutant.name == name)
+}
 
 /// Planted bugs for which no program was made and that no test of every run hunts: the plain search finds
 /// each, and long runs look for them all (`docs/mutants.md`).

@@ -17,7 +17,7 @@ use crate::directed_case::DirectedCase;
 use crate::living::AnyTree;
 use crate::operation::Operation::{self, Exchange, Get, Insert, Remove, Update};
 use crate::scenarios::Scenario;
-use crate::structure::{Programs, Step};
+use crate::step::{Programs, Step};
 use crate::subject::Subject;
 use crate::trees::Trees;
 use crate::u64_program::U64Program;

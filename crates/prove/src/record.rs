@@ -10,7 +10,8 @@ use everleaf_machine::simulated::{Replay, SchedulerKind};
 use serde_json::{Map, Value, json};
 
 use crate::case::{Case, Kept};
-use crate::{mutants, structure};
+use crate::configure::{domain_name, memory_name};
+use crate::{plain, structure};
 
 /// What the file says it is.
 const FORMAT: &str = "everleaf failure 1";
@@ -61,23 +62,6 @@ impl fmt::Display for RecordError {
 }
 
 impl std::error::Error for RecordError {}
-
-/// The name of a domain in records and on the command line.
-pub fn domain_name(domain: Domain) -> &'static str {
-    match domain {
-        Domain::Adr => "adr",
-        Domain::Eadr => "eadr",
-        Domain::Process => "process",
-    }
-}
-
-/// The name of a memory model in records and on the command line.
-pub fn memory_name(memory: MemoryModel) -> &'static str {
-    match memory {
-        MemoryModel::Sc => "sc",
-        MemoryModel::Tso => "tso",
-    }
-}
 
 impl Record {
     /// The record of a failure.
@@ -272,7 +256,7 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
     for name in planted {
         let name = name.as_str().ok_or_else(|| damaged("mutants"))?;
         let unknown = || RecordError::Unknown(format!("there is no planted bug '{name}'"));
-        switched_on.push(mutants::named(name).ok_or_else(unknown)?.name);
+        switched_on.push(plain::named(name).ok_or_else(unknown)?.name);
     }
     let abandon = match fields.get("abandon")? {
         Value::Null => None,

@@ -19,52 +19,21 @@ use everleaf_designs::{
 use everleaf_index::geometry::LeafShape;
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
-use everleaf_machine::simulated::{Config, Random, mix};
+use everleaf_machine::simulated::{Random, mix};
 
 use crate::bytes_program::AnyWords;
 use crate::case::Case;
 use crate::configure::Fixed;
 use crate::design::Of;
-use crate::dimensions::{Dimension, Values};
+use crate::dimensions::Dimension;
 use crate::living::AnyTree;
 use crate::nbtree::Nb;
+use crate::step::{Programs, Step};
 use crate::trees::{Strings, Trees};
 use crate::{
     allocator_program, batches, block_program, directory, epochs, expiries, log_program, maps,
     published,
 };
-
-/// One step of a search: a program, the machine it runs on, and what both are called in the table.
-pub struct Step {
-    /// The name of a program of the structure.
-    pub program: String,
-    /// The machine.
-    pub config: Config,
-    /// Values of dimensions.
-    pub values: Values,
-}
-
-/// What can be run of a structure.
-pub trait Programs: Sync {
-    /// The case of a program's name; none if there is no such program.
-    fn case(&self, name: &str) -> Option<Box<dyn Case>>;
-
-    /// What a random search does at its step of this number: everything is drawn from `random`, but
-    /// for what is fixed.
-    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step;
-
-    /// A step with a brief program, drawn in the same way: many of them run beside each other step. None where
-    /// there are no such programs.
-    fn brief(&self, _number: u64, _random: &mut Random, _fixed: Fixed) -> Option<Step> {
-        None
-    }
-
-    /// What steps are drawn of.
-    fn dimensions(&self) -> Vec<Dimension>;
-
-    /// The programs that are small enough for an exhaustive search.
-    fn small(&self) -> Vec<String>;
-}
 
 /// Something that can be proven.
 pub struct Structure {

@@ -29,7 +29,7 @@ use crate::made::{
 };
 use crate::operation::{SPACE_AT_HAND, Space};
 use crate::scenarios::{self, Scenario};
-use crate::structure::{Programs, Step};
+use crate::step::{Programs, Step};
 use crate::subject::{Nodes, Subject};
 use crate::tiny::{self, Form, Tiny};
 use crate::u64_program::U64Program;

@@ -8,7 +8,8 @@ use everleaf_machine::simulated::{Config, Report};
 use everleaf_prove::campaign::WORK;
 use everleaf_prove::configure::{Fixed, exhaustive};
 use everleaf_prove::mutants::{MUTANTS, hunt};
-use everleaf_prove::structure::{Step, Structure, find};
+use everleaf_prove::step::Step;
+use everleaf_prove::structure::{Structure, find};
 
 fn expiry() -> &'static Structure {
     find("expiry").expect("in the list")
