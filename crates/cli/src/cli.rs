@@ -6,10 +6,10 @@ use crate::command::{
 };
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::global::{Global, HasGlobal};
 use crate::output::{program, refuse_closed};
 use clap::error::ErrorKind;
-use clap::{Args, FromArgMatches, Parser, Subcommand};
-use std::io::{self, IsTerminal};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,27 +39,6 @@ pub(crate) struct Cli {
     pub global: Global,
 }
 
-/// What every command takes.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Global {
-    /// Machine-readable output, and errors as {"error":..,"code":..}
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Say nothing but results and errors
-    #[arg(long, short, global = true)]
-    pub quiet: bool,
-    /// No progress bar (there is none anyway unless stderr is a terminal)
-    #[arg(long, global = true)]
-    pub no_progress: bool,
-}
-
-impl Global {
-    /// True when a progress bar is wanted and can be seen.
-    pub fn wants_progress(&self) -> bool {
-        !self.quiet && !self.no_progress && !self.json && io::stderr().is_terminal()
-    }
-}
-
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
@@ -85,12 +64,6 @@ pub(crate) enum Command {
     Ping(ping::PingArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
-}
-
-/// A command line with what every command takes.
-pub trait HasGlobal {
-    /// What every command takes.
-    fn global(&self) -> Global;
 }
 
 impl HasGlobal for Cli {

@@ -5,11 +5,11 @@
 //! What the command line says counts before the file, the file before the environment.
 
 use crate::arguments::parse_size;
-use crate::cli::{Cli, Global};
 use crate::command::serve::ServeArgs;
 use crate::failure::Failure;
+use crate::global::Global;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 use everleaf::regular_file::read_at_most;
 use everleaf_server::{ConfigFile, Setting};
 use std::ffi::OsString;
@@ -56,9 +56,16 @@ pub fn merged(
     Ok((args, Global::from_arg_matches(&matches).map_err(|e| refusal(&e))?))
 }
 
+/// The command line with this command alone: nothing else has a configuration.
+fn command_line() -> clap::Command {
+    let line = clap::Command::new("everleaf").version(env!("CARGO_PKG_VERSION"));
+    let serve = ServeArgs::augment_args(clap::Command::new(SERVE));
+    Global::augment_args(line).propagate_version(true).subcommand_required(true).subcommand(serve)
+}
+
 /// The command with all its options, those too that every command takes.
 fn serve_command() -> clap::Command {
-    let mut all = Cli::command();
+    let mut all = command_line();
     all.build();
     all.find_subcommand(SERVE).expect("it is a command").clone()
 }
@@ -74,7 +81,7 @@ fn is_key(option: &Arg) -> bool {
 
 /// The arguments of the command as clap sees them.
 fn parse(arguments: &[OsString]) -> Result<ArgMatches, Failure> {
-    let mut matches = Cli::command().try_get_matches_from(arguments).map_err(|e| refusal(&e))?;
+    let mut matches = command_line().try_get_matches_from(arguments).map_err(|e| refusal(&e))?;
     let found = matches.remove_subcommand().filter(|(name, _)| name == SERVE);
     Ok(found.expect("only this command has a configuration").1)
 }
@@ -184,7 +191,7 @@ impl Settings<'_> {
             })?;
             let words = words_of(option, name, value.get_ref()).map_err(|what| wrong(&what))?;
             let alone = ["everleaf", SERVE].map(String::from).into_iter().chain(words.clone());
-            Cli::command().try_get_matches_from(alone).map_err(|e| wrong(&sentence(&e)))?;
+            command_line().try_get_matches_from(alone).map_err(|e| wrong(&sentence(&e)))?;
             if !is_given(given, &serve, name) {
                 options.extend(words.into_iter().map(OsString::from));
             }

@@ -16,6 +16,7 @@ mod config;
 pub mod exit_code;
 pub mod failure;
 mod format;
+pub mod global;
 mod ingest;
 mod open;
 pub mod output;
@@ -31,6 +32,7 @@ mod guide {}
 
 use clap::CommandFactory;
 use failure::Failure;
+use global::HasGlobal;
 use signal_hook::consts::signal::SIGXFSZ;
 use std::sync::Arc;
 
@@ -43,7 +45,7 @@ pub fn main() -> std::process::ExitCode {
 }
 
 /// Runs what was parsed, if it is to be run, and says what went wrong.
-pub fn finish<C: cli::HasGlobal>(
+pub fn finish<C: HasGlobal>(
     parsed: cli::Parsed<C>,
     run: impl FnOnce(Box<C>) -> Result<(), Failure>,
 ) -> std::process::ExitCode {

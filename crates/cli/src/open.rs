@@ -3,8 +3,8 @@
 //! Who opens a pool for writing whose machine crashed, and which has a log, waits until it is made
 //! again from there: [`Rebuilding`] shows how far that is.
 
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output::{counted, remark};
 use crate::progress::Progress;
 use clap::Args;

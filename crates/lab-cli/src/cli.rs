@@ -1,9 +1,9 @@
 //! The command line as clap sees it. The arguments of a command are in the file of the command.
 
 use clap::{CommandFactory, Parser, Subcommand};
-use everleaf_cli::cli::{Global, HasGlobal};
 use everleaf_cli::command::bench;
 use everleaf_cli::exit_code;
+use everleaf_cli::global::{Global, HasGlobal};
 
 use crate::command::{check, compare, completions, create, list, pibench, prove, report, run};
 

@@ -1,8 +1,8 @@
 //! `everleaf backup`: a pool as a new file, everything of one moment.
 
 use crate::arguments::pool_and_rest;
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted};
 use crate::progress::Progress;

@@ -3,9 +3,9 @@
 
 mod arguments;
 
-use crate::cli::Global;
 use crate::exit_code::ExitCode;
 use crate::failure::{Failure, code_of_store};
+use crate::global::Global;
 use crate::output::{Output, counted, remark};
 pub use arguments::BenchArgs;
 use arguments::{IndexArg, Preset, index_of, server_of, settings_of};

@@ -1,8 +1,8 @@
 //! `everleaf check`: reads everything in a pool and names what is damaged.
 
 use crate::arguments::pool_and_rest;
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted};
 use clap::Args;

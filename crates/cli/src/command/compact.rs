@@ -1,9 +1,9 @@
 //! `everleaf compact`: the pool as small as it can be.
 
 use crate::arguments::{TreeArg, pool_and_rest};
-use crate::cli::Global;
 use crate::command::backup::tell;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::open::Rebuilding;
 use crate::output::Output;
 use crate::progress::Progress;

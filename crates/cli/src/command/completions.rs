@@ -1,9 +1,8 @@
 //! `everleaf completions`: what a shell needs to complete our command lines.
 
-use crate::cli::Cli;
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 const EXAMPLES: &str = "\
@@ -20,9 +19,9 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// Prints the script.
-pub fn run(args: CompletionsArgs, out: &mut Output) -> Result<(), Failure> {
+/// Prints the script for this command line.
+pub fn run(args: CompletionsArgs, mut line: Command, out: &mut Output) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "everleaf", &mut script);
+    clap_complete::generate(args.shell, &mut line, "everleaf", &mut script);
     out.bytes(&script)
 }

@@ -1,9 +1,9 @@
 //! `everleaf create`: a new, empty pool.
 
 use crate::arguments::{NewPoolArgs, TreeArg, pool_and_rest};
-use crate::cli::Global;
 use crate::command::serve::DurabilityArg;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output::Output;
 use clap::Args;
 use everleaf::Options;

@@ -2,10 +2,10 @@
 
 use super::scan::Selection;
 use crate::arguments::{EncodingArgs, RangeArgs, pool_and_rest};
-use crate::cli::Global;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::format::{Format, PairWriter, resp};
+use crate::global::Global;
 use crate::open::{self, MapArgs};
 use crate::output::{Output, counted, remark};
 use crate::progress::Progress;

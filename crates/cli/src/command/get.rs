@@ -1,9 +1,9 @@
 //! `everleaf get`: the value of one key.
 
 use crate::arguments::{EncodingArgs, pool_and_rest};
-use crate::cli::Global;
 use crate::failure::Failure;
 use crate::format::jsonl;
+use crate::global::Global;
 use crate::open::{self, MapArgs};
 use crate::output::Output;
 use clap::Args;

@@ -1,10 +1,10 @@
 //! `everleaf load`: pairs from files.
 
 use crate::arguments::{NewPoolArgs, pool_and_rest};
-use crate::cli::Global;
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::format::columns::{Column, ColumnChoice};
+use crate::global::Global;
 use crate::ingest::{self, Input, Outcome, Settings};
 use crate::open::{self, MapArgs};
 use crate::output::{Output, counted, human_duration, remark};

@@ -1,9 +1,8 @@
 //! `everleaf man`: the manual pages, made from the same definitions as the help.
 
-use crate::cli::Cli;
 use crate::failure::Failure;
 use crate::output::Output;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_mangen::Man;
 use std::path::PathBuf;
 
@@ -20,14 +19,12 @@ pub struct ManArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// Prints the page, or writes the pages.
-pub fn run(args: ManArgs, out: &mut Output) -> Result<(), Failure> {
+/// Prints the page of this command line, or writes the pages of all its commands.
+pub fn run(args: ManArgs, line: Command, out: &mut Output) -> Result<(), Failure> {
     let Some(dir) = args.dir else {
-        return Man::new(Cli::command())
-            .render(out.writer())
-            .map_err(|error| Failure::output(&error));
+        return Man::new(line).render(out.writer()).map_err(|error| Failure::output(&error));
     };
     std::fs::create_dir_all(&dir)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), &dir))
+        .and_then(|()| clap_mangen::generate_to(line, &dir))
         .map_err(|error| Failure::io(&format!("cannot write pages to {}", dir.display()), &error))
 }

@@ -1,9 +1,9 @@
 //! `everleaf maps`: the maps of a pool.
 
 use crate::arguments::pool_and_rest;
-use crate::cli::Global;
 use crate::failure::Failure;
 use crate::format::tsv;
+use crate::global::Global;
 use crate::open::{self, TrustArgs};
 use crate::output::Output;
 use clap::Args;

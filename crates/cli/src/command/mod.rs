@@ -26,6 +26,7 @@ pub(crate) mod upgrade;
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 use crate::output::Output;
+use clap::CommandFactory;
 
 /// Runs the command, and writes out what it printed even if it failed in the end.
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
@@ -52,8 +53,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(*args, global, out),
         Command::Bench(args) => bench::run(*args, &[], global, out),
         Command::Ping(args) => ping::run(args, global, out),
-        Command::Man(args) => man::run(args, out),
-        Command::Completions(args) => completions::run(args, out),
+        Command::Man(args) => man::run(args, Cli::command(), out),
+        Command::Completions(args) => completions::run(args, Cli::command(), out),
     };
     let flushed = output.flush();
     end.and(flushed)

@@ -1,8 +1,8 @@
 //! `everleaf ping`: whether a server answers; for health checks, and to wait until it does.
 
-use crate::cli::Global;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output::Output;
 use clap::Args;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! `everleaf put`: one key and its value.
 
 use crate::arguments::{EncodingArgs, pool_and_rest};
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::open::{self, MapArgs};
 use crate::output::Output;
 use clap::Args;

@@ -1,7 +1,7 @@
 //! `everleaf repair`: what can be proven of a damaged pool, in a new pool.
 
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output::{Output, counted};
 use clap::Args;
 use everleaf::{Error, Repaired, Store};

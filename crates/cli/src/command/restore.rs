@@ -1,9 +1,9 @@
 //! `everleaf restore`: a pool from a backup.
 
-use crate::cli::Global;
 use crate::command::backup::tell;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output::Output;
 use crate::progress::Progress;
 use clap::Args;

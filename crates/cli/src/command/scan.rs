@@ -1,9 +1,9 @@
 //! `everleaf scan`: pairs in key order.
 
 use crate::arguments::{EncodingArgs, KeyRange, RangeArgs, pool_and_rest};
-use crate::cli::Global;
 use crate::failure::Failure;
 use crate::format::Format;
+use crate::global::Global;
 use crate::open::{self, MapArgs};
 use crate::output::{Output, counted};
 use clap::Args;

@@ -1,10 +1,10 @@
 //! `everleaf serve`: the pool on the network, for Redis clients.
 
 use crate::arguments::{NewPoolArgs, parse_size, pool_from_environment};
-use crate::cli::Global;
 use crate::config;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted, human_duration, remark, report_as_json};
 use crate::service_manager;

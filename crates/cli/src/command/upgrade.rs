@@ -1,8 +1,8 @@
 //! `everleaf upgrade`: a pool of an older version gets what this one can do.
 
 use crate::arguments::pool_and_rest;
-use crate::cli::Global;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::open::Rebuilding;
 use crate::output::Output;
 use clap::Args;

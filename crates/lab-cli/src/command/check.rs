@@ -2,9 +2,9 @@
 
 use clap::Args;
 use everleaf_cli::arguments::pool_and_rest;
-use everleaf_cli::cli::Global;
 use everleaf_cli::command::bench::failure_of;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::{Output, counted};
 use serde_json::json;
 use std::ffi::OsString;

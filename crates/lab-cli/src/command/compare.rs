@@ -1,10 +1,10 @@
 //! `everleaf-lab compare`.
 
 use clap::Args;
-use everleaf_cli::cli::Global;
 use everleaf_cli::command::bench::failure_of;
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::{Output, remark};
 use everleaf_lab::report::compare::{compare, read, render};
 use serde_json::json;

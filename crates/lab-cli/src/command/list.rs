@@ -1,8 +1,8 @@
 //! `everleaf-lab list`.
 
 use clap::Args;
-use everleaf_cli::cli::Global;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_lab::experiment::{self, text};
 use serde_json::json;

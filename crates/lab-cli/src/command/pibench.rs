@@ -2,9 +2,9 @@
 
 use clap::{Args, Parser, ValueEnum};
 use everleaf_bench::Shares;
-use everleaf_cli::cli::Global;
 use everleaf_cli::command::bench::{self, BenchArgs};
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use std::path::PathBuf;
 

@@ -10,9 +10,9 @@ mod replay;
 mod show;
 
 use clap::{Args, ValueEnum};
-use everleaf_cli::cli::Global;
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_cli::target_file::TargetFile;
 use everleaf_prove::campaign::{self, Budget, Settings, Verdict};

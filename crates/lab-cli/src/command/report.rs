@@ -1,9 +1,9 @@
 //! `everleaf-lab report`.
 
 use clap::Args;
-use everleaf_cli::cli::Global;
 use everleaf_cli::command::bench::failure_of;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_cli::target_file::TargetFile;
 use everleaf_lab::experiment::Folder;

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use everleaf_bench::BenchError;
-use everleaf_cli::cli::Global;
 use everleaf_cli::command::bench::failure_of;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::{Output, remark};
 use everleaf_lab::experiment::{
     self, Entry, Finding, Folder, PAPERS_PROTOCOL_WITH_THREADS, Pace, Plan, Proof, Scale, text,

@@ -7,9 +7,9 @@ mod onto;
 mod pieces;
 
 use crate::arguments::NewPoolArgs;
-use crate::cli::Global;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::global::Global;
 use crate::output::{Output, counted};
 use crate::progress::Progress;
 use address::Address;

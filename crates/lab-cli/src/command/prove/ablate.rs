@@ -1,9 +1,9 @@
 //! `everleaf-lab prove ablate`: which flushes and drains are missed?
 
 use super::{ProveArgs, structures_of};
-use everleaf_cli::cli::Global;
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_prove::ablation::{Ablated, Effort, ablate};
 use serde_json::json;

@@ -2,9 +2,9 @@
 
 use super::page::{Part, replaced};
 use super::{ProveArgs, show, structures_of};
-use everleaf_cli::cli::Global;
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_prove::arguments::{Argument, KEPT, Sources, argued, parse};
 use everleaf_prove::campaign::Budget;

@@ -2,9 +2,9 @@
 //! budget, by the plain search.
 
 use super::{ProveArgs, mutant_of};
-use everleaf_cli::cli::Global;
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_prove::cpu_time;
 use everleaf_prove::mutants::{Kill, all, hunt, hunt_plainly};

@@ -1,8 +1,8 @@
 //! `everleaf-lab prove --replay`: a failure again, step by step.
 
-use everleaf_cli::cli::Global;
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_prove::record::Record;
 use serde_json::json;

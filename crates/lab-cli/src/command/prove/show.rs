@@ -1,7 +1,7 @@
 //! What a search and a failure look like, for a person and for a program.
 
-use everleaf_cli::cli::Global;
 use everleaf_cli::failure::Failure;
+use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_prove::campaign::{Budget, Verdict};
 use everleaf_prove::configure::{domain_name, memory_name};
