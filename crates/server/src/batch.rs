@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use crate::client_state::ClientState;
 use crate::command::keys::Keys;
 use crate::command::series::{self, Outcome};
-use crate::command::{self, Context, Failure, counter, table};
+use crate::command::{self, Context, Failure, counter, facts};
 use crate::exclusion::Entered;
 use crate::resp::{Limits, Parser, ProtocolError, Reply, Request, Series};
 use crate::shared::Shared;
@@ -196,10 +196,10 @@ impl Batch<'_> {
             2 if is_name(name, *b"get") => Next::Plain(Kind::Get, arg(1), b""),
             2 if is_name(name, *b"incr") => Next::Plain(Kind::Incr, arg(1), b""),
             3 if is_name(name, *b"set") => Next::Plain(Kind::Set, arg(1), arg(2)),
-            arg_count => match table::find(name) {
+            arg_count => match facts::find(name) {
                 Some(index)
-                    if table::COMMANDS[index].is_serial()
-                        && table::COMMANDS[index].accepts(arg_count) =>
+                    if facts::COMMANDS[index].is_serial()
+                        && facts::COMMANDS[index].accepts(arg_count) =>
                 {
                     Next::Serial(index)
                 }
@@ -304,7 +304,7 @@ impl Batch<'_> {
                 let (command, request) = series.request(index);
                 match &failure {
                     // Whether it was done cannot be told.
-                    Some(failure) if table::COMMANDS[command].writes() => {
+                    Some(failure) if facts::COMMANDS[command].writes() => {
                         self.answer_failure(failure)
                     }
                     _ => self.run_request(&request),
@@ -345,7 +345,7 @@ impl Batch<'_> {
     }
 
     fn run_gets(&mut self, keys: &[&[u8]], ends: &[usize]) -> ControlFlow<BatchEnd> {
-        self.session.last_command = table::GET;
+        self.session.last_command = facts::GET;
         let answered = if keys.len() > 1 { self.get_many(keys) } else { 0 };
         for index in answered..keys.len() {
             if index > 0 {
@@ -366,7 +366,7 @@ impl Batch<'_> {
     }
 
     fn run_sets(&mut self, keys: &[&[u8]], values: &[&[u8]]) {
-        self.session.last_command = table::SET;
+        self.session.last_command = facts::SET;
         self.tally.commands += keys.len() as u64;
         self.prefetch(keys);
         let map = self.shared.databases.map_of(self.session.database);
@@ -383,7 +383,7 @@ impl Batch<'_> {
     }
 
     fn run_incrs(&mut self, keys: &[&[u8]]) {
-        self.session.last_command = table::INCR;
+        self.session.last_command = facts::INCR;
         self.tally.commands += keys.len() as u64;
         self.prefetch(keys);
         let mut context = self.context();

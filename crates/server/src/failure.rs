@@ -23,6 +23,9 @@ pub enum Failure {
     Text(Cow<'static, str>),
 }
 
+/// What comes of reading and writing keys.
+pub type Result<T> = std::result::Result<T, Failure>;
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Store(error)

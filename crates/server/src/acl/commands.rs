@@ -7,8 +7,8 @@
 use std::sync::LazyLock;
 
 use super::facts::{ADMIN, Access, CATEGORIES, CHANGES, FACTS, READ, READS, WRITE, WRITES};
+use crate::command::facts::{self, COMMANDS, SUBCOMMANDS};
 use crate::command::key_positions;
-use crate::command::table::{self, COMMANDS, SUBCOMMANDS};
 
 /// Words of 64 bits that hold a bit for each.
 pub const BITS_SIZE: usize = 5;
@@ -42,7 +42,7 @@ fn number() -> Vec<Known> {
     let mut all: Vec<Known> =
         COMMANDS.iter().map(|command| named(command.name.to_string(), None)).collect();
     for (command, subcommands) in SUBCOMMANDS {
-        let parent = table::find(command.as_bytes());
+        let parent = facts::find(command.as_bytes());
         all.extend(subcommands.iter().map(|(name, _)| named(format!("{command}|{name}"), parent)));
     }
     for index in 0..CATEGORIES.len() {
@@ -107,8 +107,8 @@ pub fn is_subcommand(id: usize) -> bool {
 
 /// The number of `command` or `command|subcommand`, in any letters.
 pub fn find_full(name: &[u8]) -> Option<usize> {
-    let Some(bar) = name.iter().position(|byte| *byte == b'|') else { return table::find(name) };
-    subcommand(table::find(&name[..bar])?, &name[bar + 1..])
+    let Some(bar) = name.iter().position(|byte| *byte == b'|') else { return facts::find(name) };
+    subcommand(facts::find(&name[..bar])?, &name[bar + 1..])
 }
 
 fn subcommand(id: usize, name: &[u8]) -> Option<usize> {
@@ -189,7 +189,7 @@ mod tests {
     fn keys_are_found_with_what_is_done_with_them() {
         let keys = |line: &str| {
             let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-            let command = table::find(words[0]).expect("it is a command");
+            let command = facts::find(words[0]).expect("it is a command");
             keys_of(of_request(command, &words).expect("it is known"), &words)
         };
         assert_eq!(keys("get a"), [(1, READS)]);

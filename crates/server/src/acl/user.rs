@@ -264,7 +264,7 @@ mod tests {
 
     fn may(user: &Rules, line: &str) -> Result<(), Denied> {
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        let id = crate::command::table::find(args[0]).expect("it is a command");
+        let id = crate::command::facts::find(args[0]).expect("it is a command");
         user.check(commands::of_request(id, &args).expect("it is known"), &args)
     }
 

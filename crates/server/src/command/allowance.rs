@@ -8,7 +8,7 @@
 use std::ops::ControlFlow;
 
 use super::Failure;
-use super::keys::Result;
+use crate::failure::Result;
 use crate::resp::Reply;
 
 /// Bytes that an item takes besides itself, with memory of its own.

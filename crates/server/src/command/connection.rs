@@ -1,6 +1,6 @@
 //! The connection itself: `HELLO`, `AUTH`, `PING` and their like.
 
-use super::{Context, Failure, Outcome, acl, integer_arg, parse_integer, shown};
+use super::{Context, Failure, Outcome, integer_arg, parse_integer, permission, shown};
 use crate::databases::Database;
 use crate::resp::{Protocol, Request};
 
@@ -182,7 +182,7 @@ fn authenticate(
     let Some(access) = shared.acl.admit(user, given) else {
         tracing::info!("client {} from {} gave a wrong password", client.id, client.peer);
         shared.acl.attempts.failed(&client.peer, now_ms);
-        acl::note_wrong_password(context, request.arg(0), user);
+        permission::note_wrong_password(context, request.arg(0), user);
         return Err(Failure::text("WRONGPASS invalid username-password pair or user is disabled."));
     };
     session.become_user(access);

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::keys::Result;
 use super::object::{encoding, help};
 use super::{Context, Failure, Outcome, dump, shown};
 use crate::config::DebugCommand;
+use crate::failure::Result;
 use crate::resp::Request;
 
 /// Bytes of a payload that are not its value: the type in front, and the footer.

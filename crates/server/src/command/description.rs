@@ -1,6 +1,6 @@
 //! `COMMAND`: the commands, described to clients.
 
-use super::table::{self, COMMANDS, Command};
+use super::facts::{self, COMMANDS, Command};
 use super::{Context, Failure, Outcome, key_positions};
 use crate::acl::commands;
 use crate::glob;
@@ -23,7 +23,7 @@ pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         (b"info", _) => {
             reply.array(request.len() - 2);
             for name in request.args_from(2) {
-                match table::find(name) {
+                match facts::find(name) {
                     Some(index) => info(reply, &COMMANDS[index]),
                     None => reply.null_array(),
                 }
@@ -48,7 +48,7 @@ fn info(reply: &mut Reply<'_>, command: &Command) {
     for position in [command.first_key, command.last_key, command.key_step] {
         reply.integer(i64::from(position));
     }
-    let id = table::find(command.name.as_bytes()).unwrap_or(usize::MAX);
+    let id = facts::find(command.name.as_bytes()).unwrap_or(usize::MAX);
     let categories: Vec<_> = commands::category_names(id).collect();
     reply.set(categories.len());
     categories.iter().for_each(|name| reply.status(&format!("@{name}")));
@@ -60,7 +60,7 @@ fn info(reply: &mut Reply<'_>, command: &Command) {
 
 fn docs(reply: &mut Reply<'_>, request: &Request<'_>) {
     let named: Vec<&Command> =
-        request.args_from(2).filter_map(table::find).map(|index| &COMMANDS[index]).collect();
+        request.args_from(2).filter_map(facts::find).map(|index| &COMMANDS[index]).collect();
     let wanted = if request.len() == 2 { COMMANDS.iter().collect() } else { named };
     reply.map(wanted.len());
     for command in wanted {

@@ -5,9 +5,9 @@ use std::ops::{Bound, ControlFlow};
 use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX};
 
 use super::expiry::now_ms;
-use super::keys::Result;
 use super::stage::Staged;
 use super::{Context, Failure, Outcome, integer_arg};
+use crate::failure::Result;
 use crate::rdb::{self, Damage, Value, Writer};
 use crate::resp::Request;
 use crate::types::Kind;

@@ -1,8 +1,8 @@
 //! `COMMAND GETKEYS`: which arguments of a request are keys.
 
-use super::keys::Result;
-use super::table::{COMMANDS, Command, find};
+use super::facts::{COMMANDS, Command, find};
 use super::{Context, Failure, Outcome, parse_integer};
+use crate::failure::Result;
 use crate::resp::Request;
 
 /// `COMMAND GETKEYS command argument ...`

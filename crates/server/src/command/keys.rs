@@ -9,13 +9,10 @@ use std::ops::ControlFlow;
 
 use everleaf::{Action, Expiry, Map, Statistics, Store, WriteBatch};
 
-use super::Failure;
 use super::stage::Staged;
 use super::walk::{Bounds, walk};
+use crate::failure::{Failure, Result};
 use crate::types::{Kind, Types};
-
-/// What comes of reading and writing keys.
-pub type Result<T> = std::result::Result<T, Failure>;
 
 /// Where a command reads and writes.
 pub enum Keys<'a> {

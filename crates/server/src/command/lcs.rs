@@ -3,8 +3,8 @@
 //! The table of the textbook: for each pair of prefixes the length of their longest common subsequence. It
 //! takes four bytes per pair, which may be as many as one value.
 
-use super::keys::Result;
 use super::{Context, Failure, Outcome, integer_arg};
+use crate::failure::Result;
 use crate::resp::{Reply, Request};
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,8 +9,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
 use super::allowance::Allowance;
-use super::keys::Result;
 use super::{Context, Failure, Outcome, integer_arg, parse_integer, scan};
+use crate::failure::Result;
 use crate::glob;
 use crate::resp::{Reply, Request};
 use crate::score;

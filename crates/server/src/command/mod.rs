@@ -1,10 +1,11 @@
 //! The commands: one function each, found through one table.
 
-pub mod acl;
+mod acl;
 mod admin;
 pub mod allowance;
 mod bits;
 mod client;
+mod client_line;
 mod configuration;
 mod connection;
 pub mod counter;
@@ -12,6 +13,7 @@ mod debug;
 mod description;
 pub mod dump;
 pub mod expiry;
+pub mod facts;
 mod hash;
 mod info;
 pub mod key_positions;
@@ -21,6 +23,7 @@ mod lcs;
 mod list;
 mod members;
 mod object;
+pub mod permission;
 pub mod queue;
 mod random_key;
 mod range;
@@ -37,7 +40,7 @@ pub mod stage;
 mod staged_members;
 mod staged_value;
 mod string;
-pub mod table;
+mod table;
 pub mod transaction;
 mod undo;
 pub mod waiting;
@@ -189,10 +192,10 @@ fn note_slow(
     duration: Duration,
 ) {
     let is_known = |index: usize| {
-        let command = &table::COMMANDS[index];
+        let command = &facts::COMMANDS[index];
         !command.before_auth() && command.name != "acl"
     };
-    if duration >= limit && table::find(request.arg(0)).is_some_and(is_known) {
+    if duration >= limit && facts::find(request.arg(0)).is_some_and(is_known) {
         let Context { shared, session, .. } = context;
         let count_max = shared.settings.slow_log_len_max();
         shared.slow_log.add(request, &session.client, duration, count_max);
@@ -209,25 +212,25 @@ fn note_slow(
 }
 
 fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let index = table::find(request.arg(0));
-    let command = index.map(|index| &table::COMMANDS[index]);
+    let index = facts::find(request.arg(0));
+    let command = index.map(|index| &facts::COMMANDS[index]);
     let needs_password = !command.is_some_and(|command| command.before_auth());
     if needs_password && !context.session.is_let_in(&context.shared.acl) {
         return Err(Failure::text("NOAUTH Authentication required."));
     }
     let (Some(index), Some(command)) = (index, command) else {
-        transaction::refuse(context);
+        context.session.transaction.refuse();
         return unknown(context, request);
     };
     if !command.accepts(request.len()) {
-        return Err(transaction::refuse_arity(context, command));
+        return Err(context.session.transaction.refuse_arity(command));
     }
-    command.check_subcommand(request).inspect_err(|_| transaction::refuse(context))?;
-    if !transaction::refuses(context, command) {
-        acl::check(context, request, index, command)?;
+    command.check_subcommand(request).inspect_err(|_| context.session.transaction.refuse())?;
+    if !context.session.transaction.refuses(command) {
+        permission::check(context, request, index, command)?;
     }
-    if context.session.monitor.is_some() && acl::is_of_keys(request, index) {
-        transaction::refuse(context);
+    if context.session.monitor.is_some() && permission::is_of_keys(request, index) {
+        context.session.transaction.refuse();
         return Err(Failure::text("ERR Replica can't interact with the keyspace"));
     }
     context.session.last_command = index;
@@ -237,15 +240,21 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let outcome = if command.can_wait() {
         waiting::wait(context, request)
     } else if command.is_staged() {
-        transaction::run_single(context, request, command)
+        transaction::run_single(context, request, index)
     } else {
-        (command.run)(context, request)
+        run(context, request, index)
     };
     let Context { shared, session, .. } = context;
     if shared.monitors.any() {
         shared.show_to_monitors(&session.client, session.database, request, index);
     }
     outcome
+}
+
+/// Runs the command of this index, as a client asks for it or as a transaction has kept it.
+#[inline]
+pub fn run(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Outcome {
+    table::function(index)(context, request)
 }
 
 fn unknown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {

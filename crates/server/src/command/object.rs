@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use everleaf::Expiry;
 
-use super::keys::Result;
 use super::stage::Staged;
 use super::{Context, Failure, Outcome, integer_arg};
+use crate::failure::Result;
 use crate::process_memory;
 use crate::resp::Request;
 use crate::types::{Header, Kind};

@@ -1,5 +1,7 @@
 //! What a connection keeps between `MULTI` and `EXEC`.
 
+use super::Failure;
+use super::facts::Command;
 use super::watched::{self, SharedWatched};
 use crate::databases::Database;
 use crate::resp::KeptRequests;
@@ -39,6 +41,40 @@ impl Queue {
 }
 
 impl Transaction {
+    /// Notes that a command was refused, if one is open.
+    pub fn refuse(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.refuse();
+        }
+    }
+
+    /// Whether a command is refused because one is open.
+    pub fn refuses(&self, command: &Command) -> bool {
+        command.is_refused_in_multi() && self.is_open()
+    }
+
+    /// Notes that a command may not be run by its user; with `EXEC` itself the transaction ends.
+    pub fn refuse_permission(&mut self, command: &Command, text: String) -> Failure {
+        if command.name != "exec" {
+            self.refuse();
+            return Failure::text(text);
+        }
+        *self = Transaction::default();
+        Failure::text(format!("EXECABORT Transaction discarded because of: {text}"))
+    }
+
+    /// Notes that a command had the wrong number of arguments; with `EXEC` itself the transaction ends.
+    pub fn refuse_arity(&mut self, command: &Command) -> Failure {
+        if command.name != "exec" {
+            self.refuse();
+            return Failure::WrongArity(command.name);
+        }
+        *self = Transaction::default();
+        Failure::text(
+            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+        )
+    }
+
     /// Whether commands are being kept.
     pub fn is_open(&self) -> bool {
         self.queue.is_some()

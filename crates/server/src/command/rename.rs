@@ -1,10 +1,10 @@
 //! `RENAME`, `RENAMENX`, `MOVE`, `COPY`: what a key holds under another key, or in another database; `SWAPDB`: all keys of
 //! two databases.
 
-use super::keys::Result;
-use super::table::Command;
+use super::facts::Command;
 use super::{Context, Failure, Outcome, connection, integer_arg};
 use crate::databases::Database;
+use crate::failure::Result;
 use crate::resp::Request;
 
 /// `RENAME key newkey`

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use everleaf::{Error, Store};
 
+use super::facts::COMMANDS;
 use super::keys::Keys;
 use super::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use super::stage::{Stage, Staged};
-use super::table::COMMANDS;
 use super::transaction::complete;
 use super::{Context, Failure, note_slow};
 use crate::resp::{Reply, Series};
@@ -161,7 +161,7 @@ fn stage_all(
             }),
             later: None,
         };
-        let mut outcome = (COMMANDS[command].run)(&mut inner, &request);
+        let mut outcome = super::run(&mut inner, &request, command);
         if outcome.is_ok() && inner.reply.is_full() {
             outcome = Err(Failure::ReplyTooLong);
         }

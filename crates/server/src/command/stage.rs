@@ -22,7 +22,6 @@ use everleaf::{
 use self::ahead::Ahead;
 use self::current::Current;
 use super::Failure;
-use super::keys::Result;
 use super::queue::BATCH_SIZE_MAX;
 pub use super::source::{Source, Visit};
 use super::staged_members::StagedMembers;
@@ -30,6 +29,7 @@ use super::staged_value::{ENTRY_OVERHEAD, Value, Written, is_live, merge, note_w
 use super::undo::{Before, UndoLog};
 use super::walk::Bounds;
 use crate::databases::{Database, Databases, Place};
+use crate::failure::Result;
 use crate::short_bytes::ShortBytes;
 use crate::types::separators::Separators;
 use crate::types::{HEADER_SIZE, Header, Kind, Ready, Types};

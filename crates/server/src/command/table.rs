@@ -1,9 +1,7 @@
-//! All commands in one table, sorted by the length of the name, then by name.
-//!
-//! A name is looked up by a hash of it, in a table that is computed when the server is compiled: nearly always one
-//! comparison.
+//! The function of each command, in the order of the table of facts.
 
-use super::{Context, Failure, Outcome, shown};
+use super::facts::{COMMANDS, COUNT, same};
+use super::{Context, Outcome};
 use super::{
     acl, admin, bits, client, configuration, connection, counter, debug, description, dump, expiry,
     hash, info, keyspace, lcs, list, object, random_key, range, rename, save, scan, set, sets,
@@ -11,598 +9,203 @@ use super::{
 };
 use crate::resp::Request;
 
-/// One command.
-pub struct Command {
-    /// In small letters.
-    pub name: &'static str,
-    /// The number of arguments, the name included; negative: at least so many.
-    pub arity: i8,
-    flags: u16,
-    /// Index of the first key, 0 if there is none.
-    pub first_key: i8,
-    /// Index of the last key; -1 is the last argument.
-    pub last_key: i8,
-    /// From key to key.
-    pub key_step: i8,
-    /// The family it belongs to.
-    pub group: &'static str,
-    /// What it does, in a sentence.
-    pub summary: &'static str,
-    /// Does it.
-    pub run: fn(&mut Context<'_>, &Request<'_>) -> Outcome,
-}
+/// What runs a command.
+pub type Run = fn(&mut Context<'_>, &Request<'_>) -> Outcome;
 
-const WRITE: u16 = 1;
-const READ: u16 = 2;
-const ADMIN: u16 = 4;
-const FAST: u16 = 8;
-const BEFORE_AUTH: u16 = 16;
-/// A write that needs room.
-const GROWS: u16 = 32;
-/// Refused between `MULTI` and `EXEC`.
-const NO_MULTI: u16 = 64;
-/// Reads or writes collections: always run on a stage.
-const TYPED: u16 = 128;
-/// Reads several keys as one step: run on a stage, too.
-const STEP: u16 = 256;
-/// Waits until it can be done.
-const WAITS: u16 = 512;
-const FLAG_NAMES: [(u16, &str); 8] = [
-    (WRITE, "write"),
-    (READ, "readonly"),
-    (GROWS, "denyoom"),
-    (ADMIN, "admin"),
-    (FAST, "fast"),
-    (WAITS, "blocking"),
-    (BEFORE_AUTH, "no_auth"),
-    (NO_MULTI, "no_multi"),
+/// The functions of all commands. That no two lines are exchanged is checked below.
+static FUNCTIONS: [(&str, Run); COUNT] = [
+    ("acl", acl::acl),
+    ("del", keyspace::del),
+    ("get", string::get),
+    ("set", set::set),
+    ("ttl", expiry::ttl),
+    ("lcs", lcs::lcs),
+    ("auth", connection::auth),
+    ("decr", counter::decr),
+    ("echo", connection::echo),
+    ("exec", transaction::exec),
+    ("incr", counter::incr),
+    ("info", info::info),
+    ("keys", keyspace::keys),
+    ("move", rename::move_key),
+    ("mget", string::mget),
+    ("mset", string::mset),
+    ("ping", connection::ping),
+    ("pttl", expiry::pttl),
+    ("quit", connection::quit),
+    ("scan", scan::scan),
+    ("type", keyspace::type_of),
+    ("copy", rename::copy),
+    ("save", save::save),
+    ("hget", hash::read::hget),
+    ("hset", hash::write::hset),
+    ("hlen", hash::read::hlen),
+    ("hdel", hash::write::hdel),
+    ("sadd", sets::write::sadd),
+    ("srem", sets::write::srem),
+    ("spop", sets::random::spop),
+    ("zadd", zset::add::zadd),
+    ("zrem", zset::remove::zrem),
+    ("lpop", list::pop::lpop),
+    ("rpop", list::pop::rpop),
+    ("llen", list::read::llen),
+    ("lpos", list::read::lpos),
+    ("lset", list::change::lset),
+    ("lrem", list::change::lrem),
+    ("time", admin::time),
+    ("sort", sort::sort),
+    ("wait", slow_log::wait),
+    ("dump", dump::dump),
+    ("getex", expiry::getex),
+    ("debug", debug::debug),
+    ("hello", connection::hello),
+    ("multi", transaction::multi),
+    ("range", range::range),
+    ("reset", connection::reset),
+    ("setex", expiry::setex),
+    ("setnx", string::setnx),
+    ("watch", transaction::watch),
+    ("hmget", hash::read::hmget),
+    ("hmset", hash::write::hmset),
+    ("hkeys", hash::read::hkeys),
+    ("hvals", hash::read::hvals),
+    ("hscan", hash::scan::hscan),
+    ("scard", sets::read::scard),
+    ("sdiff", sets::algebra::sdiff),
+    ("smove", sets::write::smove),
+    ("sscan", sets::read::sscan),
+    ("zcard", zset::read::zcard),
+    ("zrank", zset::read::zrank),
+    ("zscan", zset::read::zscan),
+    ("zdiff", zset::algebra::zdiff),
+    ("zmpop", zset::pop::zmpop),
+    ("blpop", waiting::run),
+    ("brpop", waiting::run),
+    ("lpush", list::push::lpush),
+    ("rpush", list::push::rpush),
+    ("ltrim", list::change::ltrim),
+    ("lmove", list::push::lmove),
+    ("lmpop", list::pop::lmpop),
+    ("touch", keyspace::exists),
+    ("bitop", bits::bitop),
+    ("rename", rename::rename),
+    ("blmove", waiting::run),
+    ("blmpop", waiting::run),
+    ("bzmpop", waiting::run),
+    ("append", string::append),
+    ("client", client::client),
+    ("config", configuration::config),
+    ("dbsize", keyspace::dbsize),
+    ("decrby", counter::decrby),
+    ("exists", keyspace::exists),
+    ("expire", expiry::expire),
+    ("getdel", string::getdel),
+    ("getset", string::getset),
+    ("incrby", counter::incrby),
+    ("msetnx", string::msetnx),
+    ("prefix", range::prefix),
+    ("psetex", expiry::psetex),
+    ("select", connection::select),
+    ("strlen", string::strlen),
+    ("substr", string::getrange),
+    ("unlink", keyspace::del),
+    ("bgsave", save::bgsave),
+    ("hsetnx", hash::write::hsetnx),
+    ("sinter", sets::algebra::sinter),
+    ("sunion", sets::algebra::sunion),
+    ("zcount", zset::read::zcount),
+    ("zscore", zset::read::zscore),
+    ("zrange", zset::range::zrange),
+    ("zunion", zset::algebra::zunion),
+    ("zinter", zset::algebra::zinter),
+    ("lpushx", list::push::lpushx),
+    ("rpushx", list::push::rpushx),
+    ("lindex", list::read::lindex),
+    ("lrange", list::read::lrange),
+    ("swapdb", rename::swapdb),
+    ("setbit", bits::setbit),
+    ("getbit", bits::getbit),
+    ("bitpos", bits::bitpos),
+    ("object", object::object),
+    ("memory", object::memory),
+    ("monitor", connection::monitor),
+    ("command", description::command),
+    ("discard", transaction::discard),
+    ("flushdb", keyspace::flushdb),
+    ("persist", expiry::persist),
+    ("pexpire", expiry::pexpire),
+    ("unwatch", transaction::unwatch),
+    ("hexists", hash::read::hexists),
+    ("hgetall", hash::read::hgetall),
+    ("hincrby", hash::number::hincrby),
+    ("hstrlen", hash::read::hstrlen),
+    ("zincrby", zset::add::zincrby),
+    ("zmscore", zset::read::zmscore),
+    ("zpopmin", zset::pop::zpopmin),
+    ("zpopmax", zset::pop::zpopmax),
+    ("linsert", list::change::linsert),
+    ("sort_ro", sort::sort_ro),
+    ("slowlog", slow_log::slowlog),
+    ("latency", slow_log::latency),
+    ("restore", dump::restore),
+    ("bzpopmin", waiting::run),
+    ("bzpopmax", waiting::run),
+    ("expireat", expiry::expireat),
+    ("flushall", keyspace::flushall),
+    ("getrange", string::getrange),
+    ("renamenx", rename::renamenx),
+    ("shutdown", admin::shutdown),
+    ("lastsave", save::lastsave),
+    ("smembers", sets::read::smembers),
+    ("zrevrank", zset::read::zrevrank),
+    ("bitcount", bits::bitcount),
+    ("bitfield", bits::bitfield),
+    ("setrange", string::setrange),
+    ("pexpireat", expiry::pexpireat),
+    ("sismember", sets::read::sismember),
+    ("zlexcount", zset::read::zlexcount),
+    ("zrevrange", zset::range::zrevrange),
+    ("rpoplpush", list::push::rpoplpush),
+    ("randomkey", random_key::randomkey),
+    ("brpoplpush", waiting::run),
+    ("expiretime", expiry::expiretime),
+    ("hrandfield", hash::random::hrandfield),
+    ("smismember", sets::read::smismember),
+    ("sintercard", sets::algebra::sintercard),
+    ("sdiffstore", sets::algebra::sdiffstore),
+    ("zdiffstore", zset::algebra::zdiffstore),
+    ("zintercard", zset::algebra::zintercard),
+    ("pexpiretime", expiry::pexpiretime),
+    ("sinterstore", sets::algebra::sinterstore),
+    ("srandmember", sets::random::srandmember),
+    ("sunionstore", sets::algebra::sunionstore),
+    ("zinterstore", zset::algebra::zinterstore),
+    ("zunionstore", zset::algebra::zunionstore),
+    ("zrangestore", zset::range::zrangestore),
+    ("zrandmember", zset::random::zrandmember),
+    ("zrangebylex", zset::range::zrangebylex),
+    ("incrbyfloat", counter::incrbyfloat),
+    ("bitfield_ro", bits::bitfield_ro),
+    ("hincrbyfloat", hash::number::hincrbyfloat),
+    ("zrangebyscore", zset::range::zrangebyscore),
+    ("zrevrangebylex", zset::range::zrevrangebylex),
+    ("zremrangebylex", zset::remove::zremrangebylex),
+    ("zremrangebyrank", zset::remove::zremrangebyrank),
+    ("zremrangebyscore", zset::remove::zremrangebyscore),
+    ("zrevrangebyscore", zset::range::zrevrangebyscore),
 ];
 
-impl Command {
-    /// True if a request with so many arguments, the name included, can be run.
-    pub fn accepts(&self, arg_count: usize) -> bool {
-        has_arity(arg_count, self.arity)
+const _: () = {
+    let mut index = 0;
+    while index < COUNT {
+        let (name, known) = (FUNCTIONS[index].0, COMMANDS[index].name);
+        assert!(same(name.as_bytes(), known.as_bytes()), "in the order of the facts");
+        index += 1;
     }
-
-    /// The subcommands, if it has some.
-    fn subcommands(&self) -> Option<Subcommands> {
-        SUBCOMMANDS.iter().find(|(name, _)| *name == self.name).map(|(_, known)| *known)
-    }
-
-    /// True if it has subcommands.
-    pub fn has_subcommands(&self) -> bool {
-        self.subcommands().is_some()
-    }
-
-    /// True if these arguments, the name included, are as many as it, or its subcommand, wants.
-    pub fn accepts_with_subcommand(&self, args: &[&[u8]]) -> bool {
-        let known = self.subcommands().zip(args.get(1));
-        let found = known.and_then(|(known, given)| {
-            known.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(given))
-        });
-        self.accepts(args.len()) && found.is_none_or(|(_, arity)| has_arity(args.len(), *arity))
-    }
-
-    /// Refuses a subcommand that is not known, or has the wrong number of arguments. The request has
-    /// as many arguments as the command wants.
-    pub fn check_subcommand(&self, request: &Request<'_>) -> Outcome {
-        let Some(known) = self.subcommands() else { return Ok(()) };
-        // `COMMAND` may stand alone.
-        let Some(subcommand) = request.get(1) else { return Ok(()) };
-        let found = known.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(subcommand));
-        match found {
-            Some((_, arity)) if has_arity(request.len(), *arity) => Ok(()),
-            Some((name, _)) => Err(Failure::text(format!(
-                "ERR wrong number of arguments for '{}|{name}' command",
-                self.name
-            ))),
-            None => Err(Failure::text(format!(
-                "ERR unknown subcommand '{}'. {} knows {}.",
-                shown(subcommand),
-                self.name.to_ascii_uppercase(),
-                known
-                    .iter()
-                    .map(|(name, _)| name.to_ascii_uppercase())
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ))),
-        }
-    }
-
-    /// True if it is refused between `MULTI` and `EXEC`.
-    pub fn is_refused_in_multi(&self) -> bool {
-        self.flags & NO_MULTI != 0
-    }
-
-    /// True if it concerns single keys at most: a transaction of such commands can be run while
-    /// others write.
-    pub fn is_of_keys(&self) -> bool {
-        self.first_key != 0 || matches!(self.name, "ping" | "echo" | "select")
-    }
-
-    /// True if it is always run on a stage: it reads or writes collections, or several keys as one step.
-    pub fn is_staged(&self) -> bool {
-        self.flags & (TYPED | STEP) != 0
-    }
-
-    /// True if others of its kind may be done in one step with it: it reads or writes the collection of one key, and
-    /// nothing else that the commands beside it could have changed in another way.
-    pub fn is_serial(&self) -> bool {
-        self.flags & (TYPED | WAITS) == TYPED
-            && (self.first_key, self.last_key) == (1, 1)
-            && self.group != "generic"
-            // These name their sources behind a count.
-            && !self.name.ends_with("store")
-    }
-
-    /// True if it may make a collection.
-    pub fn makes_collections(&self) -> bool {
-        self.flags & (TYPED | GROWS) == TYPED | GROWS
-    }
-
-    /// True if it waits until it can be done.
-    pub fn can_wait(&self) -> bool {
-        self.flags & WAITS != 0
-    }
-
-    /// True if it exchanges databases: run while nobody else runs a command.
-    pub fn exchanges(&self) -> bool {
-        self.name == "swapdb"
-    }
-
-    /// True if it writes.
-    pub fn writes(&self) -> bool {
-        self.flags & WRITE != 0
-    }
-
-    /// True if it may be used without the password.
-    pub fn before_auth(&self) -> bool {
-        self.flags & BEFORE_AUTH != 0
-    }
-
-    /// The flags by the names clients know.
-    pub fn flag_names(&self) -> Vec<&'static str> {
-        let set = FLAG_NAMES.iter().filter(|(flag, _)| self.flags & flag != 0);
-        set.map(|(_, name)| *name).collect()
-    }
-}
-
-fn has_arity(arg_count: usize, arity: i8) -> bool {
-    let needed = usize::from(arity.unsigned_abs());
-    if arity < 0 { arg_count >= needed } else { arg_count == needed }
-}
-
-/// The subcommands of a command, each with its arity.
-pub type Subcommands = &'static [(&'static str, i8)];
-
-/// The commands that have subcommands.
-pub const SUBCOMMANDS: [(&str, Subcommands); 8] = [
-    (
-        "acl",
-        &[
-            ("cat", -2),
-            ("deluser", -3),
-            ("dryrun", -4),
-            ("genpass", -2),
-            ("getuser", 3),
-            ("help", 2),
-            ("list", 2),
-            ("load", 2),
-            ("log", -2),
-            ("save", 2),
-            ("setuser", -3),
-            ("users", 2),
-            ("whoami", 2),
-        ],
-    ),
-    (
-        "client",
-        &[
-            ("getname", 2),
-            ("id", 2),
-            ("info", 2),
-            ("kill", -3),
-            ("list", -2),
-            ("no-evict", 3),
-            ("no-touch", 3),
-            ("reply", 3),
-            ("setinfo", 4),
-            ("setname", 3),
-            ("unblock", -3),
-        ],
-    ),
-    ("command", &[("count", 2), ("docs", -2), ("getkeys", -4), ("info", -2), ("list", -2)]),
-    ("config", &[("get", -3), ("resetstat", 2), ("rewrite", 2), ("set", -4)]),
-    ("latency", &[("doctor", 2), ("help", 2), ("history", 3), ("latest", 2), ("reset", -2)]),
-    ("memory", &[("doctor", 2), ("help", 2), ("stats", 2), ("usage", -3)]),
-    ("object", &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)]),
-    ("slowlog", &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)]),
-];
-
-/// One line of the table below.
-macro_rules! commands {
-    ($($name:literal $arity:literal [$($flags:tt)*] ($first:literal $last:literal $step:literal)
-       $group:literal $run:path, $summary:literal;)*) => {
-        [$(Command {
-            name: $name,
-            arity: $arity,
-            flags: $($flags)*,
-            first_key: $first,
-            last_key: $last,
-            key_step: $step,
-            group: $group,
-            summary: $summary,
-            run: $run,
-        }),*]
-    };
-}
-
-/// The number of commands.
-const COUNT: usize = 179;
-
-/// All commands.
-#[rustfmt::skip]
-pub static COMMANDS: [Command; COUNT] = commands! {
-    "acl" -2 [ADMIN | NO_MULTI] (0 0 0) "server" acl::acl, "Makes users, changes what they may do, and tells about them.";
-    "del" -2 [WRITE] (1 -1 1) "generic" keyspace::del, "Removes keys.";
-    "get" 2 [READ | FAST] (1 1 1) "string" string::get, "Returns the value of a key.";
-    "set" -3 [WRITE | GROWS] (1 1 1) "string" set::set, "Sets the value of a key.";
-    "ttl" 2 [READ | FAST] (1 1 1) "generic" expiry::ttl, "Returns the seconds until a key expires; -1 if it does not, -2 if there is none.";
-    "lcs" -3 [STEP | READ] (1 2 1) "string" lcs::lcs, "Returns the longest common subsequence of two strings.";
-    "auth" -2 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::auth, "Gives the password.";
-    "decr" 2 [WRITE | GROWS | FAST] (1 1 1) "string" counter::decr, "Subtracts one from an integer.";
-    "echo" 2 [FAST] (0 0 0) "connection" connection::echo, "Returns its argument.";
-    "exec" 1 [WRITE] (0 0 0) "transactions" transaction::exec, "Runs the commands since MULTI as one.";
-    "incr" 2 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incr, "Adds one to an integer.";
-    "info" -1 [READ] (0 0 0) "server" info::info, "Returns the state of the server in numbers.";
-    "keys" 2 [READ] (0 0 0) "generic" keyspace::keys, "Returns all keys that match a pattern.";
-    "move" 3 [TYPED | WRITE | FAST] (1 1 1) "generic" rename::move_key, "Moves a key to another database.";
-    "mget" -2 [READ | FAST] (1 -1 1) "string" string::mget, "Returns the values of keys.";
-    "mset" -3 [WRITE | GROWS] (1 -1 2) "string" string::mset, "Sets the values of keys as one change.";
-    "ping" -1 [FAST] (0 0 0) "connection" connection::ping, "Returns PONG or its argument.";
-    "pttl" 2 [READ | FAST] (1 1 1) "generic" expiry::pttl, "Returns the milliseconds until a key expires; -1 if it does not, -2 if there is none.";
-    "quit" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::quit, "Closes the connection.";
-    "scan" -2 [READ] (0 0 0) "generic" scan::scan, "Goes through the keys in steps.";
-    "type" 2 [READ | FAST] (1 1 1) "generic" keyspace::type_of, "Returns string for a key, none for no key.";
-    "copy" -3 [TYPED | WRITE | GROWS] (1 2 1) "generic" rename::copy, "Copies what a key holds to another key.";
-    "save" 1 [ADMIN | NO_MULTI] (0 0 0) "server" save::save, "Writes a snapshot, or without a log a backup, and waits for it.";
-    "hget" 3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hget, "Returns what a field has.";
-    "hset" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hset, "Sets fields.";
-    "hlen" 2 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hlen, "Returns the number of fields.";
-    "hdel" -3 [TYPED | WRITE | FAST] (1 1 1) "hash" hash::write::hdel, "Removes fields.";
-    "sadd" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "set" sets::write::sadd, "Adds members.";
-    "srem" -3 [TYPED | WRITE | FAST] (1 1 1) "set" sets::write::srem, "Removes members.";
-    "spop" -2 [TYPED | WRITE | FAST] (1 1 1) "set" sets::random::spop, "Removes random members and returns them.";
-    "zadd" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "sorted-set" zset::add::zadd, "Adds members, or changes their scores.";
-    "zrem" -3 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::remove::zrem, "Removes members.";
-    "lpop" -2 [TYPED | WRITE | FAST] (1 1 1) "list" list::pop::lpop, "Removes elements at the left and returns them.";
-    "rpop" -2 [TYPED | WRITE | FAST] (1 1 1) "list" list::pop::rpop, "Removes elements at the right and returns them.";
-    "llen" 2 [TYPED | READ | FAST] (1 1 1) "list" list::read::llen, "Returns the number of elements.";
-    "lpos" -3 [TYPED | READ] (1 1 1) "list" list::read::lpos, "Returns where an element is.";
-    "lset" 4 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::lset, "Sets the element of an index.";
-    "lrem" 4 [TYPED | WRITE] (1 1 1) "list" list::change::lrem, "Removes elements that are equal to one.";
-    "time" 1 [FAST] (0 0 0) "server" admin::time, "Returns the seconds since 1970, and the microseconds of the last one.";
-    "sort" -2 [TYPED | WRITE | GROWS] (1 1 1) "generic" sort::sort, "Returns or stores the members of a collection by their weights.";
-    "wait" 3 [FAST] (0 0 0) "generic" slow_log::wait, "Returns the number of replicas that have what was written: none.";
-    "dump" 2 [TYPED | READ] (1 1 1) "generic" dump::dump, "Returns a value as bytes that RESTORE takes.";
-    "getex" -2 [WRITE | FAST] (1 1 1) "string" expiry::getex, "Returns the value of a key and sets when it expires.";
-    "debug" -2 [TYPED | READ | ADMIN] (0 0 0) "server" debug::debug, "Does what tests need, if it is allowed.";
-    "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
-    "multi" 1 [FAST] (0 0 0) "transactions" transaction::multi, "Begins a transaction.";
-    "range" -3 [READ] (0 0 0) "range" range::range, "Returns the keys between two bounds, in order.";
-    "reset" 1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::reset, "Makes the connection as new.";
-    "setex" 4 [WRITE | GROWS] (1 1 1) "string" expiry::setex, "Sets a value that expires after so many seconds.";
-    "setnx" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::setnx, "Sets the value of a key that does not exist.";
-    "watch" -2 [FAST] (1 -1 1) "transactions" transaction::watch, "Makes the next EXEC depend on keys staying as they are.";
-    "hmget" -3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hmget, "Returns what fields have.";
-    "hmset" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hmset, "Sets fields.";
-    "hkeys" 2 [TYPED | READ] (1 1 1) "hash" hash::read::hkeys, "Returns all fields.";
-    "hvals" 2 [TYPED | READ] (1 1 1) "hash" hash::read::hvals, "Returns what all fields have.";
-    "hscan" -3 [TYPED | READ] (1 1 1) "hash" hash::scan::hscan, "Goes through the fields in steps.";
-    "scard" 2 [TYPED | READ | FAST] (1 1 1) "set" sets::read::scard, "Returns the number of members.";
-    "sdiff" -2 [TYPED | READ] (1 -1 1) "set" sets::algebra::sdiff, "Returns the members of the first set that are in no other.";
-    "smove" 4 [TYPED | WRITE | GROWS | FAST] (1 2 1) "set" sets::write::smove, "Moves a member from one set to another.";
-    "sscan" -3 [TYPED | READ] (1 1 1) "set" sets::read::sscan, "Goes through the members in steps.";
-    "zcard" 2 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zcard, "Returns the number of members.";
-    "zrank" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zrank, "Returns how many members come before one.";
-    "zscan" -3 [TYPED | READ] (1 1 1) "sorted-set" zset::read::zscan, "Goes through the members in steps.";
-    "zdiff" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zdiff, "Returns the members of the first set that are in no other.";
-    "zmpop" -4 [TYPED | WRITE] (0 0 0) "sorted-set" zset::pop::zmpop, "Removes the first or last members of the first set that has some.";
-    "blpop" -3 [TYPED | WRITE | WAITS] (1 -2 1) "list" waiting::run, "Waits for an element and removes it at the left.";
-    "brpop" -3 [TYPED | WRITE | WAITS] (1 -2 1) "list" waiting::run, "Waits for an element and removes it at the right.";
-    "lpush" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::lpush, "Adds elements at the left.";
-    "rpush" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::rpush, "Adds elements at the right.";
-    "ltrim" 4 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::ltrim, "Keeps only the elements between two indices.";
-    "lmove" 5 [TYPED | WRITE | GROWS] (1 2 1) "list" list::push::lmove, "Moves an element from one list to another.";
-    "lmpop" -4 [TYPED | WRITE] (0 0 0) "list" list::pop::lmpop, "Removes elements of the first list that has some.";
-    "touch" -2 [READ | FAST] (1 -1 1) "generic" keyspace::exists, "Returns how many of the keys exist.";
-    "bitop" -4 [STEP | WRITE | GROWS] (2 -1 1) "bitmap" bits::bitop, "Combines the bits of strings and stores the result.";
-    "rename" 3 [TYPED | WRITE] (1 2 1) "generic" rename::rename, "Moves what a key holds to another key.";
-    "blmove" 6 [TYPED | WRITE | GROWS | WAITS] (1 2 1) "list" waiting::run, "Waits for an element and moves it to another list.";
-    "blmpop" -5 [TYPED | WRITE | WAITS] (0 0 0) "list" waiting::run, "Waits for elements and removes them.";
-    "bzmpop" -5 [TYPED | WRITE | WAITS] (0 0 0) "sorted-set" waiting::run, "Waits for members and removes the first or last of them.";
-    "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
-    "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
-    "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
-    "dbsize" 1 [READ | FAST] (0 0 0) "server" keyspace::dbsize, "Returns the number of keys of the database.";
-    "decrby" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::decrby, "Subtracts from an integer.";
-    "exists" -2 [READ | FAST] (1 -1 1) "generic" keyspace::exists, "Returns how many of the keys exist.";
-    "expire" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expire, "Lets a key expire after so many seconds.";
-    "getdel" 2 [WRITE | FAST] (1 1 1) "string" string::getdel, "Returns the value of a key and removes it.";
-    "getset" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::getset, "Sets the value of a key and returns the old one.";
-    "incrby" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incrby, "Adds to an integer.";
-    "msetnx" -3 [WRITE | GROWS] (1 -1 2) "string" string::msetnx, "Sets the values of keys if none of them exists.";
-    "prefix" -2 [READ] (0 0 0) "range" range::prefix, "Returns the keys with a prefix, in order.";
-    "psetex" 4 [WRITE | GROWS] (1 1 1) "string" expiry::psetex, "Sets a value that expires after so many milliseconds.";
-    "select" 2 [FAST] (0 0 0) "connection" connection::select, "Chooses the database.";
-    "strlen" 2 [READ | FAST] (1 1 1) "string" string::strlen, "Returns the length of a value.";
-    "substr" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
-    "unlink" -2 [WRITE | FAST] (1 -1 1) "generic" keyspace::del, "Removes keys.";
-    "bgsave" -1 [ADMIN] (0 0 0) "server" save::bgsave, "Writes a snapshot, or without a log a backup, in the background.";
-    "hsetnx" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hsetnx, "Sets a field that does not exist.";
-    "sinter" -2 [TYPED | READ] (1 -1 1) "set" sets::algebra::sinter, "Returns the members that all sets have.";
-    "sunion" -2 [TYPED | READ] (1 -1 1) "set" sets::algebra::sunion, "Returns the members that any of the sets has.";
-    "zcount" 4 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zcount, "Returns the number of members between two scores.";
-    "zscore" 3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zscore, "Returns the score of a member.";
-    "zrange" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrange, "Returns members between two ranks, scores or members.";
-    "zunion" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zunion, "Returns the members that any of the sets has.";
-    "zinter" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zinter, "Returns the members that all sets have.";
-    "lpushx" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::lpushx, "Adds elements at the left of a list that exists.";
-    "rpushx" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::rpushx, "Adds elements at the right of a list that exists.";
-    "lindex" 3 [TYPED | READ] (1 1 1) "list" list::read::lindex, "Returns the element of an index.";
-    "lrange" 4 [TYPED | READ] (1 1 1) "list" list::read::lrange, "Returns the elements between two indices.";
-    "swapdb" 3 [STEP | WRITE | FAST] (0 0 0) "server" rename::swapdb, "Exchanges the keys of two databases.";
-    "setbit" 4 [WRITE | GROWS] (1 1 1) "bitmap" bits::setbit, "Sets a bit of a value and returns the old one.";
-    "getbit" 3 [READ | FAST] (1 1 1) "bitmap" bits::getbit, "Returns a bit of a value.";
-    "bitpos" -3 [READ] (1 1 1) "bitmap" bits::bitpos, "Returns where the first bit of a kind is.";
-    "object" -2 [READ] (2 2 1) "generic" object::object, "Tells how a value is kept.";
-    "memory" -2 [TYPED | READ] (0 0 0) "server" object::memory, "Tells what a key and the server take.";
-    "monitor" 1 [ADMIN] (0 0 0) "server" connection::monitor, "Shows all commands that are run, as they are.";
-    "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
-    "discard" 1 [FAST] (0 0 0) "transactions" transaction::discard, "Ends a transaction without running it.";
-    "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flushdb, "Removes all keys of the database.";
-    "persist" 2 [WRITE | FAST] (1 1 1) "generic" expiry::persist, "Lets a key never expire.";
-    "pexpire" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpire, "Lets a key expire after so many milliseconds.";
-    "unwatch" 1 [FAST] (0 0 0) "transactions" transaction::unwatch, "Forgets the keys of WATCH.";
-    "hexists" 3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hexists, "Returns whether a field exists.";
-    "hgetall" 2 [TYPED | READ] (1 1 1) "hash" hash::read::hgetall, "Returns all fields and what they have.";
-    "hincrby" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::number::hincrby, "Adds to the integer of a field.";
-    "hstrlen" 3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hstrlen, "Returns the length of what a field has.";
-    "zincrby" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "sorted-set" zset::add::zincrby, "Adds to the score of a member.";
-    "zmscore" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zmscore, "Returns the scores of members.";
-    "zpopmin" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::pop::zpopmin, "Removes the members with the lowest scores and returns them.";
-    "zpopmax" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::pop::zpopmax, "Removes the members with the highest scores and returns them.";
-    "linsert" 5 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::linsert, "Adds an element before or after another.";
-    "sort_ro" -2 [TYPED | READ] (1 1 1) "generic" sort::sort_ro, "Returns the members of a collection by their weights.";
-    "slowlog" -2 [ADMIN] (0 0 0) "server" slow_log::slowlog, "Tells which commands took long.";
-    "latency" -2 [ADMIN] (0 0 0) "server" slow_log::latency, "Tells what was recorded of latency: nothing.";
-    "restore" -4 [TYPED | WRITE | GROWS] (1 1 1) "generic" dump::restore, "Makes a key of what DUMP returned.";
-    "bzpopmin" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set" waiting::run, "Waits for a member and removes the one with the lowest score.";
-    "bzpopmax" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set" waiting::run, "Waits for a member and removes the one with the highest score.";
-    "expireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expireat, "Lets a key expire at a time in seconds since 1970.";
-    "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flushall, "Removes all keys of all databases.";
-    "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
-    "renamenx" 3 [TYPED | WRITE | FAST] (1 2 1) "generic" rename::renamenx, "Moves what a key holds to a key that does not exist.";
-    "shutdown" -1 [ADMIN | NO_MULTI] (0 0 0) "server" admin::shutdown, "Stops the server.";
-    "lastsave" 1 [FAST] (0 0 0) "server" save::lastsave, "Returns when the last save ended, in seconds since 1970.";
-    "smembers" 2 [TYPED | READ] (1 1 1) "set" sets::read::smembers, "Returns all members.";
-    "zrevrank" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zrevrank, "Returns how many members come after one.";
-    "bitcount" -2 [READ] (1 1 1) "bitmap" bits::bitcount, "Returns the number of ones in a value.";
-    "bitfield" -2 [WRITE | GROWS] (1 1 1) "bitmap" bits::bitfield, "Reads and changes integers of any width in a value.";
-    "setrange" 4 [WRITE | GROWS] (1 1 1) "string" string::setrange, "Overwrites a part of a value.";
-    "pexpireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpireat, "Lets a key expire at a time in milliseconds since 1970.";
-    "sismember" 3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::sismember, "Returns whether a member is there.";
-    "zlexcount" 4 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zlexcount, "Returns the number of members between two members of one score.";
-    "zrevrange" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrange, "Returns members between two ranks, from the last.";
-    "rpoplpush" 3 [TYPED | WRITE | GROWS] (1 2 1) "list" list::push::rpoplpush, "Moves the last element of a list to the front of another.";
-    "randomkey" 1 [READ] (0 0 0) "generic" random_key::randomkey, "Returns a random key.";
-    "brpoplpush" 4 [TYPED | WRITE | GROWS | WAITS] (1 2 1) "list" waiting::run, "Waits for an element at the right and moves it to the front of another list.";
-    "expiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::expiretime, "Returns when a key expires, in seconds since 1970.";
-    "hrandfield" -2 [TYPED | READ] (1 1 1) "hash" hash::random::hrandfield, "Returns random fields.";
-    "smismember" -3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::smismember, "Returns for each member whether it is there.";
-    "sintercard" -3 [TYPED | READ] (0 0 0) "set" sets::algebra::sintercard, "Returns the number of members that all sets have.";
-    "sdiffstore" -3 [TYPED | WRITE | GROWS] (1 -1 1) "set" sets::algebra::sdiffstore, "Stores what SDIFF returns.";
-    "zdiffstore" -4 [TYPED | WRITE | GROWS] (1 1 1) "sorted-set" zset::algebra::zdiffstore, "Stores what ZDIFF returns.";
-    "zintercard" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zintercard, "Returns the number of members that all sets have.";
-    "pexpiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::pexpiretime, "Returns when a key expires, in milliseconds since 1970.";
-    "sinterstore" -3 [TYPED | WRITE | GROWS] (1 -1 1) "set" sets::algebra::sinterstore, "Stores what SINTER returns.";
-    "srandmember" -2 [TYPED | READ] (1 1 1) "set" sets::random::srandmember, "Returns random members.";
-    "sunionstore" -3 [TYPED | WRITE | GROWS] (1 -1 1) "set" sets::algebra::sunionstore, "Stores what SUNION returns.";
-    "zinterstore" -4 [TYPED | WRITE | GROWS] (1 1 1) "sorted-set" zset::algebra::zinterstore, "Stores what ZINTER returns.";
-    "zunionstore" -4 [TYPED | WRITE | GROWS] (1 1 1) "sorted-set" zset::algebra::zunionstore, "Stores what ZUNION returns.";
-    "zrangestore" -5 [TYPED | WRITE | GROWS] (1 2 1) "sorted-set" zset::range::zrangestore, "Stores what ZRANGE returns.";
-    "zrandmember" -2 [TYPED | READ] (1 1 1) "sorted-set" zset::random::zrandmember, "Returns random members.";
-    "zrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrangebylex, "Returns members between two members of one score.";
-    "incrbyfloat" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incrbyfloat, "Adds to a number.";
-    "bitfield_ro" -2 [READ | FAST] (1 1 1) "bitmap" bits::bitfield_ro, "Reads integers of any width in a value.";
-    "hincrbyfloat" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::number::hincrbyfloat, "Adds to the number of a field.";
-    "zrangebyscore" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrangebyscore, "Returns members between two scores.";
-    "zrevrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrangebylex, "Returns members between two members of one score, from the last.";
-    "zremrangebylex" 4 [TYPED | WRITE] (1 1 1) "sorted-set" zset::remove::zremrangebylex, "Removes members between two members of one score.";
-    "zremrangebyrank" 4 [TYPED | WRITE] (1 1 1) "sorted-set" zset::remove::zremrangebyrank, "Removes members between two ranks.";
-    "zremrangebyscore" 4 [TYPED | WRITE] (1 1 1) "sorted-set" zset::remove::zremrangebyscore, "Removes members between two scores.";
-    "zrevrangebyscore" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrangebyscore, "Returns members between two scores, from the last.";
 };
 
-/// The longest name, in bytes.
-const NAME_SIZE_MAX: usize = 16;
-
-/// The index of `GET` in the table.
-pub const GET: usize = position("get");
-/// The index of `SET` in the table.
-pub const SET: usize = position("set");
-/// The index of `INCR` in the table.
-pub const INCR: usize = position("incr");
-
-/// The index of a command that is known to exist.
-const fn position(name: &str) -> usize {
-    let mut index = 0;
-    while index < COUNT {
-        if same(COMMANDS[index].name.as_bytes(), name.as_bytes()) {
-            return index;
-        }
-        index += 1;
-    }
-    panic!("there is no such command")
-}
-
-const fn same(a: &[u8], b: &[u8]) -> bool {
-    let mut index = 0;
-    while index < a.len() && index < b.len() && a[index] == b[index] {
-        index += 1;
-    }
-    index == a.len() && index == b.len()
-}
-
-/// The index of the command of this name, whatever the case of its letters.
-pub fn find(name: &[u8]) -> Option<usize> {
-    if name.len() > NAME_SIZE_MAX {
-        return None;
-    }
-    let mut bytes = [0; NAME_SIZE_MAX];
-    bytes[..name.len()].copy_from_slice(name);
-    let word = u128::from_le_bytes(bytes);
-    let mut place = place_of(word, name.len());
-    loop {
-        let index = usize::from(PLACES[place]);
-        let spelling = SPELLINGS.get(index)?;
-        if word | spelling.letters == spelling.word && spelling.length == name.len() {
-            return Some(index);
-        }
-        place = (place + 1) % PLACE_COUNT;
-    }
-}
-
-/// The name of a command as a number, to be compared at once.
-struct Spelling {
-    /// In small letters.
-    word: u128,
-    /// The bit that makes a letter small, for each letter.
-    letters: u128,
-    length: usize,
-}
-
-static SPELLINGS: [Spelling; COUNT] = spellings();
-
-const fn spellings() -> [Spelling; COUNT] {
-    let mut all = [const { Spelling { word: 0, letters: 0, length: 0 } }; COUNT];
-    let mut index = 0;
-    while index < COUNT {
-        let name = COMMANDS[index].name.as_bytes();
-        let (mut word, mut letters, mut at) = ([0; NAME_SIZE_MAX], [0; NAME_SIZE_MAX], 0);
-        while at < name.len() {
-            word[at] = name[at];
-            letters[at] = if name[at].is_ascii_alphabetic() { 0x20 } else { 0 };
-            at += 1;
-        }
-        all[index] = Spelling {
-            word: u128::from_le_bytes(word),
-            letters: u128::from_le_bytes(letters),
-            length: name.len(),
-        };
-        index += 1;
-    }
-    all
-}
-
-/// Places of the table that finds a command by a hash of its name: so many more than commands that one is free.
-const PLACE_COUNT: usize = 512;
-/// What a free place has.
-const FREE: u8 = u8::MAX;
-const _: () = assert!(COUNT < FREE as usize);
-
-/// Where the command of a name is looked for first, whatever the case of its letters.
-const fn place_of(name: u128, length: usize) -> usize {
-    // Setting this bit makes a capital letter small.
-    let small = name | u128::from_le_bytes([0x20; NAME_SIZE_MAX]);
-    let mixed = (small as u64 ^ (small >> 64) as u64 ^ length as u64).wrapping_mul(MULTIPLIER);
-    (mixed >> (u64::BITS - PLACE_COUNT.ilog2())) as usize
-}
-
-const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// The indexes of all commands, each in the first free place from the one on where it is looked for.
-static PLACES: [u8; PLACE_COUNT] = places();
-
-const fn places() -> [u8; PLACE_COUNT] {
-    let (mut places, mut index) = ([FREE; PLACE_COUNT], 0);
-    while index < COUNT {
-        let name = COMMANDS[index].name.as_bytes();
-        let (mut bytes, mut at) = ([0; NAME_SIZE_MAX], 0);
-        while at < name.len() {
-            bytes[at] = name[at];
-            at += 1;
-        }
-        let mut place = place_of(u128::from_le_bytes(bytes), name.len());
-        while places[place] != FREE {
-            place = (place + 1) % PLACE_COUNT;
-        }
-        places[place] = index as u8;
-        index += 1;
-    }
-    places
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_command_is_found_by_its_name_in_any_case() {
-        for (index, command) in COMMANDS.iter().enumerate() {
-            assert_eq!(find(command.name.as_bytes()), Some(index), "{}", command.name);
-            assert_eq!(find(command.name.to_ascii_uppercase().as_bytes()), Some(index));
-        }
-        assert_eq!((COMMANDS[GET].name, COMMANDS[SET].name), ("get", "set"));
-        // Nearly always at the first place.
-        let looked_at = |index: usize| {
-            let first = COMMANDS[index].name.as_bytes();
-            let mut bytes = [0; NAME_SIZE_MAX];
-            bytes[..first.len()].copy_from_slice(first);
-            let place = place_of(u128::from_le_bytes(bytes), first.len());
-            (0..).find(|step| usize::from(PLACES[(place + step) % PLACE_COUNT]) == index).unwrap()
-        };
-        let all: Vec<usize> = (0..COUNT).map(looked_at).collect();
-        assert!(all.iter().filter(|steps| **steps > 0).count() < COUNT / 3, "{all:?}");
-        assert!(all.iter().all(|steps| *steps < 16), "{all:?}");
-    }
-
-    #[test]
-    fn what_is_no_command_is_not_found() {
-        let long = [b'x'; 1000];
-        for name in [&b""[..], b"ge", b"gett", b"nosuchcommand", b"\xff\xff\xff", &long] {
-            assert_eq!(find(name), None, "{}", name.escape_ascii());
-        }
-        // What only has the bits of the letters, or ends with what a shorter name is filled up with.
-        let cut = |command: &Command, byte: u8| [command.name.as_bytes(), &[byte]].concat();
-        for command in &COMMANDS {
-            for (at, letter) in command.name.bytes().enumerate() {
-                for bit in [0x01, 0x10, 0x40, 0x80] {
-                    let mut name = command.name.as_bytes().to_vec();
-                    name[at] = letter ^ bit;
-                    let found = find(&name).map(|index| COMMANDS[index].name.as_bytes());
-                    assert!(found.is_none_or(|found| found == name), "{}", name.escape_ascii());
-                }
-            }
-            for byte in [0, b' '] {
-                assert_eq!(find(&cut(command, byte)), None, "{}", command.name);
-            }
-        }
-    }
-
-    #[test]
-    fn the_table_is_sorted_by_length_and_has_no_twins() {
-        for pair in COMMANDS.windows(2) {
-            assert!(pair[0].name.len() <= pair[1].name.len(), "{}", pair[1].name);
-            assert_ne!(pair[0].name, pair[1].name);
-        }
-    }
-
-    #[test]
-    fn arity_counts_the_name_and_may_be_a_minimum() {
-        let get = &COMMANDS[GET];
-        assert!(get.accepts(2) && !get.accepts(1) && !get.accepts(3));
-        let set = &COMMANDS[SET];
-        assert!(set.accepts(3) && set.accepts(9) && !set.accepts(2));
-    }
+/// The function of the command of this index.
+#[inline]
+pub fn function(index: usize) -> Run {
+    FUNCTIONS[index].1
 }

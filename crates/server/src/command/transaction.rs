@@ -16,13 +16,13 @@ use std::sync::Arc;
 
 use everleaf::{Store, WriteBatch, Written};
 
+use super::facts::{COMMANDS, Command};
 use super::keys::Keys;
 use super::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX, Queue, Transaction};
 use super::stage::{Source, Stage, Staged};
-use super::table::{COMMANDS, Command};
 use super::waiting::service::{Service, serve_rest};
 use super::watched::{self, Watched};
-use super::{Context, Failure, Later, Outcome, acl, connection, rename};
+use super::{Context, Failure, Later, Outcome, connection, permission, rename};
 use crate::resp::{Reply, Request};
 
 /// Commands a transaction may hold, and bytes of them.
@@ -60,40 +60,6 @@ pub fn keep(
     }
     context.reply.status("QUEUED");
     Ok(true)
-}
-
-/// Notes that a command was refused, if a transaction is open.
-pub fn refuse(context: &mut Context<'_>) {
-    if let Some(queue) = &mut context.session.transaction.queue {
-        queue.refuse();
-    }
-}
-
-/// Whether a command is refused because a transaction is open.
-pub fn refuses(context: &Context<'_>, command: &Command) -> bool {
-    command.is_refused_in_multi() && context.session.transaction.is_open()
-}
-
-/// Notes that a command may not be run by its user; with `EXEC` itself the transaction ends.
-pub fn refuse_permission(context: &mut Context<'_>, command: &Command, text: String) -> Failure {
-    if command.name != "exec" {
-        refuse(context);
-        return Failure::text(text);
-    }
-    context.session.transaction = Transaction::default();
-    Failure::text(format!("EXECABORT Transaction discarded because of: {text}"))
-}
-
-/// Notes that a command had the wrong number of arguments; with `EXEC` itself the transaction ends.
-pub fn refuse_arity(context: &mut Context<'_>, command: &Command) -> Failure {
-    if command.name != "exec" {
-        refuse(context);
-        return Failure::WrongArity(command.name);
-    }
-    context.session.transaction = Transaction::default();
-    Failure::text(
-        "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
-    )
 }
 
 /// `MULTI`
@@ -347,11 +313,12 @@ fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> O
 }
 
 /// Runs one command of a collection, as a transaction of its own.
-pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Command) -> Outcome {
+pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Outcome {
+    let command = &COMMANDS[index];
     prepare(context, request, command)?;
     let key = usize::try_from(command.first_key).ok().filter(|index| *index > 0);
     let key = key.and_then(|index| request.get(index)).unwrap_or(b"");
-    run_step(context, key, command.writes(), &mut |inner| (command.run)(inner, request))
+    run_step(context, key, command.writes(), &mut |inner| super::run(inner, request, index))
 }
 
 /// Writes what a stage holds that was made while others write, if what it depends on is still so. Returns whether it is.
@@ -490,8 +457,8 @@ fn run(
             }),
             later: Some(later),
         };
-        let allowed = acl::check_kept(&mut inner, &request, index);
-        let outcome = allowed.and_then(|()| (COMMANDS[index].run)(&mut inner, &request));
+        let allowed = permission::check_kept(&mut inner, &request, index);
+        let outcome = allowed.and_then(|()| super::run(&mut inner, &request, index));
         if let Err(failure) = outcome.and_then(|()| inner.reply.check()) {
             inner.tally.errors += 1;
             inner.reply.truncate(start);

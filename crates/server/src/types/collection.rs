@@ -10,10 +10,9 @@ use everleaf::{Error, Expiry, KEY_SIZE_MAX};
 
 use super::places::{MIDDLE, ORDER};
 use super::{Header, Kind, Ready, live_key};
-use crate::command::keys::Result;
 use crate::command::stage::Staged;
 use crate::command::walk::Bounds;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::short_bytes::ShortBytes;
 
 /// The last word of the header of a new collection.

@@ -8,9 +8,8 @@ use std::ops::{Bound, ControlFlow};
 use super::collection::Collection;
 use super::trimmed_key;
 use crate::command::allowance::Allowance;
-use crate::command::keys::Result;
 use crate::command::walk::Bounds;
-use crate::failure::Failure;
+use crate::failure::{Failure, Result};
 use crate::texts::Texts;
 
 /// Bytes of elements that are moved at once.

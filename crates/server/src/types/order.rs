@@ -27,8 +27,8 @@ use super::collection::Collection;
 use super::places::{LEVEL_MAX, order_key};
 use super::separators::{OVERHEAD, SIZE_MAX, Separators};
 use crate::command::allowance::Allowance;
-use crate::command::keys::Result;
 use crate::command::walk::Bounds;
+use crate::failure::Result;
 use crate::score;
 use crate::short_bytes::ShortBytes;
 

@@ -9,10 +9,10 @@ use std::ops::ControlFlow;
 use everleaf::Expiry;
 
 use super::{Header, Ready, live_key, trimmed_key};
-use crate::command::keys::Result;
 use crate::command::stage::{Staged, Visit};
 use crate::command::walk::Bounds;
 use crate::databases::Place;
+use crate::failure::Result;
 
 /// Entries, and bytes of them, that are copied at once.
 const PIECE_LENGTH: usize = 1024;

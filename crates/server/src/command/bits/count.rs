@@ -1,7 +1,7 @@
 //! Counting and finding bits: `BITCOUNT`, `BITPOS`.
 
-use crate::command::keys::Result;
 use crate::command::{Context, Failure, Outcome, integer_arg};
+use crate::failure::Result;
 use crate::resp::Request;
 
 /// Whether a part is told in bits, and not in bytes.

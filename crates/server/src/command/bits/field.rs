@@ -3,8 +3,8 @@
 use everleaf::Action;
 
 use super::{grown, offset_arg};
-use crate::command::keys::Result;
 use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
+use crate::failure::Result;
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 

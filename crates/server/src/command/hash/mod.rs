@@ -8,8 +8,8 @@ pub mod read;
 pub mod scan;
 pub mod write;
 
-use super::keys::Result;
 use super::stage::Staged;
+use crate::failure::Result;
 use crate::types::Kind;
 use crate::types::collection::Collection;
 

@@ -6,8 +6,8 @@ pub mod push;
 pub mod read;
 
 use super::Failure;
-use super::keys::Result;
 use super::stage::Staged;
+use crate::failure::Result;
 use crate::types::Kind;
 use crate::types::collection::Collection;
 use crate::types::list::Side;

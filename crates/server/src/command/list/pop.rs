@@ -2,10 +2,10 @@
 
 use super::{find, side_arg};
 use crate::command::allowance::Allowance;
-use crate::command::keys::Result;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
+use crate::failure::Result;
 use crate::resp::{Reply, Request};
 use crate::texts::Texts;
 use crate::types::list::Side;

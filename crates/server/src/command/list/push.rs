@@ -3,9 +3,9 @@
 use everleaf::{Error, KEY_SIZE_MAX};
 
 use super::{find, open, side_arg};
-use crate::command::keys::Result;
 use crate::command::stage::Staged;
 use crate::command::{Context, Outcome};
+use crate::failure::Result;
 use crate::resp::Request;
 use crate::types::list::Side;
 

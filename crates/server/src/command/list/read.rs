@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use super::{find, place};
 use crate::command::allowance::Allowance;
-use crate::command::keys::Result;
 use crate::command::zset::parts::ranks;
 use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
+use crate::failure::Result;
 use crate::resp::Request;
 
 /// `LLEN key`

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 
 use super::find;
 use crate::command::allowance::Allowance;
-use crate::command::keys::Result;
 use crate::command::members::key_count_arg;
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
+use crate::failure::Result;
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;

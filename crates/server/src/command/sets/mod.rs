@@ -7,8 +7,8 @@ pub mod random;
 pub mod read;
 pub mod write;
 
-use super::keys::Result;
 use super::stage::Staged;
+use crate::failure::Result;
 use crate::types::Kind;
 use crate::types::collection::Collection;
 

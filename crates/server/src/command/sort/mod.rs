@@ -8,11 +8,11 @@ mod weight;
 use std::ops::{Bound, ControlFlow};
 
 use self::options::Options;
-use super::acl::may_read_all;
 use super::allowance::Allowance;
-use super::keys::Result;
+use super::permission::may_read_all;
 use super::stage::Staged;
 use super::{Context, Failure, Outcome};
+use crate::failure::Result;
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;

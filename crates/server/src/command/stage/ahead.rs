@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
 use super::Staged;
-use crate::command::keys::Result;
 use crate::command::walk::Bounds;
+use crate::failure::Result;
 use crate::short_bytes::ShortBytes;
 use crate::types::Ready;
 

@@ -12,12 +12,12 @@ pub mod service;
 pub use parse::parse;
 
 use super::allowance::Allowance;
-use super::keys::Result;
 use super::list::{pop::pop as pop_elements, pop::show as show_elements, push::transfer};
 use super::stage::Staged;
 use super::zset::{pop::pop as pop_members, show as show_members};
 use super::{Context, Failure, Outcome, transaction};
 use crate::client_state::Waiting;
+use crate::failure::Result;
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Waiter};

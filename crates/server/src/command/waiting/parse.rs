@@ -1,10 +1,10 @@
 //! Reading the arguments of the commands that wait.
 
 use crate::command::Failure;
-use crate::command::keys::Result;
 use crate::command::list::pop::parse_many as parse_elements;
 use crate::command::list::side_arg;
 use crate::command::zset::pop::parse_many as parse_members;
+use crate::failure::Result;
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::list::Side;

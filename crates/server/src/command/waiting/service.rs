@@ -17,11 +17,11 @@ use std::sync::Arc;
 use everleaf::WriteBatch;
 
 use crate::command::Failure;
-use crate::command::acl::check_waiting;
-use crate::command::keys::Result;
+use crate::command::permission::check_waiting;
 use crate::command::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use crate::command::stage::{Source, Stage, Staged};
 use crate::databases::Place;
+use crate::failure::Result;
 use crate::resp::Reply;
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Locked, Ticket};

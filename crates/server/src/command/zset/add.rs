@@ -1,7 +1,7 @@
 //! `ZADD` and `ZINCRBY`.
 
-use crate::command::keys::Result;
 use crate::command::{Context, Failure, Outcome};
+use crate::failure::Result;
 use crate::resp::Request;
 use crate::score;
 use crate::types::Kind;

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use super::{Scored, each, range, show};
 use crate::command::allowance::Allowance;
-use crate::command::keys::Result;
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
+use crate::failure::Result;
 use crate::resp::Request;
 use crate::score;
 use crate::types::Kind;

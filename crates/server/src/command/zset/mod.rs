@@ -12,8 +12,8 @@ pub mod read;
 pub mod remove;
 
 use super::Failure;
-use super::keys::Result;
 use super::stage::Staged;
+use crate::failure::Result;
 use crate::resp::{Protocol, Reply};
 use crate::types::Kind;
 use crate::types::collection::Collection;

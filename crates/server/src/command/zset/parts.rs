@@ -2,8 +2,8 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use crate::command::keys::Result;
 use crate::command::{Failure, integer_arg};
+use crate::failure::Result;
 use crate::score;
 use crate::types::collection::Collection;
 use crate::types::order::{Part, position};

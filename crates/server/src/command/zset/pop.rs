@@ -4,10 +4,10 @@ use std::ops::{Bound, ControlFlow};
 
 use super::{find, show};
 use crate::command::allowance::Allowance;
-use crate::command::keys::Result;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
+use crate::failure::Result;
 use crate::resp::Request;
 use crate::texts::Texts;
 use crate::types::order::{SCORE_SIZE_MIN, at_position};
