@@ -39,26 +39,23 @@ compile_error!("a pool needs an address space of 64 bits");
 
 mod backing;
 mod checksum;
-mod directory;
 mod domain;
 mod error;
 mod grow;
 mod header;
 mod human_size;
-mod ids;
 pub mod layout;
 mod medium;
 mod offset;
 mod open;
 mod pool;
-mod seal;
+mod root_index;
 mod shutdown_record;
 mod view;
 
 pub use backing::{Backing, Environment};
 #[cfg(feature = "simulated")]
 pub use backing::{SimulatedBacking, domain_of};
-pub use directory::{Root, RootIndex};
 pub use domain::{Domain, UnknownDomain};
 pub use error::{Holder, PoolError};
 pub use human_size::human_size;
@@ -69,5 +66,5 @@ pub use layout::{
 pub use medium::Medium;
 pub use offset::Offset;
 pub use open::{CreateMode, PoolOptions, uuid_of};
-pub use pool::Pool;
-pub use seal::Seal;
+pub use pool::{Pool, Root, Seal};
+pub use root_index::RootIndex;

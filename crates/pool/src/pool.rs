@@ -1,19 +1,24 @@
 //! The opened pool.
 
+mod directory;
+mod ids;
+mod seal;
+
 use std::path::Path;
 
 use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Atomic, Hardware, Machine, Ordering, OwnerProcess, SpinLock};
 
+pub use self::directory::Root;
+pub use self::seal::Seal;
 use crate::backing::MemoryBacking;
 use crate::header::Header;
 use crate::layout::{
     DATA_START, FEATURE_SUM_OF_EMPTY, HEADER_OFFSETS, SHUTDOWN_OFFSETS, SIZE_GRANULE, SIZE_MIN,
 };
-use crate::seal::{self, Seal};
 use crate::shutdown_record::ShutdownRecord;
 use crate::view::View;
-use crate::{Backing, Domain, Medium, PoolError, directory, header, ids, shutdown_record};
+use crate::{Backing, Domain, Medium, PoolError, header, shutdown_record};
 
 /// The name of a pool without a file, in errors.
 const MEMORY: &str = "(memory)";

@@ -3,7 +3,7 @@
 //!
 //! Nothing is sealed while the tree is written to. When the pool is closed every leaf whose sum is not
 //! that of its contents gets it, durably; then the total goes into the pool's seal
-//! (`crates/pool/src/seal.rs`), which alone says that the sums are to be believed. So a sum that a
+//! (`crates/pool/src/pool/seal.rs`), which alone says that the sums are to be believed. So a sum that a
 //! crash has left behind its leaf is no damage, and a leaf whose sum does fit is as it was at a clean
 //! close.
 //!

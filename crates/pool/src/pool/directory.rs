@@ -13,7 +13,6 @@
 //! *Thread safety.* All calls take one lock: the directory is read when a map is opened, not when
 //! it is used.
 
-use std::fmt;
 use std::path::Path;
 
 use everleaf_machine::Machine;
@@ -21,30 +20,7 @@ use everleaf_machine::Machine;
 use crate::checksum::crc8;
 use crate::layout::{ROOT_COUNT, ROOT_LIVE, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE, ROOT_WORDS};
 use crate::view::View;
-use crate::{Pool, PoolError};
-
-/// The place of a root in the directory; it keeps it until the root is removed, and no other root
-/// is ever mistaken for it, even if it gets the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RootIndex {
-    slot: u16,
-    /// Which of the roots that had the slot, in order.
-    incarnation: u64,
-}
-
-impl RootIndex {
-    /// The index as a number, below 1000. A root created after the removal of this one may have the
-    /// same number.
-    pub fn get(self) -> u16 {
-        self.slot
-    }
-}
-
-impl fmt::Display for RootIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.slot.fmt(f)
-    }
-}
+use crate::{Pool, PoolError, RootIndex};
 
 fn slots() -> std::ops::Range<u16> {
     0..ROOT_COUNT
