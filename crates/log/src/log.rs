@@ -4,7 +4,9 @@
 //! becomes the *leader*: it writes everything for which a place was taken with one write and one sync;
 //! the others wait for it, and those it did not cover choose the next leader among themselves.
 
+mod interval;
 mod owed;
+mod place;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -13,9 +15,9 @@ use std::time::Duration;
 
 use everleaf_machine::OwnerProcess;
 
-use crate::buffers::{Buffers, Taken, thread_number};
-use crate::interval::{self, Clock};
-use crate::place::{BROKEN_OFF, Place};
+use self::interval::Clock;
+pub use self::place::Place;
+use crate::buffers::{BROKEN_OFF, Buffers, Taken, thread_number};
 use crate::record::group_size;
 use crate::recovery::{self, Recovered};
 use crate::writer::Writer;

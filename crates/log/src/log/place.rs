@@ -6,10 +6,6 @@ use crate::buffers::{Taken, thread_number};
 use crate::record::group_size;
 use crate::{Disk, Log, Lsn, RealDisk, Record, Result};
 
-/// What everybody is told when a place was neither filled nor given up.
-pub(crate) const BROKEN_OFF: &str = "a write ended between its change of the store and its record in the log: the log takes nothing \
-     more, since it would lack that change; open the store again";
-
 /// A place in the log, from [`Log::place`]: to be [filled](Self::fill), or [given up](Self::give_up) if
 /// nothing was changed. One that is dropped instead, as by a panic, stops the log: whether its change
 /// was made is not known, and what depends on it must not be durable without it.
