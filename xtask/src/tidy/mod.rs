@@ -7,6 +7,7 @@ pub mod circles;
 pub mod figures;
 mod format_page;
 mod lexer;
+mod names;
 mod ratchet;
 mod rules;
 mod source;
