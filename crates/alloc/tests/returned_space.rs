@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::Hardware;
 use everleaf_machine::mapping::Mapping;
+use everleaf_machine::random::mix;
 use everleaf_pool::{Backing, Domain, Pool, PoolError};
 
 const SIZE: u64 = 1 << 20;
@@ -111,12 +112,6 @@ unsafe impl Backing for Holey {
         let parts = holes.chunk_by(|a, b| a + 1 == *b);
         Ok(parts.map(|part| (part[0] * PAGE, (part[part.len() - 1] + 1) * PAGE)).collect())
     }
-}
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z ^ z >> 27
 }
 
 struct World {

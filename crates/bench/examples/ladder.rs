@@ -4,18 +4,12 @@
 //! Run: `cargo run --release -p everleaf-bench --example ladder`. A step between two sizes is a cache
 //! level. The last but one size, 160 MB, is what a dependent miss (dm) is in `everleaf bench`.
 
+use everleaf_bench::random::mix;
 use std::time::Instant;
 
 const READS: usize = 1_000_000;
 /// Indices per cache line.
 const STRIDE: usize = 16;
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
 
 /// One random cycle through all lines of the region.
 fn cycle(bytes: usize) -> Vec<u32> {

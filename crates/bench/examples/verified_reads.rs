@@ -8,6 +8,7 @@
 use std::ops::Bound;
 use std::time::Duration;
 
+use everleaf_bench::random::mix;
 use everleaf_bench::thread_time;
 use everleaf_index::{BytesTree, Change, Domain, Hardware, Pool, Record, Session, Trees, Verify};
 
@@ -18,13 +19,6 @@ const SCAN_LENGTH: usize = 100;
 const TURN: usize = 100_000;
 
 type Tree = BytesTree;
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
 
 fn key(number: u64) -> [u8; 8] {
     mix(number).to_be_bytes()

@@ -13,7 +13,7 @@ typedef struct {
     char name[16];
 } task;
 
-// A step of splitmix64.
+// A step of splitmix64, in C; the one of Rust is `everleaf_machine::random`.
 static uint64_t next_random(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

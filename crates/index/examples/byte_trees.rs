@@ -9,6 +9,7 @@
 use std::ops::Bound;
 
 use everleaf_index::{BytesTree, Change, Domain, Hardware, Pool, Session, Trees, Verify};
+use everleaf_machine::random::mix as mixed;
 
 /// Operations of each kind in a round on each tree.
 const OPERATIONS: u64 = 50_000;
@@ -34,14 +35,6 @@ const ROWS: [&str; 12] = [
 /// tick, several milliseconds.)
 fn cpu_ns() -> f64 {
     everleaf_machine::thread_time().as_secs_f64() * 1e9
-}
-
-/// A step of SplitMix64: numbers that look random, none twice.
-fn mixed(number: u64) -> u64 {
-    let mut x = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ x >> 31
 }
 
 /// Keys of 16 bytes, hexadecimal digits.

@@ -15,6 +15,7 @@
 #![expect(clippy::print_stdout, reason = "what was measured is the result")]
 
 use everleaf_index::{Domain, Hardware, Pool, Session, Trees, U64Tree};
+use everleaf_machine::random::mix as mixed;
 
 /// Operations of each kind in a round on each tree.
 const OPERATIONS: u64 = 50_000;
@@ -24,14 +25,6 @@ const SCAN: usize = 100;
 /// Nanoseconds that this thread has had a CPU.
 fn cpu_ns() -> f64 {
     everleaf_machine::thread_time().as_secs_f64() * 1e9
-}
-
-/// A step of SplitMix64: numbers that look random, none twice.
-fn mixed(number: u64) -> u64 {
-    let mut x = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ x >> 31
 }
 
 /// What a row works on.

@@ -11,19 +11,13 @@ use std::path::Path;
 use std::process::Command;
 
 use everleaf_index::{Change, CreateMode, Pool, PoolOptions, Trees};
+use everleaf_machine::random::mix as mixed;
 use everleaf_machine::thread_time;
 
 fn open(path: &Path) -> Trees {
     let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
     let pool = Pool::open(path, &options).expect("the pool opens");
     Trees::open(pool, 1).expect("nothing is damaged")
-}
-
-/// A step of SplitMix64.
-fn mixed(number: u64) -> u64 {
-    let mut x = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x ^ x >> 31
 }
 
 /// Fills a pool with keys and values of 8 bytes, and leaves it open.

@@ -9,18 +9,12 @@ use std::ops::Bound;
 use std::time::Instant;
 
 use everleaf_index::{BytesTree, Change, Domain, Hardware, Pool, Production, Session, Trees};
+use everleaf_machine::random::mix;
 
 const ROUNDS: usize = 5;
 const OPERATIONS: usize = 200_000;
 const SCANS: usize = 5_000;
 const SCAN_LENGTH: usize = 100;
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
 
 /// Keys that differ in their first bytes, or only after a long common prefix.
 fn key(shape: &str, number: u64) -> Vec<u8> {

@@ -231,12 +231,7 @@ const _: () = assert!(size_of::<[AtomicU64; 8]>() == LINE_SIZE);
 mod tests {
     use super::*;
     use crate::Hardware;
-
-    fn pseudo_random(seed: u64) -> u64 {
-        let mut z = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z ^ z >> 27
-    }
+    use crate::random::mix;
 
     #[test]
     fn every_compare_of_this_cpu_agrees_with_the_scalar_one() {
@@ -244,10 +239,10 @@ mod tests {
         for round in 0..2000u64 {
             for slot in 0..LINE_SIZE {
                 // Few distinct values, so that matches are common.
-                let byte = pseudo_random(round * 64 + slot as u64) as u8 & 7;
+                let byte = mix(round * 64 + slot as u64) as u8 & 7;
                 line.write_private(slot, byte.wrapping_mul(round as u8 | 1));
             }
-            for byte in [0, 1, 7, 128, 255, pseudo_random(round) as u8] {
+            for byte in [0, 1, 7, 128, 255, mix(round) as u8] {
                 // SAFETY: the line is aligned and ours.
                 let expected = unsafe { match_scalar(line.as_ptr(), byte) };
                 for kind in cpu::simd_kinds() {

@@ -28,6 +28,7 @@ mod line_store;
 pub mod lock_rank;
 pub mod mapping;
 mod process;
+pub mod random;
 mod seam;
 pub mod search;
 #[cfg(feature = "simulated")]

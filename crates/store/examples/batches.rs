@@ -8,16 +8,10 @@
 
 use std::time::Instant;
 
+use everleaf::random::mix;
 use everleaf::{Durability, Options, Store, WriteBatch};
 
 const ROUNDS: usize = 5;
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
 
 /// The key of a number, `length` bytes.
 fn key(number: u64, length: usize) -> Vec<u8> {

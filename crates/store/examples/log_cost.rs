@@ -10,16 +10,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use everleaf::random::mix;
 use everleaf::{Durability, Options, Store};
 
 const VALUE: [u8; 100] = [b'v'; 100];
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
 
 /// What a thread, or all of a process, had of the processors, in nanoseconds.
 fn cpu_ns(task: &Path) -> u64 {

@@ -170,9 +170,9 @@ pub use batch::{WriteBatch, Written};
 pub use change::{Action, Exchange};
 pub use copy::Copied;
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
-#[doc(hidden)]
-pub use everleaf_index::standard_output_was_closed;
 pub use everleaf_index::{CheckReport, Domain, human_size};
+#[doc(hidden)]
+pub use everleaf_index::{random, standard_output_was_closed};
 pub use expiry::Expiry;
 pub use key_range::KeyRange;
 pub use map::Map;

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use everleaf::random::mix;
 use everleaf::{Options, Store};
 
 const WRITERS: u64 = 3;
@@ -26,13 +27,6 @@ const CHILD: &str = "EVERLEAF_KILL_CHILD";
 enum Step {
     Put(Vec<u8>, Vec<u8>),
     Remove(Vec<u8>),
-}
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
 }
 
 /// Operation `n` of `writer` in `round`.

@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
 use contenders::{Contender, Failure};
+use everleaf_bench::random::mix;
 
 /// Measure writes of Everleaf and its rivals, in one run
 #[derive(Parser)]
@@ -139,13 +140,6 @@ impl Load {
             Ok(())
         })
     }
-}
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
 }
 
 fn median(mut numbers: Vec<f64>) -> f64 {

@@ -124,7 +124,7 @@ where
     Ok(Figures { per_second, p99_ms })
 }
 
-/// A number that looks drawn (SplitMix64).
+/// A number that looks drawn (SplitMix64; a copy, since these scripts are built without Everleaf).
 pub fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

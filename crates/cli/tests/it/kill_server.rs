@@ -7,6 +7,7 @@
 //!
 //! Rounds: 10, or as many as `EVERLEAF_KILL_ROUNDS` says.
 
+use everleaf::random::mix;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -18,13 +19,6 @@ const CLIENTS: u64 = 4;
 const KEYS: u64 = 300;
 /// Commands per batch.
 const BATCH: u64 = 8;
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
 
 /// Command `n` of `client` in `round`: key, and the value or `None` to delete.
 fn command(round: u64, client: u64, n: u64) -> (String, Option<String>) {

@@ -1,5 +1,7 @@
 //! Random numbers that a seed repeats on every machine (SplitMix64).
 
+use everleaf_machine::random;
+
 /// A sequence of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -12,11 +14,7 @@ impl Random {
 
     /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        random::next(&mut self.0)
     }
 
     /// A number below `end`; 0 if that is 0.

@@ -1,13 +1,7 @@
 //! The one source of chance: a small generator, so that a seed is all a run needs to repeat itself.
 
-/// Scrambles a word: every input bit reaches every output bit.
-#[inline]
-pub fn mix(word: u64) -> u64 {
-    let mut z = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
+use crate::random;
+pub use crate::random::mix;
 
 /// A deterministic generator of pseudo-random words; the same seed gives the same sequence.
 ///
@@ -33,9 +27,7 @@ impl Random {
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an endless generator is not an iterator")]
     pub fn next(&mut self) -> u64 {
-        let word = mix(self.state);
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        word
+        random::next(&mut self.state)
     }
 
     /// A number in `0..bound`; 0 if `bound` is 0.

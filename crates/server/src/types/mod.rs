@@ -24,6 +24,7 @@ use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use everleaf::random::finish;
 use everleaf::{Map, Store};
 
 pub use collector::Collector;
@@ -162,20 +163,13 @@ impl Ready {
         let mut state = first ^ member.len() as u64;
         let (words, rest) = member.as_chunks();
         for word in words {
-            state = mixed(state ^ u64::from_le_bytes(*word)).wrapping_add(second);
+            state = finish(state ^ u64::from_le_bytes(*word)).wrapping_add(second);
         }
         if !rest.is_empty() {
-            state = mixed(state ^ word(rest)).wrapping_add(second);
+            state = finish(state ^ word(rest)).wrapping_add(second);
         }
-        mixed(state)
+        finish(state)
     }
-}
-
-/// A bijection whose output looks random (the finalizer of splitmix64).
-fn mixed(mut word: u64) -> u64 {
-    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
 }
 
 /// The collections of a store.
@@ -344,11 +338,11 @@ mod tests {
         let step = |state: u64, chunk: &[u8]| {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            mixed(state ^ u64::from_le_bytes(word)).wrapping_add(u64::from_le_bytes(*b"89abcdef"))
+            finish(state ^ u64::from_le_bytes(word)).wrapping_add(u64::from_le_bytes(*b"89abcdef"))
         };
         for length in 0..member.len() {
             let first = u64::from_le_bytes(*b"01234567") ^ length as u64;
-            let wanted = mixed(member[..length].chunks(8).fold(first, step));
+            let wanted = finish(member[..length].chunks(8).fold(first, step));
             assert_eq!(ready.hash_of(&member[..length]), wanted, "{length}");
         }
     }

@@ -4,17 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use everleaf::random::mix;
 use everleaf::{Error, Map, Options, Store, WriteBatch};
 
 fn open(folder: &Path) -> Store {
     let options = Options::new().create(true).max_size_bytes(1 << 30);
     options.open(folder.join("pool")).expect("the pool opens")
-}
-
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z ^ z >> 27
 }
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -4,6 +4,7 @@ mod arrows;
 mod ascii;
 mod circles;
 mod citations;
+mod copies;
 mod dead_files;
 mod dependencies;
 mod doc_blocks;
@@ -58,6 +59,7 @@ pub const RULES: &[Rule] = &[
     ascii::RULE,
     circles::RULE,
     citations::RULE,
+    copies::RULE,
     dead_files::RULE,
     dependencies::RULE,
     doc_blocks::RULE,
