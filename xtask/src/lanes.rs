@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_job_says_waits_until_the_earlier_ones_have_ended() {
+    fn what_a_later_job_says_waits_for_the_end_of_earlier_ones() {
         let mut text = Vec::new();
         let mut print = |bytes: &[u8]| text.extend_from_slice(bytes);
         let mut turns = Turns { first: 0, waiting: BTreeMap::new(), print: &mut print };

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_made_of_what_it_links_and_each_part_has_its_sum() {
+    fn the_program_is_of_what_it_links_and_each_part_has_its_sum() {
         let root = crate::workspace_root();
         let lock = std::fs::read_to_string(root.join("Cargo.lock")).unwrap();
         let bill = bill(&metadata(&root).unwrap(), &checksums(&lock)).unwrap();

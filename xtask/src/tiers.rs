@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_a_choice_that_can_be_measured_and_filters_are_not() {
+    fn packages_are_a_choice_to_be_measured_and_filters_are_not() {
         let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
         for line in ["", "-p everleaf-pool", "-peverleaf-pool --package=everleaf"] {
             assert!(is_choice_of_packages(&words(line)), "{line}");

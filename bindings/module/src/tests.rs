@@ -169,7 +169,7 @@ fn the_longest_names_and_the_emptiest_are_kept() {
 }
 
 #[test]
-fn maps_that_share_the_tree_do_not_see_each_other_and_are_freed_on_another_thread() {
+fn maps_of_one_tree_are_apart_and_freed_on_another_thread() {
     space::open().expect("this machine is fit");
     let mut maps: Vec<OrderedMap> = (0..4).map(|_| OrderedMap::new()).collect();
     for round in 0..20_000_u32 {
@@ -204,7 +204,7 @@ fn maps_that_share_the_tree_do_not_see_each_other_and_are_freed_on_another_threa
 /// What was lost: chunks that two maps share counted as long as one of them was there. So eviction freed nothing that
 /// counted, and went on until nearly all was gone; and what was over the limit once stayed refused.
 #[test]
-fn what_is_removed_counts_no_more_though_others_share_its_chunks() {
+fn what_is_removed_counts_no_more_even_in_shared_chunks() {
     const SIZE: usize = 600;
     const COUNT: u32 = 20_000;
     space::open().expect("this machine is fit");

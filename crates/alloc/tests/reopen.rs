@@ -27,7 +27,7 @@ fn allocate(session: &mut Session<Hardware>, size: usize) -> Option<u64> {
 /// A free run at the end of what was used lies before space that was never used. The two were taken
 /// for one run, and what lies behind the end was given out again from the frontier.
 #[test]
-fn nothing_is_given_out_twice_when_the_last_chunks_were_freed_before_the_pool_was_closed() {
+fn nothing_is_given_out_twice_after_the_last_chunks_were_freed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("pool");
     let kept = {

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequential_load_has_the_keys_of_a_random_one_in_ascending_order() {
+    fn a_sequential_load_has_the_keys_of_a_random_one_in_order() {
         let of = |workload| {
             let (streams, after) =
                 drawn(&Plan { population: 0, ..plan(workload, Distribution::Uniform) });

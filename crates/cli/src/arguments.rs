@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoding_reads_what_it_writes_and_names_what_it_cannot_read() {
+    fn an_encoding_reads_what_it_writes_and_names_what_it_cannot() {
         let bytes = [0, 1, 0xab, 0xff];
         for (hex, base64) in [(true, false), (false, true), (false, false)] {
             let encoding = EncodingArgs { hex, base64 };

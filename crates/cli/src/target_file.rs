@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_written_directly_and_a_missing_directory_is_named() {
+    fn a_device_is_written_directly_and_an_absent_folder_is_named() {
         let mut target = TargetFile::create(Path::new("/dev/null")).unwrap();
         target.writer().write_all(b"gone").unwrap();
         target.finish().unwrap();

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_published_protocol_and_buffers_without_a_log_need_a_caveat() {
+    fn only_published_protocols_and_unlogged_buffers_need_a_caveat() {
         let with = |name: &&str| caveat(name).is_some() && !name.ends_with("-unlogged");
         let with = names().into_iter().filter(with);
         assert_eq!(with.collect::<Vec<_>>(), ["nbtree-published", "nbtree-coupled"]);

@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_read_back_as_it_was_written_and_no_flipped_bit_is_believed() {
+    fn a_batch_is_read_as_written_and_no_flipped_bit_is_believed() {
         let trees = trees();
         let tree = trees.bytes_tree("t").expect("room");
         let mut session = trees.heap().session().expect("a session");

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_allowed_cpu_can_be_pinned_to_and_one_out_of_range_cannot() {
+    fn allowed_cpus_can_be_pinned_to_and_one_out_of_range_cannot() {
         std::thread::spawn(|| {
             for cpu in allowed_cpus() {
                 pin_current_thread(cpu).unwrap();

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_leave_with_their_turn_and_a_draft_that_was_dropped_never() {
+    fn replies_leave_with_their_turn_and_dropped_drafts_never() {
         let mut replies = TurnReplies::default();
         let first = write(&mut replies, b"one");
         replies.draft().buffer().0.extend_from_slice(b"of a connection that broke");

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turns_of_several_keys_are_taken_once_each_and_in_one_order() {
+    fn turns_of_several_keys_are_taken_once_each_in_one_order() {
         let turns = Turns::new();
         let keys: Vec<Vec<u8>> =
             (0..600u32).map(|key| (key % 300).to_le_bytes().to_vec()).collect();

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_found_by_kind_and_key_in_the_order_in_which_they_came() {
+    fn clients_are_found_by_kind_and_key_in_order_of_arrival() {
         let (waiters, registry) = (Waiters::new(), Registry::new());
         let mut locked = waiters.lock();
         let first = locked.add(waiter(&registry, &[b"a", b"b", b"a"], Kind::List));

@@ -301,7 +301,7 @@ mod tests {
 
     /// What was lost: whoever made a new pool as soon as the name was free again lost its log, which went last.
     #[test]
-    fn the_log_of_a_pool_that_is_not_to_be_goes_while_the_pool_has_its_name() {
+    fn the_log_of_a_refused_pool_goes_while_the_pool_has_its_name() {
         let folder = tempfile::tempdir().expect("a folder");
         // A name that cannot be removed as that of a file: nobody can make a pool there.
         let path = folder.path().join("pool");

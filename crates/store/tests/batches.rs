@@ -23,7 +23,7 @@ fn get(map: &Map, key: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn a_batch_changes_several_maps_and_the_last_change_of_a_key_counts() {
+fn a_batch_changes_maps_and_the_last_change_of_a_key_counts() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path());
     let other = store.map("other").expect("room");
@@ -261,7 +261,7 @@ fn roll_back_one(store: &Store, make: impl Fn(&mut WriteBatch)) {
 /// Whoever had read members of a batch that was rolled back, by a scan, depended on a header alone that was as before,
 /// and wrote what never was to another key. And who had read a key of it, and watched that, was told nothing.
 #[test]
-fn a_batch_that_was_rolled_back_refuses_those_who_may_have_read_of_it() {
+fn a_rolled_back_batch_refuses_those_that_may_have_read_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options::new().create(true).max_size_bytes(8 << 20).sweep(false);
     let store = options.open(folder.path().join("pool")).expect("the pool opens");

@@ -88,7 +88,7 @@ fn change_everything(store: &Store, round: u32) {
 }
 
 #[test]
-fn a_lost_pool_is_made_again_from_the_log_alone_and_from_snapshots() {
+fn a_lost_pool_is_rebuilt_from_the_log_alone_and_from_snapshots() {
     for durability in [Durability::Power, Durability::Interval(Duration::from_millis(20))] {
         let folder = tempfile::tempdir().expect("a folder");
         for round in 0..6 {
@@ -153,7 +153,7 @@ fn a_pool_gets_a_log_and_loses_it_again() {
 }
 
 #[test]
-fn a_compacted_pool_keeps_its_log_and_another_pool_does_not_take_it() {
+fn a_compacted_pool_keeps_its_log_and_no_other_takes_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let store = open(folder.path(), Durability::Power);
@@ -192,7 +192,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn what_the_pool_had_before_the_log_when_the_process_died_gets_into_the_log() {
+fn what_a_dead_process_had_before_the_log_gets_into_it() {
     let (folder, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(folder.path(), Durability::Power);
     store.default_map().put(b"before", b"1").expect("room");
@@ -221,7 +221,7 @@ fn what_the_pool_had_before_the_log_when_the_process_died_gets_into_the_log() {
 }
 
 #[test]
-fn a_map_that_many_make_at_once_has_its_number_before_anybody_writes() {
+fn a_map_that_many_make_has_its_number_before_the_first_write() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path(), Durability::Interval(Duration::from_millis(20)));
     for round in 0..40 {
@@ -276,7 +276,7 @@ fn many_threads_write_while_a_map_is_emptied() {
 }
 
 #[test]
-fn a_log_that_failed_keeps_maps_from_being_emptied_dropped_and_made() {
+fn a_failed_log_keeps_maps_from_being_emptied_dropped_and_made() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path(), Durability::Interval(Duration::from_millis(20)));
     store.map("other").expect("room").put(b"k", b"1").expect("room");
@@ -305,7 +305,7 @@ fn newest_snapshot(folder: &Path) -> u64 {
 }
 
 #[test]
-fn short_lives_add_up_to_a_snapshot_which_reads_large_values_in_pieces() {
+fn short_lives_add_up_to_a_snapshot_with_large_values_in_pieces() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut snapshots = vec![];
     for n in 0..12u8 {
@@ -331,7 +331,7 @@ fn log_size(folder: &Path) -> u64 {
 }
 
 #[test]
-fn small_writes_that_are_waited_for_one_by_one_add_up_to_a_snapshot() {
+fn small_writes_waited_for_one_by_one_add_up_to_a_snapshot() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = || options(Durability::Power).snapshot_after_bytes(64 << 10);
     // Lives of 50 writes, each of 100 bytes of keys and values, and of 200 KiB of files: a snapshot is due
@@ -347,7 +347,7 @@ fn small_writes_that_are_waited_for_one_by_one_add_up_to_a_snapshot() {
 }
 
 #[test]
-fn a_pool_with_a_map_of_integers_gets_no_log_that_would_not_have_it() {
+fn a_pool_with_a_map_of_integers_gets_no_log_without_it() {
     let folder = tempfile::tempdir().expect("a folder");
     open(folder.path(), Durability::Process).close().expect("closed");
     let pool = everleaf_index::Pool::open(&folder.path().join("pool"), &Default::default());
@@ -479,7 +479,7 @@ fn what_a_killed_process_reported_is_in_its_log() {
 }
 
 #[test]
-fn a_pool_that_is_made_again_is_as_large_and_as_durable_as_the_one_that_was_lost() {
+fn a_rebuilt_pool_is_as_large_and_durable_as_the_lost_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let interval = Durability::Interval(Duration::from_millis(70));

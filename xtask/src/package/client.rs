@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_of_one_value_are_told_from_errors_and_from_half_of_one() {
+    fn replies_of_one_value_are_told_from_errors_and_halves() {
         assert_eq!(reply(b"+OK\r\n").unwrap(), "OK");
         assert_eq!(reply(b":12\r\n").unwrap(), "12");
         assert_eq!(reply(b"$6\r\nqu\r\nce\r\n").unwrap(), "qu\r\nce");

@@ -102,7 +102,7 @@ fn a_replica_waits_for_its_master_and_holds_the_same() {
 }
 
 #[test]
-fn a_replica_hides_what_has_expired_and_keeps_it_until_it_is_promoted() {
+fn a_replica_hides_expired_keys_until_it_is_promoted() {
     let mut master = Server::start(&[]);
     let m = &mut master.connect();
     let replica = replica_of(&master);

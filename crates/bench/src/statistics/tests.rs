@@ -16,7 +16,7 @@ fn equal_samples_are_even_and_distant_ones_are_not() {
 }
 
 #[test]
-fn nothing_has_no_ratio_and_a_single_measurement_no_interval_of_its_own() {
+fn nothing_has_no_ratio_and_one_measurement_no_interval() {
     assert_eq!(Ratio::of(&[], &[1.0]), None);
     assert_eq!(Ratio::of(&[1.0], &[]), None);
     assert_eq!(Ratio::of(&[1.0], &[0.0]), None);
@@ -64,7 +64,7 @@ fn held(rounds: usize, noise: Factor) -> usize {
 }
 
 #[test]
-fn an_interval_holds_the_truth_as_often_as_it_says_with_few_rounds_too() {
+fn an_interval_holds_the_truth_as_often_as_it_says() {
     for (name, noise) in [("even", even as Factor), ("bell", bell), ("tail", tail)] {
         for rounds in [2, 3, 5, 9] {
             let held = held(rounds, noise);
@@ -76,7 +76,7 @@ fn an_interval_holds_the_truth_as_often_as_it_says_with_few_rounds_too() {
 /// What the laboratory promises of its tables: a second run contradicts none of a hundred ratios of
 /// the first, in 95 of 100 cases.
 #[test]
-fn two_runs_of_a_table_of_a_hundred_rows_seldom_contradict_each_other() {
+fn two_runs_of_a_hundred_rows_seldom_contradict_each_other() {
     for noise in [even as Factor, bell, tail] {
         let mut random = Random::new(7);
         let mut run = || -> Vec<f64> { (0..5).map(|_| noise(&mut random)).collect() };
@@ -100,7 +100,7 @@ fn a_difference_that_is_larger_than_the_noise_is_found() {
 }
 
 #[test]
-fn shuffling_loses_nothing_and_makes_every_order_as_likely_as_any_other() {
+fn shuffling_loses_nothing_and_makes_all_orders_equally_likely() {
     let mut random = Random::new(4);
     let mut counts = std::collections::BTreeMap::new();
     for _ in 0..6000 {

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_of_a_thread_does_what_it_must_in_any_order_of_the_threads() {
+    fn operations_do_what_they_must_in_any_order_of_the_threads() {
         for (keys, threads) in [(1_000, 1), (20_000, 1), (20_000, 3)] {
             let drawn = drawn(TpccMix::W1, keys, threads);
             let mut rows: BTreeSet<u64> = drawn.fill.keys.0.iter().copied().collect();

@@ -186,7 +186,7 @@ fn in_an_open_loop_latency_counts_from_when_a_request_was_due() {
 }
 
 #[test]
-fn a_server_that_is_not_there_or_errs_or_forgets_is_named_with_its_fault() {
+fn a_server_that_is_absent_errs_or_forgets_is_named() {
     let good = settings(&[Workload::Get, Workload::Update], 1);
     let fault = |server: &Server, settings: &Settings| match run(server, settings) {
         Err(error) => error.to_string(),

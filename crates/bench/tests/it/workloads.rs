@@ -78,7 +78,7 @@ fn assert_counts(report: &Report) {
 }
 
 #[test]
-fn every_workload_runs_on_the_integer_tree_with_one_thread_and_with_two() {
+fn every_workload_runs_on_the_integer_tree() {
     for threads in [1, 2] {
         let cases = every_case(threads);
         let report = run(&settings(IndexKind::U64, cases.clone()));
@@ -90,7 +90,7 @@ fn every_workload_runs_on_the_integer_tree_with_one_thread_and_with_two() {
 }
 
 #[test]
-fn every_workload_runs_on_the_store_with_one_thread_and_with_two() {
+fn every_workload_runs_on_the_store_with_one_and_two_threads() {
     for threads in [1, 2] {
         let report = run(&settings(IndexKind::Bytes, every_case(threads)));
         assert_counts(&report);
@@ -116,7 +116,7 @@ fn two_threads_are_compared_with_one_and_only_then() {
 }
 
 #[test]
-fn keys_are_loaded_again_in_each_round_only_if_loading_is_measured() {
+fn keys_are_loaded_each_round_only_if_loading_is_measured() {
     let case = |workload| Case { workload, distribution: Distribution::Uniform, threads: 1 };
     let mut said = Vec::new();
     let cases = vec![case(Workload::Insert), case(Workload::Get)];
@@ -151,7 +151,7 @@ fn a_removal_leaves_half_of_the_keys_whatever_is_asked_for() {
 }
 
 #[test]
-fn in_an_open_loop_every_operation_is_timed_from_when_it_was_due() {
+fn in_an_open_loop_operations_are_timed_from_when_they_were_due() {
     let case = |workload| Case { workload, distribution: Distribution::Uniform, threads: 2 };
     let open = |arrivals| Settings {
         arrivals: Some(arrivals),
@@ -202,7 +202,7 @@ fn a_trace_is_replayed_on_both_indexes_and_leaves_what_it_wrote() {
 }
 
 #[test]
-fn a_contest_measures_every_entrant_in_every_round_on_a_new_index() {
+fn a_contest_measures_each_entrant_each_round_on_a_new_index() {
     let case = |workload| Case { workload, distribution: Distribution::Uniform, threads: 1 };
     let cases = vec![case(Workload::Insert), case(Workload::Get)];
     let entrants = [IndexKind::U64, IndexKind::Bytes]

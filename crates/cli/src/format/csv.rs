@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn records_start_where_their_lines_are_with_any_line_end_and_any_buffer() {
+    fn records_start_at_their_lines_for_any_line_end_and_buffer() {
         let text = "a,1\n\n\"b\nb\",\"\"\"2\"\nc\n\n\nd,,\n,";
         let expected = [
             record(1, &["a", "1"]),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_too_large_is_refused_without_taking_more_memory() {
+    fn a_record_too_large_is_refused_and_takes_no_more_memory() {
         let text = format!("a,1\n{},2\nb,2\n", "x".repeat(5000));
         let records = Records::new(text.as_bytes(), 2048);
         assert_eq!(all(records), [record(1, &["a", "1"]), Err(2), record(3, &["b", "2"])]);

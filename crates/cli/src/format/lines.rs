@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_refused_and_the_next_one_still_read() {
+    fn a_line_too_long_is_refused_and_the_next_one_is_read() {
         let mut lines = Lines::with_size_max(&b"12345\n123456\r\n1234567890\nok\n1234567"[..], 5);
         assert_eq!(lines.next().unwrap(), Some((1, &b"12345"[..])));
         for number in [2, 3] {

@@ -160,7 +160,7 @@ fn columns_are_chosen_by_number_or_by_name() {
 }
 
 #[test]
-fn a_byte_order_mark_is_left_out_unless_it_is_part_of_the_first_key() {
+fn a_byte_order_mark_is_left_out_unless_it_is_in_the_first_key() {
     for (format, text) in [
         (Format::Tsv, "\u{feff}a\t1\n"),
         (Format::Csv, "\u{feff}a,1\n"),

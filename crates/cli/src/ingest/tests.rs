@@ -28,7 +28,7 @@ fn load(store: &Store, settings: Settings, texts: &[&str]) -> Outcome {
 const SETTINGS: Settings = Settings { threads: 3, if_absent: false, skip_bad: false };
 
 #[test]
-fn the_last_of_many_values_of_a_key_wins_with_any_number_of_writers() {
+fn the_last_value_of_a_key_wins_with_any_number_of_writers() {
     let mut text = String::new();
     for round in 0..50 {
         for key in 0..200 {
@@ -56,7 +56,7 @@ fn with_if_absent_the_first_value_stays() {
 }
 
 #[test]
-fn the_lines_before_a_malformed_one_are_loaded_and_none_after_it() {
+fn lines_before_a_malformed_one_are_loaded_and_none_after_it() {
     let (_dir, store) = store();
     let mut text: String = (0..5000).map(|key| format!("{key}\tx\n")).collect();
     text.push_str("malformed\nafter\tx\n");

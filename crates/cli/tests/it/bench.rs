@@ -14,7 +14,7 @@ fn bench(arguments: &[&str]) -> crate::common::Ended {
 }
 
 #[test]
-fn the_table_has_a_line_for_each_workload_and_each_number_of_threads() {
+fn the_table_has_a_line_per_workload_and_thread_count() {
     let text = bench(&["get", "a", "--threads", "1,2"]).succeeded();
     let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
     assert_eq!((lines("get "), lines("ycsb-a ")), (2, 2), "{text}");
@@ -112,7 +112,7 @@ fn mixes_of_papers_run_in_a_closed_and_in_an_open_loop() {
 }
 
 #[test]
-fn a_server_is_measured_over_the_network_and_one_that_is_not_there_is_named() {
+fn a_server_is_measured_and_an_absent_one_is_named() {
     let place = Place::empty();
     let mut child = place
         .command(["serve", "--port", "0"])

@@ -72,7 +72,7 @@ fn with_log(place: &Place) {
 }
 
 #[test]
-fn a_load_into_a_pool_with_a_log_is_in_the_log_and_a_snapshot_shortens_it() {
+fn a_load_is_in_the_log_and_a_snapshot_shortens_it() {
     let place = filled();
     with_log(&place);
     let lines: String = (0..3000).map(|number| format!("new:{number:04}\t{number}\n")).collect();
@@ -90,7 +90,7 @@ fn a_load_into_a_pool_with_a_log_is_in_the_log_and_a_snapshot_shortens_it() {
 }
 
 #[test]
-fn every_command_that_makes_a_pool_again_from_its_log_says_so_unless_told_to_be_quiet() {
+fn commands_that_rebuild_a_pool_say_so_unless_quiet() {
     let place = filled();
     with_log(&place);
     place.write("more.tsv", "more\t1\n");

@@ -26,7 +26,7 @@ fn a_pool_that_is_not_there_is_code_4() {
 }
 
 #[test]
-fn what_cannot_be_created_is_said_with_its_own_name_and_the_remedy() {
+fn what_cannot_be_created_is_named_with_the_remedy() {
     let place = Place::empty();
     let sentence = place.run(["create", "pool", "--max-size", "100K"]).failed(6);
     assert!(

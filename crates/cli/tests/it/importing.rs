@@ -325,7 +325,7 @@ fn what_goes_at_the_source_while_it_is_copied_goes_here_too() {
 }
 
 #[test]
-fn keys_of_high_databases_are_told_and_a_pipe_is_refused_at_once() {
+fn keys_of_high_databases_are_told_and_a_pipe_is_refused() {
     for program in SERVERS {
         let place = Place::empty();
         let started = Redis::start(program, &place, &["--databases", "32"]);

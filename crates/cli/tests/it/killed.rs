@@ -11,7 +11,7 @@ fn value_of(key: usize) -> String {
 }
 
 #[test]
-fn a_load_that_is_killed_leaves_a_sound_pool_with_what_it_had_put() {
+fn a_killed_load_leaves_a_sound_pool_with_what_it_had_put() {
     let place = Place::with_pool();
     let mut command = place.command(["load", "pool", "-", "--threads", "2"]);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();

@@ -338,7 +338,7 @@ fn the_memory_of_clients_has_a_limit_in_human_units() {
 }
 
 #[test]
-fn a_server_takes_its_options_from_a_file_and_the_command_line_counts_before_it() {
+fn a_server_takes_options_from_a_file_below_the_command_line() {
     let place = Place::empty();
     place.write("e.toml", "pool = 'filed.pool'\nport = 1\nrequirepass = 'secret'\n");
     let serving = Serving::start(&place, &["--config", "e.toml"]);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_added_passes_and_about_one_in_a_hundred_others() {
+    fn added_keys_pass_and_about_one_in_a_hundred_others() {
         for first in [0, 1 << 20, u64::MAX - 100] {
             let filter = filter();
             let keys = (0..48).map(|number| first.wrapping_add(number));

@@ -36,7 +36,7 @@ fn threads_share_it() {
 
 /// A thread that stands still in an operation keeps all descriptors from being used again that were used since.
 #[test]
-fn writes_are_refused_when_no_descriptor_becomes_free_and_go_on_afterwards() {
+fn writes_are_refused_until_a_descriptor_becomes_free() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
     let solo: SingleTreePool<BzTree<Small<9, 8>>> = SingleTreePool::create(pool).expect("room");
     let mut still = solo.heap().session().expect("a free session");

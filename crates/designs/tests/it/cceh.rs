@@ -58,7 +58,7 @@ fn threads_share_the_variants() {
 }
 
 #[test]
-fn variants_without_a_log_keep_what_was_written_when_the_pool_was_closed() {
+fn variants_without_a_log_keep_what_a_closed_pool_had() {
     one_thread::<Cceh<BufferedUnlogged>>(3000, 10_000);
     one_thread::<Cceh<Small<4, 3, 2, 15>>>(300, 6_000);
     shared::<Cceh<Small<4, 3, 2, 9>>>(60, 5_000);

@@ -239,7 +239,7 @@ fn a_pool_is_opened_again_and_again_and_written() {
 }
 
 #[test]
-fn variants_without_a_log_keep_what_was_written_when_the_pool_was_closed() {
+fn variants_without_a_log_keep_what_a_closed_pool_had() {
     fn run<V: Variant>() {
         differential::<V>(5000);
         let folder = tempfile::tempdir().expect("a folder");
@@ -371,7 +371,7 @@ fn a_pool_opened_at_once_uses_its_free_space_after_a_sweep() {
 /// it said that it had all up to its half's: what was logged for it later, by a thread whose log had room, was
 /// taken for old after a crash. Acknowledged writes were lost.
 #[test]
-fn what_is_logged_for_leaves_that_were_split_without_a_log_survives() {
+fn what_is_logged_for_leaves_split_without_a_log_survives() {
     fn run<V: Variant>() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pool");

@@ -338,7 +338,7 @@ pub(super) fn blind<T: Design>(keys: u64, operations: usize) {
 }
 
 #[test]
-fn sptree_without_a_log_keeps_what_was_written_when_the_pool_was_closed() {
+fn sptree_without_a_log_keeps_what_a_closed_pool_had() {
     one_thread::<SpTreeUnlogged<Production>>(3000, 10_000);
     one_thread::<SpTreeUnlogged<Tiny<3, 3>>>(300, 8_000);
     shared::<SpTreeUnlogged<Tiny<3, 3>>>(60, 10_000);
@@ -418,7 +418,7 @@ fn buffers_are_restored_in_the_background() {
 }
 
 #[test]
-fn nvtree_without_conditional_writes_holds_what_was_written_last() {
+fn nvtree_without_conditional_writes_holds_the_last_write() {
     blind::<NvTreeBlind<Production>>(3000, 20_000);
     blind::<NvTreeBlind<Tiny<3, 3>>>(100, 8_000);
 }

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nearly_in_order_is_sorted_and_what_is_not_is_left_whole() {
+    fn what_is_nearly_in_order_is_sorted_and_the_rest_left_whole() {
         let near: Vec<(u64, u8)> = (0..200u8).map(|index| (u64::from(index ^ 3), index)).collect();
         let far: Vec<(u64, u8)> = (0..200u8).map(|index| (u64::from(200 - index), index)).collect();
         for (items, is_near) in [(near, true), (far, false), (vec![], true), (vec![(1, 1)], true)] {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_waits_to_remove_a_key_while_another_thread_has_the_space_for_its_leaf() {
+    fn a_removal_of_a_batch_waits_for_the_space_of_its_leaf() {
         let trees = trees(4 << 20);
         let tree = trees.bytes_tree("t").expect("room");
         let heap = trees.heap();

@@ -315,7 +315,7 @@ fn a_tree_says_how_much_memory_its_leaves_take() {
 /// Integers were in NBTree whatever the pool said: only the catalogue's tree had them in hashed leaves, without
 /// loads, seals and emptying at once.
 #[test]
-fn integers_of_a_pool_with_hashed_leaves_are_loaded_sealed_and_emptied() {
+fn integers_in_hashed_leaves_are_loaded_sealed_and_emptied() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let open = || -> Trees {

@@ -116,7 +116,7 @@ fn a_map_with_hashed_leaves_is_there_again_and_proven_complete() {
 }
 
 #[test]
-fn an_entry_that_is_missing_is_told_at_the_next_opening_and_by_salvage() {
+fn a_missing_entry_is_told_at_the_next_opening_and_by_salvage() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let left = closed(&path);

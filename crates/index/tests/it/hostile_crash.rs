@@ -97,7 +97,7 @@ fn merge_once(path: &Path) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_leaf_that_a_cut_merge_left_behind_stays_dead_when_its_partner_is_reused() {
+fn a_leaf_of_a_cut_merge_stays_dead_when_its_partner_is_reused() {
     let (_folder, path) = scratch();
     let expected = merge_once(&path);
     let image = Image::open(&path);

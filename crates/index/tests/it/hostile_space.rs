@@ -52,7 +52,7 @@ fn a_full_pool_of_integers_can_be_emptied_and_filled_again() {
 }
 
 #[test]
-fn a_full_pool_of_integers_in_hashed_leaves_can_be_emptied_and_filled_again() {
+fn a_full_pool_of_hashed_leaves_can_be_emptied_and_refilled() {
     let trees = trees(2 << 20);
     trees.make_hashed_leaves().expect("writable");
     fill_and_empty(&trees);

@@ -10,7 +10,7 @@ fn flushes(costs: &LeafCosts) -> [f64; 3] {
 }
 
 #[test]
-fn the_flagship_flushes_one_line_for_each_write_and_reads_one_for_a_hit() {
+fn the_flagship_flushes_one_line_a_write_and_reads_one_a_hit() {
     let costs = costs("nbtree", Domain::Adr, 20, 1).unwrap();
     assert!(costs.capacity >= 62);
     assert_eq!(flushes(&costs), [1.0; 3]);

@@ -22,7 +22,7 @@ fn persistent_caches_gather_the_writes_of_hot_keys() {
 }
 
 #[test]
-fn operations_on_a_loaded_tree_are_counted_apart_from_its_inserts() {
+fn operations_on_a_loaded_tree_are_counted_without_its_inserts() {
     let mut loaded = design("rntree", CountingConfig::default(), 2000, 3).unwrap();
     for operation in [Operation::Get, Operation::GetAbsent, Operation::Remove] {
         loaded.perform(operation, 100).unwrap();

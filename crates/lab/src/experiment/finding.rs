@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_that_is_claimed_above_one_is_even_or_contradicted_otherwise() {
+    fn a_ratio_claimed_above_one_is_even_or_contradicted_below() {
         let figure = |low, high| Figure::above_one("a", &Ratio { ratio: 1.0, low, high });
         assert_eq!(figure(1.1, 1.2).judgement, Judgement::Agrees);
         let even = figure(0.9, 1.1).if_below("less");

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_given_only_for_the_operation_and_the_direction_that_it_explains() {
+    fn a_reason_is_given_only_for_what_it_explains() {
         let more = &[More { what: "flushes", operation: Operation::Update, why: "appends" }];
         let claim = Claim { design: "a", flushes: None, writes: None, more };
         let said = [4.0, 3.0, 3.0];

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_is_named_once_after_its_family_and_says_what_and_why() {
+    fn experiments_are_named_once_and_say_what_and_why() {
         let mut seen = std::collections::BTreeSet::new();
         for family in FAMILIES {
             for entry in family.entries {

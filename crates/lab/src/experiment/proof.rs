@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_agrees_only_if_something_was_searched_and_nothing_failed() {
+    fn a_search_agrees_only_if_it_searched_and_nothing_failed() {
         let mut tell = |_: &str| ();
         let mut context = Context { prove: prover, ..quick(&mut tell) };
         let outcome = search(&mut context, &["right", "wrong", "empty"]).unwrap();

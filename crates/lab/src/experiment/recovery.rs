@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_opening_is_compared_in_misses_and_disturbed_if_they_change() {
+    fn an_opening_is_compared_in_misses_and_noisy_if_they_change() {
         let mut openings = Openings::default();
         openings.add_crashed(1e-6, 90.0, 100.0);
         let one = series(&openings, "a", 5);

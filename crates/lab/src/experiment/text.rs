@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_has_a_line_for_each_experiment_and_reasons_for_those_that_wait() {
+    fn the_list_has_each_experiment_and_why_some_wait() {
         let text = list();
         for entry in super::super::entries() {
             let line = text.lines().find(|line| line.trim_start().starts_with(entry.id));

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_design_that_waits_least_is_found_among_those_that_take_part() {
+    fn the_design_that_waits_least_is_found_among_those_compared() {
         let waits = |design, of| Waits { design, of };
         let all = [waits("a", [1.0, 2.0, 3.0, 6.0]), waits("b", [2.0, 1.0, 1.0, 1.0])];
         assert_eq!(all[0].mean(), 3.0);

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_flushes_write_a_block_each_and_those_of_a_row_share_it() {
+    fn scattered_flushes_write_a_block_each_and_a_row_shares_one() {
         let mut machine = Machine::xeon_6230(100.0);
         let each = |machine: &mut Machine, stride: u64| {
             for number in 0..4096 {

@@ -303,7 +303,7 @@ mod tests {
 
     /// The more is compared, the more a single row has to show.
     #[test]
-    fn one_row_of_many_is_slower_only_if_chance_alone_makes_none_of_them_so() {
+    fn one_row_of_many_is_slower_only_beyond_all_chance() {
         let old: Vec<Series> = (0..200).map(|at| series(&format!("get {at}"), &NOISY)).collect();
         let by = |factor: f64| {
             let mut new = old.clone();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_and_lists_of_them_hold_series_under_the_name_of_the_experiment() {
+    fn findings_hold_series_under_the_name_of_the_experiment() {
         let one = Series::count("nbtree insert", "flushes", 1.0);
         let finding = serde_json::json!({ "id": "a.b", "scale": "quick", "series": [one] });
         for value in [finding.clone(), serde_json::json!([finding])] {

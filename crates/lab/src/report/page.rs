@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_what_was_made_what_was_not_and_the_rivals_beside_us() {
+    fn a_page_has_what_was_made_what_was_not_and_the_rivals() {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::create(directory.path()).unwrap();
         assert!(Page::read(&folder).is_err(), "nothing to show");

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slower_is_said_in_words_and_each_is_compared_with_its_like() {
+    fn what_is_slower_is_said_and_compared_with_its_like() {
         let value = json!({
             "parts": [{ "command": "rivals --keys 2m", "reports": [
                 report("u64", "a.pool", &[9e6, 9e6, 9e6]),

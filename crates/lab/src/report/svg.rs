@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bar_and_point_is_drawn_with_a_title_and_nothing_is_unescaped() {
+    fn every_bar_and_point_has_a_title_and_all_is_escaped() {
         let bars = ["nbtree", "a<b"].map(|name| Bar {
             name: name.to_owned(),
             value: 2.0,

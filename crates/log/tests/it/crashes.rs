@@ -148,6 +148,6 @@ fn a_segment_shows_nothing_of_the_past_of_its_file() {
 }
 
 #[test]
-fn a_snapshot_stays_as_long_as_the_newer_ones_are_not_known_to_be_good() {
+fn a_snapshot_stays_until_a_newer_one_is_known_to_be_good() {
     rotten_older_snapshot(&[]).expect("nothing is planted");
 }

@@ -88,7 +88,7 @@ fn assert_all_there(disk: &SimulatedDisk, acknowledged: &[u64]) {
 }
 
 #[test]
-fn a_failed_sync_stops_the_log_for_everybody_and_loses_nothing_acknowledged() {
+fn a_failed_sync_stops_the_log_and_loses_nothing_acknowledged() {
     for seed in 0..20 {
         let faults = Faults { sync_error_one_in: 20, ..Faults::default() };
         let (error, disk, acknowledged) = after_failure(faults, seed);

@@ -45,7 +45,7 @@ fn a_tick_syncs_every_half_interval() {
 }
 
 #[test]
-fn who_writes_next_does_the_sync_that_became_due_while_another_wrote() {
+fn the_next_writer_does_the_sync_that_became_due_meanwhile() {
     let disk = SimulatedDisk::new(Faults::default(), 1);
     let log = open(&disk, SyncMode::Interval(ms(10)));
     log.tick(ms(0)).unwrap();

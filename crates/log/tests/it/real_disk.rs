@@ -86,7 +86,7 @@ fn what_threads_wait_for_is_there_after_reopening() {
 }
 
 #[test]
-fn a_log_that_syncs_at_intervals_is_durable_soon_without_waiting() {
+fn a_log_synced_at_intervals_is_durable_soon_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let options = options().sync_mode(SyncMode::Interval(Duration::from_millis(20)));
     let (log, _) = open(folder.path(), &options);

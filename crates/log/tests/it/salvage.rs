@@ -298,7 +298,7 @@ fn segments_that_were_owed_in_vain_cost_a_salvage_nothing() {
 /// Recovery took the log to begin with the first LSN of the oldest segment, and refused a snapshot that the log reaches
 /// back to, where that segment was one that was owed in vain: what counts begins before it, behind it.
 #[test]
-fn an_oldest_segment_that_was_owed_in_vain_is_not_where_the_log_begins() {
+fn the_log_does_not_begin_at_a_segment_owed_in_vain() {
     let mut random = Random::new(7);
     let disk = SimulatedDisk::new(Faults::default(), 1);
     let mut opened = open(&disk, false).unwrap();

@@ -120,7 +120,7 @@ fn append_log(record: usize) -> (f64, f64) {
 }
 
 #[test]
-fn an_append_log_costs_the_controller_a_line_and_the_media_what_was_written() {
+fn an_append_costs_the_controller_a_line_and_the_media_its_size() {
     assert_eq!(append_log(16), (64.0, 16.0));
     assert_eq!(append_log(32), (64.0, 32.0));
     assert_eq!(append_log(64), (64.0, 64.0));

@@ -161,7 +161,7 @@ fn monitored(ops: &[Op], initial: Option<u64>) -> BTreeSet<Option<u64>> {
 }
 
 #[test]
-fn the_monitor_agrees_with_brute_force_on_a_hundred_thousand_histories() {
+fn the_monitor_agrees_with_brute_force_on_many_histories() {
     let mut maker = Maker { random: Random::new(42), distinct: false, next: 0 };
     let (mut good, mut bad) = (0, 0);
     for round in 0..100_000u64 {
@@ -285,7 +285,7 @@ fn a_crash_leaves_a_pending_call_done_or_undone_for_ever() {
 
 /// The states of the life before the crash were allowed behind the next one, too.
 #[test]
-fn a_second_crash_brings_nothing_back_that_the_first_one_has_taken() {
+fn a_second_crash_brings_back_nothing_that_the_first_took() {
     let mut monitor = Monitor::deferring(&[(1, 10)]);
     monitor.invoke(0, &[(1, Call::Remove)]);
     assert!(monitor.respond(0, &[Reply::Previous(Some(10))]).is_ok());

@@ -38,7 +38,7 @@ fn every_planted_bug_is_found() {
 }
 
 #[test]
-fn a_missing_drain_before_the_link_matters_only_where_locked_operations_do_not_drain() {
+fn a_missing_drain_matters_unless_locked_operations_drain() {
     let mutants = vec!["no drain between node flush and link"];
     let portable = Config { mutants: mutants.clone(), ..Config::default() };
     assert!(search(&portable, 0..100, 20, random).is_err());
@@ -48,7 +48,7 @@ fn a_missing_drain_before_the_link_matters_only_where_locked_operations_do_not_d
 }
 
 #[test]
-fn threads_that_stop_for_ever_anywhere_do_not_hold_up_the_others() {
+fn threads_that_stop_anywhere_do_not_hold_up_the_others() {
     for after_points in 0..40 {
         let abandon = Some(Abandon { thread: 0, after_points });
         let config = Config { abandon, ..Config::default() };
@@ -79,7 +79,7 @@ fn a_failure_shrinks_to_the_operations_that_matter() {
 }
 
 #[test]
-fn flushes_and_drains_that_matter_are_told_from_those_that_do_not() {
+fn needed_flushes_and_drains_are_told_from_needless_ones() {
     let ablations = ablate(&Config::default(), 0..100, 50, random).expect("the list is correct");
     let line = |ablation: &everleaf_machine::simulated::Ablation| {
         let killed = ablation.killed.as_ref().map(|(schedule, failure)| (*schedule, failure.kind));

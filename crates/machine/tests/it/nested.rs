@@ -25,7 +25,7 @@ fn nested(domain: Domain, mutants: Vec<&'static str>) -> Config {
 }
 
 #[test]
-fn the_correct_list_survives_crashes_in_its_recovery_and_lives_on() {
+fn the_correct_list_survives_crashes_in_its_recovery() {
     for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {
         let (counts, marks, failure) = search(&nested(domain, vec![]), 10);
         if let Some(failure) = failure {
@@ -37,7 +37,7 @@ fn the_correct_list_survives_crashes_in_its_recovery_and_lives_on() {
 }
 
 #[test]
-fn a_recovery_that_is_not_repeatable_is_found_only_by_crashing_it() {
+fn an_unrepeatable_recovery_is_found_only_by_crashing_it() {
     let bug = vec!["recovery unlinks before it is safe"];
     let plain = Config { mutants: bug.clone(), ..Config::default() };
     assert!(search(&plain, 40).2.is_none());
@@ -46,7 +46,7 @@ fn a_recovery_that_is_not_repeatable_is_found_only_by_crashing_it() {
 }
 
 #[test]
-fn opening_inside_the_simulation_is_explored_from_the_first_schedule() {
+fn opening_in_the_simulation_is_explored_from_the_start() {
     let config = Config { simulate_open: true, ..Config::default() };
     let (counts, _, failure) = search(&config, 10);
     assert!(failure.is_none(), "{failure:?}");

@@ -288,7 +288,7 @@ fn a_spin_lock_excludes_and_does_not_deadlock() {
 }
 
 #[test]
-fn a_thread_that_stops_for_ever_blocks_a_lock_but_not_a_lock_free_counter() {
+fn a_stopped_thread_blocks_a_lock_but_no_lock_free_counter() {
     let config = |after_points| Config {
         abandon: Some(Abandon { thread: 0, after_points }),
         scheduler: SchedulerKind::Random,

@@ -115,7 +115,7 @@ fn persistent_caches_keep_all_that_is_visible() {
 }
 
 #[test]
-fn persistent_caches_lose_store_buffers_and_process_death_does_not() {
+fn persistent_caches_lose_store_buffers_process_death_does_not() {
     // The thread's last act is a load, at which point its store may still wait.
     let body = |words: &Words| {
         words.at(8).fetch_add(1, AcqRel);

@@ -85,7 +85,7 @@ fn fences_make_relaxed_accesses_do() {
 }
 
 #[test]
-fn a_relaxed_exchange_continues_a_release_sequence_and_a_relaxed_store_ends_it() {
+fn a_release_sequence_goes_on_with_an_exchange_not_with_a_store() {
     let publish = |then: fn(&Words)| {
         move |words: &Words| {
             words.at(8).store(1, Release);

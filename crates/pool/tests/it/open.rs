@@ -260,7 +260,7 @@ fn another_boot(path: &Path) {
 }
 
 #[test]
-fn a_pool_in_use_when_the_machine_crashed_is_trusted_only_on_demand() {
+fn a_pool_in_use_at_a_machine_crash_is_trusted_only_on_demand() {
     let scratch = Scratch::new();
     create(&scratch.path).unwrap().create_root("users", 1, 1).unwrap();
     another_boot(&scratch.path);
@@ -305,7 +305,7 @@ fn a_disk_does_not_outlive_the_machine_by_being_called_memory() {
 }
 
 #[test]
-fn one_session_copy_left_behind_by_a_crash_is_brought_up_to_date() {
+fn a_session_copy_left_behind_by_a_crash_is_brought_up_to_date() {
     let scratch = Scratch::new();
     let pool = create(&scratch.path).unwrap();
     let before = fs::read(&scratch.path).unwrap();

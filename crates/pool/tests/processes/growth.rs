@@ -192,7 +192,7 @@ unsafe impl Backing for Scarce {
 }
 
 #[test]
-fn a_nearly_full_disk_gives_what_is_needed_and_a_full_one_an_error() {
+fn a_nearly_full_disk_gives_what_is_needed_a_full_one_an_error() {
     let pool = Scarce::pool(MIB + 2 * 65536);
     let root = pool.create_root("users", 1, 1).unwrap();
     assert_eq!(pool.grow(MIB + 65536).unwrap(), MIB + 65536, "the comfortable step did not fit");
@@ -244,7 +244,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_the_pool_goes_on_when_there_is_space() {
+fn a_full_disk_is_an_error_until_there_is_space_again() {
     let _alone = alone();
     let Some(disk) = SmallDisk::mount() else { return };
     let path = disk.directory.path().join("test.pool");
@@ -299,7 +299,7 @@ fn child_with_a_limit_on_file_sizes() {
 }
 
 #[test]
-fn a_limit_on_file_sizes_is_an_error_and_not_the_end_of_the_process() {
+fn a_limit_on_file_sizes_is_an_error_and_ends_no_process() {
     let _alone = alone();
     let scratch = Scratch::with_pool();
     let child = start_child("growth::child_with_a_limit_on_file_sizes", &scratch.path);

@@ -43,7 +43,7 @@ fn random_plans_survive_with_whole_batches() {
 }
 
 #[test]
-fn small_programs_keep_batches_whole_in_every_order_with_a_preemption() {
+fn small_programs_keep_batches_whole_in_every_preempted_order() {
     for program in batch().small() {
         let config = exhaustive(&Config::default(), 1);
         let (report, failure) = batch().case(&program).expect("known").explore(&config, 3000);

@@ -63,7 +63,7 @@ fn a_number_costs_one_line_one_flush_and_one_drain_per_write() {
 }
 
 #[test]
-fn a_hit_reads_one_line_and_a_miss_none_but_for_equal_fingerprints() {
+fn a_hit_reads_one_line_and_a_miss_only_equal_fingerprints() {
     let counting = Counting::new(CountingConfig::default(), POOL);
     let forest = forest(&counting);
     let tree = forest.u64_tree("numbers").expect("room for a tree");

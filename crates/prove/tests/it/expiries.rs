@@ -43,7 +43,7 @@ fn random_plans_survive_with_all_expiries() {
 }
 
 #[test]
-fn small_programs_lose_no_expiry_in_every_order_with_a_preemption() {
+fn small_programs_lose_no_expiry_in_any_preempted_order() {
     run_small(1);
 }
 

@@ -266,7 +266,7 @@ fn shifted_lines(count: u64) -> u64 {
 }
 
 #[test]
-fn random_inserts_of_sorted_versions_flush_what_a_model_on_paper_does() {
+fn random_inserts_of_sorted_versions_flush_what_a_model_does() {
     let count = 30_000;
     let (flushes, expected) = (
         flushes_per_insert::<CddsTree<Production, M>>(count),
@@ -351,7 +351,7 @@ fn branches(keys: &[u64]) -> usize {
 }
 
 #[test]
-fn random_inserts_of_a_radix_tree_flush_two_lines_and_three_for_each_node() {
+fn random_inserts_of_a_radix_tree_flush_two_lines_three_a_node() {
     let count = 30_000;
     let mut random = Random::new(1);
     let mut keys: Vec<u64> = (0..count).map(|_| random.below(u64::MAX)).collect();
@@ -470,7 +470,7 @@ fn split_lines(count: u64) -> u64 {
 }
 
 #[test]
-fn random_inserts_of_a_hash_index_flush_what_a_model_on_paper_does() {
+fn random_inserts_of_a_hash_index_flush_what_a_model_does() {
     let count = 30_000;
     let flushes =
         (flushes_per_insert::<Cceh<cceh::Standard, M>>(count) * count as f64).round() as u64;

@@ -68,7 +68,7 @@ fn landing_every_other_planted_bug_of_the_other_trees_is_found() {
 
 #[test]
 #[ignore = "guards a landing"]
-fn landing_the_rest_of_the_planted_bugs_of_the_other_trees_is_found() {
+fn landing_the_other_planted_bugs_of_other_trees_are_found() {
     find_all(OF_OTHER_TREES.iter().skip(1).step_by(2));
 }
 
@@ -85,7 +85,7 @@ fn every_planted_bug_of_the_plain_search_is_found() {
 }
 
 #[test]
-fn programs_made_for_planted_bugs_meet_them_in_time_and_are_right_without() {
+fn programs_made_for_planted_bugs_meet_them_in_time() {
     for guarded in safeguards() {
         let (mutant, name) = (guarded.mutant, guarded.scenario.name);
         let structure = find(guarded.structure).expect("in the list");

@@ -29,7 +29,7 @@ fn search(
 }
 
 #[test]
-fn a_power_cut_anywhere_leaves_a_pool_with_everything_that_was_answered() {
+fn a_power_cut_anywhere_leaves_all_that_was_answered() {
     for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {
         for memory in [MemoryModel::Sc, MemoryModel::Tso] {
             let crash = CrashConfig { nested_one_in: 20, ..CrashConfig::default() };

@@ -138,7 +138,7 @@ fn trees_survive_that_memory_and_space_give_out() {
 }
 
 #[test]
-fn what_the_protocol_does_beside_a_replacement_is_enough_for_two_threads() {
+fn what_is_done_beside_a_replacement_is_enough_for_two_threads() {
     let shown: Vec<_> = anomalies().into_iter().filter_map(|anomaly| anomaly.mutant).collect();
     let of_protocol = OF_OTHER_TREES.iter().filter(|mutant| mutant.structure == GUARDED);
     let of_writes = of_protocol.filter(|mutant| !shown.contains(&mutant.name));
@@ -229,7 +229,7 @@ fn flushes_per_insert<T: Design<M>>(count: u64) -> (f64, u64) {
 }
 
 #[test]
-fn a_split_flushes_two_blocks_a_link_and_the_words_of_the_allocator() {
+fn a_split_flushes_two_blocks_a_link_and_allocator_words() {
     let count = 30_000;
     let (flushes, splits) = flushes_per_insert::<NbTreePublished<Production, M>>(count);
     // Two blocks of 16 lines, the link, the log twice, the ring twice, and a bit for every leaf

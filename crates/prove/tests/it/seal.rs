@@ -114,7 +114,7 @@ fn explore_hashed(mutant: Option<&'static str>) -> Result<Report, Box<Failure>> 
 /// Recovery takes back what was claimed and not finished. It did so in the cache only, and the seal of the next
 /// close was made over that: after a power cut the pool, which was whole, was refused for ever.
 #[test]
-fn what_recovery_clears_in_hashed_leaves_is_durable_before_a_seal() {
+fn what_recovery_clears_in_hashed_leaves_is_durable_by_a_seal() {
     let report = explore_hashed(None).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{} crash states, {} recoveries", report.counts.images, report.counts.recoveries);
     for mutant in ["hashed.no_clearing_flush", "hashed.no_seal_flush"] {

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_written_again_and_again_takes_no_more_memory() {
+    fn a_member_written_again_and_again_takes_no_more_memory() {
         let mut members = StagedMembers::default();
         members.set(b"other", Some(Some(b"value")));
         for size in 0..3_000 {

@@ -396,7 +396,7 @@ mod tests {
 
     /// A collection that has lost a member was shown without it, as if that were all, and so exported with code 0.
     #[test]
-    fn a_collection_that_has_less_than_it_counts_is_not_shown_as_whole() {
+    fn a_collection_with_less_than_it_counts_is_not_shown_as_whole() {
         let folder = tempfile::tempdir().unwrap();
         let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
         let mut keys = Keyspace::new(&store).unwrap();

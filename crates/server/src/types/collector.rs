@@ -592,7 +592,7 @@ mod tests {
 
     /// Nor if it comes to the key that the note names, is seen there, and goes on.
     #[test]
-    fn what_is_renamed_between_the_looks_at_note_and_key_is_not_gone() {
+    fn what_is_renamed_between_the_looks_at_note_and_key_stays() {
         let (_folder, store, types) = store();
         let header = Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0 };
         let header = make(&types, &store, b"here", header);

@@ -247,7 +247,7 @@ fn whatever_fits_into_a_reply_is_answered() {
 
 /// What took memory: the places of all elements to be removed, of which a list may have any number.
 #[test]
-fn a_removal_of_very_many_equal_elements_is_refused_or_takes_nothing() {
+fn removing_very_many_equal_elements_is_refused_or_a_no_op() {
     let server = TestServer::start();
     let mut client = server.connect();
     let words = vec!["x"; 10_000];

@@ -193,7 +193,7 @@ fn who_watches_too_many_keys_is_closed_first() {
 }
 
 #[test]
-fn a_name_counts_too_and_so_does_what_is_left_after_a_big_request() {
+fn a_name_counts_and_what_is_left_after_a_big_request() {
     let server = TestServer::start();
     let mut client = server.connect();
     let mut observer = server.connect();

@@ -409,7 +409,7 @@ fn scans_return_every_key_and_can_be_filtered() {
 }
 
 #[test]
-fn a_scan_survives_changes_and_may_go_on_over_another_connection() {
+fn a_scan_survives_changes_and_goes_on_over_another_connection() {
     let server = TestServer::start();
     let stay: Vec<String> = (0..500).map(|index| format!("stay:{index:03}")).collect();
     for key in &stay {

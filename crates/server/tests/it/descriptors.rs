@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::ServerProcess;
 
 #[test]
-fn out_of_descriptors_clients_are_refused_and_later_served_again() {
+fn without_descriptors_clients_are_refused_and_served_later() {
     let folder = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(folder.path(), "ulimit -n 40 &&");
     let ask = |mut stream: &TcpStream| {

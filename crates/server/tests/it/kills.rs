@@ -112,20 +112,20 @@ fn check(client: &mut Client, first: usize, count: usize) {
 }
 
 #[test]
-fn a_killed_server_comes_back_with_all_types_as_they_were_acknowledged() {
+fn a_killed_server_comes_back_with_all_acknowledged_types() {
     kill_and_compare("process");
 }
 
 /// The same with a log: what was acknowledged had waited for the disk.
 #[test]
-fn a_killed_server_with_a_log_comes_back_with_all_types_as_they_were_acknowledged() {
+fn a_killed_server_with_a_log_comes_back_with_all_types() {
     kill_and_compare("power");
 }
 
 /// With `interval` the snapshot that the log needs then is written while the server serves: `INFO` says
 /// whether it is there, and `SAVE` waits for it.
 #[test]
-fn a_killed_server_with_an_interval_says_when_its_log_has_caught_up() {
+fn a_killed_server_says_when_its_log_has_caught_up() {
     kill_and_compare("interval");
     let folder = tempfile::tempdir().unwrap();
     let start = || ServerProcess::start_with(folder.path(), "", "interval");

@@ -13,7 +13,7 @@ fn open(path: &std::path::Path, durability: Durability) -> Store {
 }
 
 #[test]
-fn what_was_answered_is_made_again_from_the_log_when_the_pool_is_lost() {
+fn what_was_answered_is_rebuilt_from_the_log_of_a_lost_pool() {
     for durability in [Durability::Power, Durability::Interval(Duration::from_millis(10))] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");

@@ -498,7 +498,7 @@ fn transfers_between_long_values_keep_their_total_length() {
 /// `CONFIG SET`, `CLIENT KILL` and what a connection says of itself took place while the batch could
 /// still fail.
 #[test]
-fn a_transaction_that_fails_leaves_settings_and_connections_alone() {
+fn a_failed_transaction_leaves_settings_and_connections_alone() {
     let folder = tempfile::tempdir().unwrap();
     let store = crate::support::open(&folder.path().join("small"), 24 << 20);
     let server = TestServer::on(folder, store, |_| {});

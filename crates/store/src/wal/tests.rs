@@ -63,7 +63,7 @@ fn nothing_is_logged_under_the_number_of_the_names() {
 }
 
 #[test]
-fn a_snapshot_with_a_pair_of_no_map_that_it_names_is_not_taken_for_the_whole() {
+fn a_snapshot_with_a_pair_of_no_map_is_not_taken_as_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let store = open(&path);
@@ -116,7 +116,7 @@ fn what_changes_nothing_is_not_logged() {
 }
 
 #[test]
-fn writes_that_are_held_of_one_store_do_not_hold_those_of_the_next() {
+fn writes_held_of_one_store_do_not_hold_those_of_the_next() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     for round in 0..8u8 {
@@ -192,7 +192,7 @@ fn an_expiry_is_logged_without_the_value() {
 /// A change of an expiry in place waits for a writer of the key that has found the one before and keeps it: without
 /// its stripe the change was lost to that writer.
 #[test]
-fn an_expiry_in_place_waits_for_a_writer_that_keeps_the_one_before() {
+fn an_expiry_in_place_waits_for_a_writer_that_keeps_the_old() {
     use std::sync::mpsc::channel;
     let folder = tempfile::tempdir().expect("a folder");
     let disk = everleaf_log::simulated::SimulatedDisk::new(Default::default(), 1);

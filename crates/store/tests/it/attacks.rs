@@ -97,7 +97,7 @@ fn attack(folder: &Path, name: &str, spoil: impl Fn(&Path)) -> [Result<u32, Erro
 }
 
 #[test]
-fn files_of_a_log_that_change_places_are_never_taken_for_each_other() {
+fn log_files_that_change_places_are_never_mistaken() {
     let folder = tempfile::tempdir().expect("a folder");
     let _ = make(folder.path());
     let folder = folder.path();
@@ -143,7 +143,7 @@ fn a_bit_of_a_note_beside_the_log_never_gives_an_earlier_state() {
 /// Segments, snapshots or all of a log from an older copy, with the newer notes beside them; and segments of
 /// another store.
 #[test]
-fn a_log_that_is_partly_older_or_anothers_is_not_taken_for_the_newer() {
+fn a_log_partly_older_or_foreign_is_not_taken_for_the_newer() {
     let folder = tempfile::tempdir().expect("a folder");
     let _ = make(folder.path());
     let older = folder.path().join("older");
@@ -174,7 +174,7 @@ fn a_log_that_is_partly_older_or_anothers_is_not_taken_for_the_newer() {
 
 /// A function that an operation runs may do all of this, or be refused; it must not wait for itself.
 #[test]
-fn functions_may_change_expiries_and_sync_while_a_snapshot_is_owed() {
+fn expiries_may_change_and_sync_while_a_snapshot_is_owed() {
     let folder = tempfile::tempdir().expect("a folder");
     let interval = || options().durability(Durability::Interval(Duration::from_secs(5)));
     let (whole, left) = (folder.path().join("whole"), folder.path().join("left"));
@@ -249,7 +249,7 @@ fn views_keep_expiries_that_change_in_place_and_by_batches() {
 /// A pool of which a record is damaged, whose process dies: the snapshot that is owed cannot be written.
 /// Nobody may go on writing in the belief that it is kept.
 #[test]
-fn a_store_that_cannot_write_the_snapshot_it_owes_takes_no_writes() {
+fn a_store_that_cannot_write_its_owed_snapshot_takes_no_writes() {
     let folder = tempfile::tempdir().expect("a folder");
     let interval = || options().durability(Durability::Interval(Duration::from_secs(5)));
     let (whole, left) = (folder.path().join("whole"), folder.path().join("left"));
@@ -336,7 +336,7 @@ fn space_that_goes_back_under_readers_takes_nothing_with_it() {
 /// Functions that do everything that is allowed inside of an operation, while batches, views, snapshots, the sweep
 /// and the return of space go on beside them: nobody waits for himself or in a circle, and nothing is lost.
 #[test]
-fn functions_that_call_everything_end_beside_all_that_runs_by_itself() {
+fn functions_that_call_everything_end_beside_all_threads() {
     const THREADS: u32 = 6;
     const ROUNDS: u32 = 60;
     let folder = tempfile::tempdir().expect("a folder");

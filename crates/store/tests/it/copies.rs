@@ -69,7 +69,7 @@ fn a_backup_has_everything_of_one_moment_and_can_be_restored() {
 
 /// A map is dropped while the backup is being written, and another gets its name.
 #[test]
-fn a_backup_has_the_maps_of_its_moment_also_when_they_are_dropped_meanwhile() {
+fn a_backup_has_the_maps_of_its_moment_even_if_dropped() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
     let store = open(&path);
@@ -155,7 +155,7 @@ fn an_upgrade_says_what_is_new_to_a_pool_once() {
 }
 
 #[test]
-fn a_repair_keeps_what_can_be_proven_lists_the_rest_and_touches_nothing() {
+fn a_repair_keeps_what_can_be_proven_and_lists_the_rest() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, fixed) = (folder.path().join("pool"), folder.path().join("fixed"));
     let store = open(&path);
@@ -233,7 +233,7 @@ fn a_repair_keeps_what_can_be_proven_lists_the_rest_and_touches_nothing() {
 /// A process that dies directly behind the emptying of a map leaves what was removed in leaves that nobody has used again.
 /// A repair kept it under a name of its own without a word of what it is.
 #[test]
-fn what_was_removed_directly_before_a_kill_comes_back_under_no_name_and_is_told() {
+fn a_removal_right_before_a_kill_comes_back_under_no_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let store = open(&path("pool"));
@@ -322,7 +322,7 @@ fn a_save_replaces_nothing_but_the_last_one() {
 /// Leaves of a map that was emptied stay until somebody needs their blocks. A repair took them for a lost map: the flushed
 /// keys were there again, and a sound pool was told to have thousands of damages.
 #[test]
-fn a_repair_of_a_sound_pool_drops_nothing_and_brings_nothing_back() {
+fn a_repair_of_a_sound_pool_drops_and_revives_nothing() {
     for tree in [Tree::NbTree, Tree::HashedLeaf] {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));

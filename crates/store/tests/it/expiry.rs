@@ -79,7 +79,7 @@ fn an_expired_key_is_absent_to_every_operation() {
 }
 
 #[test]
-fn times_stay_with_a_value_that_is_updated_and_go_with_one_that_is_replaced() {
+fn times_stay_with_an_updated_value_and_go_with_a_replaced_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path(), false);
     let expiry = || store.default_map().expiry(b"k").expect("get");

@@ -81,7 +81,7 @@ fn a_pool_of_the_first_format_is_read_written_and_upgraded() {
 }
 
 #[test]
-fn a_pool_of_the_first_format_gets_what_is_new_when_it_is_first_used() {
+fn a_pool_of_the_first_format_gets_what_is_new_at_first_use() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     unpack(FIRST, &path);
@@ -129,7 +129,7 @@ fn forget_sum_of_empty(path: &Path) {
 /// record. The snapshot that a pool with a log owes after its process died met such a pair and found it
 /// damaged: the pool could not be opened.
 #[test]
-fn an_empty_pair_of_an_older_program_is_mended_where_a_snapshot_is_owed() {
+fn an_empty_pair_is_mended_where_a_snapshot_is_owed() {
     for is_killed in [true, false] {
         let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
         let [from, to] = [&folders[0], &folders[1]].map(|folder| folder.path().join("pool"));

@@ -128,7 +128,7 @@ fn a_log_that_was_being_made_or_removed_is_of_no_use() {
 }
 
 #[test]
-fn a_log_that_is_not_the_pools_is_refused_before_anything_is_made() {
+fn a_log_of_another_pool_is_refused_before_anything_is_made() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = make(folder.path());
     fs::remove_file(&path).expect("the pool is lost");
@@ -250,7 +250,7 @@ fn many_who_open_a_lost_pool_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_new_pool_is_as_durable_as_asked_for_and_an_old_one_as_it_was() {
+fn a_new_pool_is_as_durable_as_asked_and_an_old_one_as_it_was() {
     let interval = Durability::Interval(Duration::from_millis(50));
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");

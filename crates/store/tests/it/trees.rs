@@ -56,7 +56,7 @@ fn fill(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 #[test]
-fn a_pool_says_which_tree_its_maps_are_in_and_a_compaction_changes_it() {
+fn a_pool_says_its_tree_and_a_compaction_changes_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let store = create(&path, Tree::HashedLeaf);
@@ -144,7 +144,7 @@ fn integers(path: &Path) -> (&'static str, Vec<(u64, u64)>) {
 /// Maps of integers are made by programs that use the libraries below the store; whoever copied a pool with one
 /// was refused.
 #[test]
-fn a_copy_has_the_maps_of_integers_too_in_the_tree_that_is_wanted() {
+fn a_copy_has_the_maps_of_integers_in_the_wanted_tree() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
     create(&path, Tree::NbTree).close().expect("nobody holds it");

@@ -19,6 +19,7 @@ mod orderings;
 mod paths;
 mod persists;
 mod seam;
+mod test_names;
 mod tree_folders;
 mod unfinished;
 mod unrun_tests;
@@ -75,6 +76,7 @@ pub const RULES: &[Rule] = &[
     paths::RULE,
     persists::RULE,
     seam::RULE,
+    test_names::RULE,
     tree_folders::RULE,
     unfinished::RULE,
     unrun_tests::RULE,

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_called_by_its_own_name_not_by_the_one_it_is_compatible_with() {
+    fn a_server_is_called_by_its_own_name() {
         let info = "# Server\r\nredis_version:7.2.4\r\nused_memory:1048576\r\n";
         let redis = description_of(info);
         assert_eq!((redis.name.as_str(), redis.memory_bytes), ("redis 7.2.4", 1 << 20));

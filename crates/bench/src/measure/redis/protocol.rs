@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_reply_is_read_and_only_when_it_is_there_as_a_whole() {
+    fn every_kind_of_reply_is_read_once_it_is_whole() {
         let cases: [(&[u8], Reply<'_>); 7] = [
             (b"+OK\r\n", Reply::Simple(b"OK")),
             (b"-ERR no\r\n", Reply::Error(b"ERR no")),

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_naive_allocator_writes_least_and_replaces_as_often_as_the_others() {
+    fn the_naive_allocator_writes_least_and_replaces_as_often() {
         let mut tell = |_: &str| ();
         let context = &mut quick(&mut tell);
         for part in Part::ALL {

@@ -235,7 +235,7 @@ mod tests {
 
     /// The leaf used to be asked for beside its filter, so an absent key read its block for nothing.
     #[test]
-    fn an_absent_key_that_a_filter_knows_to_be_absent_reads_no_block() {
+    fn a_key_that_a_filter_knows_to_be_absent_reads_no_block() {
         for name in ["sptree", "sptree-buffered"] {
             let mut loaded = load::design(name, scaled_caches(4000, PAPERS_KEYS), 4000, 1).unwrap();
             loaded.perform(Operation::GetAbsent, 2000).unwrap();

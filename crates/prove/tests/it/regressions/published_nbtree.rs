@@ -45,7 +45,7 @@ fn is_loss(failure: &Failure) -> bool {
 }
 
 #[test]
-fn every_anomaly_of_nbtree_is_met_in_time_and_its_schedule_repeats_it() {
+fn every_anomaly_of_nbtree_is_met_and_its_schedule_repeats_it() {
     for structure in TREES {
         for anomaly in anomalies() {
             let (program, case) = (anomaly.program(), case_of(structure, &anomaly));
@@ -128,7 +128,7 @@ fn is_right<Locked: Design<Simulated>, Bare: Design<Simulated>>(anomaly: &Anomal
 
 #[test]
 #[ignore = "guards a landing"]
-fn landing_where_writers_lock_programs_are_right_that_fail_without() {
+fn landing_programs_that_fail_otherwise_hold_if_writers_lock() {
     for anomaly in with_locks() {
         match anomaly.scenario.slots {
             2 => is_right::<NbTreeW<Two, Simulated>, NbTreePublished<Two, Simulated>>(&anomaly),
@@ -150,7 +150,7 @@ fn reads(anomaly: &Anomaly) -> bool {
 
 #[test]
 #[ignore = "guards a landing"]
-fn landing_where_readers_lock_programs_are_right_that_fail_without() {
+fn landing_programs_that_fail_otherwise_hold_if_readers_lock() {
     for anomaly in with_locks().filter(reads) {
         match anomaly.scenario.slots {
             2 => is_right::<NbTreeWr<Two, Simulated>, NbTreePublished<Two, Simulated>>(&anomaly),

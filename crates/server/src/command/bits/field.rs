@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_at_any_place_is_read_there_and_nothing_else_changes() {
+    fn what_is_written_is_read_there_and_nothing_else_changes() {
         for width in 1..=64 {
             for offset in 0..24 {
                 let field = field(true, width, offset);

@@ -157,7 +157,7 @@ mod tests {
     /// Members of a batch that then was rolled back were read, the header was what it had been before, and so they were
     /// shown, and stored under other keys.
     #[test]
-    fn what_was_read_beside_a_batch_that_was_rolled_back_does_not_hold() {
+    fn what_was_read_beside_a_rolled_back_batch_does_not_hold() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::new().create(true).max_size_bytes(8 << 20).sweep(false);
         let store = options.open(folder.path().join("p")).unwrap();

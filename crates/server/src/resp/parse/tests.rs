@@ -171,7 +171,7 @@ fn inline_arguments_do_not_pretend_to_be_on_the_wire() {
 
 /// What was claimed: of a series that begins with a request of many arguments the memory of 32 such requests.
 #[test]
-fn a_series_takes_no_more_memory_than_its_first_long_request_needs() {
+fn a_series_takes_the_memory_of_its_first_long_request_at_most() {
     for (count, capacity_max) in [(3, 200), (30, 2 * SPAN_COUNT_KEPT), (100_000, 120_000)] {
         let stream = [format!("*{count}\r\n").as_bytes(), &b"$0\r\n\r\n".repeat(count)].concat();
         let limits = Limits { arg_count_max: count, request_size_max: 2 * stream.len(), ..LIMITS };

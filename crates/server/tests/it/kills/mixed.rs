@@ -483,7 +483,7 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn what_was_acknowledged_of_all_types_survives_kills_at_any_moment() {
+fn what_was_acknowledged_survives_kills_at_any_moment() {
     run(8, 2, seed());
 }
 

@@ -90,7 +90,7 @@ fn every_byte_around_commands_that_wait_is_right() {
 
 /// The reply to a command that has waited comes as any other, or does not, if replies are off.
 #[test]
-fn a_command_that_waits_keeps_to_the_replies_that_were_asked_for() {
+fn a_waiting_command_keeps_to_the_replies_that_were_asked_for() {
     let server = TestServer::start();
     let mut pusher = server.connect();
     for (before, behind, expected) in [
@@ -140,7 +140,7 @@ fn a_request_of_a_few_bytes_takes_no_memory_without_limit() {
 /// Clients that wait for very many long keys hold their names: those over the limit are closed, and what comes
 /// to their keys afterwards stays there.
 #[test]
-fn clients_that_wait_for_long_names_are_limited_and_take_nothing_with_them() {
+fn clients_that_wait_for_long_names_are_limited() {
     const CLIENTS: usize = 40;
     let server = TestServer::with(|config| config.client_memory_max = Some(8 << 20));
     let mut observer = server.connect();
@@ -226,7 +226,7 @@ fn numbers_at_both_ends_are_taken_as_redis_takes_them() {
 /// What is refused when it is queued ends the transaction, what fails when it is run does not, and what is
 /// not allowed inside of one is told and changes nothing.
 #[test]
-fn each_kind_of_error_in_a_transaction_has_its_effect_and_no_other() {
+fn each_error_in_a_transaction_has_its_effect_and_no_other() {
     let server = TestServer::start();
     let mut client = server.connect();
     let abort = "-EXECABORT Transaction discarded because of previous errors.";

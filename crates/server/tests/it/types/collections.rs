@@ -208,7 +208,7 @@ fn what_is_removed_is_gone_at_once_and_freed_later() {
 
 /// Numbers of what a killed server had acknowledged are all there, and counts are those of members.
 #[test]
-fn a_killed_server_comes_back_with_all_fields_and_the_right_count() {
+fn a_killed_server_comes_back_with_all_fields_and_their_count() {
     let folder = tempfile::tempdir().unwrap();
     let mut acknowledged = 0;
     for round in 0..4 {

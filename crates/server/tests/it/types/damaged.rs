@@ -98,7 +98,7 @@ fn members_are_drawn_beside_their_removal() {
 }
 
 #[test]
-fn who_would_wait_for_a_missing_member_is_told_and_others_come_to_what_is_behind() {
+fn a_client_that_would_wait_for_a_missing_member_is_told() {
     let server = TestServer::start();
     let mut client = server.connect();
     let is_told = |reply: String| assert!(reply.contains("is damaged"), "{reply}");
@@ -189,7 +189,7 @@ fn what_a_collection_has_beyond_its_count_is_freed_with_it() {
 
 /// The note of a list that lacks elements outlives a removal of many, which else would have what is outside freed.
 #[test]
-fn a_list_that_lacks_elements_keeps_what_is_outside_of_its_bounds() {
+fn a_list_that_lacks_elements_keeps_what_is_out_of_bounds() {
     let server = TestServer::start();
     let mut client = server.connect();
     let words: Vec<String> = (0..3000).map(|number| format!("e{number}")).collect();

@@ -159,7 +159,7 @@ fn other_commands_in_between_keep_their_place() {
 }
 
 #[test]
-fn a_series_breaks_the_watch_of_another_and_not_its_own_transaction() {
+fn a_series_breaks_the_watch_of_another_transaction_only() {
     let server = TestServer::start();
     let (mut client, mut other) = (server.connect(), server.connect());
     assert_eq!(other.line("WATCH k"), "+OK");

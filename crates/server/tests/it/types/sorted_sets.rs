@@ -172,7 +172,7 @@ fn step(random: &mut Random, model: &mut Model) -> (Vec<String>, String, bool) {
 /// What a step has in memory of a set is taken back with a command that fails, written with the others, and fits what
 /// later steps find, whichever client makes them.
 #[test]
-fn what_is_popped_and_counted_is_that_of_a_model_in_pipelines_and_transactions() {
+fn pops_and_counts_are_those_of_a_model() {
     let mut server = TestServer::start();
     let mut clients = [server.connect(), server.connect()];
     let (mut random, mut model) = (Random(11), Model::new());

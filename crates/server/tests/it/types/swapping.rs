@@ -253,7 +253,7 @@ fn nobody_is_in_two_databases_at_once() {
 }
 
 #[test]
-fn databases_are_where_the_last_exchange_left_them_whenever_the_server_is_killed() {
+fn databases_stay_exchanged_whenever_the_server_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let process = ServerProcess::start(folder.path(), "");
     let mut client = process.connect();

@@ -316,14 +316,14 @@ fn snapshot_beside_what_is_taken_back(size: usize, mutant: Option<&'static str>)
 
 /// What was read of it must not come back with the snapshot.
 #[test]
-fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
+fn what_a_snapshot_read_of_a_rolled_back_batch_is_not_there() {
     assert_eq!(snapshot_beside_what_is_taken_back(8, None), (true, true));
 }
 
 /// All old values of the keys of the batch were logged, in one group: more than 1 GiB of them ended the log,
 /// and took as much memory. Now the snapshot fails, and the log goes on.
 #[test]
-fn a_snapshot_fails_beside_a_batch_too_large_to_tell_that_it_was_taken_back() {
+fn a_snapshot_fails_beside_a_large_batch_that_is_rolled_back() {
     assert_eq!(snapshot_beside_what_is_taken_back(200, None), (false, true));
     let kept = snapshot_beside_what_is_taken_back(200, Some("snapshot.keeps_taken_back"));
     assert_eq!(kept, (true, false), "the bug is not found");
@@ -331,7 +331,7 @@ fn a_snapshot_fails_beside_a_batch_too_large_to_tell_that_it_was_taken_back() {
 
 /// A batch for which there is no space logged what its keys are now, though nobody had read it.
 #[test]
-fn a_batch_that_is_taken_back_beside_no_snapshot_leaves_nothing_in_the_log() {
+fn a_batch_rolled_back_beside_no_snapshot_is_not_in_the_log() {
     let (folder, disk) = (folder(), disk(None));
     let small = options(&disk).max_size_bytes(4 << 20);
     let store = small.open(folder.path().join("pool")).expect("it opens");

@@ -230,7 +230,7 @@ fn keep_copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn an_older_copy_of_the_log_beside_a_newer_pool_is_noticed_and_replaced() {
+fn an_older_log_beside_a_newer_pool_is_noticed_and_replaced() {
     let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
     let pool = folder.path().join("pool");
     let store = options(&disk).open(&pool).expect("it opens");

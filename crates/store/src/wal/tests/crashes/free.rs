@@ -131,7 +131,7 @@ fn what_many_threads_read_outlives_what_came_of_it() {
 
 #[test]
 #[ignore = "guards a landing"]
-fn landing_what_many_threads_read_outlives_what_came_of_it_in_more_crashes() {
+fn landing_what_many_threads_read_outlives_more_crashes() {
     outlives(25);
 }
 

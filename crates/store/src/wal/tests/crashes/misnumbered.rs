@@ -14,7 +14,7 @@ use super::world::{folder, options};
 use crate::DEFAULT_MAP;
 
 #[test]
-fn what_is_written_after_an_emptying_that_failed_is_not_lost_with_the_pool() {
+fn what_is_written_after_a_failed_emptying_is_not_lost() {
     let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
     let path = folder.path().join("pool");
     let open = || options(&disk).open(&path).expect("it opens");

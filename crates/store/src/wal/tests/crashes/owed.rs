@@ -158,7 +158,7 @@ fn ended_anywhere(mutant: Option<&'static str>) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn an_end_at_any_moment_of_a_snapshot_that_is_owed_leaves_a_whole_state() {
+fn an_end_at_any_moment_of_an_owed_snapshot_leaves_a_state() {
     let (wrong, seen) = ended_anywhere(None);
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(seen > 100, "{seen}");
@@ -222,7 +222,7 @@ fn who_dies_before_the_snapshot_has_it_before_the_next_is_open() {
 /// The thread that wrote the snapshot panicked, and nobody tried again: what was logged did not count until
 /// somebody happened to call `sync`.
 #[test]
-fn a_snapshot_that_is_owed_is_written_although_its_writing_panics() {
+fn an_owed_snapshot_is_written_although_its_writing_panics() {
     for panics in [1, usize::MAX] {
         let folder = folder();
         let (pool, disk) = killed(folder.path(), vec![]);
@@ -249,7 +249,7 @@ fn a_snapshot_that_is_owed_is_written_although_its_writing_panics() {
 /// A snapshot that was asked for while the one that is owed was let go of its older log was refused, since
 /// one was being written.
 #[test]
-fn a_snapshot_can_be_asked_for_until_the_one_that_is_owed_is_over() {
+fn a_snapshot_can_be_asked_for_until_the_owed_one_is_over() {
     let folder = folder();
     let (pool, disk) = killed(folder.path(), vec![]);
     // So many snapshots that one of them goes.
@@ -300,7 +300,7 @@ fn a_snapshot_can_be_asked_for_until_the_one_that_is_owed_is_over() {
 /// that was of no use. It should be written anew; instead the log ended, and every write was refused until the store was
 /// opened again.
 #[test]
-fn a_snapshot_that_is_owed_is_written_anew_if_a_batch_is_taken_back() {
+fn an_owed_snapshot_is_written_anew_if_a_batch_is_rolled_back() {
     let folder = folder();
     let (pool, disk) = killed(folder.path(), vec![]);
     let store = Arc::new(open(&disk, &pool));
