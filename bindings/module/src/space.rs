@@ -193,10 +193,7 @@ impl Space {
         expiry_ms: u64,
     ) -> Result<Option<usize>, IndexError> {
         let far = if expiry_ms == 0 { 0 } else { expiry_ms + FAR };
-        let old =
-            self.tree.change_expiring(session, key, Change::Upsert(value), far, |_, old| {
-                old.map(<[u8]>::len)
-            })?;
+        let old = self.tree.change(session, &Change::upsert(key, value).expiring(far))?.old_size;
         if let Some(size) = old {
             self.note_freed(key.len() + size);
         }
@@ -205,7 +202,7 @@ impl Space {
 
     /// Removes `key`; returns whether it was there.
     pub fn remove(&self, session: &mut Session<Hardware>, key: &[u8]) -> Result<bool, IndexError> {
-        let old = self.tree.change(session, key, Change::Remove, |_, old| old.map(<[u8]>::len))?;
+        let old = self.tree.change(session, &Change::remove(key))?.old_size;
         self.note_freed(old.map_or(0, |size| key.len() + size));
         Ok(old.is_some())
     }

@@ -66,7 +66,7 @@ impl World {
         let mut value = vec![7; value_size];
         for number in 0..keys {
             value[..8].copy_from_slice(&number.to_be_bytes());
-            tree.change(&mut session, &key(number), Change::Upsert(&value), |_, _| ())?;
+            tree.change(&mut session, &Change::upsert(&key(number), &value))?;
         }
         Ok(World { tree, session, keys })
     }

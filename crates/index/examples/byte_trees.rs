@@ -124,8 +124,9 @@ impl Side {
 
 fn change(tree: &BytesTree, session: &mut Session<Hardware>, number: u64, value: Option<u64>) {
     let bytes = [value.unwrap_or(0) as u8; 100];
-    let wanted = value.map_or(Change::Remove, |_| Change::Upsert(&bytes));
-    tree.change(session, &key(number), wanted, |changed, _| assert!(changed)).expect("room");
+    let key = key(number);
+    let change = value.map_or(Change::remove(&key), |_| Change::upsert(&key, &bytes));
+    assert!(tree.change(session, &change).expect("room").changed);
 }
 
 fn scan(tree: &BytesTree, session: &mut Session<Hardware>, from: &[u8], length: usize, back: bool) {

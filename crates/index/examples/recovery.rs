@@ -30,8 +30,7 @@ fn fill(path: &Path, hashed: bool, keys: u64) -> ! {
     let mut session = trees.heap().session().expect("a session");
     for number in 0..keys {
         let (key, value) = (mixed(number).to_be_bytes(), number.to_le_bytes());
-        tree.change(&mut session, &key, Change::Insert(&value), |added, _| assert!(added))
-            .expect("room");
+        assert!(tree.change(&mut session, &Change::insert(&key, &value)).expect("room").changed);
     }
     std::process::abort();
 }

@@ -7,6 +7,7 @@ use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::{FEATURE_EXPIRY, RootIndex};
 
+use crate::bytes_change::{Answer, Change, What};
 use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
 use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
@@ -19,19 +20,6 @@ use crate::nodes::{BytesNodes, Near, NodesDesign};
 use crate::pool_base::PoolBase;
 use crate::record::{self, KEY_SIZE_MAX, Record, Verify};
 use crate::tree_cell::{CellTree, TreeCell};
-
-/// What to do with a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'v> {
-    /// Add it with this value unless it is there.
-    Insert(&'v [u8]),
-    /// Replace its value if it is there.
-    Update(&'v [u8]),
-    /// Add it or replace its value.
-    Upsert(&'v [u8]),
-    /// Remove it.
-    Remove,
-}
 
 /// What an update function wants done with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +54,8 @@ pub enum Decision {
 /// let trees: Trees = Trees::create(pool)?;
 /// let tree = trees.bytes_tree("words")?;
 /// let mut session = trees.heap().session()?;
-/// let replaced = tree.change(&mut session, b"leaf", Change::Upsert(b"green"), |_, old| old.is_some())?;
-/// assert!(!replaced);
+/// let answer = tree.change(&mut session, &Change::upsert(b"leaf", b"green"))?;
+/// assert!(answer.changed && !answer.was_there());
 /// assert_eq!(tree.get_with(&mut session, b"leaf", <[u8]>::to_vec)?, Some(b"green".to_vec()));
 /// # Ok(())
 /// # }
@@ -202,41 +190,38 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         result
     }
 
-    /// Changes a key, and runs `see(changed, old value)`. A value that is stored never expires. The
-    /// old value is not verified, so that a damaged one can be replaced: who hands it on uses
-    /// [`Self::decide`].
+    /// Makes a change of a key. The value that is there is not verified, so that a damaged one can be
+    /// replaced: who hands it on uses [`Self::decide`].
     ///
     /// # Errors
     /// The key or value is too large, or there is no space; then nothing was changed.
-    #[inline]
-    pub fn change<R>(
+    pub fn change(
         &self,
         session: &mut Session<M>,
-        key: &[u8],
-        change: Change<'_>,
-        see: impl FnOnce(bool, Option<&[u8]>) -> R,
-    ) -> Result<R, IndexError> {
-        self.change_expiring(session, key, change, 0, see)
+        change: &Change<'_>,
+    ) -> Result<Answer, IndexError> {
+        self.change_seeing(session, change, |answer, _| answer)
     }
 
-    /// As [`Self::change`]; a value that is stored expires at `expiry_ms` (0 for never).
+    /// As [`Self::change`]; runs `see` on the answer and, in place, on the value that the key had. (Of
+    /// [`What::Expire`], which leaves the value, on the answer alone.)
     ///
     /// # Errors
     /// As [`Self::change`].
     #[inline]
-    pub fn change_expiring<R>(
+    pub fn change_seeing<R>(
         &self,
         session: &mut Session<M>,
-        key: &[u8],
-        change: Change<'_>,
-        expiry_ms: u64,
-        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+        change: &Change<'_>,
+        see: impl FnOnce(Answer, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
-        let (intent, value) = match change {
-            Change::Insert(value) => (Intent::Insert, Some(value)),
-            Change::Update(value) => (Intent::Update, Some(value)),
-            Change::Upsert(value) => (Intent::Upsert, Some(value)),
-            Change::Remove => (Intent::Remove, None),
+        let Change { key, what, expiry_ms } = *change;
+        let (intent, value) = match what {
+            What::Insert(value) => (Intent::Insert, Some(value)),
+            What::Update(value) => (Intent::Update, Some(value)),
+            What::Upsert(value) => (Intent::Upsert, Some(value)),
+            What::Remove => (Intent::Remove, None),
+            What::Expire => return Ok(see(self.expire(session, key, expiry_ms)?, None)),
         };
         self.admit(key, value, expiry_ms)?;
         self.slot.with(session, |tree, session| {
@@ -368,7 +353,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         tree: &BytesNodes<G, M, HEADS>,
         session: &mut Session<M>,
         write: Write<'_, BytesKind<HEADS>, M>,
-        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+        see: impl FnOnce(Answer, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
         let near = tree.approach(write.key);
         self.perform_near(tree, session, near, write, see)
@@ -382,7 +367,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         session: &mut Session<M>,
         near: Near<G, M>,
         write: Write<'_, BytesKind<HEADS>, M>,
-        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+        see: impl FnOnce(Answer, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
         let mut outcome = tree.write_near(session, near, write.key, write.intent, write.payload);
         if write.intent == Intent::Insert && matches!(outcome, Ok(Outcome { changed: false, .. })) {
@@ -400,7 +385,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         session: &mut Session<M>,
         payload: u64,
         outcome: Result<Outcome, AllocError>,
-        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+        see: impl FnOnce(Answer, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
         let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
         let keeps = M::mutant("bytes.keeps_refused") && outcome.is_err();
@@ -431,7 +416,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             .map(|old| unsafe { record::read(PoolBase::of(session.heap()), record_offset(old)) });
         let record = record.filter(|record| !record.has_expired::<M>());
         let changed = changed && (payload != 0 || record.is_some());
-        Ok(see(changed, record.map(|record| record.value)))
+        let value = record.map(|record| record.value);
+        Ok(see(Answer { changed, old_size: value.map(<[u8]>::len) }, value))
     }
 
     /// Visits the pairs between two bounds, ascending or with `reverse` descending, until `visit`

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
+use crate::bytes_change::Answer;
 use crate::bytes_kind::BytesKey;
 use crate::bytes_tree::{BytesTree, Decision};
 use crate::change::Intent;
@@ -56,6 +57,22 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         decide: impl FnMut(Option<Record<'_>>) -> Decision,
     ) -> Result<Option<bool>, IndexError> {
         self.decide_up_to(session, key, LONG_VALUE_SIZE, decide)
+    }
+
+    /// Lets a key that is there expire at this time (0: never), by writing its record again.
+    #[cold]
+    pub(crate) fn expire(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        expiry_ms: u64,
+    ) -> Result<Answer, IndexError> {
+        let mut old_size = None;
+        let changed = self.decide_record(session, key, |found| {
+            old_size = found.map(|record| record.value.len());
+            Decision::Expire(expiry_ms)
+        })?;
+        Ok(Answer { changed, old_size })
     }
 
     fn decide_up_to(
@@ -112,10 +129,38 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     (Some(_), Some(old)) => Intent::Exchange(old),
                 };
                 let write = Write { key, intent, payload };
-                if self.perform_near(tree, session, near, write, |changed, _| changed)? {
+                if self.perform_near(tree, session, near, write, |answer, _| answer.changed)? {
                     return Ok(Some(true));
                 }
             }
         })?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf_pool::{Domain, Pool};
+
+    use crate::{Answer, Change, Trees};
+
+    #[test]
+    fn a_change_of_the_expiry_alone_leaves_the_value() {
+        const FAR: u64 = u64::MAX - 1;
+        let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let expire = Change::expire(b"key", FAR);
+        assert_eq!(tree.change(&mut session, &expire).expect("room"), Answer::default());
+        tree.change(&mut session, &Change::insert(b"key", b"value")).expect("room");
+        let done = Answer { changed: true, old_size: Some(5) };
+        assert_eq!(tree.change(&mut session, &expire).expect("room"), done);
+        let own = |record: crate::Record<'_>| (record.value.to_vec(), record.expiry_ms);
+        let found = tree.get_record(&mut session, b"key", own).expect("there");
+        assert_eq!(found, Some((b"value".to_vec(), FAR)));
+        // Of what has expired there is nothing to change.
+        tree.change(&mut session, &Change::upsert(b"key", b"value").expiring(1)).expect("room");
+        assert_eq!(tree.change(&mut session, &expire).expect("room"), Answer::default());
+        assert_eq!(tree.len(&mut session).expect("there"), 1);
     }
 }

@@ -92,7 +92,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             self.admit(key.bytes, Some(found.value), expiry_ms)?;
             let offset = record::create_expiring(session, key.bytes, found.value, expiry_ms)?;
             let write = Write { key, intent: Intent::Exchange(old), payload: key.payload(offset) };
-            self.perform(tree, session, write, |changed, _| changed)
+            self.perform(tree, session, write, |answer, _| answer.changed)
         })?
     }
 }

@@ -39,7 +39,8 @@ use everleaf_machine::check_sum::crc32c;
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::FEATURE_BATCHES;
 
-use crate::bytes_tree::{BytesTree, Change};
+use crate::bytes_change::{Change, What};
+use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::record::VALUE_SIZE_MAX;
@@ -62,16 +63,33 @@ const RESERVE_MAX: usize = 256;
 /// that it needs no more space than its changes one by one.
 const PIN_LENGTH: usize = 256;
 
-/// One change of a batch.
+/// One change of a batch: a put or a removal.
 pub struct BatchOp<'a, G: Geometry = Production, M: Machine = Hardware> {
+    tree: &'a BytesTree<G, M>,
+    /// An upsert or a removal: nothing else is written down (see the table above).
+    change: Change<'a>,
+}
+
+impl<'a, G: Geometry, M: Machine> BatchOp<'a, G, M> {
+    /// Gives a key of a tree this value, until `expiry_ms` (milliseconds since 1970-01-01 UTC; 0 for never).
+    pub fn put(tree: &'a BytesTree<G, M>, key: &'a [u8], value: &'a [u8], expiry_ms: u64) -> Self {
+        BatchOp { tree, change: Change::upsert(key, value).expiring(expiry_ms) }
+    }
+
+    /// Removes a key of a tree.
+    pub fn remove(tree: &'a BytesTree<G, M>, key: &'a [u8]) -> Self {
+        BatchOp { tree, change: Change::remove(key) }
+    }
+
     /// Of which tree.
-    pub tree: &'a BytesTree<G, M>,
-    /// Of which key.
-    pub key: &'a [u8],
-    /// The new value; `None` removes the key.
-    pub value: Option<&'a [u8]>,
-    /// When the key expires, in milliseconds since 1970-01-01 UTC; 0 for never.
-    pub expiry_ms: u64,
+    pub fn tree(&self) -> &'a BytesTree<G, M> {
+        self.tree
+    }
+
+    /// What is changed: an upsert or a removal.
+    pub fn change(&self) -> Change<'a> {
+        self.change
+    }
 }
 
 /// Why a batch was not made.
@@ -122,7 +140,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         let tree = trees.bytes_tree(NAME)?;
         if tree.len(session)? < u64::from(slots::<M>()) {
             for slot in 0..slots::<M>() {
-                tree.change(session, &slot.to_be_bytes(), Change::Insert(&[]), |_, _| ())?;
+                tree.change(session, &Change::insert(&slot.to_be_bytes(), &[]))?;
             }
         }
         Ok(Journal { tree })
@@ -161,12 +179,12 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         })?;
         for (key, batch) in &found {
             if M::mutant("journal.erases_first") {
-                self.tree.change(session, key, Change::Upsert(&[]), |_, _| ())?;
+                self.tree.change(session, &Change::upsert(key, &[]))?;
             }
             redo(trees, session, batch)?;
             // Persist: the changes before the batch is erased (J1); each was durable when it
             // returned.
-            self.tree.change(session, key, Change::Upsert(&[]), |_, _| ())?;
+            self.tree.change(session, &Change::upsert(key, &[]))?;
             if M::mutant("journal.recovers_one") {
                 break;
             }
@@ -185,9 +203,9 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     pub fn apply(
         &self,
         session: &mut Session<M>,
-        edits: &[BatchOp<'_, G, M>],
+        operations: &[BatchOp<'_, G, M>],
     ) -> Result<(), IndexError> {
-        self.apply_after(session, edits, || ()).map_err(|not_made| not_made.error)
+        self.apply_after(session, operations, || ()).map_err(|not_made| not_made.error)
     }
 
     /// As [`Self::apply`]; calls `before` when everything is prepared, just before the first change that
@@ -199,14 +217,14 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     pub fn apply_after(
         &self,
         session: &mut Session<M>,
-        edits: &[BatchOp<'_, G, M>],
+        operations: &[BatchOp<'_, G, M>],
         before: impl FnOnce(),
     ) -> Result<(), NotMade> {
-        let batch = encode(session, edits)?;
+        let batch = encode(session, operations)?;
         let slot = (session.stripe() as u16).to_be_bytes();
-        let mut changes = Changes::with_capacity(edits.len());
+        let mut changes = Changes::with_capacity(operations.len());
         let entered = changes
-            .prepare(session, edits)
+            .prepare(session, operations)
             .and_then(|()| self.enter(session, &slot, &batch))
             .inspect_err(|_| changes.free_rest(session));
         let erasure = entered?;
@@ -232,11 +250,11 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         slot: &'a [u8],
         batch: &[u8],
     ) -> Result<StagedWrite<'a, G, M>, IndexError> {
-        let erasure = self.tree.prepare(session, slot, &[], 0)?;
+        let erasure = self.tree.prepare(session, &Change::upsert(slot, &[]))?;
         if M::mutant("journal.no_entry") {
             return Ok(erasure);
         }
-        let entry = self.tree.prepare(session, slot, batch, 0);
+        let entry = self.tree.prepare(session, &Change::upsert(slot, batch));
         // Persist: the batch before its first change (J1).
         let entered = entry.and_then(|entry| self.replace(session, &entry));
         entered.inspect_err(|_| free_payload(session, erasure.write.payload))?;
@@ -271,9 +289,9 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
     fn prepare(
         &mut self,
         session: &mut Session<M>,
-        edits: &[BatchOp<'a, G, M>],
+        operations: &[BatchOp<'a, G, M>],
     ) -> Result<(), IndexError> {
-        self.prepare_without_blocks(session, edits)?;
+        self.prepare_without_blocks(session, operations)?;
         for (class, puts) in self.puts_by_class(session)?.into_iter().enumerate() {
             if let Some(puts) = puts {
                 session.reserve_blocks_of(class, (2 * puts + 2).min(RESERVE_MAX >> class))?;
@@ -287,17 +305,16 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
     pub(crate) fn prepare_without_blocks(
         &mut self,
         session: &mut Session<M>,
-        edits: &[BatchOp<'a, G, M>],
+        operations: &[BatchOp<'a, G, M>],
     ) -> Result<(), IndexError> {
-        for edit in edits {
-            if let Some(value) = edit.value {
-                self.all.push(edit.tree.prepare(session, edit.key, value, edit.expiry_ms)?);
-            }
+        let is_put = |operation: &&BatchOp<'a, G, M>| operation.change.what != What::Remove;
+        for operation in operations.iter().filter(is_put) {
+            self.all.push(operation.tree.prepare(session, &operation.change)?);
         }
         self.puts = self.all.len();
-        if self.puts < edits.len() && !M::mutant("journal.forgets_removals") {
-            for edit in edits.iter().filter(|edit| edit.value.is_none()) {
-                self.all.push(edit.tree.prepare_removal(session, edit.key)?);
+        if self.puts < operations.len() && !M::mutant("journal.forgets_removals") {
+            for operation in operations.iter().filter(|operation| !is_put(operation)) {
+                self.all.push(operation.tree.prepare(session, &operation.change)?);
             }
         }
         Ok(())
@@ -393,18 +410,18 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
 /// let trees: Trees = Trees::create(Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?)?;
 /// let tree = trees.bytes_tree("words")?;
 /// let mut session = trees.heap().session()?;
-/// let edit = |key| BatchOp { tree: &*tree, key, value: Some(&b"1"[..]), expiry_ms: 0 };
-/// apply_unlogged(&mut session, &[edit(&b"ash"[..]), edit(&b"oak"[..])])?;
+/// let put = |key| BatchOp::put(&tree, key, b"1", 0);
+/// apply_unlogged(&mut session, &[put(&b"ash"[..]), put(&b"oak"[..])])?;
 /// assert_eq!(tree.len(&mut session)?, 2);
 /// # Ok(())
 /// # }
 /// ```
 pub fn apply_unlogged<G: Geometry, M: Machine>(
     session: &mut Session<M>,
-    edits: &[BatchOp<'_, G, M>],
+    operations: &[BatchOp<'_, G, M>],
 ) -> Result<(), IndexError> {
-    let mut changes = Changes::with_capacity(edits.len());
-    changes.prepare(session, edits).inspect_err(|_| changes.free_rest(session))?;
+    let mut changes = Changes::with_capacity(operations.len());
+    changes.prepare(session, operations).inspect_err(|_| changes.free_rest(session))?;
     changes.make(session).map_err(|not_made| not_made.error)
 }
 
@@ -424,56 +441,48 @@ fn await_space<M: Machine>(error: IndexError, refusals: &mut u32) -> Result<(), 
     Ok(())
 }
 
-fn encode<G: Geometry, M: Machine>(
+fn encode<'a, G: Geometry, M: Machine>(
     session: &mut Session<M>,
-    edits: &[BatchOp<'_, G, M>],
+    operations: &[BatchOp<'a, G, M>],
 ) -> Result<Vec<u8>, IndexError> {
-    let size = |edit: &BatchOp<'_, G, M>| {
-        CHANGE_HEADER_SIZE + edit.key.len() + edit.value.map_or(0, <[u8]>::len)
+    let value = |operation: &BatchOp<'a, G, M>| operation.change.value();
+    let size = |operation: &BatchOp<'a, G, M>| {
+        let value_size = value(operation).map_or(0, <[u8]>::len);
+        CHANGE_HEADER_SIZE + operation.change.key.len() + value_size
     };
-    let size = HEADER_SIZE + edits.iter().map(size).sum::<usize>();
+    let size = HEADER_SIZE + operations.iter().map(size).sum::<usize>();
     if size > VALUE_SIZE_MAX {
         return Err(IndexError::BatchTooLarge(size));
     }
     let mut batch = Vec::with_capacity(size);
     batch.extend([0; 4]);
-    batch.extend((edits.len() as u32).to_le_bytes());
+    batch.extend((operations.len() as u32).to_le_bytes());
     let mut last: Option<(&BytesTree<G, M>, u32)> = None;
-    for edit in edits {
+    for operation in operations {
         let id = match last {
-            Some((tree, id)) if std::ptr::eq(tree, edit.tree) => id,
-            _ => edit.tree.id(session)?,
+            Some((tree, id)) if std::ptr::eq(tree, operation.tree) => id,
+            _ => operation.tree.id(session)?,
         };
-        last = Some((edit.tree, id));
-        let value_length = edit.value.map_or(REMOVED, |value| value.len() as u32);
+        last = Some((operation.tree, id));
+        let Change { key, expiry_ms, .. } = operation.change;
+        let value_length = value(operation).map_or(REMOVED, |value| value.len() as u32);
         let mut header = [0; CHANGE_HEADER_SIZE];
         header[..4].copy_from_slice(&id.to_le_bytes());
-        header[4..8].copy_from_slice(&(edit.key.len() as u32).to_le_bytes());
+        header[4..8].copy_from_slice(&(key.len() as u32).to_le_bytes());
         header[8..12].copy_from_slice(&value_length.to_le_bytes());
-        header[12..].copy_from_slice(&edit.expiry_ms.to_le_bytes());
+        header[12..].copy_from_slice(&expiry_ms.to_le_bytes());
         batch.extend_from_slice(&header);
-        batch.extend_from_slice(edit.key);
-        batch.extend_from_slice(edit.value.unwrap_or_default());
+        batch.extend_from_slice(key);
+        batch.extend_from_slice(value(operation).unwrap_or_default());
     }
     let sum = crc32c(&batch[4..]);
     batch[..4].copy_from_slice(&sum.to_le_bytes());
     Ok(batch)
 }
 
-/// One change as it is written down.
-pub struct Written<'b> {
-    /// The id of the tree.
-    pub tree: u32,
-    /// The key.
-    pub key: &'b [u8],
-    /// The new value; `None`: the key is removed.
-    pub value: Option<&'b [u8]>,
-    /// When it expires, in milliseconds since 1970-01-01 UTC; 0 for never.
-    pub expiry_ms: u64,
-}
-
-/// The changes of a batch in the journal; `None` if these are not the bytes of one.
-pub fn decode(batch: &[u8]) -> Option<Vec<Written<'_>>> {
+/// The changes of a batch in the journal, each behind the id of its tree: puts and removals. `None` if these
+/// are not the bytes of a batch.
+pub fn decode(batch: &[u8]) -> Option<Vec<(u32, Change<'_>)>> {
     let (sum, rest) = batch.split_first_chunk::<4>()?;
     if u32::from_le_bytes(*sum) != crc32c(rest) {
         return None;
@@ -486,15 +495,15 @@ pub fn decode(batch: &[u8]) -> Option<Vec<Written<'_>>> {
         let (value, after) = after.split_first_chunk::<4>()?;
         let (expiry, after) = after.split_first_chunk::<8>()?;
         let (key, after) = after.split_at_checked(u32::from_le_bytes(*key) as usize)?;
-        let (value, after) = match u32::from_le_bytes(*value) {
-            REMOVED => (None, after),
+        let (change, after) = match u32::from_le_bytes(*value) {
+            REMOVED => (Change::remove(key), after),
             length => {
                 let (value, after) = after.split_at_checked(length as usize)?;
-                (Some(value), after)
+                (Change::upsert(key, value), after)
             }
         };
-        let (tree, expiry_ms) = (u32::from_le_bytes(*tree), u64::from_le_bytes(*expiry));
-        changes.push(Written { tree, key, value, expiry_ms });
+        let change = change.expiring(u64::from_le_bytes(*expiry));
+        changes.push((u32::from_le_bytes(*tree), change));
         rest = after;
     }
     rest.is_empty().then_some(changes)
@@ -509,16 +518,16 @@ fn redo<G: Geometry, M: Machine>(
         let what = "a batch that was cut short cannot be read: its check sum is wrong".to_string();
         return Err(AllocError::Corrupt { offset: 0, what }.into());
     };
-    for Written { tree, key, value, expiry_ms } in changes {
+    for (tree, change) in changes {
         // A tree cannot have gone while a batch of it was there; if it is not to be found, the
         // pool's directory was damaged and said so when it was opened.
         let Some(tree) = trees.bytes_tree_of_id(session, tree) else { continue };
-        if value.is_none() && M::mutant("journal.redo_skips_removals") {
+        if change.what == What::Remove && M::mutant("journal.redo_skips_removals") {
             continue;
         }
-        let change = value.map_or(Change::Remove, Change::Upsert);
-        let expiry_ms = if M::mutant("journal.redo_forgets_expiry") { 0 } else { expiry_ms };
-        tree.change_expiring(session, key, change, expiry_ms, |_, _| ())?;
+        let forgets = M::mutant("journal.redo_forgets_expiry");
+        let change = if forgets { change.expiring(0) } else { change };
+        tree.change(session, &change)?;
     }
     Ok(())
 }
@@ -538,18 +547,17 @@ mod tests {
         let trees = trees();
         let tree = trees.bytes_tree("t").expect("room");
         let mut session = trees.heap().session().expect("a session");
-        let edits = [
-            BatchOp { tree: &*tree, key: b"one", value: Some(b"1"), expiry_ms: 7 },
-            BatchOp { tree: &*tree, key: b"", value: Some(b""), expiry_ms: 0 },
-            BatchOp { tree: &*tree, key: b"gone", value: None, expiry_ms: 0 },
+        let operations = [
+            BatchOp::put(&tree, b"one", b"1", 7),
+            BatchOp::put(&tree, b"", b"", 0),
+            BatchOp::remove(&tree, b"gone"),
         ];
-        let mut batch = encode(&mut session, &edits).expect("small");
+        let mut batch = encode(&mut session, &operations).expect("small");
         let id = tree.id(&mut session).expect("there");
         let read = decode(&batch).expect("whole");
         assert_eq!(read.len(), 3);
-        for (written, edit) in read.iter().zip(&edits) {
-            assert_eq!((written.tree, written.key), (id, edit.key));
-            assert_eq!((written.value, written.expiry_ms), (edit.value, edit.expiry_ms));
+        for (written, operation) in read.iter().zip(&operations) {
+            assert_eq!(*written, (id, operation.change()));
         }
         assert!(decode(&batch[..batch.len() - 1]).is_none());
         for bit in 0..batch.len() * 8 {
@@ -565,16 +573,11 @@ mod tests {
         let tree = trees.bytes_tree("t").expect("room");
         let mut session = trees.heap().session().expect("a session");
         let journal = Journal::open(&trees, &mut session).expect("room");
-        tree.change(&mut session, b"gone", Change::Insert(b"x"), |_, _| ()).expect("room");
-        let edits = [
-            BatchOp { tree: &*tree, key: b"one", value: Some(b"1"), expiry_ms: 0 },
-            BatchOp { tree: &*tree, key: b"gone", value: None, expiry_ms: 0 },
-        ];
-        let batch = encode(&mut session, &edits).expect("small");
-        journal
-            .tree
-            .change(&mut session, b"\0\x07", Change::Upsert(&batch), |_, _| ())
-            .expect("room");
+        tree.change(&mut session, &Change::insert(b"gone", b"x")).expect("room");
+        let operations = [BatchOp::put(&tree, b"one", b"1", 0), BatchOp::remove(&tree, b"gone")];
+        let batch = encode(&mut session, &operations).expect("small");
+        let entry = Change::upsert(b"\0\x07", &batch);
+        journal.tree.change(&mut session, &entry).expect("room");
         assert_eq!(journal.pending(&mut session).expect("readable"), 1);
         assert_eq!(journal.recover(&trees, &mut session).expect("room"), 1);
         let get = |session: &mut Session<Hardware>, key: &[u8]| {

@@ -9,6 +9,7 @@
 //! on hardware and on a simulated machine.
 
 pub mod build;
+mod bytes_change;
 mod bytes_kind;
 mod bytes_load;
 mod bytes_tree;
@@ -39,9 +40,10 @@ mod trees;
 mod u64_tree;
 pub mod write_order;
 
+pub use bytes_change::{Answer, Change, What};
 pub use bytes_kind::BytesKind;
 pub use bytes_load::Sink;
-pub use bytes_tree::{BytesTree, Change, Decision};
+pub use bytes_tree::{BytesTree, Decision};
 pub use change::{Exchange, Intent, Outcome};
 pub use check_report::CheckReport;
 pub use error::IndexError;

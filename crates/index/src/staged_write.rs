@@ -6,6 +6,7 @@
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
+use crate::bytes_change::Change;
 use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
 use crate::bytes_tree::BytesTree;
 use crate::change::{Intent, Outcome};
@@ -22,35 +23,28 @@ pub(crate) struct StagedWrite<'a, G: Geometry, M: Machine> {
 }
 
 impl<G: Geometry, M: Machine> BytesTree<G, M> {
-    /// Makes the record of a pair, durably; in no tree yet. With expiry 0 it never expires.
+    /// Makes the record of a change that stores a value, durably; in no tree yet. A removal needs none, and no
+    /// space.
     pub(crate) fn prepare<'a>(
         &'a self,
         session: &mut Session<M>,
-        key: &'a [u8],
-        value: &[u8],
-        expiry_ms: u64,
+        change: &Change<'a>,
     ) -> Result<StagedWrite<'a, G, M>, IndexError> {
-        self.admit(key, Some(value), expiry_ms)?;
+        let Change { key, expiry_ms, .. } = *change;
+        let value = change.value();
+        self.admit(key, value, expiry_ms)?;
         // A tree that was removed is found out here, before anything is done.
         self.slot().with(session, |_, session| {
-            let offset = record::create_expiring(session, key, value, expiry_ms)?;
             let key = BytesKey::new(key);
-            let write = Write { key, intent: Intent::Upsert, payload: key.payload(offset) };
-            Ok(StagedWrite { tree: self, write })
+            let (intent, payload) = match value {
+                Some(value) => {
+                    let offset = record::create_expiring(session, key.bytes, value, expiry_ms)?;
+                    (Intent::Upsert, key.payload(offset))
+                }
+                None => (Intent::Remove, 0),
+            };
+            Ok(StagedWrite { tree: self, write: Write { key, intent, payload } })
         })?
-    }
-
-    /// The removal of a key, ready to be made. It needs no space.
-    pub(crate) fn prepare_removal<'a>(
-        &'a self,
-        session: &mut Session<M>,
-        key: &'a [u8],
-    ) -> Result<StagedWrite<'a, G, M>, IndexError> {
-        self.admit(key, None, 0)?;
-        // As above.
-        self.slot().with(session, |_, _| ())?;
-        let write = Write { key: BytesKey::new(key), intent: Intent::Remove, payload: 0 };
-        Ok(StagedWrite { tree: self, write })
     }
 
     /// Makes changes that were prepared for this tree, in order, and calls `done` for each with the

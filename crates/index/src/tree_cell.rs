@@ -236,8 +236,8 @@ mod tests {
         let tree = trees.bytes_tree("emptied").expect("room");
         let mut session = trees.heap().session().expect("a session");
         for number in 0..5000_u32 {
-            let put = Change::Upsert(&[7; 100]);
-            tree.change(&mut session, &number.to_be_bytes(), put, |_, _| ()).expect("room");
+            let key = number.to_be_bytes();
+            tree.change(&mut session, &Change::upsert(&key, &[7; 100])).expect("room");
         }
         tree.slot().clear(&mut session).expect("room");
         drop(session);

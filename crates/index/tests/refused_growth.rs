@@ -112,15 +112,15 @@ impl World {
             after.remove(&key(number + 4, 0));
         }
         let tree = &*self.tree;
-        let edit = |key, value| BatchOp { tree, key, value, expiry_ms: 0 };
         let changed = after.iter().filter(|(key, value)| self.before.get(*key) != Some(*value));
         let removed = self.before.keys().filter(|key| !after.contains_key(*key));
-        let puts = changed.map(|(key, value)| edit(&key[..], Some(&value[..])));
-        let edits: Vec<BatchOp<'_>> = puts.chain(removed.map(|key| edit(&key[..], None))).collect();
+        let puts = changed.map(|(key, value)| BatchOp::put(tree, key, value, 0));
+        let removals = removed.map(|key| BatchOp::remove(tree, key));
+        let operations: Vec<BatchOp<'_>> = puts.chain(removals).collect();
         let mut session = self.trees.heap().session().expect("a session");
         // Relaxed: nobody grows the pool now.
         self.granted.store(growths, Ordering::Relaxed);
-        let result = self.journal.apply(&mut session, &edits);
+        let result = self.journal.apply(&mut session, &operations);
         // Relaxed: as above, or it does not matter to whom it is refused.
         self.granted.store(u64::MAX, Ordering::Relaxed);
         let is_done = result.is_ok();
@@ -141,8 +141,9 @@ impl World {
     fn is_sound(&self) {
         let mut session = self.trees.heap().session().expect("a session");
         for number in (0..KEYS).step_by(5) {
-            let put = Change::Upsert(b"afterwards");
-            self.tree.change(&mut session, &key(number, 9), put, |_, _| ()).expect("room");
+            let key = key(number, 9);
+            let put = Change::upsert(&key, b"afterwards");
+            self.tree.change(&mut session, &put).expect("room");
         }
         drop(session);
         assert_eq!(self.trees.check().expect("a check").problems, Vec::<String>::new());
@@ -181,9 +182,9 @@ fn a_batch_is_whole_beside_writers_that_are_refused() {
                             return;
                         }
                         let key = key(number * 7 % KEYS, 10 + writer);
-                        let put = Change::Upsert(&[7; 100]);
                         // It may be refused, too.
-                        let _ = world.tree.change(&mut session, &key, put, |_, _| ());
+                        let put = Change::upsert(&key, &[7; 100]);
+                        let _ = world.tree.change(&mut session, &put);
                     }
                 });
             }

@@ -73,7 +73,7 @@ fn load<const HEADS: bool>(
     let input: Vec<_> = (0..keys).map(|number| key(shape, number)).collect();
     let started = Instant::now();
     for key in &input {
-        tree.change(session, key, Change::Upsert(&[7; 100]), |_, _| ()).expect("room");
+        tree.change(session, &Change::upsert(key, &[7; 100])).expect("room");
     }
     (tree, started.elapsed().as_nanos() as f64 / keys as f64)
 }

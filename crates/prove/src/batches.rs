@@ -134,7 +134,8 @@ impl Opened {
     fn put(&self, session: &mut Session<M>, value: u64) -> Result<Option<u64>, IndexError> {
         let value = value.to_le_bytes();
         let put = |session: &mut Session<M>| {
-            self.tree.change(session, SINGLE, Change::Upsert(&value), |_, old| old.map(number))
+            self.tree
+                .change_seeing(session, &Change::upsert(SINGLE, &value), |_, old| old.map(number))
         };
         let mut pinned = session.pinned();
         if self.order.is_free() {
@@ -155,17 +156,13 @@ impl Opened {
         let next = self.tree.get_with(session, TWINS[0], number)?.unwrap_or(0) + 1;
         let before = self.tree.get_with(session, SINGLE, number)?;
         let (next, value) = (next.to_le_bytes(), value.to_le_bytes());
-        let edit = |key, value| BatchOp { tree: &*self.tree, key, value, expiry_ms: 0 };
-        let mut edits = vec![
-            edit(TWINS[0], Some(&next[..])),
-            edit(SINGLE, Some(&value[..])),
-            edit(TWINS[1], Some(&next[..])),
-        ];
+        let put = |key, value| BatchOp::put(&self.tree, key, value, 0);
+        let mut operations = vec![put(TWINS[0], &next), put(SINGLE, &value), put(TWINS[1], &next)];
         if self.fills {
-            edits.extend(added.iter().map(|key| edit(key, Some(&next[..]))));
-            edits.extend(removed.iter().map(|key| edit(key, None)));
+            operations.extend(added.iter().map(|key| put(key, &next)));
+            operations.extend(removed.iter().map(|key| BatchOp::remove(&self.tree, key)));
         }
-        let done = self.journal.apply(session, &edits);
+        let done = self.journal.apply(session, &operations);
         drop(stripes);
         self.order.lower_after_batch();
         done.map(|()| before)
@@ -184,12 +181,12 @@ impl Opened {
         let stripes = self.order.lock_many(keys.map(|key| self.order.stripe_of(key)));
         let before = self.tree.get_with(session, &first, number)?;
         let bytes = value.to_le_bytes();
-        let (value, expiry_ms) = ((value > 0).then_some(&bytes[..]), FAR + value);
-        let edits = [
-            BatchOp { tree: &*self.other, key: keys[1], value, expiry_ms },
-            BatchOp { tree: &*self.tree, key: keys[0], value, expiry_ms },
-        ];
-        let done = self.journal.apply(session, &edits);
+        let operations =
+            [(&*self.other, keys[1]), (&*self.tree, keys[0])].map(|(tree, key)| match value {
+                0 => BatchOp::remove(tree, key),
+                _ => BatchOp::put(tree, key, &bytes, FAR + value),
+            });
+        let done = self.journal.apply(session, &operations);
         drop(stripes);
         self.order.lower_after_batch();
         done.map(|()| before)
@@ -362,11 +359,11 @@ impl Batches {
 fn crowd(tree: &BytesTree<G, M>, session: &mut Session<M>) {
     let key = |number: u64| format!("crowd {number}").into_bytes();
     let put = |session: &mut Session<M>, number: u64| {
-        tree.change(session, &key(number), Change::Insert(&CROWD), |_, _| ())
+        tree.change(session, &Change::insert(&key(number), &CROWD))
     };
     let count = (0..).find(|number| put(session, *number).is_err()).expect("a pool has an end");
     for number in count.saturating_sub(5)..count {
-        tree.change(session, &key(number), Change::Remove, |_, _| ()).expect("it was put there");
+        tree.change(session, &Change::remove(&key(number))).expect("it was put there");
     }
 }
 

@@ -122,7 +122,7 @@ type Answer = Result<Option<u64>, IndexError>;
 /// An opened tree of byte strings, whatever its nodes. Values are [decoded](decode).
 trait LivingWords {
     fn heap(&self) -> &Arc<Heap<Simulated>>;
-    fn change(&self, session: &mut Session<Simulated>, key: &[u8], change: Change<'_>) -> Answer;
+    fn change(&self, session: &mut Session<Simulated>, change: &Change<'_>) -> Answer;
     fn get(&self, session: &mut Session<Simulated>, key: &[u8]) -> Answer;
     fn exchange(&self, session: &mut Session<Simulated>, key: &[u8], values: (u64, u64)) -> Answer;
     fn get_many(
@@ -154,8 +154,8 @@ impl<G: Geometry> LivingWords for Live<G> {
         self.trees.heap()
     }
 
-    fn change(&self, session: &mut Session<Simulated>, key: &[u8], change: Change<'_>) -> Answer {
-        self.tree.change(session, key, change, |_, old| old.map(decode))
+    fn change(&self, session: &mut Session<Simulated>, change: &Change<'_>) -> Answer {
+        self.tree.change_seeing(session, change, |_, old| old.map(decode))
     }
 
     fn get(&self, session: &mut Session<Simulated>, key: &[u8]) -> Answer {
@@ -292,12 +292,12 @@ impl BytesProgram {
             return self.rejoin(tree, slot);
         }
         let session = slot.as_mut().expect("taken only when all threads have ended");
-        let mut change = |key, change: Change<'_>| tree.change(session, self.key(key), change);
+        let mut change = |change: Change<'_>| tree.change(session, &change);
         let previous = match *operation {
-            Operation::Insert(key, value) => change(key, Change::Insert(&encode(value)))?,
-            Operation::Update(key, value) => change(key, Change::Update(&encode(value)))?,
-            Operation::Upsert(key, value) => change(key, Change::Upsert(&encode(value)))?,
-            Operation::Remove(key) => change(key, Change::Remove)?,
+            Operation::Insert(key, value) => change(Change::insert(self.key(key), &encode(value)))?,
+            Operation::Update(key, value) => change(Change::update(self.key(key), &encode(value)))?,
+            Operation::Upsert(key, value) => change(Change::upsert(self.key(key), &encode(value)))?,
+            Operation::Remove(key) => change(Change::remove(self.key(key)))?,
             Operation::Get(key) => tree.get(session, self.key(key))?,
             Operation::Exchange(key, expected, new) => {
                 tree.exchange(session, self.key(key), (expected, new))?

@@ -165,10 +165,8 @@ impl Opened {
         change: Change<'_>,
         expiry: u64,
     ) -> Result<bool, IndexError> {
-        self.write(session, |session| {
-            let tree = &self.tree;
-            tree.change_expiring(session, KEY, change, FAR + expiry, |changed, _| changed)
-        })
+        let change = change.expiring(FAR + expiry);
+        self.write(session, |session| Ok(self.tree.change(session, &change)?.changed))
     }
 
     fn reply(
@@ -178,10 +176,10 @@ impl Opened {
     ) -> Result<Option<Reply>, IndexError> {
         let done = match operation {
             Operation::Insert(expiry) => {
-                self.change(session, Change::Insert(&value(expiry)), expiry)?
+                self.change(session, Change::insert(KEY, &value(expiry)), expiry)?
             }
             Operation::Update(expiry) => {
-                self.change(session, Change::Update(&value(expiry)), expiry)?
+                self.change(session, Change::update(KEY, &value(expiry)), expiry)?
             }
             other => return Ok(self.previous(session, other)?.map(Reply::Previous)),
         };

@@ -149,7 +149,7 @@ fn put(
     } else {
         let (word, bytes) = (word_of(key), value.to_le_bytes());
         let tree = trees.bytes_tree(&name)?;
-        tree.change(session, &word, Change::Upsert(&bytes), |_, old| old.map(number))
+        tree.change_seeing(session, &Change::upsert(&word, &bytes), |_, old| old.map(number))
     };
     match done {
         Err(IndexError::Removed) => Ok(Reply::Refused),
@@ -170,7 +170,7 @@ fn remove(
         return gone(tree.remove(session, key));
     }
     let Some(tree) = trees.find_bytes_tree(&name)? else { return Ok(None) };
-    gone(tree.change(session, &word_of(key), Change::Remove, |_, old| old.map(number)))
+    gone(tree.change_seeing(session, &Change::remove(&word_of(key)), |_, old| old.map(number)))
 }
 
 /// Makes a tree of sorted pairs. Whether it did: not if there is one.

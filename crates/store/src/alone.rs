@@ -7,7 +7,6 @@
 
 use everleaf_index::{Hardware, Session, lock_rank};
 
-use crate::batch::Raised;
 use crate::key_range::{KeyRange, owned_bounds};
 use crate::map::Map;
 use crate::scan::Scan;
@@ -112,27 +111,24 @@ impl Store {
         }
         let mut session = shared.session()?;
         let journal = shared.journal(&mut session)?;
-        shared.raise(1)?;
-        let raised = Raised(shared);
-        let stripes = shared.order.lock_all();
+        let mut in_order = shared.alone_in_order(session)?;
         let mut batch = WriteBatch::new();
-        let mut alone = Alone { map: self.default_map(), session: &mut session };
+        let mut alone = Alone { map: self.default_map(), session: &mut in_order.session };
         // It may use other stores.
         lock_rank::apart(shared.address(), || fill(&mut alone, &mut batch))?;
         shared.admit_batch(&batch)?;
         let last = batch.last_changes();
         let mut own = 0;
-        let written = shared.write_behind(&batch, &last, journal, &mut own, &mut session);
+        let written = shared.write_behind(&batch, &last, journal, &mut own, &mut in_order);
         let (written, lsn) = match written {
             Err(error) if error.lacks_space() => {
                 // All others wait for our stripes.
                 shared.trees.reclaim_at_once();
-                shared.write_behind(&batch, &last, journal, &mut own, &mut session)
+                shared.write_behind(&batch, &last, journal, &mut own, &mut in_order)
             }
             result => result,
         }?;
-        drop((stripes, raised, session));
-        shared.wait(lsn)?;
+        in_order.end(lsn)?;
         Ok(written)
     }
 }

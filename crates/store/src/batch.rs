@@ -6,6 +6,7 @@ use everleaf_index::{BatchOp, Hardware, Journal, Session, Verify, WriteOrder};
 use everleaf_log::Lsn;
 
 use crate::map::Map;
+use crate::ordered_write::InOrder;
 use crate::shared::Shared;
 use crate::watch::Watch;
 use crate::{Error, Expiry, Result, Store};
@@ -26,9 +27,9 @@ impl Written {
     }
 }
 
-/// One change, its bytes at `at` in the batch: the key, then the value.
+/// A change or a condition, its bytes at `at` in the batch: the key, then the value.
 #[derive(Clone, Copy)]
-struct Change {
+struct Entry {
     map: u32,
     key_size: u32,
     /// The hash of the key.
@@ -42,7 +43,7 @@ struct Change {
 /// One condition, laid out like a change; without a value the key must be absent.
 enum Condition {
     OfKey {
-        what: Change,
+        what: Entry,
         must: Must,
     },
     /// So many batches have been rolled back so far.
@@ -87,7 +88,7 @@ enum Must {
 pub struct WriteBatch {
     maps: Vec<Map>,
     bytes: Vec<u8>,
-    changes: Vec<Change>,
+    changes: Vec<Entry>,
     conditions: Vec<Condition>,
 }
 
@@ -202,7 +203,7 @@ impl WriteBatch {
         self.conditions.clear();
     }
 
-    fn note(&mut self, map: &Map, key: &[u8], value: Option<&[u8]>, expiry_ms: u64) -> Change {
+    fn note(&mut self, map: &Map, key: &[u8], value: Option<&[u8]>, expiry_ms: u64) -> Entry {
         // Lengths that do not fit are far above the limits, which `write` checks.
         let size = |bytes: &[u8]| bytes.len().min(u32::MAX as usize) as u32;
         let at = self.bytes.len();
@@ -212,7 +213,7 @@ impl WriteBatch {
         }
         let hash = map.shared().order.hash_of(key);
         let map = self.map_number(map);
-        Change { map, key_size: size(key), hash, at, value_size: value.map(size), expiry_ms }
+        Entry { map, key_size: size(key), hash, at, value_size: value.map(size), expiry_ms }
     }
 
     fn map_number(&mut self, map: &Map) -> u32 {
@@ -224,16 +225,16 @@ impl WriteBatch {
         }) as u32
     }
 
-    fn key(&self, change: &Change) -> &[u8] {
+    fn key(&self, change: &Entry) -> &[u8] {
         &self.bytes[change.at..][..change.key_size as usize]
     }
 
-    fn value(&self, change: &Change) -> Option<&[u8]> {
+    fn value(&self, change: &Entry) -> Option<&[u8]> {
         let start = change.at + change.key_size as usize;
         change.value_size.map(|size| &self.bytes[start..][..size as usize])
     }
 
-    fn map(&self, change: &Change) -> &Map {
+    fn map(&self, change: &Entry) -> &Map {
         &self.maps[change.map as usize]
     }
 
@@ -266,27 +267,20 @@ impl WriteBatch {
     }
 
     /// The changes that count, as the journal wants them.
-    fn edits(&self, last: &[usize]) -> Vec<BatchOp<'_>> {
-        let edit = |change: &Change| BatchOp {
-            tree: self.map(change).tree(),
-            key: self.key(change),
-            value: self.value(change),
-            expiry_ms: change.expiry_ms,
+    fn operations(&self, last: &[usize]) -> Vec<BatchOp<'_>> {
+        let operation = |change: &Entry| {
+            let (tree, key) = (self.map(change).tree(), self.key(change));
+            match self.value(change) {
+                Some(value) => BatchOp::put(tree, key, value, change.expiry_ms),
+                None => BatchOp::remove(tree, key),
+            }
         };
-        last.iter().map(|index| edit(&self.changes[*index])).collect()
+        last.iter().map(|index| operation(&self.changes[*index])).collect()
     }
 
-    /// The changes that count, as the log wants them: never more than the journal takes. Behind
-    /// their stripes.
-    fn logged<'a>(
-        &'a self,
-        last: &'a [usize],
-    ) -> impl Iterator<Item = (u32, &'a [u8], Option<&'a [u8]>, u64)> {
-        last.iter().map(|index| {
-            let change = &self.changes[*index];
-            let number = self.map(change).number();
-            (number, self.key(change), self.value(change), change.expiry_ms)
-        })
+    /// The numbers in the log of the maps of the changes that count. Behind their stripes.
+    fn log_numbers(&self, last: &[usize]) -> impl Iterator<Item = u32> {
+        last.iter().map(|index| self.map(&self.changes[*index]).number())
     }
 
     /// The condition that does not hold, if there is one; those do that only `own` rollbacks of this batch have
@@ -311,7 +305,7 @@ impl WriteBatch {
 
     fn holds(
         &self,
-        what: &Change,
+        what: &Entry,
         must: &Must,
         own: u64,
         session: &mut Session<Hardware>,
@@ -333,7 +327,7 @@ impl WriteBatch {
     }
 
     /// Whether one of the changes is of the key of a condition.
-    fn changes_key(&self, what: &Change) -> bool {
+    fn changes_key(&self, what: &Entry) -> bool {
         let mut changes = self.changes.iter().filter(|change| change.hash == what.hash);
         changes.any(|change| change.map == what.map && self.key(change) == self.key(what))
     }
@@ -409,29 +403,24 @@ impl Shared {
     ) -> Result<Written> {
         let mut session = self.session()?;
         let journal = self.journal(&mut session)?;
-        self.raise(1)?;
-        let raised = Raised(self);
-        let stripes = self.order.lock_many(batch.stripes(&self.order));
+        let mut in_order = self.batch_in_order(session, batch.stripes(&self.order))?;
         let (written, lsn) =
-            self.write_behind(batch, last, journal, own_rollbacks, &mut session)?;
-        drop((stripes, raised, session));
-        self.wait(lsn)?;
+            self.write_behind(batch, last, journal, own_rollbacks, &mut in_order)?;
+        in_order.end(lsn)?;
         Ok(written)
     }
 
     /// Writes a batch whose stripes the caller has. Counts a rollback of it among its own.
-    pub(crate) fn write_behind(
+    pub(crate) fn write_behind<H>(
         &self,
         batch: &WriteBatch,
         last: &[usize],
         journal: &Journal,
         own_rollbacks: &mut u64,
-        session: &mut Session<Hardware>,
+        in_order: &mut InOrder<'_, H>,
     ) -> Result<(Written, Option<Lsn>)> {
-        if let Some(log) = &self.log {
-            log.check()?;
-        }
-        if let Some(number) = batch.refused(self, *own_rollbacks, session)? {
+        in_order.check()?;
+        if let Some(number) = batch.refused(self, *own_rollbacks, &mut in_order.session)? {
             return Ok((Written::Refused(number), None));
         }
         if last.is_empty() {
@@ -439,16 +428,19 @@ impl Shared {
         }
         for change in &batch.changes {
             let tree = batch.map(change).tree_arc();
-            self.views.save_key(tree, session, batch.key(change), |_| change.hash)?;
+            in_order.save(tree, batch.key(change), |_| change.hash)?;
         }
-        let edits = batch.edits(last);
+        let operations = batch.operations(last);
         // Before the first change: a batch that cannot be logged is not made.
         let logged = match &self.log {
-            Some(log) => Some((log, log.records(batch.logged(last), &edits, session)?)),
+            Some(log) => {
+                let maps = batch.log_numbers(last);
+                Some((log, log.records(maps, &operations, &mut in_order.session)?))
+            }
             None => None,
         };
         let (mut begun, mut place) = (false, None);
-        let made = journal.apply_after(session, &edits, || {
+        let made = journal.apply_after(&mut in_order.session, &operations, || {
             begun = true;
             place = logged.as_ref().map(|(log, _)| log.place());
         });
@@ -457,7 +449,7 @@ impl Shared {
             for index in last {
                 let change = &batch.changes[*index];
                 let tree = batch.map(change).tree_arc();
-                self.watches.mark(tree, batch.key(change), |_| change.hash);
+                in_order.mark(tree, batch.key(change), |_| change.hash);
             }
             if made.is_err() {
                 self.note_rollback();
@@ -466,17 +458,10 @@ impl Shared {
         }
         let lsn = match logged {
             None => made.map(|()| None).map_err(|not_made| not_made.error)?,
-            Some((log, records)) => log.note_batch(place, made, &records, &edits, session)?,
+            Some((log, records)) => {
+                log.note_batch(place, made, &records, &operations, &mut in_order.session)?
+            }
         };
         Ok((Written::All, lsn))
-    }
-}
-
-/// The gate, raised for a batch.
-pub(crate) struct Raised<'a>(pub &'a Shared);
-
-impl Drop for Raised<'_> {
-    fn drop(&mut self) {
-        self.0.order.lower_after_batch();
     }
 }

@@ -6,9 +6,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use everleaf_index::{BytesTree, Change, Decision, Hardware, Session, Verify};
+use everleaf_index::{Change, Decision, Hardware, Session, Verify};
 
-use crate::map::{Attempt, Map, Sees};
+use crate::map::{Map, Sees};
+use crate::ordered_write::{Attempt, KeyWrite};
 use crate::wal::LogEffect;
 use crate::{Action, Result};
 
@@ -107,8 +108,8 @@ impl Map {
         value: impl AsRef<[u8]>,
         expiry: impl Into<Expiry>,
     ) -> Result<bool> {
-        let (change, expiry_ms) = (Change::Upsert(value.as_ref()), expiry.into().as_unix_ms());
-        Ok(self.change(key.as_ref(), change, expiry_ms)?.was_there)
+        let put = Change::upsert(key.as_ref(), value.as_ref());
+        Ok(self.change(put.expiring(expiry.into().as_unix_ms()))?.was_there())
     }
 
     /// Lets `key` expire at a [`SystemTime`], after a [`Duration`], or as an [`Expiry`] says. Returns
@@ -194,31 +195,22 @@ impl Map {
     pub fn remove_expired(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let (key, shared) = (key.as_ref(), self.shared());
         let mut session = shared.session()?;
-        let mut purge =
-            |tree: &BytesTree, session: &mut Session<Hardware>| -> Attempt<'static, bool> {
-                tree.purge(session, key)?;
-                let is_absent = tree.get_verified(session, key, Verify::Key, |_| ())?.is_none();
-                // Also if the sweep was here before, which tells the log nothing.
-                Ok((is_absent, if is_absent { LogEffect::Removed } else { LogEffect::Unchanged }))
-            };
-        let order = &shared.order;
-        let Some(log) = &shared.log else {
-            // Views need nothing saved: what has expired is absent in them, too.
-            let mut pinned = session.pinned();
-            if order.is_free() {
-                return Ok(purge(self.tree(), &mut pinned)?.0);
-            }
-            drop(pinned);
-            let _stripe = order.lock(key);
-            return Ok(purge(self.tree(), &mut session)?.0);
+        let purge = |session: &mut Session<Hardware>| -> Attempt<'_, bool> {
+            self.tree().purge(session, key)?;
+            let is_absent = self.tree().get_verified(session, key, Verify::Key, |_| ())?.is_none();
+            // Also if the sweep was here before, which tells the log nothing.
+            Ok((is_absent, LogEffect::of(Change::remove(key), is_absent)))
         };
-        let stripe = order.lock(key);
-        log.check()?;
-        let (is_absent, lsn) =
-            log.write(self.number(), self.tree(), &mut session, key, &mut purge)?;
-        drop((stripe, session));
-        shared.wait(lsn)?;
-        Ok(is_absent)
+        if shared.log.is_none() {
+            let mut pinned = session.pinned();
+            if shared.order.is_free() {
+                return Ok(purge(&mut pinned)?.0);
+            }
+        }
+        let in_order = shared.in_order(session, key);
+        let mut write = KeyWrite::begin_unseen(in_order, self.tree_arc(), self.number(), key)?;
+        let made = purge(write.session());
+        write.finish(made)
     }
 
     /// As [`Self::update_with_expiry`] for those who need not see the value, which may be long: it is

@@ -4,10 +4,9 @@
 //! readers wait, too. It needs no journal, because one store of eight bytes does it. A log gets the key
 //! and the time, and no value.
 
-use everleaf_index::{Domain, ExpiryChange, Hardware, Session, Verify};
+use everleaf_index::{Change, Domain, ExpiryChange, Verify};
 
 use crate::Result;
-use crate::batch::Raised;
 use crate::map::Map;
 use crate::wal::LogEffect;
 
@@ -28,39 +27,16 @@ impl Map {
         if shared.trees.heap().medium().domain() == Domain::Adr {
             return Ok(ExpiryChange::NoPlace);
         }
-        let mut session = shared.session()?;
-        if shared.raise(1).is_err() {
+        let stripe = shared.order.stripe_of(key);
+        let Ok(in_order) = shared.batch_in_order(shared.session()?, [stripe]) else {
             return Ok(ExpiryChange::NoPlace);
-        }
-        let raised = Raised(shared);
-        let stripe = shared.order.lock_many([shared.order.stripe_of(key)]);
-        if let Some(log) = &shared.log {
-            log.check()?;
-        }
-        let hash_of = |key: &[u8]| shared.order.hash_of(key);
-        shared.views.save_key(self.tree_arc(), &mut session, key, hash_of)?;
-        let change = |session: &mut Session<Hardware>| {
-            let outcome =
-                self.tree().change_expiry(session, key, old_ms, expiry_ms, Verify::Key)?;
-            if outcome == ExpiryChange::Done {
-                shared.watches.mark(self.tree_arc(), key, hash_of);
-            }
+        };
+        let mut write = self.begin(in_order, key)?;
+        let outcome =
+            self.tree().change_expiry(write.session(), key, old_ms, expiry_ms, Verify::Key);
+        write.finish(outcome.map(|outcome| {
             let is_done = outcome == ExpiryChange::Done;
-            Ok((outcome, LogEffect::expiry_if_changed(is_done, expiry_ms)))
-        };
-        let (outcome, lsn) = match &shared.log {
-            None => (change(&mut session).map_err(crate::Error::from)?.0, None),
-            Some(log) => {
-                log.write(self.number(), self.tree(), &mut session, key, &mut |_, session| {
-                    change(session)
-                })?
-            }
-        };
-        drop((stripe, raised, session));
-        match (lsn, &shared.log) {
-            (None, Some(log)) => log.relieve(),
-            _ => shared.wait(lsn)?,
-        }
-        Ok(outcome)
+            (outcome, LogEffect::of(Change::expire(key, expiry_ms), is_done))
+        }))
     }
 }

@@ -149,6 +149,7 @@ mod map;
 pub mod new_file;
 mod opening;
 mod options;
+mod ordered_write;
 mod range;
 mod ranked;
 #[doc(hidden)]

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_index::{
-    BytesTree, Change, Decision, ExpiryChange, Hardware, IndexError, LONG_VALUE_SIZE, Record,
-    Session, SessionGuard, Verify,
+    Answer, BytesTree, Change, Decision, ExpiryChange, Hardware, IndexError, LONG_VALUE_SIZE,
+    Record, Session, SessionGuard, Verify, What,
 };
 
-use everleaf_log::Lsn;
-
 use crate::lifecycle::Lifecycle;
+use crate::ordered_write::{Attempt, InOrder, KeyWrite};
 use crate::shared::Shared;
 use crate::wal::{LogEffect, StoreLog};
 use crate::{Error, KEY_SIZE_MAX, Result, VALUE_SIZE_MAX};
@@ -31,18 +30,6 @@ pub(crate) enum Sees {
 /// What decides a key's fate by what is there; called through a pointer, so that the steps around it are
 /// compiled once.
 pub(crate) type Decide<'a> = dyn FnMut(Option<Record<'_>>) -> Decision + 'a;
-
-/// What a change found and did.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ChangeOutcome {
-    /// Whether anything is different now.
-    pub has_changed: bool,
-    /// Whether the key was there.
-    pub was_there: bool,
-}
-
-/// What a write answers, and what it did.
-pub(crate) type Attempt<'v, R> = std::result::Result<(R, LogEffect<'v>), IndexError>;
 
 /// An ordered map from byte strings (keys up to 64 KiB) to byte strings (values up to 512 MiB).
 ///
@@ -134,36 +121,52 @@ impl Map {
                 return Ok(write(&self.tree, &mut pinned)?.0);
             }
         }
-        let (result, lsn) = self.write_in_order(key, &mut session, write)?;
-        drop(session);
-        match (lsn, &self.shared.log) {
-            // Nobody waits for what changes nothing.
-            (None, Some(log)) => log.relieve(),
-            _ => self.shared.wait(lsn)?,
-        }
-        Ok(result)
+        self.write_in_order(key, session, write)
+    }
+
+    /// A write while somebody needs order among writers.
+    #[cold]
+    #[inline(never)]
+    fn write_in_order<'v, R>(
+        &self,
+        key: &[u8],
+        session: SessionGuard<'_, Hardware>,
+        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
+    ) -> Result<R> {
+        let mut ordered = self.begin(self.shared.in_order(session, key), key)?;
+        let made = write(&self.tree, ordered.session());
+        ordered.finish(made)
+    }
+
+    /// Begins to change a key whose stripe the caller has.
+    pub(crate) fn begin<'a, H>(
+        &'a self,
+        in_order: InOrder<'a, H>,
+        key: &'a [u8],
+    ) -> Result<KeyWrite<'a, H>> {
+        KeyWrite::begin(in_order, &self.tree, self.number(), key)
     }
 
     /// Whether a change would change nothing, so that reading the key is all that is to be done. It is
     /// asked where there is a log, in which a write that turns out to change nothing has a place.
     #[inline(always)]
-    fn changes_nothing(&self, key: &[u8], change: Change<'_>) -> Result<bool> {
-        match (&self.shared.log, change) {
-            (None, _) | (_, Change::Upsert(_)) => Ok(false),
-            (Some(log), _) => self.changes_nothing_in(log, key, change),
+    fn changes_nothing(&self, change: &Change<'_>) -> Result<bool> {
+        match (&self.shared.log, change.what) {
+            (None, _) | (_, What::Upsert(_)) => Ok(false),
+            (Some(log), _) => self.changes_nothing_in(log, change),
         }
     }
 
     /// [`Self::changes_nothing`] of a store with a log.
     #[inline(never)]
-    fn changes_nothing_in(&self, log: &StoreLog, key: &[u8], change: Change<'_>) -> Result<bool> {
-        let (value, needs) = match change {
-            Change::Upsert(_) => return Ok(false),
-            Change::Insert(value) => (value, false),
-            Change::Update(value) => (value, true),
-            Change::Remove => (&[][..], true),
+    fn changes_nothing_in(&self, log: &StoreLog, change: &Change<'_>) -> Result<bool> {
+        let key = change.key;
+        let needs = match change.what {
+            What::Upsert(_) => return Ok(false),
+            What::Insert(_) => false,
+            What::Update(_) | What::Remove | What::Expire => true,
         };
-        if key.len() > KEY_SIZE_MAX || value.len() > VALUE_SIZE_MAX {
+        if key.len() > KEY_SIZE_MAX || change.value().is_some_and(|it| it.len() > VALUE_SIZE_MAX) {
             // It says so.
             return Ok(false);
         }
@@ -176,58 +179,15 @@ impl Map {
         }
     }
 
-    /// A write while somebody needs order among writers.
-    #[cold]
-    #[inline(never)]
-    fn write_in_order<'v, R>(
-        &self,
-        key: &[u8],
-        session: &mut Session<Hardware>,
-        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
-    ) -> Result<(R, Option<Lsn>)> {
-        let order = &self.shared.order;
-        let _stripe = order.lock(key);
-        if let Some(log) = &self.shared.log {
-            log.check()?;
+    /// Makes a change of a key. All writes that do not look at the value before come through here. Not
+    /// generic, so that a write is compiled once, and not for every type of keys and values.
+    pub(crate) fn change(&self, change: Change<'_>) -> Result<Answer> {
+        if self.changes_nothing(&change)? {
+            return Ok(Answer::default());
         }
-        self.shared.views.save_key(&self.tree, session, key, |key| order.hash_of(key))?;
-        let mut write = |tree: &BytesTree, session: &mut Session<Hardware>| {
-            let (result, effect) = write(tree, session)?;
-            if !matches!(effect, LogEffect::Unchanged) {
-                self.shared.watches.mark(&self.tree, key, |key| order.hash_of(key));
-            }
-            Ok((result, effect))
-        };
-        let Some(log) = &self.shared.log else {
-            return Ok((write(&self.tree, session)?.0, None));
-        };
-        log.write(self.number(), &self.tree, session, key, &mut write)
-    }
-
-    /// Makes one change of a key; a value that is stored expires at `expiry_ms` (0 for never). All writes
-    /// that do not look at the value before come through here. Not generic, so that a write is compiled
-    /// once, and not for every type of keys and values.
-    pub(crate) fn change(
-        &self,
-        key: &[u8],
-        change: Change<'_>,
-        expiry_ms: u64,
-    ) -> Result<ChangeOutcome> {
-        let effect = match change {
-            Change::Remove => LogEffect::Removed,
-            _ if expiry_ms != 0 => LogEffect::Reread,
-            Change::Insert(value) | Change::Update(value) | Change::Upsert(value) => {
-                LogEffect::Value(value)
-            }
-        };
-        if self.changes_nothing(key, change)? {
-            return Ok(ChangeOutcome::default());
-        }
-        self.write(key, |tree, session| {
-            tree.change_expiring(session, key, change, expiry_ms, |has_changed, old| {
-                let outcome = ChangeOutcome { has_changed, was_there: old.is_some() };
-                (outcome, if has_changed { effect } else { LogEffect::Unchanged })
-            })
+        self.write(change.key, |tree, session| {
+            let answer = tree.change(session, &change)?;
+            Ok((answer, LogEffect::of(change, answer.changed)))
         })
     }
 
@@ -345,7 +305,7 @@ impl Map {
     /// nothing was changed. Otherwise as [`Self::get`].
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.change(key.as_ref(), Change::Upsert(value.as_ref()), 0)?.was_there)
+        Ok(self.change(Change::upsert(key.as_ref(), value.as_ref()))?.was_there())
     }
 
     /// Adds `key` unless it is there. Returns whether it was added.
@@ -353,7 +313,7 @@ impl Map {
     /// # Errors
     /// As [`Self::put`].
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.change(key.as_ref(), Change::Insert(value.as_ref()), 0)?.has_changed)
+        Ok(self.change(Change::insert(key.as_ref(), value.as_ref()))?.changed)
     }
 
     /// Replaces the value of `key` if it is there. Returns whether it was.
@@ -361,7 +321,7 @@ impl Map {
     /// # Errors
     /// As [`Self::put`].
     pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.change(key.as_ref(), Change::Update(value.as_ref()), 0)?.has_changed)
+        Ok(self.change(Change::update(key.as_ref(), value.as_ref()))?.changed)
     }
 
     /// Removes `key`. Returns whether it was there. Needs no space, so a full pool can be emptied.
@@ -369,7 +329,7 @@ impl Map {
     /// # Errors
     /// As [`Self::put`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.change(key.as_ref(), Change::Remove, 0)?.has_changed)
+        Ok(self.change(Change::remove(key.as_ref()))?.changed)
     }
 
     /// Reads, decides and writes one key as one atomic step. `decide` never runs behind a stripe: it
@@ -448,7 +408,9 @@ impl Map {
                 if same { decision.clone() } else { Decision::Keep }
             })?;
             let effect = match decision {
-                Decision::Expire(expiry_ms) => LogEffect::expiry_if_changed(changed, expiry_ms),
+                Decision::Expire(expiry_ms) => {
+                    LogEffect::of(Change::expire(key, expiry_ms), changed)
+                }
                 _ => LogEffect::if_changed(changed),
             };
             Ok((changed, effect))

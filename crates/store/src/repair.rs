@@ -264,9 +264,9 @@ impl Target<'_> {
                 continue;
             };
             let mut batch = WriteBatch::new();
-            for change in changes {
-                let map = self.map(change.tree)?;
-                match change.value {
+            for (tree, change) in changes {
+                let map = self.map(tree)?;
+                match change.value() {
                     Some(value) => {
                         let expiry = Expiry::from_unix_ms(change.expiry_ms);
                         batch.put_with_expiry(&map, change.key, value, expiry)
@@ -376,7 +376,7 @@ mod tests {
             let mut session = store.shared().session().expect("one is free");
             let journal = store.shared().trees.bytes_tree(journal::NAME).expect("room");
             let key = 0_u16.to_be_bytes();
-            journal.change(&mut session, &key, Change::Upsert(&bytes), |_, _| ()).expect("room");
+            journal.change(&mut session, &Change::upsert(&key, &bytes)).expect("room");
         }
         store.close().expect("it closes");
         let repaired = Store::repair(&pool, folder.path().join("fixed")).expect("readable");

@@ -6,7 +6,8 @@
 //! is taken before the change can be seen, whoever has seen it takes a later one: what is durable never
 //! comes of something that is not. The pool's pages reach the disk
 //! whenever the kernel likes; after a crash of the machine they are not looked at. The pool is then
-//! rebuilt from the newest snapshot and the log behind it.
+//! rebuilt from the newest snapshot and the log behind it. Who may see a value before it is in the log is drawn in
+//! docs/log.md ("What a reader may see"); the steps of a write are in `ordered_write.rs`.
 //!
 //! ```text
 //!   POOL.log/           the folder of the log (docs/log.md), also with small text files (`log_directory.rs`)
@@ -64,13 +65,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use everleaf_index::{BytesTree, Change, Hardware, Session, Trees};
-use everleaf_log::{Disk, Log, Lsn, Record, RecordEffect, SnapshotWriter};
+use everleaf_log::{Disk, Log, Lsn, Record, SnapshotWriter};
 
 pub(crate) use self::age::refuse_stale;
 pub(crate) use self::live_maps::refuse_lost_maps;
 use self::log_directory::LogDisk;
 pub(crate) use self::log_directory::{LogDirectory, LogState};
 pub use self::log_effect::LogEffect;
+use self::log_effect::log_record;
 pub(crate) use self::log_metadata::{
     copy_log_metadata, last_durability, last_number, leave_refused, logged_at_close,
     note_durability, own_log,
@@ -215,9 +217,9 @@ impl StoreLog {
         })?;
         let bytes = number.to_le_bytes();
         // Before the map has it, so that it is not given again when the map is gone.
-        self.own.change(session, LAST, Change::Upsert(&bytes), |_, _| ())?;
+        self.own.change(session, &Change::upsert(LAST, &bytes))?;
         *last = number;
-        self.own.change(session, &own_key(name), Change::Upsert(&bytes), |_, _| ())?;
+        self.own.change(session, &Change::upsert(&own_key(name), &bytes))?;
         Ok(number)
     }
 
@@ -270,7 +272,7 @@ impl StoreLog {
             reservation.give_up();
             // Relaxed: we have all stripes.
             let old = self.number_of(tree).load(Ordering::Relaxed).to_le_bytes();
-            let undone = self.own.change(session, &own_key(name), Change::Upsert(&old), |_, _| ());
+            let undone = self.own.change(session, &Change::upsert(&own_key(name), &old));
             if undone.is_err() {
                 // The pool has a number that the log does not know. It does not matter before the next opening.
                 // Relaxed: a request, which carries nothing.
@@ -294,7 +296,7 @@ impl StoreLog {
             if let Some(tree) = trees.find_bytes_tree(name)? {
                 // Relaxed: as above.
                 let number = self.number_of(&tree).load(Ordering::Relaxed).to_le_bytes();
-                self.own.change(session, &own_key(name), Change::Upsert(&number), |_, _| ())?;
+                self.own.change(session, &Change::upsert(&own_key(name), &number))?;
             }
         }
         Ok(())
@@ -313,7 +315,7 @@ impl StoreLog {
         self.lock().remove(&(Arc::as_ptr(tree) as usize));
         let lsn = reservation.fill(&[Record::delete(NAMES, name.as_bytes())])?;
         // Last: that it is left behind harms nobody, because only names of maps are looked for.
-        self.own.change(session, &own_key(name), Change::Remove, |_, _| ())?;
+        self.own.change(session, &Change::remove(&own_key(name)))?;
         Ok(lsn)
     }
 
@@ -458,7 +460,7 @@ impl StoreLog {
         let reached = self.log.durable_lsn();
         if self.note_reached(session).is_err() {
             // It must not say less than the log has; its removal needs no space.
-            self.own.change(session, REACHED, Change::Remove, |_, _| ())?;
+            self.own.change(session, &Change::remove(REACHED))?;
         }
         // Behind the pool's note, which must not be the older one (`age.rs`). Only evidence: without it the
         // end of the log could be cut off unnoticed.
@@ -469,7 +471,7 @@ impl StoreLog {
         let openings = self.openings.load(Ordering::Relaxed);
         let logged = [self.lag().0, self.file_growth(), openings].map(u64::to_le_bytes);
         // A full pool must not be in the way of its closing: that much is counted anew.
-        let _ = self.own.change(session, LOGGED, Change::Upsert(logged.as_flattened()), |_, _| ());
+        let _ = self.own.change(session, &Change::upsert(LOGGED, logged.as_flattened()));
         Ok(())
     }
 
@@ -485,14 +487,4 @@ impl StoreLog {
 
 fn own_key(name: &str) -> Vec<u8> {
     [b"map:", name.as_bytes()].concat()
-}
-
-fn log_record<'a>(map: u32, key: &'a [u8], value: Option<&'a [u8]>, expiry_ms: u64) -> Record<'a> {
-    let effect = value.map_or(RecordEffect::Delete, RecordEffect::Put);
-    Record { map, key, effect, expiry: logged_expiry(expiry_ms) }
-}
-
-/// An expiry as the log has it.
-fn logged_expiry(expiry_ms: u64) -> Option<u64> {
-    (expiry_ms != 0).then_some(expiry_ms)
 }

@@ -258,11 +258,11 @@ mod tests {
         let tree = trees.bytes_tree("t").expect("room");
         let heap = trees.heap();
         let mut owner = heap.session().expect("a session");
-        tree.change(&mut owner, b"key", Change::Insert(b"value"), |_, _| ()).expect("room");
+        tree.change(&mut owner, &Change::insert(b"key", b"value")).expect("room");
         owner.reserve_blocks(4).expect("room");
         let mut waster = heap.session().expect("a session");
         while waster.allocate_block().is_ok() {}
-        let edit = BatchOp { tree: &*tree, key: b"key", value: None, expiry_ms: 0 };
+        let removal = BatchOp::remove(&tree, b"key");
         let leaf_of = |nodes: &NbTree<_, _, _>, session: &mut Session<Hardware>| {
             nodes.resolve(session, BytesKey::new(b"key")).0
         };
@@ -275,7 +275,7 @@ mod tests {
             let batch = scope.spawn(|| {
                 let mut session = heap.session().expect("a session");
                 let mut changes = Changes::with_capacity(1);
-                changes.prepare_without_blocks(&mut session, &[edit])?;
+                changes.prepare_without_blocks(&mut session, &[removal])?;
                 changes.make(&mut session)
             });
             for _ in 0..1000 {

@@ -8,8 +8,8 @@ use std::ops::Bound;
 
 use everleaf_index::build::{self as writes, Intent, Outcome};
 use everleaf_index::{
-    BytesTree, Change, Decision, Domain, Exchange, Geometry, IndexError, Pool, Production, Session,
-    Tiny, Trees, U64Tree,
+    Answer, BytesTree, Change, Decision, Domain, Exchange, Geometry, IndexError, Pool, Production,
+    Session, Tiny, Trees, U64Tree,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -230,26 +230,27 @@ fn bytes_operation<G: Geometry>(
     value: &[u8],
 ) {
     let old = model.get(key).cloned();
-    let mut change = |change, changed: bool| {
-        let seen =
-            tree.change(session, key, change, |changed, old| (changed, old.map(<[u8]>::to_vec)));
-        assert_eq!(seen.expect("room"), (changed, old.clone()), "{change:?} of {key:?}");
+    let mut change = |change: Change<'_>, changed: bool| {
+        let own = |answer, old: Option<&[u8]>| (answer, old.map(<[u8]>::to_vec));
+        let seen = tree.change_seeing(session, &change, own);
+        let answer = Answer { changed, old_size: old.as_ref().map(Vec::len) };
+        assert_eq!(seen.expect("room"), (answer, old.clone()), "{change:?}");
     };
     match random.random_range(0..12) {
         0..3 => {
-            change(Change::Insert(value), old.is_none());
+            change(Change::insert(key, value), old.is_none());
             model.entry(key.to_vec()).or_insert(value.to_vec());
         }
         3 => {
-            change(Change::Update(value), old.is_some());
+            change(Change::update(key, value), old.is_some());
             model.entry(key.to_vec()).and_modify(|v| *v = value.to_vec());
         }
         4 => {
-            change(Change::Upsert(value), true);
+            change(Change::upsert(key, value), true);
             model.insert(key.to_vec(), value.to_vec());
         }
         5..8 => {
-            change(Change::Remove, old.is_some());
+            change(Change::remove(key), old.is_some());
             model.remove(key);
         }
         8 => {
@@ -404,8 +405,8 @@ fn bulk_loads(hashed: bool) {
     assert_eq!(next, 50_000);
     for i in 0..50_000 {
         let key = format!("key:{i:09}x");
-        let new = pieces.change(&mut session, key.as_bytes(), Change::Insert(b""), |new, _| new);
-        assert!(new.expect("room"));
+        let new = pieces.change(&mut session, &Change::insert(key.as_bytes(), b""));
+        assert!(new.expect("room").changed);
     }
     drop(session);
     assert!(trees.load_u64_tree("bad", [(1, 1), (1, 2)]).is_err());
@@ -443,7 +444,7 @@ fn clear_and_remove(hashed: bool) {
     for round in 0..3 {
         for i in 0..5000u32 {
             let value = vec![7; (i % 300) as usize];
-            tree.change(&mut session, format!("{i}").as_bytes(), Change::Upsert(&value), |_, _| ())
+            tree.change(&mut session, &Change::upsert(format!("{i}").as_bytes(), &value))
                 .expect("room");
         }
         if round < 2 {

@@ -33,8 +33,8 @@ fn key(number: u32) -> Vec<u8> {
 
 fn put(tree: &BytesTree, session: &mut Session<everleaf_index::Hardware>, number: u32) {
     let value = number.to_le_bytes();
-    let added = tree.change(session, &key(number), Change::Insert(&value), |added, _| added);
-    assert!(added.expect("room"));
+    let added = tree.change(session, &Change::insert(&key(number), &value));
+    assert!(added.expect("room").changed);
 }
 
 /// A closed pool with a map of byte strings with hashed leaves, of which every third key was removed.
@@ -48,8 +48,8 @@ fn closed(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut left = BTreeMap::new();
     for number in 0..KEYS {
         if number % 3 == 0 {
-            let gone = tree.change(&mut session, &key(number), Change::Remove, |gone, _| gone);
-            assert!(gone.expect("no room needed"));
+            let gone = tree.change(&mut session, &Change::remove(&key(number)));
+            assert!(gone.expect("no room needed").changed);
         } else {
             left.insert(key(number), number.to_le_bytes().to_vec());
         }
@@ -200,12 +200,12 @@ fn threads_that_write_the_same_strings_leave_a_sound_tree() {
                     let number = state >> 8 & 1023;
                     let (name, value) = (key(number), value_of(number));
                     let change = match state >> 28 {
-                        0..5 => Change::Insert(&value[..]),
-                        5..8 => Change::Upsert(&value[..]),
-                        8..14 => Change::Remove,
-                        _ => Change::Update(&value[..]),
+                        0..5 => Change::insert(&name, &value),
+                        5..8 => Change::upsert(&name, &value),
+                        8..14 => Change::remove(&name),
+                        _ => Change::update(&name, &value),
                     };
-                    tree.change(&mut session, &name, change, |_, old| {
+                    tree.change_seeing(&mut session, &change, |_, old| {
                         assert!(old.is_none_or(|old| old == value));
                     })
                     .expect("room");

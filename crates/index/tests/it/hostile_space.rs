@@ -90,16 +90,15 @@ fn a_full_pool_of_strings_can_be_emptied_and_filled_again() {
         let mut key = 0u32;
         let name = |key: u32| key.wrapping_mul(0x9E37_79B9).to_string().into_bytes();
         let put = |session: &mut Session<Hardware>, key: &[u8]| {
-            tree.change(session, key, Change::Insert(&[7; 50]), |_, _| ())
+            tree.change(session, &Change::insert(key, &[7; 50]))
         };
         while put(&mut session, &name(key)).is_ok() {
             key += 1;
         }
         counts.push(key);
         for key in 0..key {
-            let removed =
-                tree.change(&mut session, &name(key), Change::Remove, |changed, _| changed);
-            assert!(removed.expect("a removal needs no space"), "round {round}");
+            let removed = tree.change(&mut session, &Change::remove(&name(key)));
+            assert!(removed.expect("a removal needs no space").changed, "round {round}");
         }
         session.collect_all();
         session.give_back();
@@ -118,9 +117,8 @@ fn a_large_batch_fits_where_its_changes_fit_one_by_one() {
     let single = trees(SIZE);
     let tree = single.bytes_tree("t").expect("room");
     let mut session = single.heap().session().expect("a free session");
-    let fits = (0..).find(|number| {
-        tree.change(&mut session, &key(*number), Change::Insert(&[]), |_, _| ()).is_err()
-    });
+    let fits = (0..)
+        .find(|number| tree.change(&mut session, &Change::insert(&key(*number), &[])).is_err());
     let count = fits.expect("the pool ends") * 6 / 10;
 
     let batched = trees(SIZE);
@@ -128,11 +126,9 @@ fn a_large_batch_fits_where_its_changes_fit_one_by_one() {
     let mut session = batched.heap().session().expect("a free session");
     let journal = Journal::open(&batched, &mut session).expect("room");
     let keys: Vec<[u8; 4]> = (0..count).map(key).collect();
-    let edits: Vec<BatchOp<'_>> = keys
-        .iter()
-        .map(|key| BatchOp { tree: &*tree, key, value: Some(&[]), expiry_ms: 0 })
-        .collect();
-    journal.apply(&mut session, &edits).expect("there is room");
+    let operations: Vec<BatchOp<'_>> =
+        keys.iter().map(|key| BatchOp::put(&tree, key, &[], 0)).collect();
+    journal.apply(&mut session, &operations).expect("there is room");
     assert_eq!(tree.len(&mut session).expect("len"), u64::from(count));
     drop(session);
     assert_eq!(problems(&batched), Vec::<String>::new());

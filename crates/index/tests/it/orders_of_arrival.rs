@@ -76,8 +76,8 @@ fn leaves_of_lists(lists: u64, length: u64, is_end: impl Fn(u64) -> bool) -> f64
             let mut key = [0; 17];
             key[..8].copy_from_slice(&(list << 40).to_be_bytes());
             key[9..].copy_from_slice(&index.to_be_bytes());
-            let put = tree.change(&mut session, &key, Change::Upsert(&key), |new, _| new);
-            assert!(put.expect("room"));
+            let put = tree.change(&mut session, &Change::upsert(&key, &key));
+            assert!(put.expect("room").changed);
         }
     }
     let shape = tree.shape(&mut session).expect("a shape");

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use everleaf_index::{Production, Session, Trees};
+use everleaf_index::{Change, Production, Session, Trees};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
 use everleaf_prove::backing::new_pool_up_to;
@@ -132,12 +132,12 @@ fn a_byte_string_costs_its_record_and_one_line() {
     // Records of 40 bytes in slots of 48: one line or two each. The first allocation takes a chunk.
     let name = |key: u64| format!("word {key:011}");
     let value = [7u8; 16];
-    let change = everleaf_index::Change::Insert(&value);
-    tree.change(session, name(0).as_bytes(), change, |_, _| ()).expect("room");
+    let first = name(0);
+    tree.change(session, &Change::insert(first.as_bytes(), &value)).expect("room");
     let keys = scattered(SLOTS - 8);
     for &key in &keys {
         let key = name(key);
-        let insert = || tree.change(session, key.as_bytes(), change, |_, _| ());
+        let insert = || tree.change(session, &Change::insert(key.as_bytes(), &value));
         counting.operation("insert", insert).expect("room");
     }
     for &key in &keys {
@@ -147,8 +147,7 @@ fn a_byte_string_costs_its_record_and_one_line() {
     }
     for &key in &keys {
         let key = name(key);
-        let remove =
-            || tree.change(session, key.as_bytes(), everleaf_index::Change::Remove, |_, _| ());
+        let remove = || tree.change(session, &Change::remove(key.as_bytes()));
         counting.operation("remove", remove).expect("room");
     }
     let [_, written, flushes, drains] = costs(&counting.tally("insert"));

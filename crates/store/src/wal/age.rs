@@ -109,9 +109,10 @@ pub(super) fn begin_generation(
     is_opening: bool,
 ) -> Result<()> {
     let (note, number) = next(own, session, place, identity)?;
-    if own.change(session, KEY, Change::Upsert(&note), |_, _| ()).is_err() {
+    if own.change(session, &Change::upsert(KEY, &note)).is_err() {
         // It must not say less than is beside the log; its removal needs no space.
-        return Ok(own.change(session, KEY, Change::Remove, |_, _| ())?);
+        own.change(session, &Change::remove(KEY))?;
+        return Ok(());
     }
     // Only evidence: a disk that is full must not be in the way of opening and closing.
     let note = numbered(identity, number);

@@ -23,12 +23,13 @@ fn key(name: &str) -> Vec<u8> {
 /// Notes that there is a map. Where there is no space for the note, its loss could not be told: it is no
 /// reason to do without the map.
 pub(super) fn note(own: &BytesTree, session: &mut Session<Hardware>, name: &str) {
-    let _ = own.change(session, &key(name), Change::Upsert(b""), |_, _| ());
+    let _ = own.change(session, &Change::upsert(&key(name), b""));
 }
 
 /// Forgets that there is a map, which is then dropped.
 pub(super) fn forget(own: &BytesTree, session: &mut Session<Hardware>, name: &str) -> Result<()> {
-    Ok(own.change(session, &key(name), Change::Remove, |_, _| ())?)
+    own.change(session, &Change::remove(&key(name)))?;
+    Ok(())
 }
 
 /// The name of a map of which this key is the note.

@@ -47,7 +47,8 @@ pub fn note_durability(trees: &Trees, durability: Durability) -> Result<()> {
     let own = trees.bytes_tree(NAME)?;
     let mut session = trees.heap().session().map_err(IndexError::from)?;
     let mode = durability.interval_ms().to_le_bytes();
-    Ok(own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?)
+    own.change(&mut session, &Change::upsert(MODE, &mode))?;
+    Ok(())
 }
 
 /// The log of a pool that can be trusted; `None` if it has none, and what there may be in the folder is

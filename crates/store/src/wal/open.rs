@@ -235,7 +235,7 @@ impl Opening<'_> {
         store_log.number_all(trees, session)?;
         store_log.go_on_counting(session)?;
         let mode = durability.interval_ms().to_le_bytes();
-        store_log.own.change(session, MODE, Change::Upsert(&mode), |_, _| ())?;
+        store_log.own.change(session, &Change::upsert(MODE, &mode))?;
         let pool = trees.heap().pool();
         let settings =
             Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
@@ -256,7 +256,7 @@ impl Opening<'_> {
             let _ = store_log.note_reached(session);
         }
         if !self.is_known {
-            store_log.own.change(session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
+            store_log.own.change(session, &Change::upsert(IDENTITY, &identity))?;
         }
         let disk = store_log.log.disk();
         place.end_salvage(disk)?;

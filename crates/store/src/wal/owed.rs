@@ -22,7 +22,8 @@ impl StoreLog {
     /// the store, by one of its sessions: a check waits for those alone.
     pub fn note_reached(&self, session: &mut Session<Hardware>) -> Result<()> {
         let note = reached_note(self.identity, self.log.durable_lsn());
-        Ok(self.own.change(session, REACHED, Change::Upsert(&note), |_, _| ())?)
+        self.own.change(session, &Change::upsert(REACHED, &note))?;
+        Ok(())
     }
 
     /// Ends the log, because the snapshot that is owed cannot be written.

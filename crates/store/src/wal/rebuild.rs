@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_index::{
-    BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Session,
-    Trees, uuid_of,
+    BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Trees,
+    uuid_of,
 };
 use everleaf_log::{Log, Lsn, Record, RecordEffect, Recovered};
 
@@ -266,7 +266,8 @@ impl Filling<'_> {
         let mut session = self.trees.heap().session().map_err(IndexError::from)?;
         let own = self.trees.bytes_tree(NAME)?;
         let mut put = |key: &[u8], value: &[u8]| -> Result<()> {
-            Ok(own.change(&mut session, key, Change::Upsert(value), |_, _| ())?)
+            own.change(&mut session, &Change::upsert(key, value))?;
+            Ok(())
         };
         for (name, number) in &names.numbers {
             put(&own_key(name), &number.to_le_bytes())?;
@@ -331,24 +332,4 @@ impl Names {
 pub(super) fn name_of(record: &Record<'_>) -> (String, Option<u32>) {
     let number = record.value().and_then(|value| <[u8; 4]>::try_from(value).ok());
     (String::from_utf8_lossy(record.key).into_owned(), number.map(u32::from_le_bytes))
-}
-
-/// Does what a record says.
-#[inline]
-pub(super) fn apply(
-    tree: &BytesTree,
-    session: &mut Session<Hardware>,
-    key: &[u8],
-    effect: RecordEffect<'_>,
-    expiry_ms: u64,
-) -> Result<()> {
-    let change = match effect {
-        RecordEffect::Put(value) => Change::Upsert(value),
-        RecordEffect::Delete => Change::Remove,
-        // Absent: the snapshot is from behind a later record that removes it.
-        RecordEffect::Expire => {
-            return Ok(tree.set_expiry(session, key, expiry_ms).map(drop)?);
-        }
-    };
-    Ok(tree.change_expiring(session, key, change, expiry_ms, |_, _| ())?)
 }

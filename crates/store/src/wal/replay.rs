@@ -12,12 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-use everleaf_index::{BatchOp, BytesTree, Hardware, IndexError, Session, apply_unlogged};
+use everleaf_index::{
+    BatchOp, BytesTree, Change, Hardware, IndexError, Session, What, apply_unlogged,
+};
 use everleaf_log::{Lsn, Record, RecordEffect, Recovered};
 
 use super::NAMES;
 use super::log_directory::LogDisk;
-use super::rebuild::{Filling, Names, apply};
+use super::rebuild::{Filling, Names};
 use crate::{Error, Result};
 
 /// Bytes in memory after which a share is handed over: the more changes it has, the closer together
@@ -41,12 +43,12 @@ pub(super) struct Replayed {
 #[derive(Default)]
 struct Share {
     bytes: Vec<u8>,
-    changes: Vec<Change>,
+    changes: Vec<Entry>,
 }
 
 /// A change, its key and then its value at `at` in the bytes of the share.
 #[derive(Clone, Copy)]
-struct Change {
+struct Entry {
     map: u32,
     at: usize,
     /// The first bytes of the key, as a number that sorts like them.
@@ -66,11 +68,11 @@ enum Effect {
     Expire,
 }
 
-impl Change {
+impl Entry {
     /// What the change and an earlier one of the same key do together.
-    fn after(self, earlier: Change) -> Change {
+    fn after(self, earlier: Entry) -> Entry {
         match (self.effect, earlier.effect) {
-            (Effect::Expire, Effect::Put(_)) => Change { expiry_ms: self.expiry_ms, ..earlier },
+            (Effect::Expire, Effect::Put(_)) => Entry { expiry_ms: self.expiry_ms, ..earlier },
             (Effect::Expire, Effect::Remove) => earlier,
             _ => self,
         }
@@ -86,29 +88,31 @@ fn head_of(key: &[u8]) -> u64 {
 }
 
 impl Share {
-    fn key(&self, change: &Change) -> &[u8] {
+    fn key(&self, change: &Entry) -> &[u8] {
         &self.bytes[change.at..][..change.key_size]
     }
 
-    fn order(&self, a: &Change, b: &Change) -> std::cmp::Ordering {
+    fn order(&self, a: &Entry, b: &Entry) -> std::cmp::Ordering {
         let heads = (a.map, a.head).cmp(&(b.map, b.head));
         heads.then_with(|| self.key(a).cmp(self.key(b)))
     }
 
-    fn effect(&self, change: &Change) -> RecordEffect<'_> {
-        match change.effect {
+    fn change(&self, entry: &Entry) -> Change<'_> {
+        let key = self.key(entry);
+        match entry.effect {
             Effect::Put(size) => {
-                RecordEffect::Put(&self.bytes[change.at + change.key_size..][..size])
+                let value = &self.bytes[entry.at + entry.key_size..][..size];
+                Change::upsert(key, value).expiring(entry.expiry_ms)
             }
-            Effect::Remove => RecordEffect::Delete,
-            Effect::Expire => RecordEffect::Expire,
+            Effect::Remove => Change::remove(key),
+            Effect::Expire => Change::expire(key, entry.expiry_ms),
         }
     }
 
     /// What the changes of each key do together, in the order of maps and keys.
-    fn sorted(&self) -> Vec<Change> {
+    fn sorted(&self) -> Vec<Entry> {
         // The newest of a key comes first, and sorting leaves it there.
-        let mut changes: Vec<Change> = self.changes.iter().rev().copied().collect();
+        let mut changes: Vec<Entry> = self.changes.iter().rev().copied().collect();
         changes.sort_by(|a, b| self.order(a, b));
         changes.dedup_by(|earlier, later| {
             let is_same = self.order(earlier, later).is_eq();
@@ -204,7 +208,7 @@ impl Dealer<'_, '_> {
         let at = share.bytes.len();
         share.bytes.extend_from_slice(record.key);
         share.bytes.extend_from_slice(record.value().unwrap_or_default());
-        share.changes.push(Change {
+        share.changes.push(Entry {
             map: record.map,
             at,
             head: head_of(record.key),
@@ -217,7 +221,7 @@ impl Dealer<'_, '_> {
             expiry_ms: record.expiry.unwrap_or(0),
         });
         // Small keys and values take less than what is noted of them.
-        let bytes = at + size + share.changes.len() * size_of::<Change>();
+        let bytes = at + size + share.changes.len() * size_of::<Entry>();
         if bytes >= SHARE_BYTES { self.hand_over(to) } else { Ok(()) }
     }
 
@@ -299,8 +303,8 @@ impl Worker<'_, '_> {
         for changes in share.sorted().chunk_by(|a, b| a.map == b.map) {
             // `None`: of a map that was emptied or dropped later (W2).
             let Some(tree) = names.tree(changes[0].map) else { continue };
-            let is_expiry = |change: &&Change| matches!(change.effect, Effect::Expire);
-            let (expiries, others): (Vec<&Change>, Vec<&Change>) =
+            let is_expiry = |change: &&Entry| matches!(change.effect, Effect::Expire);
+            let (expiries, others): (Vec<&Entry>, Vec<&Entry>) =
                 changes.iter().partition(is_expiry);
             for group in others.chunks(GROUP) {
                 share.apply_unlogged(&tree, &mut session, group)?;
@@ -318,10 +322,19 @@ impl Share {
         &self,
         tree: &BytesTree,
         session: &mut Session<Hardware>,
-        changes: &[&Change],
+        changes: &[&Entry],
     ) -> Result<()> {
-        changes.iter().try_for_each(|change| {
-            apply(tree, session, self.key(change), self.effect(change), change.expiry_ms)
+        changes.iter().try_for_each(|entry| {
+            let change = self.change(entry);
+            match change.what {
+                // Nobody else uses the tree. Absent: the snapshot is from behind a later record that
+                // removes it.
+                What::Expire => {
+                    tree.set_expiry(session, change.key, change.expiry_ms).map(drop)?;
+                }
+                _ => drop(tree.change(session, &change)?),
+            }
+            Ok(())
         })
     }
 
@@ -330,19 +343,17 @@ impl Share {
         &self,
         tree: &BytesTree,
         session: &mut Session<Hardware>,
-        changes: &[&Change],
+        changes: &[&Entry],
     ) -> Result<()> {
-        let edit = |change: &&Change| BatchOp {
-            tree,
-            key: self.key(change),
-            value: match self.effect(change) {
-                RecordEffect::Put(value) => Some(value),
-                RecordEffect::Delete | RecordEffect::Expire => None,
-            },
-            expiry_ms: change.expiry_ms,
+        let operation = |entry: &&Entry| {
+            let Change { key, expiry_ms, .. } = self.change(entry);
+            match self.change(entry).value() {
+                Some(value) => BatchOp::put(tree, key, value, expiry_ms),
+                None => BatchOp::remove(tree, key),
+            }
         };
-        let edits: Vec<BatchOp<'_>> = changes.iter().map(edit).collect();
-        match apply_unlogged(session, &edits) {
+        let operations: Vec<BatchOp<'_>> = changes.iter().map(operation).collect();
+        match apply_unlogged(session, &operations) {
             // One by one they need less space at a time; nothing was changed.
             Err(error) if error.lacks_space() => self.make(tree, session, changes),
             done => Ok(done?),

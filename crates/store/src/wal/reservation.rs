@@ -1,13 +1,12 @@
 //! The place of a change in the log, taken before the change can be seen, and what is left there.
 
 use everleaf_index::{
-    BatchOp, BytesTree, Hardware, IndexError, LONG_VALUE_SIZE, NotMade, Session, Verify,
+    BatchOp, BytesTree, Change, Hardware, IndexError, LONG_VALUE_SIZE, NotMade, Session, Verify,
 };
 use everleaf_log::{Disk, Log, Lsn, Place, Record};
 
 use super::log_directory::LogDisk;
-use super::{LogEffect, NAMES, StoreLog, log_record, logged_expiry};
-use crate::map::Attempt;
+use super::{LogEffect, NAMES, StoreLog, log_record};
 use crate::{Error, Result};
 
 /// What is logged of a batch that was taken back, in bytes, at most: as much memory it takes for a moment.
@@ -53,34 +52,15 @@ impl<'a> LogReservation<'a> {
 }
 
 impl StoreLog {
-    /// Makes a change of one key, behind its place in the log. The caller has the key's stripe and has
-    /// [checked](Self::check) that the log works.
-    pub fn write<'v, R>(
-        &self,
-        map: u32,
-        tree: &BytesTree,
-        session: &mut Session<Hardware>,
-        key: &[u8],
-        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
-    ) -> Result<(R, Option<Lsn>)> {
-        let map = numbered(map)?;
-        // Before anybody can see the change.
-        let reservation = self.place();
-        match write(tree, session) {
-            Ok((result, effect)) => {
-                Ok((result, self.note(reservation, map, tree, session, key, effect)?))
-            }
-            Err(error) => {
-                // Nothing was changed.
-                reservation.give_up();
-                Err(error.into())
-            }
-        }
+    /// Takes the place of a change of one key of a map, as [`Self::place`].
+    pub fn place_in(&self, map: u32) -> Result<LogReservation<'_>> {
+        numbered(map)?;
+        Ok(self.place())
     }
 
     /// Fills the place of a write with what it did to its key; gives it up if nothing was changed.
     /// The caller has the key's stripe.
-    fn note(
+    pub fn note(
         &self,
         reservation: LogReservation<'_>,
         map: u32,
@@ -90,70 +70,58 @@ impl StoreLog {
         effect: LogEffect<'_>,
     ) -> Result<Option<Lsn>> {
         self.log.disk().reached("store.changed");
-        let put = |reservation: LogReservation<'_>, value: &[u8], expiry_ms| {
-            self.count(key.len() + value.len());
-            reservation.fill(&[log_record(map, key, Some(value), expiry_ms)])
-        };
-        let mut reservation = Some(reservation);
-        let noted = match effect {
+        match effect {
             LogEffect::Unchanged => {
-                reservation.take().into_iter().for_each(LogReservation::give_up);
+                reservation.give_up();
                 return Ok(None);
             }
-            LogEffect::Removed => None,
-            LogEffect::Expiry(expiry_ms) => {
-                self.count(key.len());
-                let record = Record::expire(map, key, logged_expiry(expiry_ms));
-                reservation.take().map(|reservation| reservation.fill(&[record]))
-            }
-            LogEffect::Value(value) => {
-                reservation.take().map(|reservation| put(reservation, value, 0))
-            }
-            // Should it fail, the reservation goes, and the log ends before anything that comes of the change. What has expired
-            // by now is there, too, if the clock is set back.
-            LogEffect::Reread => tree
-                .get_stored(session, key, Verify::Sum, |record| {
-                    reservation
-                        .take()
-                        .map(|reservation| put(reservation, record.value, record.expiry_ms))
-                })?
-                .flatten(),
+            LogEffect::Made(change) => return self.fill(reservation, map, &change).map(Some),
+            LogEffect::Reread => {}
+        }
+        let mut reservation = Some(reservation);
+        let mut fill = |change: Change<'_>| {
+            reservation.take().map(|reservation| self.fill(reservation, map, &change))
         };
-        let delete = |reservation: LogReservation<'_>| {
-            self.count(key.len());
-            reservation.fill(&[Record::delete(map, key)])
-        };
-        noted.or_else(|| reservation.take().map(delete)).transpose()
+        // Should it fail, the reservation goes, and the log ends before anything that comes of the change. What has expired
+        // by now is there, too, if the clock is set back.
+        let found = tree.get_stored(session, key, Verify::Sum, |record| {
+            fill(Change::upsert(key, record.value).expiring(record.expiry_ms))
+        })?;
+        found.unwrap_or_else(|| fill(Change::remove(key))).transpose()
     }
 
-    /// The changes of a batch as the log takes them; `edits` are the same, in the same order. The caller
-    /// has the stripes of all its keys.
+    fn fill(&self, reservation: LogReservation<'_>, map: u32, change: &Change<'_>) -> Result<Lsn> {
+        self.count(change.key.len() + change.value().map_or(0, <[u8]>::len));
+        reservation.fill(&[log_record(map, change)])
+    }
+
+    /// The changes of a batch as the log takes them: `operations`, which are of these maps. The caller
+    /// has the stripes of all their keys.
     pub fn records<'a>(
         &self,
-        changes: impl Iterator<Item = (u32, &'a [u8], Option<&'a [u8]>, u64)>,
-        edits: &[BatchOp<'_>],
+        maps: impl Iterator<Item = u32>,
+        operations: &[BatchOp<'a>],
         session: &mut Session<Hardware>,
     ) -> Result<Vec<Record<'a>>> {
-        let mut records = Vec::with_capacity(edits.len());
-        for ((map, key, value, expiry_ms), edit) in changes.zip(edits) {
-            let map = numbered(map)?;
-            let is_kept = value.is_some_and(|value| has_long_value(edit.tree, session, key, value));
-            records.push(match is_kept {
-                true => Record::expire(map, key, logged_expiry(expiry_ms)),
-                false => log_record(map, key, value, expiry_ms),
+        let mut records = Vec::with_capacity(operations.len());
+        for (map, operation) in maps.zip(operations) {
+            let (map, change) = (numbered(map)?, operation.change());
+            records.push(match has_long_value(operation.tree(), session, &change) {
+                true => log_record(map, &Change::expire(change.key, change.expiry_ms)),
+                false => log_record(map, &change),
             });
         }
         Ok(records)
     }
 
-    /// Fills the place of a batch, as one group: with its `records` if it was made. `edits` are the same,
+    /// Fills the place of a batch, as one group: with its `records` if it was made. `operations` are the same,
     /// in the same order. The caller has the stripes of all its keys.
     pub fn note_batch(
         &self,
         reservation: Option<LogReservation<'_>>,
         made: std::result::Result<(), NotMade>,
         records: &[Record<'_>],
-        edits: &[BatchOp<'_>],
+        operations: &[BatchOp<'_>],
         session: &mut Session<Hardware>,
     ) -> Result<Option<Lsn>> {
         // Without a place it was not begun.
@@ -164,7 +132,7 @@ impl StoreLog {
             Ok(()) => {}
             Err(NotMade { error, taken_back }) if error.leaves_nothing() => {
                 // What was changed was taken back, but a snapshot may have read it before.
-                self.note_taken_back(reservation, taken_back, records, edits, session)?;
+                self.note_taken_back(reservation, taken_back, records, operations, session)?;
                 return Err(error.into());
             }
             // It may be there in part: the log ends before anything that comes of it.
@@ -188,21 +156,22 @@ impl StoreLog {
         reservation: LogReservation<'_>,
         seen: usize,
         records: &[Record<'_>],
-        edits: &[BatchOp<'_>],
+        operations: &[BatchOp<'_>],
         session: &mut Session<Hardware>,
     ) -> Result<()> {
         if seen == 0 || !self.log.is_snapshotting() {
             reservation.give_up();
             return Ok(());
         }
-        // Puts come first, in the order of the edits.
-        let puts = edits.iter().zip(records).filter(|(edit, _)| edit.value.is_some()).take(seen);
+        // Puts come first, in the order of the operations.
+        let puts = operations.iter().zip(records);
+        let puts = puts.filter(|(operation, _)| operation.change().value().is_some()).take(seen);
         let mut present = Vec::with_capacity(seen);
         let mut bytes = 0;
-        for (edit, record) in puts {
+        for (operation, record) in puts {
             let own =
                 |record: everleaf_index::Record<'_>| (record.value.to_vec(), record.expiry_ms);
-            match edit.tree.get_stored(session, edit.key, Verify::Sum, own) {
+            match operation.tree().get_stored(session, record.key, Verify::Sum, own) {
                 Ok(found) => present.push((record, found)),
                 // A map that is gone has no keys, in the log neither.
                 Err(IndexError::Removed) => present.push((record, None)),
@@ -211,7 +180,7 @@ impl StoreLog {
                 Err(_) => continue,
             }
             let value = present.last().and_then(|(_, found)| found.as_ref());
-            bytes += PRESENT_SIZE + edit.key.len() + value.map_or(0, |(value, _)| value.len());
+            bytes += PRESENT_SIZE + record.key.len() + value.map_or(0, |(value, _)| value.len());
             if bytes > TAKEN_BACK_MAX {
                 reservation.give_up_taken_back();
                 return Ok(());
@@ -220,10 +189,13 @@ impl StoreLog {
         let present: Vec<Record<'_>> = present
             .iter()
             .map(|(record, present)| {
-                let (value, expiry_ms) = present
-                    .as_ref()
-                    .map_or((None, 0), |(value, expiry_ms)| (Some(value.as_slice()), *expiry_ms));
-                log_record(record.map, record.key, value, expiry_ms)
+                let change = match present {
+                    Some((value, expiry_ms)) => {
+                        Change::upsert(record.key, value).expiring(*expiry_ms)
+                    }
+                    None => Change::remove(record.key),
+                };
+                log_record(record.map, &change)
             })
             .collect();
         reservation.fill(&present).map(drop)
@@ -239,16 +211,12 @@ fn numbered(map: u32) -> Result<u32> {
     Ok(map)
 }
 
-/// Whether a key has this value already, and it is long: then the log, which has it, gets the expiry only. A
-/// batch has no other way to change an expiry. The caller has the stripe of the key.
-fn has_long_value(
-    tree: &BytesTree,
-    session: &mut Session<Hardware>,
-    key: &[u8],
-    value: &[u8],
-) -> bool {
+/// Whether a change gives a key the value that it has already, and it is long: then the log, which has it, gets the
+/// expiry only. A batch has no other way to change an expiry. The caller has the stripe of the key.
+fn has_long_value(tree: &BytesTree, session: &mut Session<Hardware>, change: &Change<'_>) -> bool {
+    let Some(value) = change.value() else { return false };
     let is_same = |record: everleaf_index::Record<'_>| record.value == value;
     // What cannot be read is written again.
     value.len() >= LONG_VALUE_SIZE
-        && matches!(tree.get_verified(session, key, Verify::Key, is_same), Ok(Some(true)))
+        && matches!(tree.get_verified(session, change.key, Verify::Key, is_same), Ok(Some(true)))
 }

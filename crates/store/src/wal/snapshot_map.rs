@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::time::Instant;
 
-use everleaf_index::{BytesTree, Hardware, IndexError, Machine, Session};
+use everleaf_index::{BytesTree, Change, Hardware, IndexError, Machine, Session};
 use everleaf_log::{Disk, Log, SnapshotWriter};
 
 use super::log_directory::LogDisk;
@@ -119,7 +119,8 @@ fn write_pairs(
             pairs.pop();
         }
         for (key, value, expiry_ms) in &pairs {
-            writer.add(&log_record(number, key, Some(value), *expiry_ms))?;
+            let change = Change::upsert(key, value).expiring(*expiry_ms);
+            writer.add(&log_record(number, &change))?;
             expiring.add(*expiry_ms);
         }
         match pairs.pop() {

@@ -27,7 +27,7 @@ fn what_is_written_after_a_failed_emptying_is_not_lost() {
         let mut session = store.shared().session().expect("there are enough");
         let number = (map.number() + 1).to_le_bytes();
         for key in [LAST.to_vec(), own_key(DEFAULT_MAP)] {
-            log.own.change(&mut session, &key, Change::Upsert(&number), |_, _| ()).expect("room");
+            log.own.change(&mut session, &Change::upsert(&key, &number)).expect("room");
         }
         *log.last_number.lock() += 1;
         // Relaxed: one thread.
