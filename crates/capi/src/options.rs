@@ -116,9 +116,10 @@ pub extern "C" fn el_options_set(
     })
 }
 
-/// Lets `tell` know what a store that is opened with these options does: opening with what it found,
-/// snapshots, closing. It is called in the thread that does so, and while a pool is made from its log by
-/// any thread; it must not unwind. NULL: nobody is told.
+/// Lets `tell` know what a store that is opened with these options does: opening with what it found;
+/// snapshots, also those that are written in the background, and their failures; a log that failed; closing, by
+/// whichever handle goes last. It is called in the thread that does so, which may be one of the store's own; it must
+/// not unwind, must not use the store, and `context` must be valid until then. NULL: nobody is told.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_options_log(
     options: Option<&mut el_options>,
@@ -130,9 +131,14 @@ pub extern "C" fn el_options_log(
         let log = tell.map(|tell| Log { tell, context: Context::new(context) });
         opening.log = log;
         let given = opening.options.clone();
-        opening.options = given.rebuild_progress(move |done| {
+        let given = given.rebuild_progress(move |done| {
             if let Some(log) = log {
                 log.say(&format!("rebuilding: {done} pairs and changes"));
+            }
+        });
+        opening.options = given.events(move |event| {
+            if let Some(log) = log {
+                log.say(&event.to_string());
             }
         });
         Ok(EL_OK)

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
-use everleaf::{Store, Written};
+use everleaf::{Error, Store, Written};
 
 use crate::argument::{el_buffer, el_slice};
 use crate::argument::{el_progress_fn, el_text, el_text_fn, set, wanted};
@@ -97,9 +97,12 @@ pub extern "C" fn el_store_close(store: Option<&el_store>) -> c_int {
             }
         };
         if let Some(store) = taken {
-            let closed = store.close();
-            opened.say(|| closed.as_ref().map_or_else(ToString::to_string, |()| "closed".into()));
-            closed?;
+            // The end itself is told when it comes.
+            store.close().inspect_err(|error| {
+                if let Error::StillOpen { .. } = error {
+                    opened.say(|| error.to_string());
+                }
+            })?;
         }
         Ok(EL_OK)
     })

@@ -138,6 +138,7 @@ mod change;
 mod conversion;
 mod copy;
 mod error;
+mod event;
 mod expiring;
 mod expiry;
 mod expiry_in_place;
@@ -171,6 +172,7 @@ pub use batch::{WriteBatch, Written};
 pub use change::{Action, Exchange};
 pub use copy::Copied;
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use event::Event;
 pub use everleaf_index::{CheckReport, Domain, human_size};
 #[doc(hidden)]
 pub use everleaf_index::{random, standard_output_was_closed};

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use everleaf_index::{BytesTree, Hardware, Machine, Session, Verify};
 
 use crate::behind_damage::first_readable;
+use crate::event::{Event, EventFn};
 use crate::expiring::Seen;
 use crate::shared::Shared;
 use crate::upkeep::{ShutdownSignal, run};
@@ -25,6 +26,7 @@ pub(crate) struct Lifecycle {
     shared: Arc<Shared>,
     shutdown: Arc<ShutdownSignal>,
     sweep: Option<JoinHandle<()>>,
+    events: EventFn,
     ended: bool,
 }
 
@@ -36,15 +38,16 @@ impl Lifecycle {
             shared: shared.clone(),
             shutdown: shutdown.clone(),
             sweep: None,
+            events: options.events.clone(),
             ended: false,
         };
         let sweep = options.sweep;
         let has_work = sweep || shared.log.is_some();
         let is_fixed = shared.trees.heap().pool().is_read_only() || options.is_simulated();
         if has_work && !is_fixed {
-            let limit = options.snapshot_after_bytes;
+            let (limit, events) = (options.snapshot_after_bytes, options.events.clone());
             let thread = std::thread::Builder::new().name("everleaf-sweep".to_string());
-            let sweep = thread.spawn(move || run(&shared, &shutdown, sweep, limit));
+            let sweep = thread.spawn(move || run(&shared, &shutdown, sweep, limit, &events));
             let what = "cannot start the thread that removes expired keys: lower the number of \
                         threads, or open the store without the sweep";
             life.sweep = Some(sweep.map_err(|error| Error::Io(what.to_string(), error))?);
@@ -67,6 +70,16 @@ impl Lifecycle {
             std::mem::forget(self.sweep.take());
             return self.shared.check_process();
         }
+        let finished = self.finish();
+        self.events.tell(&match &finished {
+            Ok(()) => Event::Closed,
+            Err(error) => Event::CloseFailed(error),
+        });
+        finished
+    }
+
+    /// Ends the thread, and leaves everything in order.
+    fn finish(&mut self) -> Result<()> {
         self.shutdown.signal();
         if let Some(sweep) = self.sweep.take() {
             // If it panicked, the panic was reported, and nothing depends on it.
@@ -76,7 +89,7 @@ impl Lifecycle {
             // The pool may count as clean only if the log has everything, too.
             // Relaxed: the thread that also looks at it has ended.
             if log.snapshot_due.load(Ordering::Relaxed) {
-                self.shared.snapshot()?;
+                self.events.tell(&Event::Snapshot(self.shared.snapshot()?));
             }
             self.shared.settle_owed()?;
             log.renumber(&self.shared.trees, &mut *self.shared.session()?)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everleaf_index::{CreateMode, PoolOptions, Verify};
 
+use crate::event::{Event, EventFn};
 use crate::{Domain, Durability, Result, Store};
 
 /// How to open a store. Each setting says what it does and what it is by default.
@@ -33,6 +34,7 @@ pub struct Options {
     pub(crate) snapshot_after_bytes: u64,
     pub(crate) view_memory_bytes: u64,
     pub(crate) rebuild_progress: Option<ProgressFn>,
+    pub(crate) events: EventFn,
     /// Of the files of the log; 0 for what is usual.
     pub(crate) segment_size_bytes: u64,
     /// A disk for the log that is none.
@@ -84,6 +86,7 @@ impl Options {
             snapshot_after_bytes: 1 << 30,
             view_memory_bytes: 0,
             rebuild_progress: None,
+            events: EventFn::default(),
             segment_size_bytes: 0,
             #[cfg(test)]
             simulated: None,
@@ -224,6 +227,25 @@ impl Options {
     /// told.
     pub fn rebuild_progress(mut self, tell: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.rebuild_progress = Some(ProgressFn(Arc::new(tell)));
+        self
+    }
+
+    /// `tell` is called with what the store does without being asked, and with its end, by the thread that
+    /// does it: of the store's own, or whichever drops the last handle. It must not use the store. Default: nobody is told.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), everleaf::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let options = everleaf::Options::new().create(true);
+    /// let options = options.events(move |event| drop(tell.send(event.to_string())));
+    /// drop(options.open(folder.path().join("p"))?);
+    /// assert_eq!(told.recv().as_deref(), Ok("closed"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(mut self, tell: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        self.events = EventFn::new(tell);
         self
     }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use everleaf_index::FEATURE_EXPIRY;
 
 use crate::Error;
+use crate::event::{Event, EventFn};
 use crate::expiring::Seen;
 use crate::shared::Shared;
 
@@ -64,9 +65,10 @@ pub(crate) fn run(
     shutdown: &ShutdownSignal,
     sweep: bool,
     snapshot_after_bytes: u64,
+    events: &EventFn,
 ) {
     settle(shared);
-    let mut upkeep = Upkeep::new(shared, shutdown, snapshot_after_bytes);
+    let mut upkeep = Upkeep::new(shared, shutdown, snapshot_after_bytes, events);
     while upkeep.rest(ROUND_REST).is_continue() {
         if sweep && upkeep.sweep().is_break() {
             return;
@@ -82,13 +84,28 @@ struct Upkeep<'s> {
     next_look: Instant,
     next_snapshot: Instant,
     spare: SpareSpace,
+    events: &'s EventFn,
+    has_told_of_the_log: bool,
 }
 
 impl<'s> Upkeep<'s> {
-    fn new(shared: &'s Shared, shutdown: &'s ShutdownSignal, snapshot_after_bytes: u64) -> Self {
+    fn new(
+        shared: &'s Shared,
+        shutdown: &'s ShutdownSignal,
+        snapshot_after_bytes: u64,
+        events: &'s EventFn,
+    ) -> Self {
         let now = Instant::now();
-        let (next_look, spare) = (now + LOOK_REST, SpareSpace::default());
-        Upkeep { shared, shutdown, snapshot_after_bytes, next_look, next_snapshot: now, spare }
+        Upkeep {
+            shared,
+            shutdown,
+            snapshot_after_bytes,
+            next_look: now + LOOK_REST,
+            next_snapshot: now,
+            spare: SpareSpace::default(),
+            events,
+            has_told_of_the_log: false,
+        }
     }
 
     /// Rests so long at least, and looks after log and space meanwhile. Breaks when the store is closed.
@@ -118,6 +135,12 @@ impl<'s> Upkeep<'s> {
     fn shorten_log(&mut self) {
         let Some(log) = &self.shared.log else { return };
         log.check_names();
+        if !self.has_told_of_the_log
+            && let Err(error) = log.check()
+        {
+            self.has_told_of_the_log = true;
+            self.events.tell(&Event::LogFailed(&error));
+        }
         let started = Instant::now();
         // Relaxed: a request, which carries nothing.
         let due = log.snapshot_due.load(Ordering::Relaxed);
@@ -128,11 +151,15 @@ impl<'s> Upkeep<'s> {
         // due since the look above.
         // Relaxed: as above.
         let due = log.snapshot_due.swap(false, Ordering::Relaxed);
-        if self.shared.snapshot().is_err() {
-            // Tried again, but most of the time is left to others; writes tell, too.
-            // Relaxed: as above.
-            log.snapshot_due.fetch_or(due, Ordering::Relaxed);
-            self.next_snapshot = Instant::now() + started.elapsed() * REST;
+        match self.shared.snapshot() {
+            Ok(pairs) => self.events.tell(&Event::Snapshot(pairs)),
+            Err(error) => {
+                // Tried again, but most of the time is left to others; writes tell, too.
+                // Relaxed: as above.
+                log.snapshot_due.fetch_or(due, Ordering::Relaxed);
+                self.next_snapshot = Instant::now() + started.elapsed() * REST;
+                self.events.tell(&Event::SnapshotFailed(&error));
+            }
         }
     }
 
@@ -251,12 +278,39 @@ mod tests {
         assert!(store.write(&batch).expect("room").is_done());
         assert!(store.statistics().log_bytes > 0);
         let shutdown = ShutdownSignal::default();
-        let mut upkeep = Upkeep::new(store.shared(), &shutdown, 1);
+        let (told, events) = told();
+        let mut upkeep = Upkeep::new(store.shared(), &shutdown, 1, &events);
         upkeep.next_look = Instant::now();
         assert!(upkeep.sweep().is_continue());
         assert_eq!(store.statistics().swept_keys, 1);
         let rest = store.statistics().log_bytes;
         assert!(rest < 1000, "the log still has {rest} bytes");
         assert_eq!(upkeep.spare.rounds, 1);
+        let lines: Vec<String> = told.try_iter().collect();
+        assert!(lines.len() == 1 && lines[0].starts_with("wrote a snapshot of 600"), "{lines:?}");
+    }
+
+    /// Keeps the lines that are told.
+    fn told() -> (std::sync::mpsc::Receiver<String>, EventFn) {
+        let (tell, told) = std::sync::mpsc::channel();
+        (told, EventFn::new(move |event| tell.send(event.to_string()).expect("it is kept")))
+    }
+
+    #[test]
+    fn a_log_that_has_failed_is_told_of_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+        let options = options.durability(Durability::Power).snapshot_after_bytes(u64::MAX);
+        let store = options.open(folder.path().join("pool")).expect("it opens");
+        let (shutdown, (told, events)) = (ShutdownSignal::default(), told());
+        let mut upkeep = Upkeep::new(store.shared(), &shutdown, u64::MAX, &events);
+        upkeep.look();
+        assert_eq!(told.try_iter().count(), 0);
+        let log = store.shared().log.as_ref().expect("it has a log");
+        log.fail_owed(&store.shared().trees, Error::LogFailed("planted".to_string()));
+        upkeep.look();
+        upkeep.look();
+        let lines: Vec<String> = told.try_iter().collect();
+        assert!(lines.len() == 1 && lines[0].contains("planted"), "{lines:?}");
     }
 }

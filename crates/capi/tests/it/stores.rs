@@ -1,7 +1,8 @@
 //! Stores: opening, closing, maps by name, copies, checks, numbers, and what is told.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 use everleaf_capi::argument::{el_slice, el_text};
 use everleaf_capi::code::*;
@@ -120,6 +121,38 @@ fn a_store_with_a_log_says_what_it_does() {
     assert!(lines[0].starts_with("opened "), "{lines:?}");
     assert_eq!(lines[1..], ["wrote a snapshot of 1 pairs", "closed"]);
     assert_eq!(el_options_free(at_mut(options)), EL_OK);
+}
+
+extern "C" fn send(context: *mut c_void, text: el_slice) {
+    // SAFETY: the test passes this, and holds it until the store is closed.
+    let tell = unsafe { &*context.cast::<Mutex<mpsc::Sender<String>>>() };
+    let line = String::from_utf8(bytes(text)).expect("text is UTF-8");
+    tell.lock().expect("no panic").send(line).expect("the test waits for it");
+}
+
+/// Nobody was told: only what was called itself said something.
+#[test]
+fn what_a_store_does_by_itself_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = path_text(&folder.path().join("a.pool"));
+    let options = options(&[(EL_DURABILITY, EL_POWER), (EL_SNAPSHOT_AFTER, 1)]);
+    let (tell, told) = mpsc::channel::<String>();
+    let tell = Mutex::new(tell);
+    let context = (&raw const tell).cast_mut().cast();
+    assert_eq!(el_options_log(at_mut(options), Some(send), context), EL_OK);
+    let store = made(|room| el_store_open(c_text(&path), at_mut(options), room));
+    assert_eq!(el_options_free(at_mut(options)), EL_OK);
+    let map = made(|room| el_store_map(at(store), NO_TEXT(), false, room));
+    assert_eq!(el_put(at(map), slice("oak"), slice("Quercus")), EL_OK);
+    let line = || told.recv_timeout(Duration::from_secs(60)).expect("a line");
+    assert!(line().starts_with("opened "));
+    assert_eq!(line(), "wrote a snapshot of 1 pairs", "by the thread of the store");
+    assert_eq!(el_store_close(at(store)), EL_STILL_OPEN);
+    assert!(line().starts_with("the store is still open"));
+    assert_eq!(el_store_free(at_mut(store)), EL_OK);
+    assert!(told.try_recv().is_err(), "the map holds it");
+    assert_eq!(el_map_free(at_mut(map)), EL_OK);
+    assert_eq!(line(), "closed");
 }
 
 #[test]

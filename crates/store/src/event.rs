@@ -1,0 +1,59 @@
+//! What a store does by itself, told to whoever wants to log it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Error;
+
+/// What an open store does without being asked, and how it ends; see [`Options::events`](crate::Options::events).
+/// Its text is a line for a log.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A snapshot of so many pairs was written, because the log had become long or one was due.
+    Snapshot(u64),
+    /// Such a snapshot could not be written. It is tried again.
+    SnapshotFailed(&'a Error),
+    /// The log has failed: nothing can be written any more.
+    LogFailed(&'a Error),
+    /// The last handle is gone, and the pool is closed.
+    Closed,
+    /// As [`Self::Closed`], but something went wrong: the next opening recovers the pool.
+    CloseFailed(&'a Error),
+}
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Snapshot(pairs) => write!(f, "wrote a snapshot of {pairs} pairs"),
+            Event::SnapshotFailed(error) => {
+                write!(f, "a snapshot failed, and is tried again: {error}")
+            }
+            Event::LogFailed(error) => write!(f, "the log failed: {error}"),
+            Event::Closed => f.write_str("closed"),
+            Event::CloseFailed(error) => write!(f, "closing failed: {error}"),
+        }
+    }
+}
+
+/// Who is told.
+#[derive(Clone, Default)]
+pub(crate) struct EventFn(Option<Arc<dyn Fn(&Event<'_>) + Send + Sync>>);
+
+impl EventFn {
+    pub fn new(tell: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        EventFn(Some(Arc::new(tell)))
+    }
+
+    pub fn tell(&self, event: &Event<'_>) {
+        if let Some(tell) = &self.0 {
+            tell(event);
+        }
+    }
+}
+
+impl fmt::Debug for EventFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventFn")
+    }
+}
