@@ -219,7 +219,8 @@ typedef struct {
 } el_buffer;
 
 // Is shown a value, which is valid for the call only. It must be quick, must not unwind, and may call
-// functions of this library.
+// functions of this library; but what would wait for its own call is refused (`EL_UNSUPPORTED`, whose text says so):
+// `el_store_check` always, and the first `el_store_write`, `el_view_new` or `el_store_backup` after a pause.
 typedef void (*el_value_fn)(void *context, el_slice value);
 
 // One end of a range.
@@ -323,9 +324,10 @@ int el_options_free(el_options *options);
 // Sets an option, one of `EL_CREATE` to `EL_VIEW_MEMORY`.
 int el_options_set(el_options *options, int option, uint64_t number);
 
-// Lets `tell` know what a store that is opened with these options does: opening with what it found,
-// snapshots, closing. It is called in the thread that does so, and while a pool is made from its log by
-// any thread; it must not unwind. NULL: nobody is told.
+// Lets `tell` know what a store that is opened with these options does: opening with what it found;
+// snapshots, also those that are written in the background, and their failures; a log that failed; closing, by
+// whichever handle goes last. It is called in the thread that does so, which may be one of the store's own; it must
+// not unwind, must not use the store, and `context` must be valid until then. NULL: nobody is told.
 int el_options_log(el_options *options,
                    el_text_fn tell,
                    void *context);
@@ -535,14 +537,14 @@ int el_iter_prev(el_iter *iter,
                  el_slice *value);
 
 // Goes to the first pair of the range whose key is not less than `target`, and stores it; otherwise as
-// `el_iter_next`.
+// `el_iter_next`. After an error it is where it was.
 int el_iter_seek(el_iter *iter,
                  el_slice target,
                  el_slice *key,
                  el_slice *value);
 
 // Goes to the last pair of the range whose key is not greater than `target`, and stores it; otherwise as
-// `el_iter_prev`.
+// `el_iter_prev`. After an error it is where it was.
 int el_iter_seek_back(el_iter *iter,
                       el_slice target,
                       el_slice *key,

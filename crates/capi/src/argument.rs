@@ -74,7 +74,8 @@ pub struct el_range {
 }
 
 /// Is shown a value, which is valid for the call only. It must be quick, must not unwind, and may call
-/// functions of this library.
+/// functions of this library; but what would wait for its own call is refused (`EL_UNSUPPORTED`, whose text says so):
+/// `el_store_check` always, and the first `el_store_write`, `el_view_new` or `el_store_backup` after a pause.
 pub type el_value_fn = Option<extern "C" fn(context: *mut c_void, value: el_slice)>;
 /// Is shown the value of the key number `index`, NULL if there is none; otherwise as `el_value_fn`.
 pub type el_found_fn =
@@ -131,10 +132,11 @@ impl el_slices {
         el_slices { items, count }
     }
 
-    /// The bytes of all of them, for the length of the call.
-    pub(crate) fn bytes<'a>(self) -> Result<Vec<&'a [u8]>, Failure> {
+    /// All of them, for the length of the call. Each was looked at: it has bytes. Nothing is allocated for them, so that
+    /// their number costs no memory.
+    pub(crate) fn items<'a>(self) -> Result<Items<'a>, Failure> {
         if self.count == 0 {
-            return Ok(vec![]);
+            return Ok(Items(&[]));
         }
         if self.items.is_null() || !self.items.is_aligned() {
             return Err(invalid("the array of slices is at NULL or not aligned"));
@@ -145,7 +147,23 @@ impl el_slices {
         // SAFETY: whoever made this has promised that so many slices can be read during the call
         // (`new`); they are not at NULL, aligned, and no more than the language allows.
         let slices = unsafe { std::slice::from_raw_parts(self.items, self.count) };
-        slices.iter().map(|slice| slice.bytes()).collect()
+        slices.iter().try_for_each(|slice| slice.bytes().map(|_| ()))?;
+        Ok(Items(slices))
+    }
+}
+
+/// Slices that can be read.
+#[derive(Clone, Copy)]
+pub(crate) struct Items<'a>(&'a [el_slice]);
+
+impl<'a> Items<'a> {
+    pub fn len(self) -> usize {
+        self.0.len()
+    }
+
+    pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
+        // Each was looked at (`items`); one that the caller has changed since, which it must not, has no bytes.
+        self.0.iter().map(|slice| slice.bytes().unwrap_or_default())
     }
 }
 

@@ -82,8 +82,8 @@ impl Cursor {
         } else {
             range.seek(key)
         }
+        // If that fails, the place is what it was.
         self.way = Some((range, back));
-        self.place = Place::Outside;
         self.advance(back)
     }
 
@@ -211,7 +211,7 @@ pub extern "C" fn el_iter_prev(
 }
 
 /// Goes to the first pair of the range whose key is not less than `target`, and stores it; otherwise as
-/// `el_iter_next`.
+/// `el_iter_next`. After an error it is where it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_iter_seek(
     iter: Option<&mut el_iter>,
@@ -227,7 +227,7 @@ pub extern "C" fn el_iter_seek(
 }
 
 /// Goes to the last pair of the range whose key is not greater than `target`, and stores it; otherwise as
-/// `el_iter_prev`.
+/// `el_iter_prev`. After an error it is where it was.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_iter_seek_back(
     iter: Option<&mut el_iter>,

@@ -1,7 +1,10 @@
-//! Many keys in one call.
+//! Many keys in one call. They are handed on in blocks, so that their number costs no memory.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
+use std::slice::ChunksExact;
+
+use everleaf::Error;
 
 use crate::argument::{el_buffer, el_found_fn, el_slice, el_slices, el_text, set, wanted};
 use crate::code::{EL_OK, EL_TOO_LARGE, Failure};
@@ -9,6 +12,28 @@ use crate::entry::{entry, invalid};
 use crate::handle::{give, shared};
 use crate::map::el_map;
 use crate::store::el_store;
+
+/// Keys that are looked for at a time.
+const BLOCK: usize = 512;
+
+/// Calls `get(first, keys)` for block after block of the keys, of which the first has this number.
+pub(crate) fn in_blocks<'a>(
+    keys: impl Iterator<Item = &'a [u8]>,
+    mut get: impl FnMut(usize, &[&[u8]]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (mut block, mut first): ([&[u8]; BLOCK], usize) = ([&[]; BLOCK], 0);
+    let mut keys = keys.peekable();
+    while keys.peek().is_some() {
+        let mut count = 0;
+        for (place, key) in block.iter_mut().zip(&mut keys) {
+            *place = key;
+            count += 1;
+        }
+        get(first, &block[..count])?;
+        first += count;
+    }
+    Ok(())
+}
 
 /// Shows the values of many keys to a function, in order, with overlapping cache misses: several times
 /// the speed of separate calls.
@@ -21,9 +46,12 @@ pub extern "C" fn el_get_many(
 ) -> c_int {
     entry(|| {
         let see = see.ok_or_else(|| invalid("the function is NULL"))?;
-        shared(map)?.get_many(&keys.bytes()?, |index, value| {
-            let value = value.map(el_slice::shown);
-            see(context, index, value.as_ref());
+        let (map, keys) = (shared(map)?, keys.items()?);
+        in_blocks(keys.iter(), |first, keys| {
+            map.get_many(keys, |index, value| {
+                let value = value.map(el_slice::shown);
+                see(context, first + index, value.as_ref());
+            })
         })?;
         Ok(EL_OK)
     })
@@ -49,17 +77,20 @@ pub extern "C" fn el_get_columns(
         if needed.is_none_or(|needed| needed > values.capacity()) || keys.len() > found.capacity() {
             return Err(invalid("the buffers do not hold a value and a byte for each key"));
         }
-        let (mut hits, mut wrong) = (0, None);
-        shared(map)?.get_many(&keys, |index, value| {
-            found.write(index, &[u8::from(value.is_some())]);
-            match value {
-                Some(value) if value.len() == value_size => {
-                    values.write(index * value_size, value);
-                    hits += 1;
+        let (mut hits, mut wrong, map) = (0, None, shared(map)?);
+        in_blocks(keys, |first, keys| {
+            map.get_many(keys, |index, value| {
+                let index = first + index;
+                found.write(index, &[u8::from(value.is_some())]);
+                match value {
+                    Some(value) if value.len() == value_size => {
+                        values.write(index * value_size, value);
+                        hits += 1;
+                    }
+                    Some(value) => wrong = Some(value.len()),
+                    None => {}
                 }
-                Some(value) => wrong = Some(value.len()),
-                None => {}
-            }
+            })
         })?;
         if let Some(size) = wrong {
             let text =
@@ -86,7 +117,7 @@ pub extern "C" fn el_put_columns(
         if keys.len().checked_mul(value_size) != Some(values.len()) {
             return Err(invalid("there is not one value for each key"));
         }
-        for (index, key) in keys.iter().enumerate() {
+        for (index, key) in keys.enumerate() {
             map.put(key, &values[index * value_size..][..value_size])?;
         }
         Ok(EL_OK)
@@ -97,11 +128,11 @@ pub extern "C" fn el_put_columns(
 #[unsafe(no_mangle)]
 pub extern "C" fn el_put_many(map: Option<&el_map>, keys: el_slices, values: el_slices) -> c_int {
     entry(|| {
-        let (map, keys, values) = (shared(map)?, keys.bytes()?, values.bytes()?);
+        let (map, keys, values) = (shared(map)?, keys.items()?, values.items()?);
         if keys.len() != values.len() {
             return Err(invalid("there is not one value for each key"));
         }
-        for (key, value) in keys.iter().zip(values) {
+        for (key, value) in keys.iter().zip(values.iter()) {
             map.put(key, value)?;
         }
         Ok(EL_OK)
@@ -120,23 +151,23 @@ pub extern "C" fn el_store_load_map(
     map: Option<&mut MaybeUninit<*mut el_map>>,
 ) -> c_int {
     entry(|| {
-        let (keys, values) = (keys.bytes()?, values.bytes()?);
+        let (keys, values) = (keys.items()?, values.items()?);
         if keys.len() != values.len() {
             return Err(invalid("there is not one value for each key"));
         }
         let place = wanted(map)?;
         place.write(std::ptr::null_mut());
         let name = name.str()?;
-        let pairs = keys.into_iter().zip(values);
+        let pairs = keys.iter().zip(values.iter());
         let loaded = shared(store)?.with(|store| Ok(store.load_map(name, pairs)?))?;
         give(Some(place), loaded)
     })
 }
 
 /// The rows of a column.
-fn rows(bytes: &[u8], size: usize) -> Result<Vec<&[u8]>, Failure> {
+fn rows(bytes: &[u8], size: usize) -> Result<ChunksExact<'_, u8>, Failure> {
     if size == 0 || !bytes.len().is_multiple_of(size) {
         return Err(invalid("the bytes of the keys are not a whole number of keys"));
     }
-    Ok(bytes.chunks_exact(size).collect())
+    Ok(bytes.chunks_exact(size))
 }

@@ -9,6 +9,7 @@ use crate::argument::{el_buffer, el_found_fn, el_slice, el_slices};
 use crate::code::{EL_NOT_FOUND, EL_OK};
 use crate::entry::{entry, invalid};
 use crate::handle::{free, give, kind, shared};
+use crate::many::in_blocks;
 use crate::map::el_map;
 use crate::store::el_store;
 
@@ -65,9 +66,11 @@ pub extern "C" fn el_view_get_many(
     entry(|| {
         let see = see.ok_or_else(|| invalid("the function is NULL"))?;
         let map = shared(view)?.map(shared(map)?);
-        map.get_many(&keys.bytes()?, |index, value| {
-            let value = value.map(el_slice::shown);
-            see(context, index, value.as_ref());
+        in_blocks(keys.items()?.iter(), |first, keys| {
+            map.get_many(keys, |index, value| {
+                let value = value.map(el_slice::shown);
+                see(context, first + index, value.as_ref());
+            })
         })?;
         Ok(EL_OK)
     })

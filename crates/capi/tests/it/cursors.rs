@@ -222,3 +222,33 @@ fn a_view_shows_what_was() {
     assert_eq!(el_iter_free(at_mut(iter)), EL_OK);
     assert_eq!(el_view_free(at_mut(view)), EL_OK);
 }
+
+/// It went to the first pair of the range: who went on after an error got what is before the target.
+#[test]
+fn an_iterator_that_cannot_reach_its_target_stays_where_it_was() {
+    let opened = TestStore::new();
+    for key in ["a", "b", "c", "d", "e"] {
+        opened.put(key, &format!("the value of {key}"));
+    }
+    let iter = made(|room| el_iter_new(opened.map(), None, room));
+    let some = |key: &str| Some(key.to_string());
+    assert_eq!(seek(iter, "c"), some("c"));
+    damage(&opened, b"the value of e");
+    let mut key = Room::uninit();
+    assert_eq!(el_iter_seek(at_mut(iter), slice("e"), Some(&mut key), None), EL_CORRUPT);
+    assert_eq!(go(iter, NEXT), some("d"));
+    let code = el_iter_seek_back(at_mut(iter), slice("x"), Some(&mut key), None);
+    assert_eq!(code, EL_CORRUPT, "{}", last_error());
+    assert_eq!(go(iter, PREV), some("c"));
+    assert_eq!(el_iter_free(at_mut(iter)), EL_OK);
+}
+
+/// Changes a byte of a value in the file, behind the back of the store.
+fn damage(opened: &TestStore, value: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    let bytes = std::fs::read(opened.path()).expect("the pool can be read");
+    let found = bytes.windows(value.len()).position(|window| window == value);
+    let at = found.expect("the value lies in the file") as u64;
+    let file = std::fs::File::options().write(true).open(opened.path()).expect("and written");
+    file.write_all_at(b"T", at).expect("to where it was");
+}

@@ -10,6 +10,7 @@ use everleaf_capi::many::{
     el_get_columns, el_get_many, el_put_columns, el_put_many, el_store_load_map,
 };
 use everleaf_capi::map::*;
+use everleaf_capi::store::{el_store, el_store_check};
 
 use crate::support::*;
 
@@ -198,4 +199,69 @@ fn a_map_is_loaded_as_one_if_its_keys_ascend() {
     assert_eq!(value_of(at(map), "b"), Some(b"a".to_vec()));
     assert_eq!(made(|room| el_count(at(map), room)), 2);
     assert_eq!(el_map_free(at_mut(map)), EL_OK);
+}
+
+/// Each key took 16 bytes of memory, and where there were none the process was aborted.
+#[test]
+fn many_keys_cost_no_memory() {
+    // More than the allocator holds in reserve for a thread.
+    const COUNT: usize = 5 << 20;
+    if std::env::var_os(IN_LITTLE_MEMORY).is_some() {
+        return many_keys_in_little_memory(COUNT);
+    }
+    // In a process of its own: the limit is for all of it.
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "data::many_keys_cost_no_memory"]).env(IN_LITTLE_MEMORY, "1");
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+const IN_LITTLE_MEMORY: &str = "EVERLEAF_TEST_IN_LITTLE_MEMORY";
+
+fn many_keys_in_little_memory(count: usize) {
+    let opened = TestStore::new();
+    opened.put("k", "v");
+    let (keys, mut values, mut found) = (vec![b'k'; count], vec![0; count], vec![0; count]);
+    let all = vec![slice("k"); count];
+    let status = std::fs::read_to_string("/proc/self/statm").expect("it is Linux");
+    let pages: u64 = status.split(' ').next().and_then(|text| text.parse().ok()).expect("a number");
+    // All that there is now, and a little.
+    let most = pages * 4096 + (8 << 20);
+    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: the struct is ours.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+    let (room, marks) = (buffer(&mut values), buffer(&mut found));
+    let mut hits = Room::uninit();
+    let code = el_get_columns(opened.map(), slice(&keys), 1, room, 1, marks, Some(&mut hits));
+    assert_eq!((code, stored(hits)), (EL_OK, count), "{}", last_error());
+    extern "C" fn counted(context: *mut c_void, index: usize, value: Option<&el_slice>) {
+        // SAFETY: the test passes a number, which it holds.
+        let count = unsafe { &mut *context.cast::<usize>() };
+        assert!(value.is_some() && index == *count, "in order");
+        *count += 1;
+    }
+    let mut seen = 0_usize;
+    let context = (&raw mut seen).cast();
+    assert_eq!(el_get_many(opened.map(), slices(&all), Some(counted), context), EL_OK);
+    assert_eq!(seen, count);
+    let some = slices(&all[..1000]);
+    assert_eq!(el_put_many(opened.map(), some, some), EL_OK);
+}
+
+extern "C" fn check_inside(context: *mut c_void, _: el_slice) {
+    // SAFETY: the test passes this, which it holds.
+    let (store, code) = unsafe { &mut *context.cast::<(*mut el_store, c_int)>() };
+    *code = el_store_check(at(*store), None, std::ptr::null_mut(), None);
+}
+
+/// What the header says of functions that are shown a value: some calls would wait for their own.
+#[test]
+fn a_function_that_is_shown_a_value_cannot_ask_for_what_waits_for_it() {
+    let opened = TestStore::new();
+    opened.put("k", "v");
+    let mut inside = (opened.store, EL_OK);
+    let context = (&raw mut inside).cast();
+    assert_eq!(el_get_with(opened.map(), slice("k"), Some(check_inside), context), EL_OK);
+    assert_eq!(inside.1, EL_UNSUPPORTED);
+    assert!(last_error().contains("was called by a function"), "{}", last_error());
 }
