@@ -13,7 +13,8 @@
 #     PIBENCH_OPTIONS                         further options of PiBench (--pcm=false: its counters need rights)
 #
 # OUT has results.tsv (design, mix, operations a second), results.svg, and what PiBench printed of each run. A run
-# that fails is told at the end, and makes the script fail; the others are still made.
+# that fails, or says that an operation or a verification failed, is told at the end, and makes the script fail; the
+# others are still made.
 set -euo pipefail
 
 [ $# -ge 3 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -44,6 +45,12 @@ wrapper design "$here/everleaf_lab_wrapper.cpp" everleaf_lab
 ${CC:-cc} -std=c99 -I "$prefix/include" "$here/designs.c" -L "$prefix/lib" -Wl,-rpath,"$prefix/lib" \
     -leverleaf_lab -o "$out/designs"
 
+# Whether a run says that something failed: a verification, or a number of operations other than 0.
+failures() {
+    grep -iE 'fail|mismatch|incorrect|wrong' "$1" |
+        grep -ivE '([^0-9]0 (failed|failures|mismatches)|(failed|failures|mismatches)[^:]*: *0)[^0-9.]*$' | grep . > /dev/null
+}
+
 # Name, and shares of reads, inserts, updates, removals and scans.
 mixes="reads 1 0 0 0 0
 inserts 0 1 0 0 0
@@ -67,6 +74,7 @@ for design; do
         if EVERLEAF_DESIGN=$design "$program" "$library" -n "$records" -p "$operations" -t "$threads" \
             -r "$reads" -i "$inserts" -u "$updates" -d "$removals" -s "$scans" \
             --pool_path="$pool/pool" --pool_size=$((1 << 34)) $options > "$log" 2>&1 &&
+            ! failures "$log" &&
             rate=$(sed -n 's/.*[Tt]hroughput: *\([0-9.eE+]*\).*/\1/p' "$log" | tail -n 1) && [ -n "$rate" ]; then
             printf '%s\t%s\t%s\n' "$design" "$mix" "$rate" >> "$out/results.tsv"
         else

@@ -141,14 +141,16 @@ fn the_script_builds_and_runs_pibench_and_draws_what_it_says() {
         std::fs::copy(stand_in.join(name), source.join(name)).expect("it is copied");
     }
     install(&prefix);
-    let run = |designs: &[&str]| {
+    let run_saying = |designs: &[&str], says: Option<&str>| {
         let mut command = Command::new(folder().join("pibench/run.sh"));
         command.args([&source, &prefix, &out]).args(designs);
         command.env("RECORDS", "300").env("OPERATIONS", "300").env_remove("PIBENCH_OPTIONS");
+        command.envs(says.map(|says| ("STAND_IN_SAYS", says)));
         let output = command.output().expect("it starts");
         let told = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&told).into_owned())
     };
+    let run = |designs: &[&str]| run_saying(designs, None);
     let (code, told) = run(&["store", "fast-fair", "cceh"]);
     assert_eq!(code, Some(0), "{told}");
     let results = std::fs::read_to_string(out.join("results.tsv")).expect("results");
@@ -163,6 +165,15 @@ fn the_script_builds_and_runs_pibench_and_draws_what_it_says() {
     let picture = std::fs::read_to_string(out.join("results.svg")).expect("a picture");
     assert_eq!(picture.matches("<rect").count(), rows.len(), "{picture}");
     assert!(picture.contains("fast-fair") && picture.trim_end().ends_with("</svg>"), "{picture}");
+
+    // A run that ends well was counted although it said that its verification had failed.
+    for says in
+        ["Verification: FAILED\n", "verification failed for key 7\n", "\tFailed operations: 12\n"]
+    {
+        let (code, told) = run_saying(&["store"], Some(says));
+        assert_eq!(code, Some(1), "{says}: {told}");
+        assert!(told.contains("store:reads"), "{told}");
+    }
 
     // What fails is told by its name, and the others are made.
     let (code, told) = run(&["store", "no-such-design"]);

@@ -5,7 +5,7 @@ use everleaf_bench::Shares;
 use everleaf_cli::command::bench::{self, BenchArgs};
 use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;
-use everleaf_cli::output::Output;
+use everleaf_cli::output::{Output, remark};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -20,7 +20,9 @@ designs (8 and 8). The keys are loaded first, in random order. What is measured,
 `everleaf-lab bench`: rounds, medians, every result checked. PiBench itself can use the designs too,
 by the wrapper in crates/lab-capi/pibench.
 
-Of PiBench's options these are not here: --pcm, --bulk_load, --skip_load, --key_prefix, --sampling_ms.";
+Some options of PiBench are taken so that its command lines run here, and change nothing, which is
+said: --pcm, --bulk_load, --pool_size, --sampling_ms. Others are refused where they would: --skip_load,
+--key_prefix.";
 
 /// Measure by the options of PiBench
 #[derive(Args, Debug)]
@@ -83,6 +85,24 @@ pub struct PibenchArgs {
     /// With mode `time`: the length of a round
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
     seconds: f64,
+    /// Counters of the processor's memory: they are not read
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pcm: Option<bool>,
+    /// Bytes of the pool: it is as large as the keys need
+    #[arg(long = "pool_size", value_name = "SIZE")]
+    pool_size: Option<u64>,
+    /// Load in bulk: the keys are put one by one
+    #[arg(long = "bulk_load", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    bulk_load: Option<bool>,
+    /// Milliseconds between samples of the throughput: rounds are measured as a whole
+    #[arg(long = "sampling_ms", value_name = "MS")]
+    sampling_ms: Option<u64>,
+    /// Do not load: refused, since each round has an index of its own
+    #[arg(long = "skip_load", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    skip_load: Option<bool>,
+    /// What each key begins with: refused unless empty
+    #[arg(short = 'f', long = "key_prefix", value_name = "TEXT", default_value = "")]
+    key_prefix: String,
     /// Rounds; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
@@ -136,8 +156,37 @@ impl PibenchArgs {
         ))
     }
 
+    /// What was asked for and changes nothing here.
+    fn without_effect(&self) -> Vec<&'static str> {
+        [
+            (self.pcm == Some(true), "--pcm: no counters of the processor's memory are read"),
+            (self.bulk_load == Some(true), "--bulk_load: the keys are put one by one"),
+            (self.pool_size.is_some(), "--pool_size: the pool is as large as the keys need"),
+            (self.sampling_ms.is_some(), "--sampling_ms: rounds are measured as a whole"),
+        ]
+        .into_iter()
+        .filter_map(|(is_asked, text)| is_asked.then_some(text))
+        .collect()
+    }
+
+    /// Refuses what would measure something else than PiBench does.
+    fn refuse_others(&self) -> Result<(), Failure> {
+        if self.skip_load == Some(true) {
+            return Err(Failure::usage(
+                "--skip_load: each round has an index of its own, in which nothing is unless it is loaded",
+            ));
+        }
+        if !self.key_prefix.is_empty() {
+            return Err(Failure::usage(
+                "--key_prefix: keys have none here; give the whole length with --index bytes -k",
+            ));
+        }
+        Ok(())
+    }
+
     /// What `bench` is to do.
     fn words(&self) -> Result<Vec<String>, Failure> {
+        self.refuse_others()?;
         let mut words = vec!["bench".to_string(), self.shares()?.name().to_string()];
         let mut add = |name: &str, value: String| words.extend([format!("--{name}"), value]);
         add("index", self.index.clone());
@@ -187,6 +236,7 @@ impl PibenchArgs {
 pub fn run(args: &PibenchArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let line = Line::try_parse_from(args.words()?)
         .map_err(|error| Failure::usage(error.to_string().trim_end().to_string()))?;
+    args.without_effect().into_iter().for_each(remark);
     bench::run(line.bench, &everleaf_lab::designs(), global, out)
 }
 
@@ -227,6 +277,22 @@ mod tests {
         assert!(found.contains("--seconds 2 --distribution self-similar --hot 0.1"), "{found}");
         let found = words("--index bytes -k 20 -v 50 --latency_sampling 0.1").unwrap();
         assert!(found.ends_with("--key-size 20 --value-size 50 --sample-every 10"), "{found}");
+    }
+
+    /// A command line of PiBench was refused for options that do not matter here.
+    #[test]
+    fn options_without_effect_are_taken_and_told() {
+        let asked = |line: &str| {
+            let line = std::iter::once("pibench").chain(line.split_whitespace());
+            Asked::try_parse_from(line).map_err(|error| error.to_string()).unwrap().pibench
+        };
+        let all = "--pcm --pool_size=17179869184 --bulk_load=true --sampling_ms=500 -f= --skip_load=false";
+        let told = asked(all).without_effect();
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert_eq!(words(all), words(""), "they change nothing");
+        assert!(asked("--pcm=false --bulk_load=false").without_effect().is_empty());
+        assert!(words("--skip_load").unwrap_err().contains("index of its own"));
+        assert!(words("--key_prefix user").unwrap_err().contains("--index bytes -k"));
     }
 
     #[test]
