@@ -43,6 +43,19 @@ pub fn run(root: &Path) -> bool {
             ],
         )
         && step(&package, program("mypy"), &["--strict", "python"])
+        // The stub of the compiled part is what that part has.
+        && step(
+            &package,
+            python.clone(),
+            &[
+                "-m",
+                "mypy.stubtest",
+                "--ignore-disjoint-bases",
+                "--allowlist",
+                "tests/stubtest.txt",
+                "everleaf._everleaf",
+            ],
+        )
         && step(&package, program("pyright"), &["--pythonpath", "target/environment/bin/python"])
         && step(&package, python, &["-m", "pytest", "-q", "tests"])
 }

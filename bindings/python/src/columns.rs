@@ -12,7 +12,6 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::failure::raised;
 use crate::held::Held;
 use crate::many::{Lookup, put_block};
 
@@ -122,7 +121,7 @@ pub fn put(
     keys: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let (keys, values, map) = (Column::of_keys(keys)?, Column::of(values)?, held.map()?);
+    let (keys, values) = (Column::of_keys(keys)?, Column::of(values)?);
     if keys.rows != values.rows {
         return Err(PyValueError::new_err("there is not one value for each key"));
     }
@@ -135,7 +134,7 @@ pub fn put(
         keys.read(first, key_bytes);
         values.read(first, value_bytes);
         let row = (keys.row, values.row);
-        py.detach(|| put_rows(&map, key_bytes, value_bytes, row)).map_err(raised)?;
+        py.detach(|| held.with(|map| put_rows(map, key_bytes, value_bytes, row)))?;
     }
     Ok(())
 }
@@ -162,7 +161,7 @@ struct Outcome {
 
 impl Target<'_> {
     /// Looks for a block of keys, and writes the values where they go, each copied once: out of its record.
-    fn find(&self, lookup: &Lookup, keys: &[u8], key_row: usize) -> everleaf::Result<Outcome> {
+    fn find(&self, lookup: &Lookup, keys: &[u8], key_row: usize) -> PyResult<Outcome> {
         let keys: Vec<&[u8]> = keys.chunks_exact(key_row).collect();
         let mut marks = [0; BLOCK_ROWS];
         let (row, mut outcome) = (self.values.row, Outcome::default());
@@ -206,7 +205,7 @@ pub fn get(
         let block = &mut block[..size.min(keys.rows - first) * keys.row];
         keys.read(first, block);
         let target = Target { values: &values, found: &marks, first };
-        let outcome = py.detach(|| target.find(lookup, block, keys.row)).map_err(raised)?;
+        let outcome = py.detach(|| target.find(lookup, block, keys.row))?;
         if let Some(size) = outcome.wrong {
             let text = format!("a value has {size} bytes, and the rows have {}", values.row);
             return Err(PyValueError::new_err(text));

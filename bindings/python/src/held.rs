@@ -9,9 +9,12 @@
 //!
 //! Nobody waits for ever: no thread attaches while it is inside the store or has a lock of this crate, so
 //! whoever is waited for there needs no interpreter to go on.
+//!
+//! Closing a store may write a snapshot and sync, and what is freed last closes it: after `begin_close` that may
+//! be an iterator, a view or a batch, which are then freed by a detached thread (`release`).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use everleaf::Map;
 use pyo3::prelude::*;
@@ -21,9 +24,12 @@ use crate::failure::{closed, raised};
 /// A value of this size is put by a detached thread: it takes longer to copy.
 const LONG_VALUE: usize = 64 << 10;
 
-/// Calls that others may wait for.
+/// Calls that others may wait for, and whether the store is being closed or was.
 #[derive(Default)]
-pub struct Waits(AtomicUsize);
+pub struct Waits {
+    calls: AtomicUsize,
+    is_closing: AtomicBool,
+}
 
 impl Waits {
     /// Runs, detached, what others may have to wait for.
@@ -37,16 +43,36 @@ impl Waits {
         }
         // Relaxed: whoever has to see it takes the interpreter after us; where there is no such lock
         // nothing depends on it.
-        self.0.fetch_add(1, Ordering::Relaxed);
-        let _ends = Ends(&self.0);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let _ends = Ends(&self.calls);
         py.detach(run)
+    }
+
+    /// From now on what is freed may be the last that keeps the store open.
+    pub fn begin_close(&self) {
+        // Relaxed: as in `during`.
+        self.is_closing.store(true, Ordering::Relaxed);
+    }
+
+    /// Frees what keeps the store open, detached if that may close it.
+    pub fn free<T: Send>(&self, held: T) {
+        // Relaxed: see `begin_close`.
+        if self.is_closing.load(Ordering::Relaxed) {
+            release(held);
+        }
     }
 
     #[inline]
     fn any(&self) -> bool {
         // Relaxed: see `during`.
-        self.0.load(Ordering::Relaxed) != 0
+        self.calls.load(Ordering::Relaxed) != 0
     }
+}
+
+/// Frees something by a detached thread; at the end of the interpreter, when no thread can come back, by this one as
+/// it is.
+pub fn release<T: Send>(held: T) {
+    Python::try_attach(|py| py.detach(|| drop(held)));
 }
 
 /// A map until it is closed.
@@ -67,20 +93,26 @@ impl Held {
         drop(self.map.write().unwrap_or_else(PoisonError::into_inner).take());
     }
 
+    /// The map, which is not closed while the guard is there. It does not wait: only `close` keeps others out, and
+    /// whoever meets it has come too late.
     #[inline]
-    fn lock(&self) -> RwLockReadGuard<'_, Option<Map>> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> PyResult<RwLockReadGuard<'_, Option<Map>>> {
+        match self.map.try_read() {
+            Ok(guard) => Ok(guard),
+            Err(TryLockError::Poisoned(error)) => Ok(error.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(closed()),
+        }
     }
 
     /// Lets `run` use the map, unless it was closed. Nothing in there may attach or detach.
     #[inline]
     pub fn with<R>(&self, run: impl FnOnce(&Map) -> everleaf::Result<R>) -> PyResult<R> {
-        run(self.lock().as_ref().ok_or_else(closed)?).map_err(raised)
+        run(self.lock()?.as_ref().ok_or_else(closed)?).map_err(raised)
     }
 
-    /// A handle of its own, for what takes long.
+    /// A handle of its own, for iterators, views and batches: it keeps the store open.
     pub fn map(&self) -> PyResult<Map> {
-        self.lock().clone().ok_or_else(closed)
+        self.lock()?.clone().ok_or_else(closed)
     }
 
     /// Whether a read may have to wait.

@@ -1,5 +1,7 @@
 //! Many keys in one call: lists and iterators of objects.
 
+use std::sync::Arc;
+
 use everleaf::{Map, MapView};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -14,20 +16,16 @@ const BLOCK: usize = 512;
 
 /// Where many keys are looked for.
 pub enum Lookup {
-    Map(Map),
+    Map(Arc<Held>),
     View(MapView),
 }
 
 impl Lookup {
-    /// As [`Map::get_many`], of either.
-    pub fn get_many(
-        &self,
-        keys: &[&[u8]],
-        see: impl FnMut(usize, Option<&[u8]>),
-    ) -> everleaf::Result<()> {
+    /// As [`Map::get_many`], of either. A map that is closed between two blocks of keys is closed for the next.
+    pub fn get_many(&self, keys: &[&[u8]], see: impl FnMut(usize, Option<&[u8]>)) -> PyResult<()> {
         match self {
-            Lookup::Map(map) => map.get_many(keys, see),
-            Lookup::View(view) => view.get_many(keys, see),
+            Lookup::Map(held) => held.with(|map| map.get_many(keys, see)),
+            Lookup::View(view) => view.get_many(keys, see).map_err(raised),
         }
     }
 }
@@ -84,27 +82,27 @@ fn find_block<'py>(
             let see = |at: usize, value: Option<&[u8]>| copies[at] = value.map(<[u8]>::to_vec);
             lookup.get_many(&keys, see).map(|()| copies)
         });
-        for value in copies.map_err(raised)? {
+        for value in copies? {
             found.push(value.map(|value| values.seen(py, &value)).transpose()?);
         }
         return Ok(found);
     }
     let mut failed = None;
-    lookup
-        .get_many(&keys, |_, value| match value.map(|value| values.seen(py, value)).transpose() {
+    lookup.get_many(&keys, |_, value| {
+        match value.map(|value| values.seen(py, value)).transpose() {
             Ok(value) => found.push(value),
             Err(error) => {
                 found.push(None);
                 failed = Some(error);
             }
-        })
-        .map_err(raised)?;
+        }
+    })?;
     failed.map_or(Ok(found), Err)
 }
 
 /// Puts pairs, each for itself.
 pub fn put(held: &Held, codecs: &Codecs, pairs: &Object<'_>) -> PyResult<()> {
-    let (py, map) = (pairs.py(), held.map()?);
+    let py = pairs.py();
     let mut pairs = pairs.try_iter()?;
     loop {
         let block = block(&mut pairs)?;
@@ -118,7 +116,8 @@ pub fn put(held: &Held, codecs: &Codecs, pairs: &Object<'_>) -> PyResult<()> {
         let encoded = encoded.collect::<PyResult<Vec<_>>>()?;
         let bytes = encoded.iter().map(|(key, value)| (key.as_ref(), value.as_ref()));
         let bytes: Vec<(&[u8], &[u8])> = bytes.collect();
-        py.detach(|| put_block(&map, bytes.iter().copied())).map_err(raised)?;
+        // Each block for itself: a store that is closed meanwhile is closed then, and not when the pairs end.
+        py.detach(|| held.with(|map| put_block(map, bytes.iter().copied())))?;
     }
 }
 

@@ -9,7 +9,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple, PyType};
 
 use crate::codec::Codec;
-use crate::failure::raised;
 use crate::held::Held;
 use crate::many::Lookup;
 use crate::pairs::{Ends, Pairs, Source, What};
@@ -32,13 +31,15 @@ impl Reader for RawMap {
 
     fn pairs(&self, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs> {
         let codecs = (&self.codecs.keys, &self.codecs.values);
-        Ok(Pairs::new(Source::Map(self.held.map()?, ends), reverse, what, codecs))
+        let source = Source::Map(self.held.map()?, ends);
+        Ok(Pairs::new(source, reverse, what, codecs, self.held.waits.clone()))
     }
 }
 
 impl RawMap {
     fn lookup(&self) -> PyResult<Lookup> {
-        self.held.map().map(Lookup::Map)
+        // So that a closed map is told of also where there are no keys.
+        self.held.with(|_| Ok(Lookup::Map(self.held.clone())))
     }
 
     /// The value of a key.
@@ -159,7 +160,7 @@ impl RawMap {
     }
 
     /// The value of a key, or a default.
-    #[pyo3(signature = (key, default=None))]
+    #[pyo3(signature = (key, default=None, /))]
     fn get<'py>(
         &self,
         key: &Object<'py>,
@@ -169,7 +170,7 @@ impl RawMap {
     }
 
     /// Removes a key, and returns its value, in one atomic step; or the default.
-    #[pyo3(signature = (key, *default))]
+    #[pyo3(signature = (key, /, *default))]
     fn pop<'py>(
         &self,
         key: &Object<'py>,
@@ -278,11 +279,13 @@ impl RawMap {
         high: Option<Object<'_>>,
         inclusive: (bool, bool),
     ) -> PyResult<usize> {
-        let (map, ends) = (self.held.map()?, self.ends(low.as_ref(), high.as_ref(), inclusive)?);
+        let ends = self.ends(low.as_ref(), high.as_ref(), inclusive)?;
         py.detach(|| {
-            let mut count = 0;
-            map.scan(ends).for_each(|_, _| count += 1).map_err(raised)?;
-            Ok(count)
+            self.held.with(|map| {
+                let mut count = 0;
+                map.scan(ends).for_each(|_, _| count += 1)?;
+                Ok(count)
+            })
         })
     }
 

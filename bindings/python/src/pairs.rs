@@ -6,10 +6,12 @@ use std::vec::IntoIter;
 
 use everleaf::{Map, MapView, Range};
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::PyTuple;
 
 use crate::codec::Codec;
 use crate::failure::raised;
+use crate::held::{Waits, release};
 use crate::reader::Object;
 
 /// Pairs fetched at first, and at most; and how many bytes end a page early.
@@ -27,9 +29,14 @@ pub enum Source {
 }
 
 impl Source {
-    pub fn of_view(view: &MapView, (from, to): &Ends) -> Self {
-        Source::View(Box::new(view.range((slice(from), slice(to)))))
+    pub fn of_view(view: &MapView, ends: &Ends) -> Self {
+        Source::View(Box::new(range_of(view, ends)))
     }
+}
+
+/// A range of a view.
+pub fn range_of(view: &MapView, (from, to): &Ends) -> Range {
+    view.range((slice(from), slice(to)))
 }
 
 fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
@@ -49,7 +56,8 @@ type Item = (Option<Py<PyAny>>, Option<Py<PyAny>>);
 
 /// What is fetched, and what is to be.
 struct State {
-    source: Source,
+    /// `None` only while it is freed.
+    source: Option<Source>,
     page: IntoIter<Item>,
     size: usize,
     /// What follows the page, and ends the iterator.
@@ -58,7 +66,8 @@ struct State {
 }
 
 /// An iterator. Two threads that share it get each pair once. What it has fetched are objects already,
-/// made of the bytes in the pool, so that a pair is copied once.
+/// made of the bytes in the pool, so that a pair is copied once. Between two pages other threads may run, also
+/// where nothing of Python does, as in `list(store)`.
 #[pyclass(frozen, module = "everleaf._everleaf")]
 pub struct Pairs {
     state: Mutex<State>,
@@ -66,6 +75,18 @@ pub struct Pairs {
     what: What,
     keys: Arc<Codec>,
     values: Arc<Codec>,
+    waits: Arc<Waits>,
+}
+
+impl Drop for Pairs {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match state.source.take() {
+            // The last iterator over a view frees what was kept for it.
+            Some(source @ Source::View(_)) => release(source),
+            source => self.waits.free(source),
+        }
+    }
 }
 
 impl Pairs {
@@ -74,11 +95,13 @@ impl Pairs {
         reverse: bool,
         what: What,
         (keys, values): (&Arc<Codec>, &Arc<Codec>),
+        waits: Arc<Waits>,
     ) -> Self {
         let page = vec![].into_iter();
+        let source = Some(source);
         let state = State { source, page, size: PAGE_FIRST, failed: None, is_done: false };
         let (keys, values) = (keys.clone(), values.clone());
-        Pairs { state: Mutex::new(state), reverse, what, keys, values }
+        Pairs { state: Mutex::new(state), reverse, what, keys, values, waits }
     }
 
     /// The objects of a pair. No function of Python runs.
@@ -96,19 +119,27 @@ impl Pairs {
 
     fn next_item(&self, py: Python<'_>) -> PyResult<Option<Item>> {
         // Nothing of Python runs while it is held.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
+        let mut state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let mut has_filled = false;
+        let next = loop {
             if let Some(item) = state.page.next() {
-                return Ok(Some(item));
+                break Ok(Some(item));
             }
             if let Some(error) = state.failed.take() {
-                return Err(error);
+                break Err(error);
             }
             if state.is_done {
-                return Ok(None);
+                break Ok(None);
             }
             self.fill(py, &mut state);
+            has_filled = true;
+        };
+        drop(state);
+        if has_filled {
+            // Whoever waits for the interpreter has it now.
+            py.detach(|| ());
         }
+        next
     }
 
     /// Fetches the next page.
@@ -116,8 +147,9 @@ impl Pairs {
         let (size, mut page) = (state.size, Vec::with_capacity(state.size));
         state.size = (size * 4).min(PAGE_MAX);
         let filled = match &mut state.source {
-            Source::Map(map, ends) => self.fill_from_map(py, map, ends, &mut page),
-            Source::View(range) => self.fill_from_view(py, range, &mut page),
+            Some(Source::Map(map, ends)) => self.fill_from_map(py, map, ends, &mut page),
+            Some(Source::View(range)) => self.fill_from_view(py, range, &mut page),
+            None => Ok(true),
         };
         state.page = page.into_iter();
         (state.is_done, state.failed) = match filled {

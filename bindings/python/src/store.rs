@@ -1,16 +1,17 @@
 //! Stores: opening and closing, maps, batches, copies.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 use std::time::Duration;
 
 use everleaf::{Durability, MapView, Options, Store, WriteBatch, Written};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
-use crate::failure::{closed, raised};
-use crate::held::{Held, Waits};
+use crate::failure::{Error, closed, raised};
+use crate::held::{Held, Waits, release};
 use crate::map::RawMap;
 use crate::reader::Object;
 
@@ -24,6 +25,30 @@ pub struct RawStore {
     pub waits: Arc<Waits>,
 }
 
+/// A store that nobody has closed: its maps, which hold it, are gone or going.
+impl Drop for RawStore {
+    fn drop(&mut self) {
+        self.waits.begin_close();
+        if self.store.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
+            return;
+        }
+        let ended = Python::try_attach(|py| {
+            // An exception that is on its way when a variable goes out of scope goes on.
+            let raising = PyErr::take(py);
+            if let Err(error) = py.detach(|| self.end()) {
+                raised(error).write_unraisable(py, None);
+            }
+            if let Some(raising) = raising {
+                raising.restore(py);
+            }
+        });
+        if ended.is_none() {
+            // The interpreter is at its end, and nobody can be told.
+            let _ = self.end();
+        }
+    }
+}
+
 /// What is to survive, from its name.
 fn durability(name: &str, interval_ms: u64) -> PyResult<Durability> {
     match name {
@@ -35,11 +60,27 @@ fn durability(name: &str, interval_ms: u64) -> PyResult<Durability> {
 }
 
 impl RawStore {
-    /// Runs what uses the store. By a detached thread: while the store is being closed it waits for calls that others have
-    /// begun, and no other could run.
+    /// Runs what uses the store, by a detached thread. It does not wait for whoever closes the store: it has come too
+    /// late. (That thread is not there at all in a process that was forked meanwhile.)
     fn with<R>(&self, run: impl FnOnce(&Store) -> everleaf::Result<R>) -> PyResult<R> {
-        let guard = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = match self.store.try_read() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(closed()),
+        };
         run(guard.as_ref().ok_or_else(closed)?).map_err(raised)
+    }
+
+    /// Closes the maps and the store. By a detached thread.
+    fn end(&self) -> everleaf::Result<()> {
+        let maps = std::mem::take(&mut *self.maps.lock().unwrap_or_else(PoisonError::into_inner));
+        maps.iter().filter_map(Weak::upgrade).for_each(|map| map.close());
+        let taken = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
+        match taken.map_or(Ok(()), Store::close) {
+            // Iterators and views that are held: the last of them closes it.
+            Err(everleaf::Error::StillOpen { .. }) => Ok(()),
+            closed => closed,
+        }
     }
 
     fn remember(&self, held: &Arc<Held>) {
@@ -118,13 +159,16 @@ impl RawStore {
 
     /// Writes a batch: None if all was done, or the number of the condition that did not hold.
     fn write(&self, py: Python<'_>, batch: &RawBatch) -> PyResult<Option<usize>> {
-        self.waits.during(py, || {
-            let batch = batch.batch.lock().unwrap_or_else(PoisonError::into_inner);
-            match self.with(|store| store.write(&batch))? {
-                Written::All => Ok(None),
-                Written::Refused(number) => Ok(Some(number)),
-            }
-        })
+        let taken = batch.lock(py).take().ok_or_else(being_written)?;
+        let (taken, written) = self.waits.during(py, || {
+            let written = self.with(|store| store.write(&taken));
+            (taken, written)
+        });
+        *batch.lock(py) = Some(taken);
+        match written? {
+            Written::All => Ok(None),
+            Written::Refused(number) => Ok(Some(number)),
+        }
     }
 
     /// Makes everything durable that can be read now.
@@ -180,39 +224,52 @@ impl RawStore {
 
     /// Closes the store and its maps; views and iterators keep the pool open while they are held.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let maps = std::mem::take(&mut *self.maps.lock().unwrap_or_else(PoisonError::into_inner));
-        py.detach(|| {
-            maps.iter().filter_map(Weak::upgrade).for_each(|map| map.close());
-            let taken = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
-            match taken.map_or(Ok(()), Store::close) {
-                // Iterators and views that are held: the last of them closes it.
-                Err(everleaf::Error::StillOpen { .. }) => Ok(()),
-                closed => closed.map_err(raised),
-            }
-        })
+        self.waits.begin_close();
+        py.detach(|| self.end()).map_err(raised)
     }
 
     /// Whether it was closed.
     fn is_closed(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.store.read().unwrap_or_else(PoisonError::into_inner).is_none())
+        py.detach(|| self.with(|_| Ok(()))).is_err()
     }
 }
 
 /// Changes, and conditions, to be done as one.
 #[pyclass(frozen, module = "everleaf._everleaf")]
 pub struct RawBatch {
-    batch: Mutex<WriteBatch>,
+    /// `None` while it is written, so that no thread waits for that with the interpreter.
+    batch: Mutex<Option<WriteBatch>>,
+}
+
+/// The batch is used while another thread writes it.
+#[cold]
+fn being_written() -> PyErr {
+    Error::new_err("another thread is writing the batch: it is for one thread at a time")
 }
 
 impl RawBatch {
+    fn lock<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, Option<WriteBatch>> {
+        self.batch.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn with(
         &self,
+        py: Python<'_>,
         map: &RawMap,
         run: impl FnOnce(&mut WriteBatch, &everleaf::Map),
     ) -> PyResult<()> {
         let map = map.held.map()?;
-        run(&mut self.batch.lock().unwrap_or_else(PoisonError::into_inner), &map);
+        run(self.lock(py).as_mut().ok_or_else(being_written)?, &map);
         Ok(())
+    }
+}
+
+impl Drop for RawBatch {
+    fn drop(&mut self) {
+        // It holds its maps, and may be the last that does: then it closes the store.
+        if let Some(batch) = self.batch.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            release(batch);
+        }
     }
 }
 
@@ -221,37 +278,38 @@ impl RawBatch {
     /// An empty batch.
     #[new]
     fn new() -> Self {
-        RawBatch { batch: Mutex::new(WriteBatch::new()) }
+        RawBatch { batch: Mutex::new(Some(WriteBatch::new())) }
     }
 
     /// Adds that a key gets a value.
     fn put(&self, map: &RawMap, key: &Object<'_>, value: &Object<'_>) -> PyResult<()> {
+        let py = key.py();
         let (key, value) = (map.codecs.keys.encode(key)?, map.codecs.values.encode(value)?);
-        self.with(map, |batch, map| {
+        self.with(py, map, |batch, map| {
             batch.put(map, key, value);
         })
     }
 
     /// Adds that a key is removed.
     fn remove(&self, map: &RawMap, key: &Object<'_>) -> PyResult<()> {
-        let key = map.codecs.keys.encode(key)?;
-        self.with(map, |batch, map| {
+        let (py, key) = (key.py(), map.codecs.keys.encode(key)?);
+        self.with(py, map, |batch, map| {
             batch.remove(map, key);
         })
     }
 
     /// Lets the batch depend on the value of a key; None: on its absence.
     fn expect(&self, map: &RawMap, key: &Object<'_>, value: Option<Object<'_>>) -> PyResult<()> {
-        let key = map.codecs.keys.encode(key)?;
+        let (py, key) = (key.py(), map.codecs.keys.encode(key)?);
         let value = value.as_ref().map(|value| map.codecs.values.encode(value)).transpose()?;
-        self.with(map, |batch, map| {
+        self.with(py, map, |batch, map| {
             batch.expect(map, key, value.as_ref().map(AsRef::as_ref));
         })
     }
 
     /// How many changes it holds.
-    fn __len__(&self) -> usize {
-        self.batch.lock().unwrap_or_else(PoisonError::into_inner).len()
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.lock(py).as_ref().ok_or_else(being_written)?.len())
     }
 }
 

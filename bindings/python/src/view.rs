@@ -7,13 +7,24 @@ use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyType};
 
 use crate::failure::{closed, raised};
-use crate::held::Waits;
+use crate::held::{Waits, release};
 use crate::many::Lookup;
 use crate::map::RawMap;
-use crate::pairs::{Ends, Pairs, Source, What};
+use crate::pairs::{Ends, Pairs, Source, What, range_of};
 use crate::reader::{Codecs, Object, Reader, missing, what};
 use crate::store::RawStore;
 use crate::{columns, many};
+
+/// How many pairs a range has. The view is freed by whoever counts.
+fn count(view: MapView, ends: &Ends) -> everleaf::Result<usize> {
+    let mut count = 0;
+    for pair in range_of(&view, ends) {
+        pair?;
+        count += 1;
+    }
+    drop(view);
+    Ok(count)
+}
 
 /// A map as it was when the view was opened. `everleaf.View` is its subclass.
 #[pyclass(frozen, subclass, mapping, module = "everleaf._everleaf")]
@@ -23,8 +34,18 @@ pub struct RawView {
     waits: Arc<Waits>,
 }
 
+impl Drop for RawView {
+    fn drop(&mut self) {
+        // What was kept for it goes with it, and perhaps the store is closed.
+        if let Some(view) = self.view.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            release(view);
+        }
+    }
+}
+
 impl RawView {
     fn view(&self) -> PyResult<MapView> {
+        // Held for as long as a copy of a handle takes.
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
     }
 
@@ -50,7 +71,8 @@ impl Reader for RawView {
 
     fn pairs(&self, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs> {
         let source = Source::of_view(&self.view()?, &ends);
-        Ok(Pairs::new(source, reverse, what, (&self.codecs.keys, &self.codecs.values)))
+        let codecs = (&self.codecs.keys, &self.codecs.values);
+        Ok(Pairs::new(source, reverse, what, codecs, self.waits.clone()))
     }
 }
 
@@ -90,7 +112,7 @@ impl RawView {
     }
 
     /// The value that a key had, or a default.
-    #[pyo3(signature = (key, default=None))]
+    #[pyo3(signature = (key, default=None, /))]
     fn get<'py>(
         &self,
         key: &Object<'py>,
@@ -110,6 +132,19 @@ impl RawView {
     ) -> PyResult<Pairs> {
         let ends = self.ends(low.as_ref(), high.as_ref(), inclusive)?;
         Reader::pairs(self, ends, reverse, what(of)?)
+    }
+
+    /// The number of keys of a range, by looking at them.
+    fn count_range(
+        &self,
+        py: Python<'_>,
+        low: Option<Object<'_>>,
+        high: Option<Object<'_>>,
+        inclusive: (bool, bool),
+    ) -> PyResult<usize> {
+        let ends = self.ends(low.as_ref(), high.as_ref(), inclusive)?;
+        let view = self.view()?;
+        py.detach(|| count(view, &ends)).map_err(raised)
     }
 
     /// The values of many keys, None where there was none.

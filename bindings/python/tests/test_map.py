@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
+import importlib
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 import xml.etree.ElementTree
 from contextlib import nullcontext
 from pathlib import Path
@@ -160,6 +165,18 @@ class Comparison(RuleBasedStateMachine):
             assert list(view.irange(low, high, reverse=back)) == list(model.irange(low, high, reverse=back))
 
     @precondition(lambda self: self.views)
+    @rule(index=st.integers(0, 2), place=st.integers(-3, 3), key=KEYS)
+    def read_view_as_a_mapping(self, index: int, place: int, key: bytes) -> None:
+        view, model = self.views[index % len(self.views)]
+        assert (len(view), bool(view), dict(view)) == (len(model), bool(model), model)
+        assert view == dict(model) and key not in view.keys() - {key}
+        assert list(view.keys()) == list(model.keys()) and list(view.values()) == list(model.values())
+        assert list(reversed(view.items())) == list(reversed(model.items()))
+        assert view.bisect_left(key) == model.bisect_left(key)
+        if -len(model) <= place < len(model):
+            assert view.items()[place] == model.items()[place]
+
+    @precondition(lambda self: self.views)
     @rule(index=st.integers(0, 2))
     def close_view(self, index: int) -> None:
         self.views.pop(index % len(self.views))[0].close()
@@ -199,6 +216,31 @@ class Comparison(RuleBasedStateMachine):
                 self.store.peekitem(index)
         else:
             assert self.store.peekitem(index) == expected
+
+    @rule(place=st.integers(-4, 4), other=st.none() | st.integers(-4, 4), step=st.sampled_from([None, 1, 2, -1]))
+    def places(self, place: int, other: int | None, step: int | None) -> None:
+        for mine, theirs in [
+            (self.store.keys(), self.model.keys()), (self.store.values(), self.model.values()),
+            (self.store.items(), self.model.items()),
+        ]:
+            assert mine[place:other:step] == list(theirs)[place:other:step]
+            if -len(theirs) <= place < len(theirs):
+                assert mine[place] == theirs[place]
+            else:
+                with pytest.raises(IndexError):
+                    mine[place]
+
+    @rule(prefix=st.binary(max_size=2) | st.sampled_from([b"\xff", b"a\xff\xff"]), back=st.booleans())
+    def prefix(self, prefix: bytes, back: bool) -> None:
+        expected = [pair for pair in self.model.items() if pair[0].startswith(prefix)]
+        assert list(self.store.prefix(prefix, reverse=back)) == (expected[::-1] if back else expected)
+
+    @rule(pairs=st.dictionaries(KEYS, VALUES, max_size=5), of_pairs=st.booleans())
+    def unions(self, pairs: dict[bytes, bytes], of_pairs: bool) -> None:
+        assert self.store | pairs == dict(self.model) | pairs
+        assert pairs | self.store == pairs | dict(self.model)
+        self.store |= pairs.items() if of_pairs else pairs
+        self.model.update(pairs)
 
     @rule()
     def clear(self) -> None:
@@ -376,8 +418,8 @@ def test_many_keys_of_a_view_are_of_its_moment(store: everleaf.Store) -> None:
     with store.view() as view, numbers.view() as were:
         store.put_many((key, b"later!") for key in keys[::3])
         del store[keys[1]]
-        store[b"new"] = b"later!"
-        wanted = [*keys, b"new", keys[0]]
+        store[b"newest"] = b"later!"
+        wanted = [*keys, b"newest", keys[0]]
         assert view.get_many(wanted) == [*keys, None, keys[0]]
         assert view.get_many(iter([])) == []
         values, found = view.get_many(numpy.array(wanted, "S6"), "S6")
@@ -780,3 +822,202 @@ def test_a_ttl_is_a_number(store: everleaf.Store) -> None:
     with pytest.raises(ValueError, match="number of seconds"):
         store.expire(b"k", float("nan"))
     assert store[b"k"] == b"v" and store.ttl(b"k") is None
+
+
+def test_prefixes_of_texts(store: everleaf.Store) -> None:
+    words = store.map("words", keys=str, values=int)
+    last, before = "\U0010ffff", "\ud7ff"
+    keys = ["oak", "oaks", "oal", "o", before, before + "a", "\ue000", last, last + last, last + "a"]
+    words.update({key: number for number, key in enumerate(keys)})
+    for prefix in ["", "oak", "o", before, last, last + last, "x"]:
+        assert [key for key, _ in words.prefix(prefix)] == sorted(k for k in keys if k.startswith(prefix))
+    with pytest.raises(TypeError, match="prefixes"):
+        store.map("numbers", keys=int).prefix(1)
+    with pytest.raises(TypeError):
+        words | 7
+    with pytest.raises(TypeError):
+        7 | words
+
+
+def test_short_items_of_an_array_are_no_keys_with_zeros(store: everleaf.Store) -> None:
+    """NumPy pads them: b"oak\\0\\0" was stored, and b"oak" not found."""
+    keys = numpy.array([b"oak", b"elder"])
+    for put in [
+        lambda: store.put_many(keys, numpy.array([1.0, 2.0])),
+        lambda: store.put_many(numpy.array([b"oak", b"elm"]), keys),
+    ]:
+        with pytest.raises(ValueError, match="a list"):
+            put()
+    assert len(store) == 0
+    with pytest.raises(ValueError, match="a list"):
+        store.get_many(keys, "V8")
+    # Rows of exactly so many bytes, whatever is in them.
+    store.put_many(keys.view("V5"), numpy.array([1.0, 2.0]))
+    assert list(store) == [b"elder", b"oak\0\0"]
+    store.put_many(zip(keys.tolist(), [b"a", b"b"]))
+    assert store[b"oak"] == b"a"
+
+
+def test_arrays_of_what_are_no_numbers_are_no_floats(store: everleaf.Store) -> None:
+    """Text was parsed, and of complex numbers the imaginary part was dropped."""
+    reals = store.map("reals", keys=float, values=float)
+    good = numpy.array([1.5])
+    for wrong in [numpy.array(["1.5"]), numpy.array([b"1.5"]), numpy.array([1 + 2j]), numpy.array([True])]:
+        for keys, values in [(wrong, good), (good, wrong)]:
+            with pytest.raises(TypeError, match="numbers"):
+                reals.put_many(keys, values)
+        with pytest.raises(TypeError, match="numbers"):
+            reals.get_many(wrong)
+    reals.put_many(numpy.array([1, 2], "u4"), numpy.array([3, 4], "f4"))
+    assert dict(reals) == {1.0: 3.0, 2.0: 4.0}
+
+
+def test_a_store_that_is_closed_amid_many_keys_is_closed(tmp_path: Path) -> None:
+    """The call went on with a handle of its own: the closed store was written to, and stayed locked."""
+    for call in ["put_many", "get_many"]:
+        store = everleaf.open(tmp_path / "a.pool", max_size=1 << 26)
+        begun, closed = threading.Event(), threading.Event()
+        told: list[Exception] = []
+
+        def objects() -> Any:
+            for number in range(3000):
+                if number == 2000:
+                    begun.set()
+                    closed.wait()
+                yield (b"%d" % number, b"v") if call == "put_many" else b"%d" % number
+
+        def run() -> None:
+            try:
+                getattr(store, call)(objects())
+            except everleaf.Closed as error:
+                told.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        begun.wait()
+        try:
+            store.close()
+            everleaf.open(tmp_path / "a.pool").close()
+        finally:
+            closed.set()
+            thread.join()
+        assert len(told) == 1
+
+
+@pytest.fixture
+def quick_switches():
+    """Threads that wait for the interpreter ask for it at once."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+class Spinning:
+    """A thread that counts whenever it may run."""
+
+    def __init__(self, look: Any = lambda: None) -> None:
+        self.count, self.look, self.stopped = [0], look, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            self.count[0] += 1
+            self.look()
+
+    def __enter__(self) -> Spinning:
+        self.thread.start()
+        while self.count[0] == 0:
+            time.sleep(0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        self.thread.join()
+
+
+def test_other_threads_run_while_a_store_is_iterated_over(store: everleaf.Store, quick_switches: None) -> None:
+    """All of a loop that is none of Python's kept the interpreter."""
+    total = 50_000
+    store.put_many((b"%06d" % number, b"v") for number in range(total))
+    with store.view() as view:
+        for source in [store, view]:
+            found: list[bytes] = []
+            seen: set[int] = set()
+            with Spinning(lambda: seen.add(len(found))):
+                found.extend(source)
+            assert len(found) == total
+            assert any(0 < count < total for count in seen)
+
+
+def test_other_threads_run_while_a_store_is_closed_by_its_last_reference(tmp_path: Path, quick_switches: None) -> None:
+    """It was closed, and its snapshot written, by whoever dropped the variable, with the interpreter."""
+    for held in ["store", "iterator", "view"]:
+        store = everleaf.open(tmp_path / f"{held}.pool", max_size=1 << 28)
+        store.put_many((b"%06d" % number, b"v" * 100) for number in range(20_000))
+        last: Any = store if held == "store" else iter(store) if held == "iterator" else store.view()
+        if held != "store":
+            store.close()
+        del store
+        with Spinning() as other:
+            count = other.count
+            # No call between the two looks: only the end of the object can let others run.
+            before = count[0]
+            del last
+            after = count[0]
+        assert after > before, held
+        everleaf.open(tmp_path / f"{held}.pool").close()
+
+
+def test_a_batch_that_is_being_written_is_refused(store: everleaf.Store) -> None:
+    """Who used it meanwhile waited for the end of the write, with the interpreter."""
+    batch = store.batch()
+    for number in range(100_000):
+        batch.put(store, b"%d" % number, b"v")
+    writer = threading.Thread(target=batch.write)
+    refused = 0
+    writer.start()
+    while writer.is_alive():
+        try:
+            assert len(batch) == 100_000
+        except everleaf.Error as error:
+            assert "another thread" in str(error)
+            refused += 1
+    writer.join()
+    assert refused > 0 and len(batch) == 100_000 and len(store) == 100_000
+
+
+def test_a_forked_process_may_end_as_any_other(tmp_path: Path) -> None:
+    """Its end frees the store, views and iterators that it has inherited, and leaves the pool alone."""
+    program = f"""
+import everleaf, os, sys
+store = everleaf.open({str(tmp_path / "a.pool")!r}, max_size=1 << 26)
+store.put_many((b"%d" % n, b"v") for n in range(1000))
+view, pairs = store.view(), iter(store)
+next(pairs)
+child = os.fork()
+if child == 0:
+    for use in [lambda: list(pairs), lambda: view.get(b"1"), lambda: store.view(), lambda: len(view)]:
+        try:
+            use()
+            sys.exit(3)
+        except everleaf.Forked:
+            pass
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert len(list(pairs)) == 999 and view[b"1"] == b"v"
+view.close(), store.close()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    with everleaf.open(tmp_path / "a.pool", create=False) as store:
+        assert len(store) == 1000 and store.check() == []
+
+
+def test_the_examples_of_the_docs_run() -> None:
+    """Those behind `>>>`."""
+    tried = 0
+    for name in ["everleaf", "everleaf._store", "everleaf._map", "everleaf._arrays", "everleaf.codecs", "everleaf.aio"]:
+        outcome = doctest.testmod(importlib.import_module(name))
+        assert outcome.failed == 0, name
+        tried += outcome.attempted
+    assert tried >= 8

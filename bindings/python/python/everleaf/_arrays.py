@@ -31,6 +31,9 @@ def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> Any:
             raise OverflowError("an int key has 64 bits")
         array = (array.astype("i8").view("u8") ^ numpy.uint64(_SIGN)).astype(">u8")
     elif codec.native == "float":
+        if array.dtype.kind not in "fiu":
+            # Of text and complex numbers NumPy would make others.
+            raise TypeError(f"an array of numbers is wanted, not of {array.dtype}")
         array = array.astype("f8") + 0.0
         if numpy.isnan(array).any():
             raise ValueError("what is not a number has no place in an order")
@@ -45,8 +48,16 @@ def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> Any:
         # Its bytes are those of the machine, and neither in order nor what the same key is elsewhere.
         wanted = "keys are bytes ('S8', 'V8')" if are_keys else "values are bytes or numbers"
         raise TypeError(f"{wanted}, not {array.dtype}: open the map with a codec, or encode them")
+    is_padded = array.dtype.kind == "S"
     array = numpy.ascontiguousarray(array)
-    return array.view("u1").reshape(len(array), array.dtype.itemsize)
+    rows = array.view("u1").reshape(len(array), array.dtype.itemsize)
+    if is_padded and not rows[:, -1:].all():
+        # The zeros behind a shorter item are none of its bytes, and would be stored as such.
+        raise ValueError(
+            f"an item is shorter than the others, or ends with a zero byte: NumPy cannot tell in {array.dtype}; "
+            f"pass a list, or rows of exactly {array.dtype.itemsize} bytes as 'V{array.dtype.itemsize}'"
+        )
+    return rows
 
 
 def _items(rows: Any, codec: Codec[Any], dtype: Any) -> Any:

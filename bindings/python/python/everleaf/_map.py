@@ -5,9 +5,11 @@ What is fast, and like a dictionary, is compiled (`RawMap`, `RawView`): these ar
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, MutableMapping, ValuesView
+import operator
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, Self, TypeVar, overload
 
 from . import _arrays
 from ._everleaf import Error, RawBatch, RawMap, RawStore, RawView
@@ -45,6 +47,42 @@ class _Reader(Generic[K, V]):
 
         def find_many(self, keys: Iterable[K]) -> list[Optional[V]]: ...
 
+        def count_range(
+            self, low: Optional[K], high: Optional[K], inclusive: tuple[bool, bool]
+        ) -> int: ...
+
+    def keys(self) -> KeysView[K]:
+        """All keys, in order; also from the end (`reversed`), and by their place, which is counted to."""
+        mapping: Any = self
+        return _Keys(mapping)
+
+    def values(self) -> ValuesView[V]:
+        """All values, in the order of their keys; also from the end, and by their place."""
+        mapping: Any = self
+        return _Values(mapping)
+
+    def items(self) -> ItemsView[K, V]:
+        """All pairs, in the order of their keys; also from the end, and by their place."""
+        mapping: Any = self
+        return _Items(mapping)
+
+    def prefix(self, prefix: K, reverse: bool = False) -> Iterator[tuple[K, V]]:
+        """The pairs whose keys, bytes or str, start with this, in order, or from the end."""
+        if self._keys.native not in ("bytes", "str"):
+            raise TypeError(f"keys of bytes or str have prefixes, not those of {self._keys.name}")
+        start: Any = self._keys.decode(self._keys.encode(prefix))
+        return self.pairs(start, _behind(start), (True, False), reverse, "pairs")
+
+    def bisect_left(self, key: K) -> int:
+        """How many keys are before this one. It looks at all of them."""
+        return self.count_range(None, key, (True, False))
+
+    def bisect_right(self, key: K) -> int:
+        """How many keys are before or at this one. It looks at all of them."""
+        return self.count_range(None, key, (True, True))
+
+    bisect = bisect_right
+
     def irange(
         self,
         minimum: Optional[K] = None,
@@ -67,11 +105,8 @@ class _Reader(Generic[K, V]):
 
     def peekitem(self, index: int = -1) -> tuple[K, V]:
         """The pair at a place in the order; the first (0) and the last (-1) are found at once."""
-        pair: tuple[K, V]
-        for place, pair in enumerate(self.pairs(None, None, (True, True), index < 0, "pairs")):
-            if place == (index if index >= 0 else -1 - index):
-                return pair
-        raise IndexError("there is no pair at this place")
+        pair: tuple[K, V] = _at(self, "pairs", operator.index(index))
+        return pair
 
     @overload
     def get_many(  # type: ignore[overload-overlap]
@@ -116,15 +151,59 @@ class _Reader(Generic[K, V]):
         return found
 
 
+def _behind(prefix: Any) -> Any:
+    """What comes first behind all that start with a prefix; None: nothing does."""
+    if isinstance(prefix, str):
+        prefix = prefix.rstrip("\U0010ffff")
+        if not prefix:
+            return None
+        following = ord(prefix[-1]) + 1
+        # What is in between are no characters.
+        return prefix[:-1] + chr(0xE000 if following == 0xD800 else following)
+    prefix = prefix.rstrip(b"\xff")
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
+
+
+def _at(mapping: Any, of: str, place: int | slice) -> Any:
+    """The key, value or pair at a place in the order, or a list of those of a slice; it counts from the nearer end."""
+    if isinstance(place, slice):
+        parts = (place.start, place.stop, place.step)
+        if all(part is None or operator.index(part) >= 0 for part in parts):
+            return list(islice(mapping.pairs(None, None, (True, True), False, of), *parts))
+        return list(mapping.pairs(None, None, (True, True), False, of))[place]
+    steps = place if place >= 0 else -1 - place
+    for found in islice(mapping.pairs(None, None, (True, True), place < 0, of), steps, None):
+        return found
+    raise IndexError("there is no pair at this place")
+
+
 class _Keys(KeysView[K]):
-    _mapping: Map[K, Any]
+    _mapping: Map[K, Any] | View[K, Any]
+
+    @overload
+    def __getitem__(self, place: int) -> K: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[K]: ...
+
+    def __getitem__(self, place: int | slice) -> Any:
+        return _at(self._mapping, "keys", place if isinstance(place, slice) else operator.index(place))
 
     def __reversed__(self) -> Iterator[K]:
         return reversed(self._mapping)
 
 
 class _Values(ValuesView[V]):
-    _mapping: Map[Any, V]
+    _mapping: Map[Any, V] | View[Any, V]
+
+    @overload
+    def __getitem__(self, place: int) -> V: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[V]: ...
+
+    def __getitem__(self, place: int | slice) -> Any:
+        return _at(self._mapping, "values", place if isinstance(place, slice) else operator.index(place))
 
     def __contains__(self, value: object) -> bool:
         # Not key by key: one may go between finding it and reading it.
@@ -138,7 +217,16 @@ class _Values(ValuesView[V]):
 
 
 class _Items(ItemsView[K, V]):
-    _mapping: Map[K, V]
+    _mapping: Map[K, V] | View[K, V]
+
+    @overload
+    def __getitem__(self, place: int) -> tuple[K, V]: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[tuple[K, V]]: ...
+
+    def __getitem__(self, place: int | slice) -> Any:
+        return _at(self._mapping, "pairs", place if isinstance(place, slice) else operator.index(place))
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
         return self._mapping.pairs(None, None, (True, True), False, "pairs")
@@ -167,18 +255,22 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
             return f"<everleaf.Map {self._name!r} of {what}, closed>"
         return f"<everleaf.Map {self._name!r} of {what}, {len(self)} keys>"
 
-    def keys(self) -> KeysView[K]:
-        """All keys, in order; also from the end (`reversed`)."""
-        return _Keys(self)
+    def __or__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
+        """A dict of what is here and in another mapping, whose values win."""
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return {**dict(self.items()), **other}
 
-    def values(self) -> ValuesView[V]:
-        """All values, in the order of their keys; also from the end."""
-        mapping: Any = self
-        return _Values(mapping)
+    def __ror__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return {**other, **dict(self.items())}
 
-    def items(self) -> ItemsView[K, V]:
-        """All pairs, in the order of their keys; also from the end."""
-        return _Items(self)
+    def __ior__(self, other: Mapping[K, V] | Iterable[tuple[K, V]]) -> Self:  # type: ignore[misc]
+        """As `update`: each pair is put for itself."""
+        pairs: Any = other.items() if isinstance(other, Mapping) else other
+        self.put_pairs(pairs)
+        return self
 
     def popitem(self, index: int = -1) -> tuple[K, V]:
         """Removes the last pair (-1) or the first (0), and returns it."""
@@ -191,16 +283,6 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
             taken: Any = self.pop(key, gone)
             if taken is not gone:
                 return key, taken
-
-    def bisect_left(self, key: K) -> int:
-        """How many keys are before this one. It looks at all of them."""
-        return self.count_range(None, key, (True, False))
-
-    def bisect_right(self, key: K) -> int:
-        """How many keys are before or at this one. It looks at all of them."""
-        return self.count_range(None, key, (True, True))
-
-    bisect = bisect_right
 
     @overload
     def put_many(self, pairs: numpy.ndarray[Any, Any], values: numpy.ndarray[Any, Any]) -> None: ...
@@ -230,15 +312,17 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
         return View(self._store, self)
 
 
-class View(RawView[K, V], _Reader[K, V]):
-    """A map as it was at one moment."""
+class View(RawView[K, V], _Reader[K, V], Mapping[K, V]):
+    """A map as it was at one moment: a dictionary that is not changed. `len` counts its pairs one by one."""
 
     def __init__(self, store: RawStore, map: Map[K, V]) -> None:
         self._keys, self._values = map._keys, map._values
 
-    def items(self) -> Iterator[tuple[K, V]]:
-        """All pairs."""
-        return self.pairs(None, None, (True, True), False, "pairs")
+    def __len__(self) -> int:
+        return self.count_range(None, None, (True, True))
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self.pairs(None, None, (True, True), False, "keys"))
 
     def __enter__(self) -> View[K, V]:
         return self
@@ -248,7 +332,8 @@ class View(RawView[K, V], _Reader[K, V]):
 
 
 class Batch:
-    """Changes to be done as one; see `Store.batch`."""
+    """Changes to be done as one; see `Store.batch`. It is for one thread at a time: while another writes it, it is
+    refused."""
 
     def __init__(self, store: RawStore) -> None:
         self._store, self._raw = store, RawBatch()

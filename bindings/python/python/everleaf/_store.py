@@ -60,8 +60,12 @@ class Store(Map[Any, Any]):
     def batch(self) -> Batch:
         """Changes of any maps, done as one when the `with` block ends without an exception.
 
-        >>> with store.batch() as batch:                               # doctest: +SKIP
-        ...     batch.put(accounts, "ann", 60).put(accounts, "bob", 40)
+        >>> import everleaf, tempfile
+        >>> with everleaf.open(tempfile.mkdtemp() + "/bank.pool", keys=str, values=int) as store:
+        ...     with store.batch() as batch:
+        ...         _ = batch.put(store, "ann", 60).put(store, "bob", 40)
+        ...     dict(store)
+        {'ann': 60, 'bob': 40}
         """
         return Batch(self._store)
 
@@ -87,8 +91,8 @@ class Store(Map[Any, Any]):
         return Chart(repr(self), self.stat())
 
     def close(self) -> None:
-        """Closes the store and its maps. Views, iterators, and batches that were begun without `with` keep the file
-        open while they are held."""
+        """Closes the store and its maps. A call of another thread ends first; one with many keys, between two blocks of
+        them. Views, iterators, and batches that were begun without `with` keep the file open while they are held."""
         self._store.close()
 
     def __enter__(self) -> Store:
