@@ -20,7 +20,7 @@ use everleaf_index::{
 use crate::conversion::from_pool;
 use crate::map::Map;
 use crate::new_file::NewFile;
-use crate::opening::{choose_tree, refuse_log_beside};
+use crate::opening::{choose_tree, refuse_log_beside, resolved};
 use crate::range::Range;
 use crate::wal;
 use crate::{Error, Options, Result, Store, Tree, View};
@@ -111,7 +111,7 @@ impl Store {
         if path.exists() {
             return Err(Error::AlreadyExists(path.into()));
         }
-        refuse_log_beside(path)?;
+        refuse_log_beside(&resolved(path))?;
         let (new, copied) = self.copy_to(path, false, None, &mut progress)?;
         new.place()?;
         Ok(copied)
@@ -207,7 +207,7 @@ impl Store {
             copied.maps += 1;
             let mut error = None;
             let pairs = Counted {
-                range: view.map(map).iter(),
+                range: view.map(map).to_copy(),
                 copied: &mut copied,
                 progress: &mut *progress,
                 error: &mut error,
@@ -221,7 +221,7 @@ impl Store {
         }
         if successor {
             let from = &self.shared().trees;
-            let place = wal::LogDirectory::of(&crate::opening::resolved(path), &Options::new());
+            let place = wal::LogDirectory::of(&resolved(path), &Options::new());
             wal::copy_log_metadata(from, &trees, &place)?;
         }
         copied.size_bytes = trees.heap().pool().size();

@@ -176,7 +176,8 @@ pub fn open_rest(
     let last = wal::last_number(trees);
     let tree = || trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| unmade(path));
     let mut lacks = false;
-    let opened = tree().and_then(|tree| Ok((open_log(trees, place, options, &mut lacks)?, tree)));
+    let opened =
+        tree().and_then(|tree| Ok((open_log(trees, place, options, path, &mut lacks)?, tree)));
     if opened.is_err() {
         wal::leave_refused(trees, last, lacks);
     }
@@ -188,6 +189,7 @@ fn open_log(
     trees: &Trees,
     place: &LogDirectory,
     options: &Options,
+    path: &Path,
     lacks: &mut bool,
 ) -> Result<Option<StoreLog>> {
     if options.pool.read_only {
@@ -215,11 +217,20 @@ fn open_log(
         wal::refuse_stale(trees, place)?;
     }
     if trees.find_bytes_tree(wal::NAME)?.is_some() {
+        // What the log alone made durable must be so without it: whoever was killed has not written the pool to the disk.
+        write_back(path)?;
         // What is written from now on is not in it.
         place.remove()?;
         trees.remove(wal::NAME)?;
     }
     Ok(None)
+}
+
+/// Has everything written to the disk that the pool holds, whoever stored it.
+fn write_back(path: &Path) -> Result<()> {
+    let written = std::fs::File::open(path).and_then(|file| file.sync_data());
+    written
+        .map_err(|error| Error::Io(format!("cannot write {} to the disk", path.display()), error))
 }
 
 /// Opens what is in a pool, and brings batches to their end that were cut short; returns how many.

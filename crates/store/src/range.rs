@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
+use everleaf_index::Verify;
+
 use crate::Result;
 use crate::key_range::{OwnedBounds, are_crossed, as_slice, is_beyond};
 use crate::map::Map;
@@ -76,6 +78,7 @@ pub struct Range {
     fetch: usize,
     /// Whether an error has ended it.
     has_failed: bool,
+    verify: Verify,
 }
 
 impl std::fmt::Debug for Range {
@@ -96,6 +99,10 @@ impl Range {
     }
 
     fn of(source: Source, (from, to): OwnedBounds) -> Self {
+        let verify = match &source {
+            Source::Map(map) => map.shared().verify_scans,
+            Source::View(view) => view.shared().verify_scans,
+        };
         Range {
             source,
             start: from.clone(),
@@ -107,7 +114,14 @@ impl Range {
             back: VecDeque::new(),
             fetch: FETCH_FIRST,
             has_failed: false,
+            verify,
         }
+    }
+
+    /// Verifies the check sum of each record, whatever the store was told about scans. Nothing has been fetched yet.
+    pub(crate) fn verified(mut self) -> Self {
+        self.verify = Verify::Sum;
+        self
     }
 
     /// The next pairs from one end, in the order of that end.
@@ -135,8 +149,8 @@ impl Range {
     fn page(&self, reverse: bool, limit: usize) -> Result<Page> {
         let (from, to) = (as_slice(&self.from), as_slice(&self.to));
         match &self.source {
-            Source::Map(map) => map.page(from, to, reverse, limit),
-            Source::View(view) => view.page(from, to, reverse, limit),
+            Source::Map(map) => map.page(from, to, reverse, limit, self.verify),
+            Source::View(view) => view.page(from, to, reverse, limit, self.verify),
         }
     }
 

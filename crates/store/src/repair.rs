@@ -10,7 +10,7 @@ use everleaf_index::{Verify, journal};
 
 use crate::map::Map;
 use crate::new_file::NewFile;
-use crate::opening::refuse_log_beside;
+use crate::opening::{refuse_log_beside, resolved};
 use crate::regular_file::{next_data, open_regular};
 use crate::reserved::is_reserved;
 use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, Tree, WriteBatch};
@@ -104,7 +104,7 @@ impl Store {
         if to.exists() {
             return Err(Error::AlreadyExists(to.into()));
         }
-        refuse_log_beside(to)?;
+        refuse_log_beside(&resolved(to))?;
         let new = NewFile::beside(to)?;
         let mut options =
             Options::new().create_new(true).sweep(false).max_size_bytes(size_max_of(size));

@@ -116,10 +116,14 @@ impl Source<'_> {
     ) -> Result<()> {
         match self {
             Source::Map(map) => {
+                let verify = map.shared().verify_scans;
                 let mut session = map.shared().session()?;
-                map.scan_page(&mut session, bounds, reverse, visit)
+                map.scan_page(&mut session, bounds, reverse, verify, visit)
             }
-            Source::Alone(map, session) => map.scan_page(session, bounds, reverse, visit),
+            Source::Alone(map, session) => {
+                let verify = map.shared().verify_scans;
+                map.scan_page(session, bounds, reverse, verify, visit)
+            }
         }
     }
 }

@@ -226,6 +226,16 @@ impl MapView {
         Range::of_view(self.clone(), prefix_bounds(prefix.as_ref()))
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        self.map.shared()
+    }
+
+    /// All pairs, each with its check sum verified, whatever the store was told about scans: what is copied gets
+    /// a new sum, which would tell of nothing.
+    pub(crate) fn to_copy(&self) -> Range {
+        self.iter().verified()
+    }
+
     /// The next pairs of a range, from one of its ends. The bounds are not crossed.
     pub(crate) fn page(
         &self,
@@ -233,6 +243,7 @@ impl MapView {
         to: Bound<&[u8]>,
         reverse: bool,
         limit: usize,
+        verify: Verify,
     ) -> Result<Page> {
         self.check_store()?;
         let is_later = self.inner.views().is_born_after(self.map.tree_arc(), self.inner.version);
@@ -240,7 +251,7 @@ impl MapView {
             self.inner.check()?;
             return Ok(Page::default());
         }
-        let mut page = match self.map.page(from, to, reverse, limit) {
+        let mut page = match self.map.page(from, to, reverse, limit, verify) {
             Err(crate::Error::MapDropped) => Page::default(),
             page => page?,
         };

@@ -5,8 +5,10 @@
 //! The commands are traced (`ptrace`); where the system does not allow that, nothing is tested.
 
 use crate::common::Place;
-use crate::traced::kill_before;
+use crate::traced::{kill_before, syncs_before};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::process::Stdio;
 
 const KEYS: usize = 12;
 /// Of so many changes one is tried, and one more at landings; `EVERLEAF_KILL_EVERY=1` tries all.
@@ -185,4 +187,25 @@ fn ends_as_if_it_had_not_been_killed(from: usize) {
         rebuild(&place);
         assert_eq!(prefix(&place), left, "at {at}, the pool is lost later");
     }
+}
+
+/// What was lost: what a killed server had acknowledged with `power` and the kernel had not written to the disk yet, if the next
+/// one had no log and the power failed.
+#[test]
+fn a_log_is_removed_only_when_the_pool_has_all_of_it_on_the_disk() {
+    let place = with_log();
+    // Not closed: the next opening finds nothing to be noted in the pool, which would bring it to the disk.
+    let mut command = place.command(["serve", "pool", "--port", "0"]);
+    let mut server = command.stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut lines = BufReader::new(server.stderr.take().expect("it is piped")).lines();
+    assert!(lines.any(|line| line.expect("text").contains("ready on ")), "it serves");
+    server.kill().expect("it is ours");
+    server.wait().expect("it is ours");
+    let identity = place.path("pool.log/identity");
+    assert!(identity.exists());
+    let file = place.path("pool").canonicalize().expect("it is there");
+    let mut next = place.command(["serve", "pool", "--port", "0", "--durability", "process"]);
+    let Some(synced) = syncs_before(&mut next, &file, || !identity.exists()) else { return };
+    assert!(synced, "the log has what the disk does not");
+    assert_eq!(prefix(&place), KEYS);
 }

@@ -1,6 +1,7 @@
 //! Commands that are traced (`ptrace`) and killed before one of their system calls.
 
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// The system calls that change something outside of the process, or say that it is done.
@@ -75,6 +76,38 @@ fn traced(command: &mut Command) -> Option<Child> {
     // SAFETY: a request without memory, about a child that stands still.
     let set = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_TRACESYSGOOD) };
     (waited == pid && libc::WIFSTOPPED(status) && set == 0).then_some(child)
+}
+
+/// The file that a call which brings a file to the disk is about; `None` if it is another call, or behind one.
+fn synced_file(pid: i32) -> Option<PathBuf> {
+    let mut info = [0_u8; 88];
+    // SAFETY: the kernel writes at most the length that it is told, into memory of ours.
+    let size = unsafe { libc::ptrace(0x420e, pid, info.len(), info.as_mut_ptr()) };
+    let word = |at: usize| i64::from_ne_bytes(info[at..at + 8].try_into().expect("eight bytes"));
+    let is_entry = size > 32 && info[0] == 1;
+    let syncs = is_entry && [libc::SYS_fsync, libc::SYS_fdatasync].contains(&word(24));
+    syncs.then(|| std::fs::read_link(format!("/proc/{pid}/fd/{}", word(32))).ok())?
+}
+
+/// Runs a command until `is_over`, and kills it there. Returns whether it brought this file to the disk before; `None` if
+/// processes cannot be traced here.
+pub fn syncs_before(
+    command: &mut Command,
+    file: &Path,
+    is_over: impl Fn() -> bool,
+) -> Option<bool> {
+    let mut child = traced(command)?;
+    let pid = child.id() as i32;
+    let mut synced = false;
+    while step(pid) {
+        if is_over() {
+            child.kill().expect("it is ours");
+            child.wait().expect("it is ours");
+            return Some(synced);
+        }
+        synced |= synced_file(pid).is_some_and(|found| found == file);
+    }
+    panic!("it ended before");
 }
 
 /// Runs a command and kills it before its change number `at`; whether it came so far. `None` if

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use everleaf_index::{Hardware, Record, Session};
+use everleaf_index::{Hardware, Record, Session, Verify};
 
 use super::Map;
 use crate::Result;
@@ -83,10 +83,11 @@ impl Map {
         to: Bound<&[u8]>,
         reverse: bool,
         limit: usize,
+        verify: Verify,
     ) -> Result<Page> {
         let (mut page, mut bytes) = (Page::default(), 0);
         let mut session = self.shared.session()?;
-        let scanned = self.scan_page(&mut session, (from, to), reverse, |record| {
+        let scanned = self.scan_page(&mut session, (from, to), reverse, verify, |record| {
             let Record { key, value, expiry_ms } = record;
             page.pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
             bytes += key.len() + value.len();
@@ -108,9 +109,9 @@ impl Map {
         session: &mut Session<Hardware>,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
+        verify: Verify,
         mut visit: impl FnMut(Record<'_>) -> bool,
     ) -> Result<()> {
-        let verify = self.shared.verify_scans;
         Ok(self.tree.scan_verified(session, bounds, reverse, verify, |record| {
             record.has_expired::<Hardware>() || visit(record)
         })?)
@@ -184,7 +185,7 @@ impl Map {
         to: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let mut page = self.page(from, to, reverse, 1)?;
+        let mut page = self.page(from, to, reverse, 1, self.shared.verify_scans)?;
         Ok(page.pairs.pop_front().map(|(pair, _)| pair))
     }
 }

@@ -80,6 +80,37 @@ fn no_flipped_bit_of_the_identity_costs_anything() {
     }
 }
 
+/// What was lost: nothing, but a pool that was put beside the log of another through a link could not be opened, where the
+/// log alone would have made the lost pool again.
+#[test]
+fn nothing_is_put_beside_a_log_behind_a_link() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let there = folder.path().join("there");
+    fs::create_dir(&there).expect("room");
+    let path = make(&there);
+    let backup = folder.path().join("backup");
+    let store = power().open(&path).expect("it opens");
+    store.backup(&backup, |_| {}).expect("room");
+    store.close().expect("it closes");
+    fs::remove_file(&path).expect("the pool is lost");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("there/pool", &link).expect("room");
+    let before = image(&log_of(&path));
+    let copy = Options::new().read_only(true).open(&backup).expect("it opens");
+    let refused = [
+        Store::restore(&backup, &link, |_| {}).map(drop),
+        copy.backup(&link, |_| {}).map(drop),
+        Store::repair(&backup, &link).map(drop),
+    ];
+    for made in refused {
+        let text = made.expect_err("there is a log").to_string();
+        assert!(text.contains("there is a log in") && text.contains("pool.log"), "{text}");
+        assert!(!path.exists(), "nothing is put there");
+    }
+    assert!(image(&log_of(&path)) == before, "nothing is changed");
+    is_whole(&power().open(&link).expect("it is made again"));
+}
+
 #[test]
 fn records_that_nothing_explains_are_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -57,6 +57,38 @@ fn a_changed_byte_is_told_by_scans_unless_they_do_not_verify() {
     }
 }
 
+/// What was lost: of a store whose scans do not verify, a backup and a compaction had the changed byte with a fresh
+/// check sum, so that nothing told of it any more.
+#[test]
+fn no_copy_of_what_is_damaged_is_made_whatever_scans_verify() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("pool");
+    let store = Options::new().create(true).open(&path).expect("it opens");
+    for number in 0..300u32 {
+        store.default_map().put(number.to_be_bytes(), value(number, 0)).expect("room");
+    }
+    store.close().expect("closed");
+    let mut bytes = std::fs::read(&path).expect("readable");
+    let place = bytes.windows(MARK.len()).position(|bytes| bytes == MARK).expect("it is there");
+    bytes[place] ^= 1;
+    std::fs::write(&path, &bytes).expect("writable");
+
+    let options = || Options::new().verify_scans(false);
+    let store = options().open(&path).expect("it opens");
+    assert_eq!(store.default_map().iter().filter(Result::is_ok).count(), 300, "nobody looked");
+    let copy = folder.path().join("copy");
+    let refused = |made: Result<everleaf::Copied, Error>| {
+        let error = made.expect_err("a value has changed");
+        assert!(matches!(error, Error::Corrupt(_)), "{error}");
+        assert!(!copy.exists());
+    };
+    refused(store.backup(&copy, |_| {}));
+    store.close().expect("closed");
+    refused(options().compact(&path, |_| {}));
+    let checked = Options::new().open(&path).expect("it opens").check().expect("it can be read");
+    assert!(!checked.problems.is_empty(), "it is still told");
+}
+
 /// A damaged value, and then still a damaged key, ended each round of the sweep at the same place: what had expired behind
 /// it kept its space for ever.
 #[test]
