@@ -37,7 +37,7 @@ pub struct ClientState {
     pub reply_mode: ReplyMode,
     /// Set to close the connection once its replies are sent.
     pub closing: bool,
-    /// The last command, as its index in the table.
+    /// The last command, as its number in the table, subcommand included.
     pub last_command: usize,
     /// What is kept for the next `EXEC`.
     pub transaction: Transaction,
@@ -150,6 +150,7 @@ impl ClientState {
             details.name.clear();
             details.protocol = Protocol::default();
             details.no_evict = false;
+            details.no_touch = false;
             details.database = 0;
         });
     }

@@ -35,6 +35,7 @@ use mio::event::Event;
 use crate::batch::Batch;
 use crate::client_state::{ClientState, ReplyMode};
 use crate::command::queue::Transaction;
+use crate::holdings::Held;
 use crate::registry::Client;
 use crate::resp::Parser;
 use crate::scratch::{Scratch, Turn, TurnReplies};
@@ -120,6 +121,7 @@ enum Leave {
 
 impl Connection {
     pub fn new(socket: Socket, session: ClientState, place: usize) -> Self {
+        session.client.holdings.set_socket(socket.descriptor(), socket.is_unix());
         Connection {
             socket,
             session,
@@ -488,8 +490,25 @@ impl Connection {
             + self.socket.memory()
     }
 
+    /// Tells others what this connection holds.
+    fn tell_holdings(&self) {
+        let holdings = &self.client().holdings;
+        let transaction = &self.session.transaction;
+        holdings.set_queued(transaction.queued());
+        holdings.set(Held {
+            input: self.leftover.len(),
+            input_free: self.leftover.capacity() - self.leftover.len(),
+            arguments: self.parser.memory(),
+            transaction: transaction.memory(),
+            unsent: self.output.len() - self.sent,
+            output: self.output.capacity(),
+            is_closing: self.session.closing,
+        });
+    }
+
     /// Counts what this connection holds, and closes those that hold most if it is too much.
     fn count_memory(&self, shared: &Shared) {
+        self.tell_holdings();
         let size = self.memory();
         let before = self.client().memory();
         if size != before {

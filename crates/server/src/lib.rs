@@ -68,6 +68,7 @@ mod event_loop;
 mod exclusion;
 mod failure;
 mod glob;
+mod holdings;
 mod metrics;
 mod monitor;
 mod parked;

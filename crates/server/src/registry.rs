@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::acl::user::User;
 use crate::databases::Database;
+use crate::holdings::Holdings;
 use crate::resp::Protocol;
 
 /// One connection, as others see it. The event loop that serves it writes, anybody may read.
@@ -32,6 +33,8 @@ pub struct Client {
     /// Bytes of `details`.
     details_size: AtomicUsize,
     details: Mutex<Details>,
+    /// Of its socket, buffers and transaction.
+    pub holdings: Holdings,
 }
 
 /// What a client told about itself.
@@ -47,6 +50,8 @@ pub struct Details {
     pub is_monitor: bool,
     /// Never closed for what it holds (`CLIENT NO-EVICT`).
     pub no_evict: bool,
+    /// It asked for what it reads to count as not used (`CLIENT NO-TOUCH`).
+    pub no_touch: bool,
     /// Who it is, once it is served.
     pub user: Option<Arc<User>>,
 }
@@ -64,13 +69,13 @@ impl Client {
         self.last_active_ms.load(Ordering::Relaxed)
     }
 
-    /// Notes the last command by its index in the table.
-    pub fn set_last_command(&self, index: usize) {
+    /// Notes the last command by its number in the table, subcommand included.
+    pub fn set_last_command(&self, number: usize) {
         // Relaxed: statistics.
-        self.last_command.store(index, Ordering::Relaxed);
+        self.last_command.store(number, Ordering::Relaxed);
     }
 
-    /// The last command's index in the table.
+    /// The last command's number in the table.
     pub fn last_command(&self) -> usize {
         // Relaxed: statistics.
         self.last_command.load(Ordering::Relaxed)
@@ -191,6 +196,7 @@ impl Registry {
             condemned_size: AtomicUsize::new(0),
             details_size: AtomicUsize::new(0),
             details: Mutex::default(),
+            holdings: Holdings::default(),
         });
         state.next_id += 1;
         state.clients.insert(client.id, Arc::clone(&client));

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +68,20 @@ impl Socket {
             Socket::Tls(socket) => socket.memory(),
             Socket::Tcp(_) | Socket::Unix(_) => 0,
         }
+    }
+
+    /// Its number in this process.
+    pub fn descriptor(&self) -> i32 {
+        match self {
+            Socket::Tcp(stream) => stream.as_raw_fd(),
+            Socket::Tls(socket) => socket.stream().as_raw_fd(),
+            Socket::Unix(stream) => stream.as_raw_fd(),
+        }
+    }
+
+    /// Whether it came by a path.
+    pub fn is_unix(&self) -> bool {
+        matches!(self, Socket::Unix(_))
     }
 
     /// The TCP socket, if it is one.

@@ -13,6 +13,12 @@ use crate::resp::Request;
 /// `CLIENT subcommand ...`
 pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let subcommand = request.arg(1).to_ascii_lowercase();
+    // Of itself it is told what it is now, not when it was served last.
+    let Context { session, later, .. } = &*context;
+    session.client.set_last_command(session.last_command);
+    if later.is_none() {
+        session.client.holdings.set_queued(None);
+    }
     match (subcommand.as_slice(), request.len()) {
         (b"id", 2) => context.reply.count(context.session.client.id),
         (b"info", 2) => {
@@ -39,8 +45,12 @@ pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             context.session.client.change(|details| details.no_evict = exempt);
             context.reply.ok();
         }
-        // There are no access times.
-        (b"no-touch", 3) => on_or_off(request.arg(2)).map(|_| context.reply.ok())?,
+        // There are no access times: it is only shown.
+        (b"no-touch", 3) => {
+            let untouched = on_or_off(request.arg(2))?;
+            context.session.client.change(|details| details.no_touch = untouched);
+            context.reply.ok();
+        }
         // The table knows no others.
         _ => return Err(Failure::Syntax),
     }

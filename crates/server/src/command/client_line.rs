@@ -1,25 +1,43 @@
 //! A connection in one line, as `CLIENT LIST` and the log of refusals tell of it.
 
-use super::facts::COMMANDS;
-use crate::registry::Client;
+use super::facts::full_name;
+use crate::registry::{Client, Details};
 
-/// One line of `CLIENT LIST`.
+/// One line of `CLIENT LIST`: the fields of Redis 7.2 in its order, and the event loop. There is no buffer for replies of a
+/// connection's own, and no list of them: `rbs`, `rbp` and `oll` are 0.
 pub fn describe(client: &Client, now_ms: u64) -> String {
     let details = client.details();
-    let command = COMMANDS.get(client.last_command()).map_or("NULL", |command| command.name);
-    format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} sub=0 psub=0 multi=-1 \
-         tot-mem={} cmd={command} user={} resp={} lib-name={} lib-ver={} loop={}\n",
+    let held = client.holdings.get();
+    let seconds = |since_ms| now_ms.saturating_sub(since_ms) / 1000;
+    let queued = client.holdings.queued().map_or("-1".to_string(), |count| count.to_string());
+    let user = details.user.as_ref().map_or_else(String::new, |user| user.shown());
+    let who = format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={}",
         client.id,
         client.peer,
         client.local,
+        client.holdings.descriptor(),
         details.name,
-        now_ms.saturating_sub(client.created_ms) / 1000,
-        now_ms.saturating_sub(client.last_active_ms()) / 1000,
-        flags(client.is_waiting(), details.is_monitor, details.no_evict),
+        seconds(client.created_ms),
+        seconds(client.last_active_ms()),
+        flags(client, &details),
         details.database,
+    );
+    let holds = format!(
+        "sub=0 psub=0 ssub=0 multi={queued} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem={} \
+         tot-mem={} events={}",
+        held.input,
+        held.input_free,
+        held.arguments,
+        held.transaction,
+        held.unsent,
+        held.output,
         client.memory(),
-        details.user.as_ref().map_or_else(String::new, |user| user.shown()),
+        if held.unsent > 0 { "rw" } else { "r" },
+    );
+    format!(
+        "{who} {holds} cmd={} user={user} redir=-1 resp={} lib-name={} lib-ver={} loop={}\n",
+        full_name(client.last_command()).as_deref().unwrap_or("NULL"),
         details.protocol.number(),
         details.library_name,
         details.library_version,
@@ -27,9 +45,18 @@ pub fn describe(client: &Client, now_ms: u64) -> String {
     )
 }
 
-/// A letter for each thing that is so: it is a monitor, it waits, it is not closed for what it holds; or that none is.
-fn flags(is_waiting: bool, is_monitor: bool, no_evict: bool) -> String {
-    let all = [('O', is_monitor), ('b', is_waiting), ('e', no_evict)];
+/// A letter for each thing that is so, or that none is.
+fn flags(client: &Client, details: &Details) -> String {
+    let all = [
+        ('O', details.is_monitor),
+        ('x', client.holdings.queued().is_some()),
+        ('b', client.is_waiting()),
+        ('c', client.holdings.get().is_closing),
+        ('A', client.is_killed()),
+        ('U', client.holdings.is_unix()),
+        ('e', details.no_evict),
+        ('T', details.no_touch),
+    ];
     let set: String = all.into_iter().filter(|(_, is_so)| *is_so).map(|(flag, _)| flag).collect();
     if set.is_empty() { "N".to_string() } else { set }
 }

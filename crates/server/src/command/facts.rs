@@ -4,8 +4,11 @@
 //! A name is looked up by a hash of it, in a table that is computed when the server is compiled: nearly always one
 //! comparison.
 
-use super::{Failure, Outcome, shown};
+use super::{Failure, shown};
 use crate::resp::Request;
+
+/// Where it is said what is not as in Redis.
+pub const DIFFERENCES: &str = "(what differs from Redis: docs/redis-differences.md)";
 
 /// One command.
 pub struct Command {
@@ -77,21 +80,22 @@ impl Command {
         self.accepts(args.len()) && found.is_none_or(|(_, arity)| has_arity(args.len(), *arity))
     }
 
-    /// Refuses a subcommand that is not known, or has the wrong number of arguments. The request has
-    /// as many arguments as the command wants.
-    pub fn check_subcommand(&self, request: &Request<'_>) -> Outcome {
-        let Some(known) = self.subcommands() else { return Ok(()) };
+    /// Which of its subcommands it is, if it has some. Refuses one that is not known, or has the wrong number of arguments. The
+    /// request has as many arguments as the command wants.
+    pub fn check_subcommand(&self, request: &Request<'_>) -> Result<Option<usize>, Failure> {
+        let Some(known) = self.subcommands() else { return Ok(None) };
         // `COMMAND` may stand alone.
-        let Some(subcommand) = request.get(1) else { return Ok(()) };
-        let found = known.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(subcommand));
-        match found {
-            Some((_, arity)) if has_arity(request.len(), *arity) => Ok(()),
+        let Some(subcommand) = request.get(1) else { return Ok(None) };
+        let is = |(name, _): &(&str, i8)| name.as_bytes().eq_ignore_ascii_case(subcommand);
+        let found = known.iter().position(is);
+        match found.map(|position| known[position]) {
+            Some((_, arity)) if has_arity(request.len(), arity) => Ok(found),
             Some((name, _)) => Err(Failure::text(format!(
                 "ERR wrong number of arguments for '{}|{name}' command",
                 self.name
             ))),
             None => Err(Failure::text(format!(
-                "ERR unknown subcommand '{}'. {} knows {}.",
+                "ERR unknown subcommand '{}'. {} knows {}. {DIFFERENCES}",
                 shown(subcommand),
                 self.name.to_ascii_uppercase(),
                 known
@@ -416,6 +420,19 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zremrangebyscore" 4 [TYPED | WRITE] (1 1 1) "sorted-set", "Removes members between two scores.";
     "zrevrangebyscore" -4 [TYPED | READ] (1 1 1) "sorted-set", "Returns members between two scores, from the last.";
 };
+
+/// The number of a command, by its index in the table and which of its subcommands it is.
+pub fn number(index: usize, subcommand: Option<usize>) -> usize {
+    index + COUNT * subcommand.map_or(0, |position| position + 1)
+}
+
+/// The name of a command with this number, `client|list` for example; `None` if there is none.
+pub fn full_name(number: usize) -> Option<String> {
+    let command = &COMMANDS[number % COUNT];
+    let Some(position) = (number / COUNT).checked_sub(1) else { return Some(command.name.into()) };
+    let (name, _) = command.subcommands()?.get(position)?;
+    Some(format!("{}|{name}", command.name))
+}
 
 /// The longest name, in bytes.
 const NAME_SIZE_MAX: usize = 16;

@@ -214,18 +214,23 @@ fn note_slow(
 fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let index = facts::find(request.arg(0));
     let command = index.map(|index| &facts::COMMANDS[index]);
+    if command.is_none() && is_http(request.arg(0)) {
+        close_http(context);
+        return Ok(());
+    }
     let needs_password = !command.is_some_and(|command| command.before_auth());
     if needs_password && !context.session.is_let_in(&context.shared.acl) {
         return Err(Failure::text("NOAUTH Authentication required."));
     }
     let (Some(index), Some(command)) = (index, command) else {
         context.session.transaction.refuse();
-        return unknown(context, request);
+        return unknown(request);
     };
     if !command.accepts(request.len()) {
         return Err(context.session.transaction.refuse_arity(command));
     }
-    command.check_subcommand(request).inspect_err(|_| context.session.transaction.refuse())?;
+    let subcommand = command.check_subcommand(request);
+    let subcommand = subcommand.inspect_err(|_| context.session.transaction.refuse())?;
     if !context.session.transaction.refuses(command) {
         permission::check(context, request, index, command)?;
     }
@@ -233,7 +238,7 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         context.session.transaction.refuse();
         return Err(Failure::text("ERR Replica can't interact with the keyspace"));
     }
-    context.session.last_command = index;
+    context.session.last_command = facts::number(index, subcommand);
     if transaction::keep(context, request, index, command)? {
         return Ok(());
     }
@@ -257,15 +262,20 @@ pub fn run(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Ou
     table::function(index)(context, request)
 }
 
-fn unknown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+/// Whether a line is one of a request of HTTP. A web page can make a browser post a form to us; nothing of it may be run as
+/// inline commands, not even a password be tried.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+fn close_http(context: &mut Context<'_>) {
+    let client = &context.session.client;
+    tracing::warn!("client {} from {} speaks HTTP and is closed", client.id, client.peer);
+    context.session.closing = true;
+}
+
+fn unknown(request: &Request<'_>) -> Outcome {
     let name = request.arg(0);
-    // A web page can make a browser post a form to us; nothing of it may be run as inline commands.
-    if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-        let client = &context.session.client;
-        tracing::warn!("client {} from {} speaks HTTP and is closed", client.id, client.peer);
-        context.session.closing = true;
-        return Ok(());
-    }
     let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(name));
     let mut size = 0;
     for arg in request.args_from(1) {
@@ -276,6 +286,8 @@ fn unknown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         size += arg.len();
         text.push_str(&format!("'{arg}' "));
     }
+    // What clients compare stands before it.
+    text.push_str(facts::DIFFERENCES);
     Err(Failure::Text(text.into()))
 }
 

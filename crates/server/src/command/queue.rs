@@ -80,6 +80,11 @@ impl Transaction {
         self.queue.is_some()
     }
 
+    /// How many commands are kept; `None` if there is no transaction.
+    pub fn queued(&self) -> Option<usize> {
+        self.queue.as_ref().map(|queue| queue.requests.len())
+    }
+
     /// Bytes that it makes the server hold.
     pub fn memory(&self) -> usize {
         let queue = self.queue.as_ref().map_or(0, |queue| queue.requests.memory());

@@ -69,7 +69,8 @@ impl Connection {
         self.count_output(shared);
     }
 
-    /// Sends replies; keeps what the socket does not take.
+    /// Sends replies; keeps what the socket does not take. If they waited for the end of the turn, lines of a monitor may
+    /// have come since, which go behind them.
     pub(super) fn send_part(
         &mut self,
         part: &[u8],
@@ -81,10 +82,16 @@ impl Connection {
         }
         let sent = write_all(&mut self.socket, part).map_err(|error| self.lost(&error))?;
         tally.bytes_out += sent as u64;
-        if sent == part.len() {
-            return Ok(());
+        let rest = &part[sent..];
+        if rest.is_empty() {
+            // Nobody else sends what came since: no event need follow.
+            return if self.output.is_empty() { Ok(()) } else { self.send_output(shared, tally) };
         }
-        self.push_settled(&part[sent..], shared);
+        // Replies are left to the end of a turn only where nothing else is unsent, so all of it came since.
+        debug_assert_eq!(self.sent, 0);
+        self.output.splice(0..0, rest.iter().copied());
+        self.settled = self.output.len();
+        self.count_output(shared);
         Ok(())
     }
 

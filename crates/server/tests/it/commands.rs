@@ -292,8 +292,16 @@ fn wrong_requests_are_refused_in_the_words_clients_expect() {
             ("GET", "-ERR wrong number of arguments for 'get' command"),
             ("GET a b", "-ERR wrong number of arguments for 'get' command"),
             ("SET a", "-ERR wrong number of arguments for 'set' command"),
-            ("FOO", "-ERR unknown command 'FOO', with args beginning with: "),
-            ("FOO a b", "-ERR unknown command 'FOO', with args beginning with: 'a' 'b' "),
+            (
+                "FOO",
+                "-ERR unknown command 'FOO', with args beginning with: (what differs from Redis: \
+                 docs/redis-differences.md)",
+            ),
+            (
+                "FOO a b",
+                "-ERR unknown command 'FOO', with args beginning with: 'a' 'b' (what differs from Redis: \
+                 docs/redis-differences.md)",
+            ),
             ("SET a b FOO", "-ERR syntax error"),
             ("SET a b NX XX", "-ERR syntax error"),
             ("SET a b EX", "-ERR syntax error"),
@@ -324,7 +332,7 @@ fn wrong_requests_are_refused_in_the_words_clients_expect() {
     let reply = client.ask(&[&long]);
     assert!(reply.len() < 250 && reply.starts_with("-ERR unknown command 'xxx"), "{reply}");
     let reply = client.ask(&["A\r\nB"]);
-    assert_eq!(reply, "-ERR unknown command 'A  B', with args beginning with: ");
+    assert!(reply.starts_with("-ERR unknown command 'A  B', with args beginning with: (what"));
 }
 
 #[test]

@@ -73,6 +73,18 @@ fn a_browser_cannot_be_made_to_send_commands() {
     assert_eq!(server.store.default_map().len(), 0);
 }
 
+/// What was lost: a page in a browser could try passwords at a server of the same machine, in the body of a form.
+#[test]
+fn a_browser_cannot_be_made_to_try_passwords() {
+    let server = TestServer::with(|config| config.password = Some("secret".into()));
+    let tried = b"AUTH guess\r\nAUTH secret\r\nSET k stolen\r\n";
+    for head in ["POST / HTTP/1.1\r\n", "Host: localhost:6399\r\n"] {
+        assert_eq!(answer(&server, &[head.as_bytes(), tried].concat()), "", "{head}");
+    }
+    assert_eq!(server.store.default_map().len(), 0);
+    assert!(server.connect().line("NOSUCH").starts_with("-NOAUTH"), "others are told as before");
+}
+
 #[test]
 fn a_request_that_comes_byte_by_byte_is_understood() {
     let server = TestServer::start();

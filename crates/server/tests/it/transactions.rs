@@ -115,7 +115,11 @@ fn a_transaction_is_run_as_a_whole() {
             ("GET a", "\"2\""),
             ("MULTI", "+OK"),
             ("SET a 9", "+QUEUED"),
-            ("NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with: "),
+            (
+                "NOSUCH",
+                "-ERR unknown command 'NOSUCH', with args beginning with: (what differs from Redis: \
+                 docs/redis-differences.md)",
+            ),
             ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
             ("MULTI", "+OK"),
             ("GET", "-ERR wrong number of arguments for 'get' command"),
