@@ -53,6 +53,18 @@ impl Held {
                     self.put_off(database, command, at + 4);
                 }
             }
+            // A time of 0 is none.
+            (b"RESTORE", 5..) if command[2] != b"0" => {
+                let is_time = |part: &Vec<u8>| part.eq_ignore_ascii_case(b"ABSTTL");
+                if command.iter().skip(4).any(is_time) {
+                    self.put_off(database, command, 2);
+                }
+            }
+            (b"SWAPDB", 3) => {
+                if let (Some(one), Some(other)) = (number(&command[1]), number(&command[2])) {
+                    self.exchange(one, other);
+                }
+            }
             (b"RENAME" | b"RENAMENX" | b"COPY", 3..) => {
                 let is_database = |part: &Vec<u8>| part.eq_ignore_ascii_case(b"DB");
                 let at = command.iter().skip(3).position(is_database).map(|at| at + 4);
@@ -78,6 +90,17 @@ impl Held {
         if let Some(time) = self.times.get(&(from, key.to_vec())).copied() {
             self.times.insert((to, other.to_vec()), time);
         }
+    }
+
+    /// The keys of two databases are each other's from now on.
+    fn exchange(&mut self, one: u64, other: u64) {
+        let place = |database| match database {
+            database if database == one => other,
+            database if database == other => one,
+            database => database,
+        };
+        let times = mem::take(&mut self.times).into_iter();
+        self.times = times.map(|((database, key), time)| ((place(database), key), time)).collect();
     }
 
     /// Gives keys the times that were held back, unless they have others by now.
@@ -111,6 +134,30 @@ mod tests {
 
     fn command(text: &str) -> Command {
         text.split(' ').map(|part| part.as_bytes().to_vec()).collect()
+    }
+
+    /// What was lost: a key that was restored with its time while the target was behind was dropped there, since the time had
+    /// come, before the command that prolonged it; one whose database was exchanged kept the far time for ever.
+    #[test]
+    fn times_go_with_databases_and_with_what_is_restored() {
+        let mut held = Held { near: 1000, far: 9999, times: HashMap::new() };
+        let mut look = |database, text: &str, expected: &str| {
+            let mut it = command(text);
+            held.look_at(database, &mut it);
+            assert_eq!(it, command(expected), "{text}");
+        };
+        look(0, "RESTORE r 500 payload REPLACE absttl", "RESTORE r 9999 payload REPLACE absttl");
+        look(0, "RESTORE later 1000 payload ABSTTL", "RESTORE later 1000 payload ABSTTL");
+        look(0, "RESTORE none 0 payload ABSTTL", "RESTORE none 0 payload ABSTTL");
+        look(0, "RESTORE ABSTTL 5 payload REPLACE", "RESTORE ABSTTL 5 payload REPLACE");
+        look(1, "SET s v PXAT 600", "SET s v PXAT 9999");
+        look(2, "PEXPIREAT stays 700", "PEXPIREAT stays 9999");
+        look(2, "SWAPDB 0 1", "SWAPDB 0 1");
+        look(0, "SWAPDB 1 x", "SWAPDB 1 x");
+        let mut noted: Vec<_> = held.times.into_iter().collect();
+        noted.sort();
+        let key = |database, key: &str| (database, key.as_bytes().to_vec());
+        assert_eq!(noted, [(key(0, "s"), 600), (key(1, "r"), 500), (key(2, "stays"), 700)]);
     }
 
     #[test]
