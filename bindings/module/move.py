@@ -5,11 +5,12 @@
   python3 move.py from 127.0.0.1:7001 users | everleaf load new.pool - --format jsonl
 
 Every server of the cluster will do. Needs Python 3.8 and nothing else. `into` waits at its end until a
-replica has everything, if there is one. The times at which keys expire are not in the file, so they stay behind.
+replica has everything, if there is one, and ends with code 1 if none says so within five seconds. The times at which keys expire are not in the file, so they stay behind.
 """
 
 import base64
 import json
+import re
 import socket
 import sys
 
@@ -87,6 +88,11 @@ def put_member(pair, name, value):
         pair[name + "_b64"] = base64.b64encode(value).decode()
 
 
+def has_replica(server):
+    found = re.search(rb"^connected_slaves:(\d+)", server.ask_here(b"INFO", b"replication"), re.M)
+    return found is not None and int(found.group(1)) > 0
+
+
 def into(server, key):
     batch, size, total = [], 0, 0
 
@@ -108,6 +114,8 @@ def into(server, key):
     send()
     replicas = server.ask_here(b"WAIT", b"1", b"5000") if total else 0
     print(f"put {total} entries; replicas that have them: {replicas}", file=sys.stderr)
+    if total and not replicas and has_replica(server):
+        raise ServerError("there is a replica, and it has not confirmed: wait until it is in step, and run it again")
 
 
 def out_of(server, key):

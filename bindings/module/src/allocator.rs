@@ -21,10 +21,13 @@ unsafe impl GlobalAlloc for ServerMemory {
             // SAFETY: the module allocates nothing before it knows the server's functions.
             return unsafe { server_allocator(layout.size()) };
         }
-        // Relaxed: a sum of its own.
-        OUTSIDE.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
+        let pointer = unsafe { System.alloc(layout) };
+        if !pointer.is_null() {
+            // Relaxed: a sum of its own.
+            OUTSIDE.fetch_add(layout.size(), Ordering::Relaxed);
+        }
+        pointer
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -43,10 +46,13 @@ unsafe impl GlobalAlloc for ServerMemory {
             // SAFETY: a block of the server's allocator, by the choice above.
             return unsafe { server!(RedisModule_Realloc(pointer.cast(), size)) }.cast();
         }
-        // Relaxed: a sum of its own.
-        OUTSIDE.fetch_add(size.wrapping_sub(layout.size()), Ordering::Relaxed);
         // SAFETY: the caller's promise; a block of `System`, by the choice above.
-        unsafe { System.realloc(pointer, layout, size) }
+        let grown = unsafe { System.realloc(pointer, layout, size) };
+        if !grown.is_null() {
+            // Relaxed: a sum of its own.
+            OUTSIDE.fetch_add(size.wrapping_sub(layout.size()), Ordering::Relaxed);
+        }
+        grown
     }
 }
 

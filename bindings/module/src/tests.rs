@@ -1,13 +1,17 @@
 //! The map against a model, without a server.
 
+use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use crate::allocator::ServerMemory;
 use crate::entry::{Entry, NAME_SIZE_MAX};
 use crate::map::{ALL, OrderedMap, PACKED_COUNT_MAX};
+use crate::memory::OUTSIDE;
 use crate::space;
 
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
@@ -220,7 +224,10 @@ fn what_is_removed_counts_no_more_even_in_shared_chunks() {
     drop(freed);
     space::return_freed();
     let after = space::used_bytes();
-    assert!(before - after > size * 2 / 3, "{before} bytes before, and {after} after {size} were freed");
+    assert!(
+        before - after > size * 2 / 3,
+        "{before} bytes before, and {after} after {size} were freed"
+    );
     // In place of it comes as much again.
     let mut next = OrderedMap::new();
     (0..COUNT).for_each(|number| put(&mut next, &name(number), &[8; SIZE], 0));
@@ -233,6 +240,31 @@ fn what_is_removed_counts_no_more_even_in_shared_chunks() {
         }
     }
     let last = space::used_bytes();
-    assert!(again - last > size * 2 / 3, "{again} bytes before, and {last} after {size} were removed");
+    assert!(
+        again - last > size * 2 / 3,
+        "{again} bytes before, and {last} after {size} were removed"
+    );
     drop(kept);
+}
+
+/// What was lost: the server's count of the module's memory was too high for good behind a block that could not be had.
+#[test]
+fn blocks_that_cannot_be_had_count_for_nothing() {
+    let counted = || OUTSIDE.load(Ordering::Relaxed);
+    let layout = |size| Layout::from_size_align(size, 64).expect("a layout");
+    let huge = isize::MAX as usize - 63;
+    let before = counted();
+    // SAFETY: the size is not zero.
+    let block = unsafe { ServerMemory.alloc(layout(128)) };
+    assert!(!block.is_null());
+    assert_eq!(counted(), before + 128);
+    // SAFETY: the block is of this layout, and the size not zero.
+    let grown = unsafe { ServerMemory.realloc(block, layout(128), huge) };
+    assert!(grown.is_null());
+    // SAFETY: the size is not zero.
+    assert!(unsafe { ServerMemory.alloc(layout(huge)) }.is_null());
+    assert_eq!(counted(), before + 128);
+    // SAFETY: the block is of this layout, and is not used any more.
+    unsafe { ServerMemory.dealloc(block, layout(128)) };
+    assert_eq!(counted(), before);
 }

@@ -1,5 +1,7 @@
 //! Replicas: equal to their master behind random commands, full and partial synchronisation.
 
+use std::io::Write;
+
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -57,4 +59,42 @@ fn a_replica_is_equal_behind_random_commands() {
     });
     let known: i64 = ask(m, &["DBSIZE"]).expect("a number");
     assert!(known > 8, "{known}");
+}
+
+/// What was lost: `move.py into` ended with 0 where a replica had not confirmed what it is to wait for.
+#[test]
+fn a_replica_that_does_not_confirm_is_told_by_the_tool() {
+    let master = Server::start(&["--repl-diskless-sync-delay", "0"]);
+    let address = format!("127.0.0.1:{}", master.port);
+    let put = || {
+        let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/move.py");
+        let mut command = std::process::Command::new("python3");
+        command.args([tool, "into", &address, "users"]);
+        command.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().expect("Python is there");
+        let mut input = child.stdin.take().expect("it is piped");
+        input.write_all(br#"{"key":"k","value":"v"}"#).expect("it reads");
+        drop(input);
+        let output = child.wait_with_output().expect("it ends");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    assert_eq!(put().0, Some(0), "there is none");
+    let port = master.port.to_string();
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &port]);
+    let r = &mut replica.connect();
+    eventually("the first synchronisation", || info(r, "master_link_status") == "up");
+    assert_eq!(put().0, Some(0), "it confirms");
+    // For longer than is waited.
+    let sleeper = replica.connect();
+    let sleeps =
+        std::thread::spawn(move || drop(ask::<()>(&mut { sleeper }, &["DEBUG", "SLEEP", "9"])));
+    eventually("it stands still", || {
+        let m = &mut master.connect();
+        tell(m, &["EL.PUT", "other", "k", "v"]);
+        ask::<i64>(m, &["WAIT", "1", "200"]).expect("a number") == 0
+    });
+    let (code, told) = put();
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("has not confirmed"), "{told}");
+    sleeps.join().expect("it wakes");
 }
