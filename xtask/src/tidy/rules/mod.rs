@@ -15,6 +15,7 @@ mod landing_tests;
 mod length;
 mod links;
 mod mutants;
+mod named_tests;
 mod orderings;
 mod paths;
 mod persists;
@@ -72,6 +73,7 @@ pub const RULES: &[Rule] = &[
     length::TOO_LONG,
     links::RULE,
     mutants::RULE,
+    named_tests::RULE,
     orderings::RULE,
     paths::RULE,
     persists::RULE,
