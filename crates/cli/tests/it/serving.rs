@@ -223,6 +223,30 @@ fn a_server_that_cannot_listen_makes_no_pool() {
     }
 }
 
+/// What was lost: after a crash of the machine a pool that `serve` had made without being told how durable was refused.
+#[test]
+fn a_server_makes_a_pool_that_survives_a_crash_of_the_machine() {
+    let place = Place::empty();
+    let made = |pool: &str, more: &[&str]| {
+        let serving = Serving::start(&place, &[&[pool], more].concat());
+        serving.ask("PING\r\n", "+PONG\r\n");
+        serving.signal("TERM");
+        assert_eq!(serving.end().code, 0);
+        place.run(["stat", pool, "--json"]).json()
+    };
+    let stat = made("new.pool", &[]);
+    // Where stores survive the machine there is no need for a log.
+    let wanted = if stat["domain"] == "process" { "interval" } else { "process" };
+    assert_eq!(stat["durability"], wanted, "{stat}");
+    assert_eq!(place.path("new.pool.log").exists(), wanted == "interval");
+    let stat = made("asked.pool", &["--durability", "process"]);
+    assert_eq!(stat["durability"], "process", "{stat}");
+    // What there is stays as it is.
+    place.run(["create", "old.pool", "--quiet"]).succeeded();
+    let before = place.run(["stat", "old.pool", "--json"]).json()["durability"].clone();
+    assert_eq!(made("old.pool", &[])["durability"], before);
+}
+
 #[test]
 fn a_server_keeps_what_it_was_told_and_ends_cleanly_on_a_signal() {
     let place = Place::empty();

@@ -14,12 +14,25 @@ const KEYS: usize = 40;
 /// Kills a command, whose result is the file `made`, before every other of its changes, from this one.
 /// `is_whole` judges what is there under the name.
 fn kill(from: usize, arguments: &[&str], made: &str, old: bool, is_whole: impl Fn(&Place)) {
+    kill_and_repeat(from, arguments, made, old, &is_whole, &is_whole);
+}
+
+/// As [`kill`]; `is_sound` judges what is there behind the kill, and `is_whole` behind the next run.
+fn kill_and_repeat(
+    from: usize,
+    arguments: &[&str],
+    made: &str,
+    old: bool,
+    is_sound: &dyn Fn(&Place),
+    is_whole: &dyn Fn(&Place),
+) {
     let first = Place::with_pool();
     let lines: String = (0..KEYS).map(|key| format!("{key:04}\tvalue {key}\n")).collect();
     first.run_with(["load", "pool", "-", "--quiet"], lines.as_bytes()).succeeded();
     for at in (from..).step_by(2) {
         let place = Place::empty();
         place.write("pool", first.read("pool"));
+        place.write("lines.tsv", &lines);
         let Some(killed) = kill_before(&mut place.command(arguments), at) else { return };
         if !killed {
             assert!(at > 10, "{arguments:?} changes something");
@@ -28,7 +41,7 @@ fn kill(from: usize, arguments: &[&str], made: &str, old: bool, is_whole: impl F
         assert!(!old || place.path(made).exists(), "{arguments:?} at {at}: the old one is there");
         let is_there = place.path(made).exists();
         if is_there {
-            is_whole(&place);
+            is_sound(&place);
         }
         let again = place.run(arguments);
         match is_there && !old {
@@ -41,7 +54,7 @@ fn kill(from: usize, arguments: &[&str], made: &str, old: bool, is_whole: impl F
             let names = std::fs::read_dir(place.path(".")).expect("a folder");
             let left = names.map(|name| name.expect("readable").file_name().into_string());
             let left: Vec<String> = left.map(|name| name.expect("text")).collect();
-            let is_known = |name: &String| name == "pool" || name == made;
+            let is_known = |name: &String| ["pool", "lines.tsv", made].contains(&name.as_str());
             assert!(left.iter().all(is_known), "{arguments:?} at {at} leaves {left:?}");
         }
     }
@@ -69,6 +82,30 @@ fn a_killed_backup_is_there_as_a_whole_or_not_at_all() {
 
 fn kill_backup(from: usize) {
     kill(from, &["backup", "pool", "made"], "made", false, |place| has_all(place, "made"));
+}
+
+#[test]
+fn a_killed_restore_is_there_as_a_whole_or_not_at_all() {
+    kill_restore(0);
+}
+
+fn kill_restore(from: usize) {
+    kill(from, &["restore", "pool", "made"], "made", false, |place| has_all(place, "made"));
+}
+
+/// What was reported as loaded stays, so it may have a part of the lines; the next run has them all.
+#[test]
+fn a_killed_load_leaves_a_sound_pool_or_none_and_can_be_repeated() {
+    kill_load(0);
+}
+
+fn kill_load(from: usize) {
+    let load = ["load", "made", "lines.tsv", "--create", "--quiet"];
+    let is_sound = |place: &Place| {
+        assert!(place.run(["check", "made"]).succeeded().starts_with("sound: "));
+    };
+    let is_whole = |place: &Place| has_all(place, "made");
+    kill_and_repeat(from, &load, "made", false, &is_sound, &is_whole);
 }
 
 #[test]
@@ -100,7 +137,15 @@ fn a_killed_create_leaves_a_pool_that_can_be_checked() {
 #[test]
 #[ignore = "guards a landing"]
 fn landing_the_other_kills_leave_files_as_a_whole_or_not_at_all() {
-    for kill in [kill_repair, kill_backup, kill_compaction, kill_export, kill_create] {
+    for kill in [
+        kill_repair,
+        kill_backup,
+        kill_restore,
+        kill_load,
+        kill_compaction,
+        kill_export,
+        kill_create,
+    ] {
         kill(1);
     }
 }
