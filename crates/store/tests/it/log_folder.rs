@@ -81,7 +81,7 @@ fn no_flipped_bit_of_the_identity_costs_anything() {
 }
 
 /// What was lost: nothing, but a pool that was put beside the log of another through a link could not be opened, where the
-/// log alone would have made the lost pool again.
+/// log alone would have rebuilt the lost pool.
 #[test]
 fn nothing_is_put_beside_a_log_behind_a_link() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -108,7 +108,7 @@ fn nothing_is_put_beside_a_log_behind_a_link() {
         assert!(!path.exists(), "nothing is put there");
     }
     assert!(image(&log_of(&path)) == before, "nothing is changed");
-    is_whole(&power().open(&link).expect("it is made again"));
+    is_whole(&power().open(&link).expect("it is rebuilt"));
 }
 
 #[test]
