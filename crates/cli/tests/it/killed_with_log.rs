@@ -192,7 +192,7 @@ fn ends_as_if_it_had_not_been_killed(from: usize) {
 /// What was lost: what a killed server had acknowledged with `power` and the kernel had not written to the disk yet, if the next
 /// one had no log and the power failed.
 #[test]
-fn a_log_is_removed_only_when_the_pool_has_all_of_it_on_the_disk() {
+fn a_log_is_removed_only_when_the_disk_has_all_of_the_pool() {
     let place = with_log();
     // Not closed: the next opening finds nothing to be noted in the pool, which would bring it to the disk.
     let mut command = place.command(["serve", "pool", "--port", "0"]);
