@@ -176,38 +176,38 @@ impl<'a> Call<'a> {
     /// Replies with bytes.
     pub fn reply_bytes(&self, bytes: &[u8]) {
         let (start, length) = (bytes.as_ptr().cast(), bytes.len());
-        // SAFETY: as above; the server copies the bytes.
+        // SAFETY: the context is that of the running command, as in `reply_number`; the server copies the bytes.
         unsafe { server!(RedisModule_ReplyWithStringBuffer(self.context, start, length)) };
     }
 
     /// Replies that there is nothing.
     pub fn reply_null(&self) {
-        // SAFETY: as above.
+        // SAFETY: the context is that of the running command, as in `reply_number`.
         unsafe { server!(RedisModule_ReplyWithNull(self.context)) };
     }
 
     /// Replies that there is no list.
     pub fn reply_null_array(&self) {
-        // SAFETY: as above.
+        // SAFETY: the context is that of the running command, as in `reply_number`.
         unsafe { server!(RedisModule_ReplyWithNullArray(self.context)) };
     }
 
     /// Begins a list of so many replies.
     pub fn begin_array(&self, length: usize) {
-        // SAFETY: as above.
+        // SAFETY: the context is that of the running command, as in `reply_number`.
         unsafe { server!(RedisModule_ReplyWithArray(self.context, length as c_long)) };
     }
 
     /// Begins a list whose length [`Self::end_array`] says.
     pub fn begin_array_of_unknown_length(&self) {
         let length = raw::REDISMODULE_POSTPONED_LEN as c_long;
-        // SAFETY: as above.
+        // SAFETY: the context is that of the running command, as in `reply_number`.
         unsafe { server!(RedisModule_ReplyWithArray(self.context, length)) };
     }
 
     /// The list had so many replies.
     pub fn end_array(&self, length: usize) {
-        // SAFETY: as above; a list was begun without a length.
+        // SAFETY: the context is that of the running command, as in `reply_number`; a list was begun without a length.
         unsafe { server!(RedisModule_ReplySetArrayLength(self.context, length as c_long)) };
     }
 
@@ -310,7 +310,7 @@ impl Key<'_> {
         if kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
             return Ok(opened);
         }
-        // SAFETY: as above.
+        // SAFETY: the key was opened just now.
         let is_ours = kind == raw::REDISMODULE_KEYTYPE_MODULE as c_int
             && unsafe { server!(RedisModule_ModuleTypeGetType(key)) } == data_type::get();
         if !is_ours {
@@ -331,7 +331,7 @@ impl Key<'_> {
 
     /// The map, to change it.
     pub fn map(&mut self) -> Option<&mut OrderedMap> {
-        // SAFETY: as above.
+        // SAFETY: as in `map_to_read`; and the key is ours alone.
         unsafe { self.map.as_mut() }
     }
 
@@ -348,7 +348,7 @@ impl Key<'_> {
             };
             self.map = map;
         }
-        // SAFETY: not null, and as above.
+        // SAFETY: not null, and the key holds it, as in `map_to_read`.
         Ok(unsafe { &mut *self.map })
     }
 
@@ -371,7 +371,7 @@ impl Key<'_> {
     fn notify(&self, class: c_int, event: &str) {
         let event = CString::new(event).unwrap_or_default();
         let event: &CStr = &event;
-        // SAFETY: as above; the server copies the event.
+        // SAFETY: the context and the name are the server's, as in `open`; the server copies the event.
         unsafe {
             server!(RedisModule_NotifyKeyspaceEvent(self.context, class, event.as_ptr(), self.name))
         };

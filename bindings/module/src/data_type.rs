@@ -315,7 +315,7 @@ unsafe extern "C" fn copy(
     let Some(copied) = copied else { return std::ptr::null_mut() };
     // SAFETY: the server's, which copies right now.
     let name = unsafe { server!(RedisModule_GetToKeyNameFromOptCtx(options)) };
-    // SAFETY: as above.
+    // SAFETY: the server's, which copies right now.
     let database = unsafe { server!(RedisModule_GetToDbIdFromOptCtx(options)) };
     expiry::note_at(&copied, database, name);
     memory::account();

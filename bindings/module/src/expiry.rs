@@ -95,7 +95,7 @@ pub fn note_loaded(map: &OrderedMap, io: *mut raw::RedisModuleIO) {
     // SAFETY: the server's, which loads right now.
     let name = unsafe { server!(RedisModule_GetKeyNameFromIO(io)) };
     if !name.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the server's, which loads right now.
         let database = unsafe { server!(RedisModule_GetDbIdFromIO(io)) };
         note_at(map, database, name);
     }
@@ -124,7 +124,7 @@ pub fn begin(context: *mut raw::RedisModuleCtx) -> Result<(), String> {
         id: raw::REDISMODULE_EVENT_SWAPDB,
         dataver: u64::from(raw::REDISMODULE_SWAPDBINFO_VERSION),
     };
-    // SAFETY: as above. A server that has no such event refuses, and then never swaps in silence.
+    // SAFETY: the context is that of the loading. A server without the event refuses, and never swaps in silence.
     unsafe { server!(RedisModule_SubscribeToServerEvent(context, event, Some(on_swap))) };
     arm(context, PERIOD);
     Ok(())

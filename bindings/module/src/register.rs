@@ -117,7 +117,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }
     // SAFETY: set by the line above, and by nobody else.
     let has_log = unsafe { { raw::RedisModule_Log }.is_some() };
-    // SAFETY: as above.
+    // SAFETY: set by the initialization, and by nobody else.
     let has_memory = unsafe { { raw::RedisModule_Alloc }.is_some() };
     if !has_log || !has_memory {
         return raw::REDISMODULE_ERR as c_int;
@@ -204,7 +204,7 @@ fn create(
     is_ok(unsafe {
         server!(RedisModule_CreateCommand(context, name, Some(command.handler), flags, 1, 1, 1))
     })?;
-    // SAFETY: as above.
+    // SAFETY: the context is that of the loading.
     let created = unsafe { server!(RedisModule_GetCommand(context, name)) };
     describe(created, command).and_then(is_ok)?;
     // SAFETY: set once, before this, by the loading.
@@ -241,7 +241,7 @@ fn describe(created: *mut raw::RedisModuleCommand, command: &'static Command) ->
         since: c"0.1.0".as_ptr(),
         arity: command.arity,
         key_specs: keys.as_mut_ptr(),
-        // SAFETY: as above.
+        // SAFETY: all zeros is a value, as it is of `keys`.
         ..unsafe { std::mem::zeroed() }
     };
     // SAFETY: the command was just created; the server copies what it is told.

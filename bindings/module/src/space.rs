@@ -231,7 +231,7 @@ impl Space {
     fn note_freed(&self, bytes: usize) {
         // Relaxed: hints at when to collect, and to look for empty chunks.
         self.uncollected.fetch_add(bytes as u64, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: a hint, as `uncollected` is.
         self.freed.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
@@ -345,7 +345,7 @@ impl Memory {
         let start = self.base.wrapping_add(old as usize).cast();
         // SAFETY: the pages lie within the reservation, which is ours, and hold nothing yet.
         unsafe { rustix::mm::mprotect(start, (size - old) as usize, access) }?;
-        // Relaxed: as above.
+        // Relaxed: one caller grows the pool at a time.
         self.size.store(size, Ordering::Relaxed);
         Ok(())
     }

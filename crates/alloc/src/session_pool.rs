@@ -82,7 +82,7 @@ impl<M: Machine> SessionSlot<M> {
                 self.is_wanted.store(0, Ordering::Relaxed);
                 return guard;
             }
-            // Relaxed: as above. Each time, since another who waited for it may have cleared it.
+            // Relaxed: a hint, as in `take_politely`. Each time, since another who waited for it may have cleared it.
             self.is_wanted.store(1, Ordering::Relaxed);
             M::spin(attempt);
             attempt += 1;

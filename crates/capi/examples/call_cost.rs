@@ -127,7 +127,7 @@ fn at<T>(handle: *mut T) -> Option<&'static T> {
 }
 
 fn at_mut<T>(handle: *mut T) -> Option<&'static mut T> {
-    // SAFETY: as above.
+    // SAFETY: a type without bytes, as in `at`.
     unsafe { handle.as_mut() }
 }
 

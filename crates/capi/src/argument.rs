@@ -318,7 +318,7 @@ pub(crate) struct Context(*mut c_void);
 // SAFETY: it is only passed on, to a function that may be called by any thread: the header says so
 // wherever a function is kept.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: only passed on, as for `Send`.
 unsafe impl Sync for Context {}
 
 impl Context {

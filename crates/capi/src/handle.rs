@@ -138,7 +138,7 @@ impl<K: Kind> Deref for Exclusive<'_, K> {
 
 impl<K: Kind> DerefMut for Exclusive<'_, K> {
     fn deref_mut(&mut self) -> &mut K::Body {
-        // SAFETY: as above; the memory was made by `Box`, with leave to write to it.
+        // SAFETY: as in `deref`; the memory was made by `Box`, with leave to write to it.
         unsafe { &mut (*self.handle.cast_mut()).body }
     }
 }

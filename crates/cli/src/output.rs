@@ -126,7 +126,7 @@ pub fn report_as_json() {
 
 /// Whether errors are told as JSON though the command line does not say so.
 pub fn is_reported_as_json() -> bool {
-    // Relaxed: as above.
+    // Relaxed: a flag of one thread, as in `report_as_json`.
     IS_JSON.load(Ordering::Relaxed)
 }
 

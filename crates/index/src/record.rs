@@ -304,12 +304,12 @@ fn write_body<M: Machine>(body: *mut u8, key: &[u8], value: &[u8]) {
     if !M::SIMULATED || key.len().is_multiple_of(8) {
         // SAFETY: the record was allocated with room for both and is not published.
         unsafe { M::write_bytes(body, key) };
-        // SAFETY: as above.
+        // SAFETY: the record was allocated with room for both and is not published.
         unsafe { M::write_bytes(body.wrapping_add(key.len()), value) };
         return;
     }
     let whole = [key, value].concat();
-    // SAFETY: as above.
+    // SAFETY: the record was allocated with room for both and is not published.
     unsafe { M::write_bytes(body, &whole) };
 }
 

@@ -35,7 +35,7 @@ impl<M: Machine> Copy for RootObject<M> {}
 
 // SAFETY: an anchor is a place in the pool, all of whose words are atomic.
 unsafe impl<M: Machine> Send for RootObject<M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<M: Machine> Sync for RootObject<M> {}
 
 impl<M: Machine> RootObject<M> {

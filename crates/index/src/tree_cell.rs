@@ -72,7 +72,7 @@ pub(crate) struct TreeCell<T, M: Machine> {
 
 // SAFETY: trees are Send and Sync; the raw pointers are owned by the slot.
 unsafe impl<T: CellTree<M>, M: Machine> Send for TreeCell<T, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: CellTree<M>, M: Machine> Sync for TreeCell<T, M> {}
 
 impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {

@@ -44,7 +44,7 @@ unsafe impl Backing for Refusing {
         if left == 0 {
             return Err(error(std::io::Error::from_raw_os_error(5)));
         }
-        // Relaxed: as above.
+        // Relaxed: one caller at a time.
         self.granted.store(left - 1, Ordering::Relaxed);
         self.memory.extend(new as usize).map_err(error)
     }
@@ -121,7 +121,7 @@ impl World {
         // Relaxed: nobody grows the pool now.
         self.granted.store(growths, Ordering::Relaxed);
         let result = self.journal.apply(&mut session, &operations);
-        // Relaxed: as above, or it does not matter to whom it is refused.
+        // Relaxed: nobody grows the pool now, or it does not matter to whom it is refused.
         self.granted.store(u64::MAX, Ordering::Relaxed);
         let is_done = result.is_ok();
         let expected = if is_done { &after } else { &self.before };

@@ -70,7 +70,7 @@
 //!   zero                56     4
 //!   checksum            60     4    CRC-32C of bytes 0 .. 60
 //!
-//!   block                           records as above, puts only, sorted by map and key; as they
+//!   block                           records as in a chunk, puts only, sorted by map and key; as they
 //!                                   are, or compressed as one LZ4 block
 //!
 //!   index entry     offset  size

@@ -246,7 +246,7 @@ impl<D: Disk> Writer<D> {
             // Relaxed: only the holder of the writer stores it.
             durable: match self.disk.mutant("log.claims_written") {
                 true => self.written,
-                // Relaxed: as above.
+                // Relaxed: only the holder of the writer stores it.
                 false => self.durable.load(Ordering::Relaxed),
             },
             count: u32::try_from(count).map_err(|_| {

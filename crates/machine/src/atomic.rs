@@ -140,7 +140,7 @@ pub struct AtomicPointer<T, M: Machine> {
 
 // SAFETY: the pointer itself is only a word; following it is the caller's unsafe business.
 unsafe impl<T, M: Machine> Send for AtomicPointer<T, M> {}
-// SAFETY: as above; all access to the word is atomic.
+// SAFETY: as for `Send`; all access to the word is atomic.
 unsafe impl<T, M: Machine> Sync for AtomicPointer<T, M> {}
 
 impl<T, M: Machine> AtomicPointer<T, M> {

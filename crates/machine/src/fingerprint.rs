@@ -91,12 +91,12 @@ unsafe fn match_line_by(kind: SimdKind, line: *const u8, byte: u8) -> u64 {
         // SAFETY: the caller promises an aligned, readable line and that the CPU has `kind`.
         SimdKind::Avx512 => unsafe { x86::match_avx512(line, byte) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: the caller's promise, and the CPU has `kind`.
         SimdKind::Avx2 => unsafe { x86::match_avx2(line, byte) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
+        // SAFETY: the caller's promise, and the CPU has `kind`.
         SimdKind::Sse2 => unsafe { x86::match_sse2(line, byte) },
-        // SAFETY: as above.
+        // SAFETY: the caller's promise; every CPU can do this.
         _ => unsafe { match_scalar(line, byte) },
     }
 }
@@ -246,7 +246,7 @@ mod tests {
                 // SAFETY: the line is aligned and ours.
                 let expected = unsafe { match_scalar(line.as_ptr(), byte) };
                 for kind in cpu::simd_kinds() {
-                    // SAFETY: as above; the kinds are those CPUID offers.
+                    // SAFETY: the line is aligned and ours; the kinds are those CPUID offers.
                     let got = unsafe { match_line_by(kind, line.as_ptr(), byte) };
                     assert_eq!(got, expected, "{kind:?}, byte {byte}, round {round}");
                 }

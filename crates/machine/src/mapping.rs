@@ -318,7 +318,7 @@ impl Mapping {
                 && try_sync
                 && unsafe { reservation.place(0, length, &source, true) }.is_ok();
             if !synchronous {
-                // SAFETY: as above; a failed attempt placed nothing, and what was lost by it is refused.
+                // SAFETY: a failed attempt placed nothing in the reservation, and what was lost by it is refused.
                 unsafe { reservation.place(0, length, &source, false) }?;
             }
         }
@@ -528,7 +528,7 @@ mod tests {
         drop(reservation);
         // SAFETY: what was mapped above is nobody else's, and was not given back.
         unsafe { other.cast::<u64>().write(7) };
-        // SAFETY: as above.
+        // SAFETY: what was mapped here is nobody else's.
         unsafe { rustix::mm::munmap(other, 4096) }.unwrap();
     }
 

@@ -30,6 +30,6 @@ extern "C" fn look() {
 
 /// Whether the standard output was closed when the process began, so that what is written to it is lost.
 pub fn standard_output_was_closed() -> bool {
-    // Relaxed: as above.
+    // Relaxed: written once, in `look`.
     WAS_CLOSED.load(Ordering::Relaxed)
 }

@@ -162,7 +162,7 @@ fn leave_unflushed(session: &mut Session<M>) {
     // SAFETY: allocated for us just now, and large enough.
     unsafe { M::write_bytes(address, &[0xA5; UNFLUSHED_SIZE]) };
     heap.medium().persist(address, UNFLUSHED_SIZE);
-    // SAFETY: as above.
+    // SAFETY: allocated for us just now, and large enough.
     unsafe { M::write_bytes(address, &[0; UNFLUSHED_SIZE]) };
     session.free_record(offset, UNFLUSHED_SIZE);
 }
@@ -175,7 +175,7 @@ fn read(heap: &Heap<M>, key: u64, offset: u64) -> u64 {
     unsafe { M::read_bytes(address, 8) };
     let value = heap.pool().word(start).read_private();
     let (_, words) = extent(key, offset, value);
-    // SAFETY: as above.
+    // SAFETY: inside the pool, and not reclaimed while the caller is pinned.
     unsafe { M::read_bytes(address, 8 * words) };
     for index in 0..words as u64 {
         let word = heap.pool().word(start + 8 * index).read_private();

@@ -474,7 +474,7 @@ impl Connection {
         if now > before {
             shared.output_total.fetch_add(now - before, Ordering::Relaxed);
         } else if now < before {
-            // Relaxed: as above.
+            // Relaxed: a statistic, as where it grows.
             shared.output_total.fetch_sub(before - now, Ordering::Relaxed);
         }
     }

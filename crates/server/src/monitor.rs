@@ -52,7 +52,7 @@ impl Monitors {
 
     /// Lets a client be one.
     pub fn begin(&self, client: &Arc<Client>) -> Arc<Monitor> {
-        // Relaxed: as above.
+        // Relaxed: a client that looks at this moment may miss it, as in `any`.
         self.count.fetch_add(1, Ordering::Relaxed);
         let (client, count) = (Arc::clone(client), Arc::clone(&self.count));
         let monitor = Arc::new(Monitor { client, mailbox: Mutex::default(), count });

@@ -20,7 +20,7 @@ impl RateLimiter {
         let last = self.last_ms.load(Ordering::Relaxed);
         let allowed = last == 0 || now.saturating_sub(last) >= INTERVAL_MS;
         if allowed {
-            // Relaxed: as above.
+            // Relaxed: the worst outcome of a race is a line too many.
             self.last_ms.store(now, Ordering::Relaxed);
         }
         allowed

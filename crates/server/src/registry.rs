@@ -113,7 +113,7 @@ impl Client {
 
     /// Notes what it holds; for `ClientMemory` alone.
     pub fn set_memory(&self, size: usize) {
-        // Relaxed: as above.
+        // Relaxed: a statistic, see `ClientMemory`.
         self.memory.store(size, Ordering::Relaxed);
     }
 

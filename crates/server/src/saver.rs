@@ -121,7 +121,7 @@ impl State {
         // Relaxed: statistics.
         self.failed.store(!is_ok, Ordering::Relaxed);
         if is_ok {
-            // Relaxed: as above.
+            // Relaxed: a statistic.
             self.last_s.store(now_ms() / 1000, Ordering::Relaxed);
         }
         // Release: pairs with the swap in `begin`.

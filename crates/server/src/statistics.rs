@@ -70,7 +70,7 @@ impl Counters {
             if amount > 0 {
                 // Relaxed: see the type. Load and store suffice, for there is one writer.
                 let before = counter.load(Ordering::Relaxed);
-                // Relaxed: as above.
+                // Relaxed: there is one writer.
                 counter.store(before.wrapping_add(amount), Ordering::Relaxed);
             }
         }

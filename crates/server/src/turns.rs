@@ -45,7 +45,7 @@ impl Turns {
         if heat == 0 {
             return None;
         }
-        // Relaxed: as above.
+        // Relaxed: a hint.
         turn.heat.store(heat - 1, Ordering::Relaxed);
         Some(turn.lock.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -65,7 +65,7 @@ impl Turns {
             let turn = &self.locks[*index];
             // Relaxed: see `wait`.
             let heat = turn.heat.load(Ordering::Relaxed);
-            // Relaxed: as above.
+            // Relaxed: a hint.
             turn.heat.store(heat.saturating_sub(1), Ordering::Relaxed);
             heat > 0
         });

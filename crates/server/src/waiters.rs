@@ -155,7 +155,7 @@ impl Locked<'_> {
         }
         self.table.by_client.insert(waiter.client.id, ticket);
         self.table.waiters.insert(ticket, waiter);
-        // Relaxed: as above.
+        // Relaxed: the fence of `add` orders it.
         waiters.total.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -197,7 +197,7 @@ impl Locked<'_> {
                 queues.remove(&wanted);
             }
         }
-        // Relaxed: as above.
+        // Relaxed: a client that sees it too late looks into the table for nothing.
         self.waiters.total.fetch_sub(1, Ordering::Relaxed);
         Some(waiter)
     }

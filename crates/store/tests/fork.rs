@@ -213,7 +213,7 @@ fn a_parent_closes_and_opens_again_while_its_child_lives() {
         if child == 0 {
             // SAFETY: a system call without memory.
             unsafe { libc::alarm(PATIENCE) };
-            // SAFETY: as above.
+            // SAFETY: a system call without memory.
             unsafe { libc::pause() };
             // SAFETY: ends the process at once; nothing of the parent's is run.
             unsafe { libc::_exit(0) };

@@ -128,7 +128,7 @@ fn lmdb(folder: &Path, load: &Load) -> Outcome {
     // SAFETY: nobody else writes to the map or the file: the folder is new and ours, and this
     // process opens it once. What a crash of the system would leave is not read again.
     unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
-    // SAFETY: as above; the flags are not among those that need more.
+    // SAFETY: the folder is ours, and this process opens it once; the flags are not among those that need more.
     let env = unsafe { options.open(folder) }?;
     let made = env.create_databases_and_commit(env.write_txn()?, |databases, transaction| {
         databases.create_database(transaction, None).map(CommitOrAbort::<_, ()>::Commit)

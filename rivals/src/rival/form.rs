@@ -122,7 +122,7 @@ impl Form for Words {
     }
 
     fn is_cell_right(&self, key: &u64, cell: &AtomicU64) -> bool {
-        // Relaxed: as above.
+        // Relaxed: nothing else is published with the value.
         self.is_right(key, &cell.load(Ordering::Relaxed))
     }
 }

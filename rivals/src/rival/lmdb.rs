@@ -39,7 +39,7 @@ impl Lmdb {
         // SAFETY: nobody else writes to the map or the file: the folder is new and ours, and this
         // process opens it once. What a crash of the system would leave is not read again.
         unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
-        // SAFETY: as above; the flags are not among those that need more.
+        // SAFETY: the folder is ours, and this process opens it once; the flags are not among those that need more.
         let env = unsafe { options.open(folder) }.map_err(refused)?;
         let lmdb = Lmdb { env, key_size: settings.key_size, value_size: settings.value_size };
         lmdb.pairs()?;

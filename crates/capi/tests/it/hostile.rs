@@ -167,7 +167,7 @@ fn lengths_of_zero_are_fine_and_lengths_that_lie_are_refused() {
         assert_eq!(el_put(opened.map(), wrong, empty), EL_INVALID);
         assert_eq!(el_put(opened.map(), empty, wrong), EL_INVALID);
     }
-    // SAFETY: as above.
+    // SAFETY: lengths that are refused before anything is read are allowed.
     let (none, lies, many) = unsafe {
         let one = (&raw const empty).cast();
         (

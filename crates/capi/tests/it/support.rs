@@ -23,12 +23,12 @@ pub fn slice(bytes: &(impl AsRef<[u8]> + ?Sized)) -> el_slice {
 }
 
 pub fn slices(items: &[el_slice]) -> el_slices {
-    // SAFETY: as above.
+    // SAFETY: the tests hold the items for as long as they use them, as in `slice`.
     unsafe { el_slices::new(items.as_ptr(), items.len()) }
 }
 
 pub fn buffer(bytes: &mut [u8]) -> el_buffer {
-    // SAFETY: as above; nothing else uses the bytes during the call.
+    // SAFETY: the tests hold the bytes, as in `slice`; nothing else uses the bytes during the call.
     unsafe { el_buffer::new(bytes.as_mut_ptr().cast(), bytes.len()) }
 }
 
@@ -85,7 +85,7 @@ pub fn at<T>(handle: *mut T) -> Option<&'static T> {
 }
 
 pub fn at_mut<T>(handle: *mut T) -> Option<&'static mut T> {
-    // SAFETY: as above.
+    // SAFETY: a type without bytes, as in `at`.
     unsafe { handle.as_mut() }
 }
 

@@ -104,7 +104,7 @@ impl<M: Machine> NvAllocLike<M> {
             // Release: behind the 0, in the pool too, being on one line. Pairs with recovery's reads.
             self.entry(thread, number, index).store(value, Ordering::Release);
         }
-        // Release: last, as above: an entry with a kind has the rest.
+        // Release: last, behind the operands, being on their line: an entry with a kind has the rest.
         kind_word.store(kind, Ordering::Release);
         if !M::mutant("nvalloc.no_entry_flush") {
             // Persist: the entry before what it speaks of, or nobody would end that (W2).
@@ -128,7 +128,7 @@ impl<M: Machine> NvAllocLike<M> {
             // Relaxed: the bits of a word are of different blocks; only recovery and checks read them.
             word.fetch_or(bit, Ordering::Relaxed);
         } else {
-            // Relaxed: as above.
+            // Relaxed: the bits of a word are of different blocks, as in `fetch_or`.
             word.fetch_and(!bit, Ordering::Relaxed);
         }
         if !M::mutant("nvalloc.no_bit_flush") {

@@ -76,7 +76,7 @@ impl<M: Machine> NvmMallocLike<M> {
         }
         // Relaxed: only the holder of the page, and recovery, read it.
         self.header(page, DESTINATION).store(self.space.offset_of(destination), Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: only the holder of the page, and recovery, read it.
         self.header(page, BLOCK).store(block, Ordering::Relaxed);
         // Release: last, in the pool too: a header with a state has the rest, being one line. Pairs with
         // recovery's reads.
@@ -112,10 +112,10 @@ impl<M: Machine> NvmMallocLike<M> {
             // Relaxed: only the holder of the page, recovery and checks read it.
             bitmap.fetch_or(1 << index, Ordering::Relaxed);
         } else {
-            // Relaxed: as above.
+            // Relaxed: only the holder of the page, recovery and checks read it.
             bitmap.fetch_and(!(1 << index), Ordering::Relaxed);
         }
-        // Release: last, as above: without a state the bit is as it should be, being on its line.
+        // Release: last, behind the bit: without a state the bit is as it should be, being on its line.
         state_word.store(0, Ordering::Release);
         if !M::mutant("nvm_malloc.no_end_flush") {
             // Persist: bit and end before anybody can know of either (H2).

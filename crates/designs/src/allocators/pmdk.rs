@@ -100,7 +100,7 @@ impl<M: Machine> PmdkLike<M> {
             self.space.medium().persist(kind_word.as_ptr(), 8);
         }
         self.apply(thread);
-        // Relaxed: as above.
+        // Relaxed: only the holder of the lane, and recovery, read it.
         kind_word.store(0, Ordering::Relaxed);
         if !M::mutant("pmdk.no_erase_flush") {
             // Persist: the lane is erased before anybody can know what it did (L2).
@@ -119,7 +119,7 @@ impl<M: Machine> PmdkLike<M> {
             bitmap.fetch_or(bit, Ordering::Relaxed);
             self.space.link(destination, block.read_private());
         } else {
-            // Relaxed: as above.
+            // Relaxed: the bits of a word are of different blocks, as in `fetch_or`.
             bitmap.fetch_and(!bit, Ordering::Relaxed);
             self.space.link(destination, 0);
         }

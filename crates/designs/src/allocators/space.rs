@@ -52,7 +52,7 @@ pub(super) struct Space<M: Machine> {
 
 // SAFETY: `base` is the pool's mapping, which the heap keeps; all of its words are atomic.
 unsafe impl<M: Machine> Send for Space<M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<M: Machine> Sync for Space<M> {}
 
 impl<M: Machine> Space<M> {

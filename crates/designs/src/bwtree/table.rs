@@ -101,7 +101,7 @@ impl<M: Machine> Table<M> {
             unsafe { slots.wrapping_add(index).write(AtomicPointer::new(std::ptr::null_mut())) };
         }
         // AcqRel: the slots before the chunk; pairs with the acquires here and in `slot`. Acquire on failure:
-        // as above.
+        // the other chunk's slots are there.
         let null = std::ptr::null_mut();
         if place.compare_exchange(null, slots, Ordering::AcqRel, Ordering::Acquire).is_err() {
             M::mark("bwtree.chunk_lost");

@@ -96,5 +96,5 @@ pub struct BzTree<V: Variant = Standard, M: Machine = Hardware> {
 
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic.
 unsafe impl<V: Variant, M: Machine> Send for BzTree<V, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<V: Variant, M: Machine> Sync for BzTree<V, M> {}

@@ -198,7 +198,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         let value_at = Self::value_at(leaf, slot);
         // Relaxed: nobody reads the pair before it is visible; published by the exchange in `publish`.
         self.word(value_at - 8).store(change.key, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: published by the exchange in `publish`, as the key is.
         self.word(value_at).store(change.value, Ordering::Relaxed);
         if !M::mutant("bztree.no_pair_flush") {
             // Persist: the pair before it is visible (Z2).

@@ -80,7 +80,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         // and from the allocator: records of a segment's size, 64-byte aligned, inside the pool, made of
         // atomic words.
         let head = unsafe { &*start };
-        // SAFETY: as above; the pool is open as long as `self`.
+        // SAFETY: the head of the segment at that offset; the pool is open as long as `self`.
         unsafe { Segment::new(offset, head) }
     }
 

@@ -67,9 +67,9 @@ impl<M: Machine> Array<M> {
             key: self.key(index),
             // Relaxed: as in `key`, all three.
             value: place.value.load(Ordering::Relaxed),
-            // Relaxed: as above.
+            // Relaxed: the caller holds or validates the lock, as in `key`.
             start: place.start.load(Ordering::Relaxed),
-            // Relaxed: as above.
+            // Relaxed: the caller holds or validates the lock, as in `key`.
             end: place.end.load(Ordering::Relaxed),
         }
     }
@@ -116,13 +116,13 @@ impl<M: Machine> Array<M> {
         let first = if M::mutant("cdds.start_first") { entry.start } else { NEVER };
         // Release, all five: stores to one line reach the medium in their order, which is this one.
         place.start.store(first, Ordering::Release);
-        // Release: as above.
+        // Release: behind the start that says never.
         place.key.store(entry.key, Ordering::Release);
-        // Release: as above.
+        // Release: behind the key.
         place.value.store(entry.value, Ordering::Release);
-        // Release: as above.
+        // Release: behind the value.
         place.end.store(entry.end, Ordering::Release);
-        // Release: as above.
+        // Release: behind the end: now the entry counts.
         place.start.store(entry.start, Ordering::Release);
     }
 

@@ -54,14 +54,14 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         let count = self.object_count.fetch_add(1, Ordering::Relaxed);
         let has_share = front.objects.len() >= V::OBJECTS_MAX.div_ceil(V::FRONTS);
         if count >= V::OBJECTS_MAX as u64 && has_share {
-            // Relaxed: as above.
+            // Relaxed: a number of objects.
             self.object_count.fetch_sub(1, Ordering::Relaxed);
             return Ok(false);
         }
         let object = match session.allocate_record(OBJECT_SIZE) {
             Ok(object) => object,
             Err(error) => {
-                // Relaxed: as above.
+                // Relaxed: a number of objects.
                 self.object_count.fetch_sub(1, Ordering::Relaxed);
                 return Err(error);
             }

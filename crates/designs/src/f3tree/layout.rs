@@ -89,7 +89,7 @@ pub(super) struct Objects<M: Machine> {
 
 // SAFETY: `base` is the pool's mapping, which the tree's heap keeps; all its words are atomic.
 unsafe impl<M: Machine> Send for Objects<M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<M: Machine> Sync for Objects<M> {}
 
 impl<M: Machine> Objects<M> {

@@ -176,7 +176,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             return;
         }
         self.nodes.cut(leaf, gap.slot);
-        // Release: the leaf has been cut; pairs as above.
+        // Release: the leaf has been cut; pairs with the loads of siblings in `read.rs`.
         leaf.sibling().store(offset, Ordering::Release);
         if !M::mutant("f3.run_unlinked") {
             // Persist: that it is cut, so that nobody has to look again after a crash.

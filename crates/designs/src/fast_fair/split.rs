@@ -84,7 +84,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         let keep =
             if M::mutant("fast_fair.middle_key_stays") && level > 0 { first } else { middle };
         self.nodes.cut(node, keep);
-        // Release: the node has been cut; pairs as above.
+        // Release: the node has been cut; pairs with the loads of siblings in `read.rs`.
         node.sibling().store(offset, Ordering::Release);
         // Persist: that it is cut, so that nobody has to look again after a crash.
         self.nodes.persist_header(node);

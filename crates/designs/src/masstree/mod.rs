@@ -86,5 +86,5 @@ pub struct Masstree<const WIDTH: usize = 15, M: Machine = Hardware> {
 // SAFETY: nodes are owned by the tree; what changes in them is atomic, and those that leave it are
 // reclaimed by epochs.
 unsafe impl<const WIDTH: usize, M: Machine> Send for Masstree<WIDTH, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<const WIDTH: usize, M: Machine> Sync for Masstree<WIDTH, M> {}

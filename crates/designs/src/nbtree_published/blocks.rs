@@ -82,7 +82,7 @@ impl<M: Machine> Blocks<M> {
         let shape = shape.expect("the caller has the number of an allocator");
         let areas = session.allocate_record(AREAS_SIZE)?;
         let allocator = match AnyAllocator::create(number, session, shape) {
-            Ok(allocator) => allocator.expect("as above"),
+            Ok(allocator) => allocator.expect("the caller has the number of an allocator"),
             Err(error) => {
                 session.free_record(areas, AREAS_SIZE);
                 return Err(error);

@@ -126,7 +126,7 @@ pub type NbTreeCoupled<G = Production, M = Hardware> = NbPublished<variant::Coup
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic, or
 // immutable while it can be reached, and reclaimed by epochs.
 unsafe impl<V: Variant, G: Geometry, M: Machine> Send for NbPublished<V, G, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<V: Variant, G: Geometry, M: Machine> Sync for NbPublished<V, G, M> {}
 
 /// The fingerprint of a key.

@@ -59,7 +59,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 if self.is_linked(leaf) {
                     return false;
                 }
-                // Acquire: as above.
+                // Acquire: pairs with the exchanges of values.
                 let untouched = slot.value.load(Ordering::Acquire) & COPIED != 0;
                 if untouched && !M::mutant("nbtree_published.no_tail") {
                     self.erase(slot);
@@ -132,7 +132,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         loop {
             // Acquire: pairs with the exchanges of values.
             let now = slot.value.load(Ordering::Acquire);
-            // Acquire: as above.
+            // Acquire: pairs with the exchanges of values.
             let latest = plain(old.value.load(Ordering::Acquire));
             let is_final = now & (COPIED | SYNCED) == 0;
             if is_final || plain(now) == latest || self.exchange(slot, now, latest | SYNCED) {

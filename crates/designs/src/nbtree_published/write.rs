@@ -126,7 +126,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 }
             }
         } else {
-            // AcqRel: as above. Whatever is there, as published; the exchange only says what it
+            // AcqRel: pairs with the load in `find`. Whatever is there, as published; the exchange only says what it
             // was.
             slot.value.swap(change.value, Ordering::AcqRel)
         };

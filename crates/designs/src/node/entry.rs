@@ -48,7 +48,7 @@ impl<M: Machine> Entry<M> {
     pub fn set(&self, key: u64, value: u64) {
         // Relaxed: see the type.
         self.key.store(key, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: see the type.
         self.value.store(value, Ordering::Relaxed);
     }
 

@@ -154,7 +154,7 @@ impl<M: Machine> Log<'_, M> {
         }
         // Relaxed: published by the kind.
         self.logs.word(self.index, 1).store(leaf, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: published by the kind.
         self.logs.word(self.index, 2).store(other, Ordering::Relaxed);
         // Release: the kind last, also on the medium; recovery's view.
         self.logs.word(self.index, 0).store(kind, Ordering::Release);

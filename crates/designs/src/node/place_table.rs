@@ -115,7 +115,7 @@ impl<T: Cell, M: Machine, const STRIDE: u64> Table<T, M, STRIDE> {
                     unsafe { session.free_node(page.cast(), Self::PAGE_SIZE) };
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: allocated with this size, and nobody can reach it.
             unsafe { session.free_node(branches.cast(), Self::BRANCH_SIZE) };
             root.write_private(std::ptr::null_mut());
         }

@@ -48,12 +48,12 @@ impl<M: Machine> SlotLine<M> {
         }
         // Each load is a step of the schedule: no more than are needed.
         let mut words = [0; LINE_WORDS];
-        // Relaxed: as above.
+        // Relaxed: the caller validates what was read.
         words[0] = self.line.words[0].load(Ordering::Relaxed);
         let count = usize::from(words[0].to_le_bytes()[count_at]);
         let needed = words_of(count_at, count);
         for (copy, word) in words[..needed].iter_mut().zip(&self.line.words).skip(1) {
-            // Relaxed: as above.
+            // Relaxed: the caller validates what was read.
             *copy = word.load(Ordering::Relaxed);
         }
         words

@@ -104,7 +104,7 @@ impl<M: Machine> Buffer<M> {
             let (word, shift) = (&self.tags[slot / 8], slot % 8 * 8);
             // Relaxed: readers validate.
             let tags = word.load(Ordering::Relaxed) & !(0xFF << shift);
-            // Relaxed: as above.
+            // Relaxed: readers validate.
             word.store(tags | u64::from(tag(key)) << shift, Ordering::Relaxed);
             state += 1;
             slot
@@ -112,7 +112,7 @@ impl<M: Machine> Buffer<M> {
         self.entries[slot].set(key, value.unwrap_or(0));
         let tomb = 1 << slot << TOMB_SHIFT;
         let state = if value.is_some() { state & !tomb } else { state | tomb };
-        // Relaxed: as above.
+        // Relaxed: readers validate.
         self.state.store(state, Ordering::Relaxed);
     }
 

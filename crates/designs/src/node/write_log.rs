@@ -133,7 +133,7 @@ pub struct Logs<M: Machine> {
 
 // SAFETY: `base` is the pool's mapping, which the tree keeps; everything shared is atomic or locked.
 unsafe impl<M: Machine> Send for Logs<M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<M: Machine> Sync for Logs<M> {}
 
 impl<M: Machine> Logs<M> {
@@ -254,9 +254,9 @@ impl<M: Machine> Logs<M> {
         let cells = self.cells(place);
         // Relaxed: the words of a line become durable in their order, and the check sum tells.
         cells.key.store(key, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: the check sum tells whether the words are whole.
         cells.value.store(value, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: the check sum tells whether the words are whole.
         cells.link.store(link, Ordering::Relaxed);
         // Release: the record is whole; recovery's view.
         cells.meta.store(meta, Ordering::Release);

@@ -41,7 +41,7 @@ pub(super) struct Log<M: Machine> {
 
 // SAFETY: `base` is the pool's mapping, which the tree's heap keeps; all its words are atomic.
 unsafe impl<M: Machine> Send for Log<M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<M: Machine> Sync for Log<M> {}
 
 impl<M: Machine> Log<M> {
@@ -106,7 +106,7 @@ impl<M: Machine> Log<M> {
         let sequence = self.clock.fetch_add(1, Ordering::Relaxed);
         // Relaxed: published by the stage, also on the medium.
         self.word(place, 1).store(change.left, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: published by the stage, also on the medium.
         self.word(place, 2).store(change.right, Ordering::Relaxed);
         let stage = Stage { sequence, is_linked: false, kind: change.kind };
         // Release: after the nodes, also on the medium; recovery's view.

@@ -122,5 +122,5 @@ pub struct PacTree<V: Variant = Standard, const BITS: u32 = 4, M: Machine = Hard
 
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic.
 unsafe impl<V: Variant, const BITS: u32, M: Machine> Send for PacTree<V, BITS, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<V: Variant, const BITS: u32, M: Machine> Sync for PacTree<V, BITS, M> {}

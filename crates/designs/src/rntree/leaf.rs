@@ -126,7 +126,7 @@ impl<M: Machine> Leaf<M> {
             // must not wait in a store buffer when the call has returned.
             self.active.swap(word, Ordering::AcqRel);
         } else {
-            // Release: as above; readers wait until the lock is open.
+            // Release: pairs with the acquire in `active`; readers wait until the lock is open.
             self.active.store(word, Ordering::Release);
         }
     }

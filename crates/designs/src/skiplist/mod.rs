@@ -101,5 +101,5 @@ pub struct PSkiplist<V: Variant = Standard, M: Machine = Hardware> {
 
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic.
 unsafe impl<V: Variant, M: Machine> Send for PSkiplist<V, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<V: Variant, M: Machine> Sync for PSkiplist<V, M> {}

@@ -103,7 +103,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             self.medium.persist(word.as_ptr(), 8);
         }
         if dirty != 0 {
-            // Release: as above. A store is enough: nobody else changes what is dirty.
+            // Release: pairs with the acquire in `read_word`. A store is enough: nobody else changes what is dirty.
             word.store(new, Ordering::Release);
         }
         true

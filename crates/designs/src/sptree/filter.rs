@@ -42,7 +42,7 @@ impl<M: Machine> Filter<M> {
             // Relaxed: the caller holds the lock.
             let seen = self.words[word].load(Ordering::Relaxed);
             if seen & bit == 0 {
-                // Relaxed: as above.
+                // Relaxed: the caller holds the lock.
                 self.words[word].store(seen | bit, Ordering::Relaxed);
             }
         }

@@ -149,7 +149,7 @@ impl<M: Machine> Leaf<M> {
             medium.flush(self.entries[slot].as_ptr(), ENTRY_SIZE);
         }
         if !M::mutant("sptree.no_tag_flush") {
-            // Persist: as above, or a search would miss the entry.
+            // Persist: by the caller's drain (S1), or a search would miss the entry.
             medium.flush(self.tags.as_ptr().wrapping_add(slot), 1);
         }
     }
@@ -192,7 +192,7 @@ impl<M: Machine> Leaf<M> {
     pub fn commit(&self, bitmap: u64) {
         // Relaxed: only the holder of the lock writes it, and readers validate.
         let version = self.version.load(Ordering::Relaxed).wrapping_add(1);
-        // Relaxed: as above.
+        // Relaxed: only the holder of the lock writes it, and readers validate.
         self.version.store(version, Ordering::Relaxed);
         // Release: the entries it names; pairs with the acquire in `bitmap` and with recovery.
         self.bitmap.store(bitmap, Ordering::Release);

@@ -156,7 +156,7 @@ pub struct Tree<V: Variant, G: Geometry, M: Machine> {
 
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic.
 unsafe impl<V: Variant, G: Geometry, M: Machine> Send for Tree<V, G, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<V: Variant, G: Geometry, M: Machine> Sync for Tree<V, G, M> {}
 
 /// A leaf and its middle node.

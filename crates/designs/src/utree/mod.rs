@@ -93,5 +93,5 @@ pub struct UTree<G: Geometry = Production, M: Machine = Hardware> {
 
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic.
 unsafe impl<G: Geometry, M: Machine> Send for UTree<G, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<G: Geometry, M: Machine> Sync for UTree<G, M> {}

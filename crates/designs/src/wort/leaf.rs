@@ -20,7 +20,7 @@ pub(super) struct Records<M: Machine> {
 
 // SAFETY: `base` is the pool's mapping, which the tree's heap keeps; all its words are atomic.
 unsafe impl<M: Machine> Send for Records<M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<M: Machine> Sync for Records<M> {}
 
 impl<M: Machine> Records<M> {
@@ -94,7 +94,7 @@ impl<M: Machine> Records<M> {
             self.medium.persist(word.as_ptr(), 8);
         }
         if dirty != 0 {
-            // Release: as above.
+            // Release: pairs with the acquire in `read`.
             word.store(value, Ordering::Release);
         }
     }

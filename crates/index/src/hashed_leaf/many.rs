@@ -188,7 +188,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 let leaf = LeafId { number: 0, placement: Placement::HASHED };
                 return Traveller { probe: Probe::new(leaf.placement, 0, 0), leaf };
             }
-            // SAFETY: as above.
+            // SAFETY: nodes of level 1 are inner nodes, read while pinned.
             let node: Shared<Inner<M>> = unsafe { Shared::new(nodes[index].cast()) };
             let place = node.find::<K>(1, self.base, key(index), false);
             let leaf = LeafId::of_child(node.child_at(1, place));

@@ -113,7 +113,7 @@ pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = H
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic or
 // immutable, and reclaimed by epochs.
 unsafe impl<K: Kind<M>, G: LeafShape, M: Machine> Send for HashedLeafTree<K, G, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<K: Kind<M>, G: LeafShape, M: Machine> Sync for HashedLeafTree<K, G, M> {}
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {

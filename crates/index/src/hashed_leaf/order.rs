@@ -142,7 +142,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         if sorted.count > UNSAMPLED {
             for (sample, word) in sorted.samples.iter_mut().zip(&place.samples) {
-                // Relaxed: as above.
+                // Relaxed: of no use unless the guard is the same behind the memory fence below.
                 *sample = word.load(Ordering::Relaxed);
             }
         }
@@ -183,7 +183,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         if sorted.count > UNSAMPLED {
             for (word, sample) in place.samples.iter().zip(&sorted.samples) {
-                // Relaxed: as above.
+                // Relaxed: between the memory fence and the release below.
                 word.store(*sample, Ordering::Relaxed);
             }
         }

@@ -40,7 +40,7 @@ pub(crate) struct Slab<S: LeafShape, M: Machine> {
 
 // SAFETY: the segments are plain memory, all of it atomic words.
 unsafe impl<S: LeafShape, M: Machine> Send for Slab<S, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<S: LeafShape, M: Machine> Sync for Slab<S, M> {}
 
 impl<S: LeafShape, M: Machine> Slab<S, M> {
@@ -111,7 +111,7 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
     pub fn cold(&self, leaf: LeafId) -> &Cold<M> {
         let (segment, at) = self.place(leaf);
         let place = self.cold_start + at * size_of::<Cold<M>>();
-        // SAFETY: as above; all fields are atomic words.
+        // SAFETY: within the segment, as in `fingerprints`; all fields are atomic words.
         unsafe { &*segment.wrapping_add(place).cast() }
     }
 
@@ -120,7 +120,7 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
     pub fn order(&self, leaf: LeafId) -> &OrderPlace<M> {
         let (segment, at) = self.place(leaf);
         let place = self.order_start + at * size_of::<OrderPlace<M>>();
-        // SAFETY: as above.
+        // SAFETY: within the segment, as in `fingerprints`.
         unsafe { &*segment.wrapping_add(place).cast() }
     }
 }

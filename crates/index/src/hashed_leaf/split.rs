@@ -571,7 +571,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// Whether a merge was decided to happen.
     pub(super) fn is_committed_merge(successor: Shared<Successor<M>>) -> bool {
-        // Acquire: as above.
+        // Acquire: the decision; pairs with the exchange in `merge.rs`.
         successor.status.load(Ordering::Acquire) == COMMITTED
     }
 }

@@ -334,7 +334,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
             // SAFETY: allocated with this size; nobody can reach the tree any more.
             unsafe { session.free_node(successor.as_ptr().cast(), size_of::<Successor<M>>()) };
-            // SAFETY: as above.
+            // SAFETY: allocated with this size; nobody can reach the tree any more.
             unsafe { session.free_node(leaf.as_ptr().cast(), size_of::<Leaf<M>>()) };
             return;
         }
@@ -352,7 +352,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             let descriptor = leaf.successor.load(Ordering::Acquire);
             // SAFETY: allocated with this size; nobody can reach the tree any more.
             unsafe { session.free_node(descriptor.cast(), size_of::<Successor<M>>()) };
-            // SAFETY: as above.
+            // SAFETY: allocated with this size; nobody can reach the tree any more.
             unsafe { session.free_node(target.as_ptr().cast(), size_of::<Leaf<M>>()) };
         }
         session.free_block(leaf.block);

@@ -79,16 +79,16 @@ pub(crate) fn build<K: Kind<M>, M: Machine>(
         unsafe { heads_place.write(heads) };
         let pointers_place: *mut [AtomicPointer<(), M>; GROUP_SIZE] =
             place(children_offset(level) + line).cast();
-        // SAFETY: as above.
+        // SAFETY: a line of the node just allocated, at the place of its pointers.
         unsafe { pointers_place.write(pointers) };
         if level > 1 {
             let first_place: *mut u64 = place(FIRSTS_OFFSET + group * size_of::<u64>()).cast();
-            // SAFETY: as above.
+            // SAFETY: a word of the node just allocated, at the place of its firsts.
             unsafe { first_place.write(heads.0[0]) };
         }
         if K::HAS_TAILS {
             let fences_place: *mut SortedLine = place(fences_offset(level) + line).cast();
-            // SAFETY: as above; nodes of kinds with tails have fences.
+            // SAFETY: a line of the node just allocated, at the place of its fences; nodes of kinds with tails have fences.
             unsafe { fences_place.write(fences) };
         }
     }

@@ -104,7 +104,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if !M::mutant("nbtree.keeps_order") {
             self.retire_order(session, leaf);
         }
-        // SAFETY: as above.
+        // SAFETY: allocated with this size; the leaf's retirer is the only one (N3).
         unsafe { session.retire_node(leaf.as_ptr().cast(), size_of::<Leaf<M>>()) };
     }
 

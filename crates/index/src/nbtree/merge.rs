@@ -99,7 +99,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let Some(right) = Self::pair_at(parent, index) else { return Ok(Progress::None) };
         // SAFETY: children of level 1 are leaves, read while pinned.
         let a: Shared<Leaf<M>> = unsafe { Shared::new(parent.child(right - 1).cast()) };
-        // SAFETY: as above.
+        // SAFETY: children of level 1 are leaves, read while pinned.
         let b: Shared<Leaf<M>> = unsafe { Shared::new(parent.child(right).cast()) };
         let replaced = |leaf: Shared<Leaf<M>>| {
             // Relaxed: only a first look; the locks and exchanges below decide.
@@ -234,7 +234,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // SAFETY: allocated with this size; no leaf leads to it any more, and only one thread took
         // the descriptor out.
         unsafe { session.retire_node(target.as_ptr().cast(), size_of::<Leaf<M>>()) };
-        // SAFETY: as above.
+        // SAFETY: no leaf leads to it any more, and only one thread took it out.
         unsafe { session.retire_node(descriptor.cast(), size_of::<Successor<M>>()) };
     }
 
@@ -314,9 +314,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     fn complete_merge(&self, session: &mut Session<M>, descriptor: Shared<Successor<M>>) {
         // SAFETY: (all three) retired no earlier than the descriptor.
         let a = unsafe { Shared::new(descriptor.merge_left) };
-        // SAFETY: as above.
+        // SAFETY: retired no earlier than the descriptor.
         let b = unsafe { Shared::new(descriptor.merge_right) };
-        // SAFETY: as above.
+        // SAFETY: retired no earlier than the descriptor.
         let target = unsafe { Shared::new(descriptor.left) };
         if M::mutant("nbtree.merge_right_first") {
             self.mark_merging(b, a.block, target.block);

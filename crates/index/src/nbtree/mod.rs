@@ -127,7 +127,7 @@ pub struct NbTree<K = U64Kind, G: Geometry = Production, M: Machine = everleaf_m
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic or
 // immutable, and reclaimed by epochs.
 unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Send for NbTree<K, G, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for NbTree<K, G, M> {}
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {

@@ -459,7 +459,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let later = M::mutant("nbtree.order_covers_later");
         // Acquire: a planted bug.
         let meta = if later { leaf.meta.load(Ordering::Acquire) } else { meta };
-        // SAFETY: as above.
+        // SAFETY: the memory is ours, large enough and aligned to 64.
         unsafe { order.write(Order::new((meta & COMMITTED).count_ones(), sorted.as_slice())) };
         // AcqRel: publishes the order; pairs with the load in `sorted_slots`. If the leaf was
         // retired meanwhile its order is `closed` and this fails. Relaxed: then nothing is read.

@@ -93,7 +93,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 // SAFETY: children of level 1 are leaves, and the caller of `seal` is pinned.
                 self.seal_chain(unsafe { Shared::new(leaf.0.cast()) }, &mut contents);
             }
-            // Persist: the sums of the share before the pool's seal, as above.
+            // Persist: the sums of the share before the pool's seal, or a seal would speak of sums that are lost.
             self.medium.drain();
             total.lock().add(contents);
         });
@@ -169,5 +169,5 @@ struct SendLeaf(*mut ());
 
 // SAFETY: read by threads that end before the session that pinned it is unpinned.
 unsafe impl Send for SendLeaf {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for SendLeaf {}

@@ -508,7 +508,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // SAFETY: a successor's leaves are complete and retired no earlier than it.
         let left = unsafe { Shared::new(successor.left) };
         let right = (!successor.right.is_null())
-            // SAFETY: as above.
+            // SAFETY: complete, and retired no earlier than the successor.
             .then(|| unsafe { Shared::new(successor.right) });
         (left, right)
     }
@@ -566,7 +566,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// Whether a merge was decided to happen.
     pub(super) fn is_committed_merge(successor: Shared<Successor<M>>) -> bool {
-        // Acquire: as above.
+        // Acquire: the decision; pairs with the exchange in `merge.rs`.
         successor.status.load(Ordering::Acquire) == MERGE_COMMITTED
     }
 }

@@ -59,7 +59,7 @@ fn fail_in_the_second_piece(makes_hashed_leaves: bool) {
     });
     let error = loaded.err().expect("the second piece failed");
     assert!(matches!(error, IndexError::NotSorted(77)), "{error}");
-    // Relaxed: as above.
+    // Relaxed: the threads that wrote it have ended.
     assert_eq!(found.load(Ordering::Relaxed), 1, "the fence is there while a piece may read it");
     assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
 }

@@ -13,11 +13,11 @@ mod arch {
             FlushKind::WriteBack => unsafe {
                 asm!("clwb byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
             },
-            // SAFETY: as above.
+            // SAFETY: it changes no value, as `clwb`; CPUID offers it.
             FlushKind::ClFlushOpt => unsafe {
                 asm!("clflushopt byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
             },
-            // SAFETY: as above.
+            // SAFETY: it changes no value, as `clwb`; every such CPU has it.
             FlushKind::ClFlush => unsafe {
                 asm!("clflush byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
             },
@@ -46,7 +46,7 @@ mod arch {
                 asm!("sys #3, c7, c12, #1, {}", in(reg) address, options(nostack, preserves_flags));
             }
         } else {
-            // SAFETY: as above; `dc cvac` cleans to the point of coherency, which is also that of
+            // SAFETY: it changes no value, as `dc cvap`; `dc cvac` cleans to the point of coherency, which is also that of
             // persistence on a CPU that does not tell the two apart.
             unsafe { asm!("dc cvac, {}", in(reg) address, options(nostack, preserves_flags)) }
         }

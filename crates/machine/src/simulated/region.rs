@@ -107,7 +107,7 @@ pub struct Memory {
 
 // SAFETY: an address and two numbers; whoever follows the address answers for that.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -133,7 +133,7 @@ struct Held(Region);
 // SAFETY: a block of the process that does not move and is freed once, by the last holder, on
 // whatever thread; whoever follows its address answers for that.
 unsafe impl Send for Held {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Held {}
 
 /// [`Memory`] that lives as long as anybody holds it.

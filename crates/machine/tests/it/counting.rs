@@ -61,7 +61,7 @@ fn pairs_lines_and_bulk_copies_are_counted_as_one_access() {
         let target = word(&counting, 0).as_ptr().cast_mut();
         // SAFETY: 130 bytes of the pool, aligned.
         unsafe { Simulated::write_bytes(target, &[1; 130]) };
-        // SAFETY: as above.
+        // SAFETY: 130 bytes of the pool, just written.
         unsafe { Simulated::read_bytes(target, 130) };
     });
     let tally = counting.tally("all");

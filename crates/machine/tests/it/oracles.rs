@@ -124,7 +124,7 @@ fn freeing_twice_fails() {
         let (memory, _) = allocate();
         // SAFETY: allocated above; the second call is the bug, which the machine refuses.
         unsafe { Simulated::deallocate(memory, NODE) };
-        // SAFETY: as above.
+        // SAFETY: the bug that the machine refuses.
         unsafe { Simulated::deallocate(memory, NODE) };
         0
     })]);
@@ -156,7 +156,7 @@ fn volatile_memory_that_nobody_gave_back_is_a_leak() {
             // SAFETY: allocated above, and not used any more.
             unsafe { Simulated::deallocate(first, NODE) };
             if frees {
-                // SAFETY: as above.
+                // SAFETY: allocated by this thread, and not used any more.
                 unsafe { Simulated::deallocate(second, NODE) };
             }
             0
@@ -207,7 +207,7 @@ fn reading_handed_out_bytes_that_nobody_wrote_fails() {
             Simulated::lifetime(start, 64, true);
             // SAFETY: the range was handed out to this thread; 32 bytes of it are read.
             unsafe { Simulated::write_bytes(start.cast_mut(), &vec![7; written]) };
-            // SAFETY: as above.
+            // SAFETY: 32 bytes of the range that was handed out.
             unsafe { Simulated::read_bytes(start, 32) };
             0
         }

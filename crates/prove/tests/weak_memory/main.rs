@@ -41,7 +41,7 @@ fn a_lock_admits_one_holder_who_sees_what_the_last_one_did() {
         add(&lock);
         other.join().expect("no panic");
         let guard = lock.lock();
-        // SAFETY: as above.
+        // SAFETY: the lock is held; loom fails if another access is not ordered against this.
         assert_eq!(guard.with(|value| unsafe { *value }), 2);
     });
 }
@@ -157,7 +157,7 @@ fn a_relaxed_publication_is_caught() {
                 })
             };
             if shared.1.load(Ordering::Acquire) == 1 {
-                // SAFETY: as above.
+                // SAFETY: the flag is up; loom fails if the write is not ordered before.
                 shared.0.with(|value| unsafe { assert_eq!(*value, 1) });
             }
             other.join().expect("no panic");

@@ -440,7 +440,7 @@ fn views_open_from_inside_while_batches_run() {
                     );
                 }
             };
-            // Relaxed: as above.
+            // Relaxed: a count.
             while opened.load(Ordering::Relaxed) < 300 {
                 store.default_map().get_with(keys[1], look).expect("get");
                 let view = store.view().expect("a view");

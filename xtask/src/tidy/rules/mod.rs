@@ -1,6 +1,7 @@
 //! The rules, one per file.
 
 mod arrows;
+mod as_above;
 mod ascii;
 mod circles;
 mod citations;
@@ -58,6 +59,7 @@ pub struct Rule {
 /// Every rule.
 pub const RULES: &[Rule] = &[
     arrows::RULE,
+    as_above::RULE,
     ascii::RULE,
     circles::RULE,
     citations::RULE,

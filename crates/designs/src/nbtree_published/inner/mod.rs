@@ -44,7 +44,7 @@ pub struct InnerNodes<G, M: Machine> {
 
 // SAFETY: nodes are owned by the tree and only changed through atomics.
 unsafe impl<G: Geometry, M: Machine> Send for InnerNodes<G, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<G: Geometry, M: Machine> Sync for InnerNodes<G, M> {}
 
 /// Children that a node may have.

@@ -76,13 +76,13 @@ impl<M: Machine> Node<M> {
             let mut next = self.keys[index + 1].load(Ordering::Acquire);
             while next <= key {
                 index += 1;
-                // Acquire: as above.
+                // Acquire: what the writer did before it put this key here is seen; pairs with `insert`.
                 next = self.keys[index + 1].load(Ordering::Acquire);
             }
             // Acquire: the child is complete, and whoever shifted it here shifted its neighbour
             // before; pairs with the releases in `insert` and `replace`.
             let child = self.children[index].load(Ordering::Acquire);
-            // Acquire: as above.
+            // Acquire: pairs with the releases in `insert`, behind the load of the child.
             let again = self.keys[index + 1].load(Ordering::Acquire);
             if again == next || M::mutant("nbtree_published.no_key_check") {
                 break child;
@@ -115,7 +115,7 @@ impl<M: Machine> Node<M> {
         // Release: the child is complete, and what was here before is one place further; pairs with
         // the loads in `step`.
         self.children[index].store(child, Ordering::Release);
-        // Release: as above.
+        // Release: pairs with the loads in `step`; behind the child.
         self.keys[index].store(key, Ordering::Release);
     }
 

@@ -68,7 +68,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
         // sibling alone among ours.
         self.persist_slot(node, keep);
         for slot in keep + 1..slots::<S>() {
-            // Release: as above.
+            // Release: pairs with the loads in `read.rs`.
             node.value(slot).store(0, Ordering::Release);
         }
         let start = node.value(keep).as_ptr();

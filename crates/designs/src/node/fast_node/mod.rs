@@ -161,7 +161,7 @@ impl<S, M: Machine> Clone for Nodes<S, M> {
 impl<S, M: Machine> Copy for Nodes<S, M> {}
 // SAFETY: `base` is the pool's mapping, which the tree's heap keeps; the rest are numbers.
 unsafe impl<S, M: Machine> Send for Nodes<S, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<S, M: Machine> Sync for Nodes<S, M> {}
 
 impl<S: NodeShape, M: Machine> Nodes<S, M> {

@@ -80,7 +80,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
         // Acquire: the loads before it are acquire loads, too, so it is not earlier than what they saw;
         // pairs with the release stores of the state.
         let same = node.state_word().load(Ordering::Acquire) & VERSION_MASK == view.version;
-        // Acquire: as above. Nobody has mended the node meanwhile.
+        // Acquire: pairs with the stores of the lock word. Nobody has mended the node meanwhile.
         same && view.unread.is_none_or(|lock| node.lock_word().load(Ordering::Acquire) == lock)
     }
 
@@ -170,9 +170,9 @@ fn valid<S: NodeShape, M: Machine>(node: Node<S, M>, slot: usize, key: u64) -> O
     // Acquire, all of them: in this order; the key again at the end, so that a record that moved in
     // between is noticed. Pairs with the release stores in `shift.rs`.
     let left = node.left_of(slot).load(Ordering::Acquire);
-    // Acquire: as above.
+    // Acquire: between the word at its left and its key; pairs with `shift.rs`.
     let word = node.value(slot).load(Ordering::Acquire);
-    // Acquire: as above.
+    // Acquire: behind the word; pairs with `shift.rs`.
     let same = node.key(slot).load(Ordering::Acquire) == key;
     (word != left && word != 0 && same).then_some(word)
 }
@@ -229,9 +229,9 @@ fn find_child<S: NodeShape, M: Machine>(node: Node<S, M>, wanted: u64, view: &Vi
     if view.odd && view.unread.is_none() {
         let mut greater = false;
         for slot in (0..view.count).rev() {
-            // Acquire: as above.
+            // Acquire: pairs with the release stores in `shift.rs`.
             let word = node.value(slot).load(Ordering::Acquire);
-            // Acquire: as above.
+            // Acquire: behind the word; pairs with `shift.rs`.
             let key = node.key(slot).load(Ordering::Acquire);
             if word == 0 {
                 continue;
@@ -240,7 +240,7 @@ fn find_child<S: NodeShape, M: Machine>(node: Node<S, M>, wanted: u64, view: &Vi
                 greater = true;
                 continue;
             }
-            // Acquire: as above.
+            // Acquire: behind the key; pairs with `shift.rs`.
             if node.left_of(slot).load(Ordering::Acquire) != word {
                 return Pass { word: Some(word), greater };
             }
@@ -249,17 +249,17 @@ fn find_child<S: NodeShape, M: Machine>(node: Node<S, M>, wanted: u64, view: &Vi
     }
     let (mut child, mut left) = (leftmost, leftmost);
     for slot in 0..slots::<S>() {
-        // Acquire: as above. Behind the end there are keys of former records.
+        // Acquire: pairs with the release stores in `shift.rs`. Behind the end there are keys of former records.
         let early = node.value(slot).load(Ordering::Acquire);
         if early == 0 {
             break;
         }
-        // Acquire: as above.
+        // Acquire: behind the early look; pairs with `shift.rs`.
         let key = node.key(slot).load(Ordering::Acquire);
         let word = if M::mutant("fast_fair.word_first") {
             early
         } else {
-            // Acquire: as above.
+            // Acquire: behind the key; pairs with `shift.rs`.
             node.value(slot).load(Ordering::Acquire)
         };
         if key > wanted {
@@ -294,7 +294,7 @@ fn halve<S: NodeShape, M: Machine>(
     let greater = low < count;
     // Acquire: as in `valid`, here and below.
     let word = node.left_of(low).load(Ordering::Acquire);
-    // Acquire: as above.
+    // Acquire: as in `valid`.
     let found = !leaf || low > 0 && node.key(low - 1).load(Ordering::Acquire) == wanted;
     Pass { word: found.then_some(word), greater }
 }

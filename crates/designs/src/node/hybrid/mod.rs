@@ -67,7 +67,7 @@ pub struct Hybrid<D: LeafDesign<M>, G: Geometry, M: Machine> {
 
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic.
 unsafe impl<D: LeafDesign<M>, G: Geometry, M: Machine> Send for Hybrid<D, G, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<D: LeafDesign<M>, G: Geometry, M: Machine> Sync for Hybrid<D, G, M> {}
 
 impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {

@@ -89,7 +89,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         for (source, target) in self.words(from).iter().zip(self.words(to)) {
             // Relaxed: the caller holds the leaf; the image is the log holder's.
             let word = source.load(Ordering::Relaxed);
-            // Relaxed: as above.
+            // Relaxed: the image is the log holder's.
             target.store(word, Ordering::Relaxed);
         }
     }

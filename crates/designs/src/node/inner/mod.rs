@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   node         | lock 8 | count 4 | level 2 | wide 1 | pad 1 | keys 30 x 8 | children 31 x 8 | pad 8 |
-//!   of level 1   | as above                                   | keys 30 x 8 | low halves of 31 leaves
+//!   of level 1   | as in a node                               | keys 30 x 8 | low halves of 31 leaves
 //!                                              x 4 | pad 4 | high halves 31 x 4 | pad 4 |
 //! ```
 //!
@@ -271,7 +271,7 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
 
 // SAFETY: nodes are owned by the tree and only changed through atomics.
 unsafe impl<G: Geometry, M: Machine> Send for InnerTree<G, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<G: Geometry, M: Machine> Sync for InnerTree<G, M> {}
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(crate) struct Pmwcas<M: Machine> {
 
 // SAFETY: `base` is the pool's mapping, which `heap` keeps; everything shared is atomic.
 unsafe impl<M: Machine> Send for Pmwcas<M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<M: Machine> Sync for Pmwcas<M> {}
 
 impl<M: Machine> Pmwcas<M> {
@@ -165,7 +165,7 @@ impl<M: Machine> Pmwcas<M> {
         for (number, entry) in entries.iter().enumerate() {
             let place = self.entry_place(index, number);
             for (at, value) in [(0, entry.address), (8, entry.old), (16, entry.new)] {
-                // Relaxed: as above.
+                // Relaxed: published by the status below.
                 self.word(place + at).store(value, Ordering::Relaxed);
             }
         }

@@ -133,7 +133,7 @@ pub struct RadixTree<const BITS: u32, M: Machine> {
 // SAFETY: `base` is the pool's mapping, which the heap of the tree's owner keeps; all its words are
 // atomic.
 unsafe impl<const BITS: u32, M: Machine> Send for RadixTree<BITS, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<const BITS: u32, M: Machine> Sync for RadixTree<BITS, M> {}
 
 impl<const BITS: u32, M: Machine> RadixTree<BITS, M> {

@@ -235,7 +235,7 @@ fn nobody_is_in_two_databases_at_once() {
             })
             .collect();
         clients.into_iter().for_each(|client| client.join().unwrap());
-        // Relaxed: as above.
+        // Relaxed: a flag; the threads are joined behind it.
         is_over.store(true, Ordering::Relaxed);
     });
     let mut counted = 0;
