@@ -256,7 +256,7 @@ extern "C" fn check_inside(context: *mut c_void, _: el_slice) {
 
 /// What the header says of functions that are shown a value: some calls would wait for their own.
 #[test]
-fn a_function_that_is_shown_a_value_cannot_ask_for_what_waits_for_it() {
+fn a_function_shown_a_value_cannot_ask_for_what_waits_for_it() {
     let opened = TestStore::new();
     opened.put("k", "v");
     let mut inside = (opened.store, EL_OK);
