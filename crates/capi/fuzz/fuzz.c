@@ -1,12 +1,29 @@
 // libFuzzer over the C interface: `run.sh` builds and runs it.
 //
 // Every input is a program (`program.h`) in a new pool, so that an input is all that is needed to see a
-// finding again. If its first byte is odd the pool is closed and opened in the middle.
+// finding again. The lowest bits of its first byte say whether the pool is closed and opened in the middle, and, in one
+// of eight, whether it has a log.
 
 #include "program.h"
+#include <dirent.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+
+// Removes a pool, and the files of its log.
+static void remove_pool(const char *path) {
+    char folder[260], file[600];
+    unlink(path);
+    snprintf(folder, sizeof folder, "%s.log", path);
+    DIR *log = opendir(folder);
+    if (!log) return;
+    for (struct dirent *one; (one = readdir(log));) {
+        snprintf(file, sizeof file, "%s/%s", folder, one->d_name);
+        unlink(file);
+    }
+    closedir(log);
+    rmdir(folder);
+}
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     static char path[200];
@@ -15,14 +32,16 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
         snprintf(path, sizeof path, "%s/fuzz-%ld.pool", folder ? folder : "/tmp", (long)getpid());
     }
     if (size < 2) return 0;
-    unlink(path);
+    remove_pool(path);
     program *p = (program *)calloc(1, sizeof *p);
     if (!p) exit(2);
     size_t half = data[0] & 1 ? size / 2 : size;
+    p->has_log = (data[0] & 14) == 14;
+    snprintf(p->copy, sizeof p->copy, "%s-copy", path);
     p->data = data + 1;
     p->size = half - 1;
     for (;;) {
-        p->store = open_store(path);
+        p->store = open_store(path, p->has_log);
         MUST(el_store_map(p->store, NULL, false, &p->map) == EL_OK);
         check_all(p);
         run_program(p);
@@ -38,6 +57,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     end_program(p);
     MUST(el_store_close(p->store) == EL_OK && el_store_free(p->store) == EL_OK);
     free(p);
-    unlink(path);
+    remove_pool(path);
     return 0;
 }

@@ -29,6 +29,12 @@ typedef struct {
     size_t size;
     el_store *store;
     el_map *map;
+    // The name of the map; NULL is the default one.
+    const char *name;
+    // Whether the store has a log.
+    int has_log;
+    // Where the store is copied to; empty if it was, or is not to be.
+    char copy[240];
     model now;
     // What the view shows, if there is one.
     el_view *view;
@@ -342,7 +348,9 @@ static void step_batch(program *p) {
         unsigned what = take(p) % 4;
         el_slice key = take_key(p, &room), value = take_value(p);
         if (what < 2) {
-            MUST(el_batch_put(batch, p->map, key, value) == EL_OK);
+            // Of odd sizes they expire, but not in this program's time.
+            if (value.size % 2) MUST(el_batch_put_expiring(batch, p->map, key, value, (uint64_t)1 << 50) == EL_OK);
+            else MUST(el_batch_put(batch, p->map, key, value) == EL_OK);
             set_pair(after, key, value);
             changes++;
         } else if (what == 2) {
@@ -482,11 +490,14 @@ static void check_all(program *p) {
     MUST(el_scan(p->map, NULL, false, see_pair, &s, &shown) == EL_OK && shown == p->now.count);
 }
 
+#include "whole.h"
+
 static void run_program(program *p) {
     static void (*const steps[])(program *) = {
-        step_put,     step_put,      step_put,     step_insert, step_update, step_remove,  step_get,
-        step_get,     step_get_copy, step_exchange, step_scan,  step_iterate, step_iterate, step_batch,
-        step_batch,   step_view,     step_get_many, step_columns, step_expire, step_wrong,
+        step_put,     step_put,      step_put,      step_insert,   step_update,   step_remove,   step_get,
+        step_get,     step_get_copy, step_exchange, step_scan,     step_iterate,  step_iterate,  step_batch,
+        step_batch,   step_view,     step_get_many, step_columns,  step_expire,   step_wrong,    step_put_many,
+        step_prefix,  step_load_map, step_snapshot, step_copy,
     };
     for (int left = STEPS_MAX; p->size > 0 && left > 0; left--) {
         unsigned what = take(p);
@@ -505,13 +516,15 @@ static void end_program(program *p) {
     MUST(el_map_free(p->map) == EL_OK);
 }
 
-static el_store *open_store(const char *path) {
+// With a log in the folder `path`.log, or without one.
+static el_store *open_store(const char *path, int has_log) {
     el_options *options = NULL;
     el_store *store = NULL;
     MUST(el_options_new(&options) == EL_OK);
     MUST(el_options_set(options, EL_CREATE, 1) == EL_OK);
     MUST(el_options_set(options, EL_MAX_SIZE, 1 << 26) == EL_OK);
     MUST(el_options_set(options, EL_SWEEP, 0) == EL_OK);
+    MUST(el_options_set(options, EL_DURABILITY, has_log ? EL_POWER : EL_PROCESS) == EL_OK);
     MUST(el_store_open(path, options, &store) == EL_OK);
     MUST(el_options_free(options) == EL_OK);
     return store;

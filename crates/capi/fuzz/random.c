@@ -11,6 +11,7 @@ typedef struct {
     el_store *store;
     uint64_t seed;
     char name[16];
+    const char *path;
 } task;
 
 // A step of splitmix64, in C; the one of Rust is `everleaf_machine::random`.
@@ -31,6 +32,9 @@ static void *run_task(void *context) {
     p->data = bytes;
     p->size = BYTES;
     p->store = t->store;
+    p->name = t->name;
+    // Others write to their maps meanwhile.
+    snprintf(p->copy, sizeof p->copy, "%s-%s", t->path, t->name);
     MUST(el_store_map(p->store, t->name, true, &p->map) == EL_OK);
     run_program(p);
     end_program(p);
@@ -45,11 +49,12 @@ int main(int count, char **arguments) {
     snprintf(path, sizeof path, "%s/random-%ld.pool", arguments[1], (long)getpid());
     uint64_t first = strtoull(arguments[2], NULL, 10), seeds = strtoull(arguments[3], NULL, 10);
     for (uint64_t seed = first; seed < first + seeds; seed++) {
-        el_store *store = open_store(path);
+        el_store *store = open_store(path, 0);
         pthread_t threads[THREADS];
         task tasks[THREADS];
         for (int i = 0; i < THREADS; i++) {
             tasks[i].store = store;
+            tasks[i].path = path;
             tasks[i].seed = seed * THREADS + (uint64_t)i;
             snprintf(tasks[i].name, sizeof tasks[i].name, "map %d", i);
             if (pthread_create(&threads[i], NULL, run_task, &tasks[i])) return 2;

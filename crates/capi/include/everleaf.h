@@ -22,6 +22,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// The version of this header.
+#define EL_VERSION "0.1.0"
+#define EL_VERSION_MAJOR 0
+#define EL_VERSION_MINOR 1
+#define EL_VERSION_PATCH 0
+
 // An open store: maps by name in one pool file.
 typedef struct el_store el_store;
 // How to open a store.

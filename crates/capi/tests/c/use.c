@@ -38,6 +38,9 @@ int main(int count, char **arguments) {
     el_options *options;
     el_store *store = NULL;
     if (count != 2 || el_abi_version() != EL_ABI_VERSION) return 2;
+    // The header and the library are of one version here.
+    EXPECT(strcmp(el_version(), EL_VERSION), 0);
+    EXPECT(atoi(el_version()), EL_VERSION_MAJOR);
     EXPECT(el_options_new(&options), EL_OK);
     EXPECT(el_options_set(options, EL_CREATE_NEW, 1), EL_OK);
     EXPECT(el_options_set(options, EL_MAX_SIZE, 1 << 26), EL_OK);

@@ -2,7 +2,13 @@
 
 #include <everleaf.hpp>
 #include <iostream>
+#include <map>
 #include <stdexcept>
+
+#if __cplusplus >= 202002L
+#include <ranges>
+static_assert(std::ranges::input_range<everleaf::range>, "views of <ranges> take it");
+#endif
 
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
@@ -68,6 +74,45 @@ int main(int, char **arguments) {
         is_refused = error.code() == EL_INVALID;
     }
     EXPECT(is_refused && map.contains("b"));
+    // The rest of the interface: many pairs at once, expiry, ranges of views, copies.
+    const std::map<std::string, std::string> sorted = {{"a\xff"s, "1"}, {"a\xff\xff"s, "2"}, {"b", "3"}, {"\xff"s, "4"}};
+    everleaf::map loaded = store.load_map("loaded", sorted);
+    everleaf::view then_loaded = store.view();
+    loaded.put_many(std::vector<std::pair<const char *, const char *>>{{"a", "0"}, {"c", "5"}});
+    const auto keys_of = [](everleaf::range range) {
+        std::string keys;
+        for (auto [key, value] : range) (keys += key) += ' ';
+        return keys;
+    };
+    EXPECT(loaded.size() == 6 && keys_of(loaded.prefix("a")) == "a a\xff a\xff\xff ");
+    EXPECT(keys_of(then_loaded.prefix(loaded, "a")) == "a\xff a\xff\xff ");
+    EXPECT(keys_of(then_loaded.prefix(loaded, "\xff")) == "\xff ");
+    EXPECT(keys_of(then_loaded.between(loaded, "b", "z").reversed()) == "b ");
+    EXPECT(loaded.expiry("a") == 0u && !loaded.expiry("none") && !loaded.expire_at("none", 1));
+    EXPECT(loaded.expire_at("a", 4000000000000u) && loaded.expiry("a") == 4000000000000u);
+    EXPECT(loaded.expire_at("a", 1) && !loaded.contains("a"));
+    everleaf::batch expiring;
+    EXPECT(store.write(expiring.put_expiring(loaded, "brief", "x", 1)) && !loaded.contains("brief"));
+    EXPECT(store.map_names() == std::vector<std::string>({"default", "loaded", "words"}));
+    EXPECT(store.check().empty());
+    const std::string copy = arguments[1] + ".copy"s, again = arguments[1] + ".again"s;
+    const std::uint64_t pairs = store.backup(copy);
+    EXPECT(everleaf::restore(copy, again) == pairs);
+    {
+        std::vector<std::string> lines;
+        everleaf::store logged(arguments[1] + ".logged"s, everleaf::options().create(true).max_size(1 << 26)
+                                   .durable_on_power_loss().log(everleaf::detail::keep_text, &lines));
+        logged.map().put("oak", "Quercus");
+        EXPECT(logged.snapshot() == 1 && lines.size() == 2);
+        logged.close();
+        EXPECT(lines.size() == 3 && lines[2] == "closed");
+    }
+#if __cplusplus >= 202002L
+    everleaf::range twice = loaded.all();
+    std::string first;
+    for (auto [key, value] : twice | std::views::take(2)) first += value;
+    EXPECT(first == "12");
+#endif
     everleaf::map moved = std::move(map);
     EXPECT(moved.remove("b") && !moved.remove("b") && store.drop_map("words"));
     std::cout << "fine\n";

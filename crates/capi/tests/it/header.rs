@@ -15,6 +15,18 @@ fn read(path: &Path) -> String {
 
 fn generated() -> String {
     let config = cbindgen::Config::from_file(folder().join("cbindgen.toml")).expect("it parses");
+    let mut config = config;
+    let version = env!("CARGO_PKG_VERSION");
+    let numbers: Vec<&str> = version.split(['.', '-']).take(3).collect();
+    let [major, minor, patch] = numbers[..] else { panic!("{version} has three numbers") };
+    // The library may be another one: its is `el_version()`.
+    let macros = format!(
+        "\n// The version of this header.\n#define EL_VERSION \"{version}\"\n\
+         #define EL_VERSION_MAJOR {major}\n#define EL_VERSION_MINOR {minor}\n\
+         #define EL_VERSION_PATCH {patch}\n"
+    );
+    let after = config.after_includes.take().unwrap_or_default();
+    config.after_includes = Some(macros + &after);
     let mut builder = cbindgen::Builder::new().with_config(config);
     // In an order that reads well: what everything needs first.
     for file in [

@@ -1,0 +1,103 @@
+// Steps of a program (`program.h`) that take many pairs at once or the whole store: loads, many puts, prefixes,
+// snapshots, copies.
+#ifndef EVERLEAF_WHOLE_H
+#define EVERLEAF_WHOLE_H
+
+// A map has what the model has.
+static void check_map(const program *p, el_map *map) {
+    uint64_t shown = 0;
+    const pair *found[PAIRS_MAX];
+    el_range all;
+    memset(&all, 0, sizeof all);
+    scanned s = {found, select_pairs(&p->now, &all, found), 0, 0, 0};
+    MUST(el_scan(map, NULL, false, see_pair, &s, &shown) == EL_OK && shown == p->now.count);
+}
+
+static void step_put_many(program *p) {
+    key_room rooms[8];
+    el_slice keys[8], values[8];
+    size_t count = take(p) % 9;
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = take_key(p, &rooms[i]);
+        values[i] = take_value(p);
+    }
+    el_slices all_keys = {keys, count}, all_values = {values, count};
+    MUST(el_put_many(p->map, all_keys, all_values) == EL_OK);
+    for (size_t i = 0; i < count; i++) set_pair(&p->now, keys[i], values[i]);
+}
+
+// Loads a new map of all pairs, or fails if two of them change places; and drops it.
+static void step_load_map(program *p) {
+    char name[32];
+    // Of this program, so that no other one makes it meanwhile.
+    snprintf(name, sizeof name, "load %lx", (unsigned long)(size_t)p);
+    el_slice keys[PAIRS_MAX], values[PAIRS_MAX];
+    size_t count = p->now.count, turned = take(p);
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = el_bytes(p->now.pairs[i].key, p->now.pairs[i].key_size);
+        values[i] = el_bytes(p->now.pairs[i].value, p->now.pairs[i].value_size);
+    }
+    int is_sorted = turned % 3 || count < 2;
+    if (!is_sorted) {
+        size_t at = turned % (count - 1);
+        el_slice key = keys[at];
+        keys[at] = keys[at + 1];
+        keys[at + 1] = key;
+    }
+    el_slices all_keys = {keys, count}, all_values = {values, count};
+    el_map *loaded = NULL;
+    int code = el_store_load_map(p->store, name, all_keys, all_values, &loaded);
+    MUST(code == (is_sorted ? EL_OK : EL_NOT_SORTED));
+    if (!is_sorted) {
+        MUST(!loaded && el_store_map(p->store, name, false, &loaded) == EL_NOT_FOUND);
+        return;
+    }
+    check_map(p, loaded);
+    MUST(el_store_drop_map(p->store, name) == EL_OK);
+    MUST(el_map_free(loaded) == EL_OK);
+}
+
+static void step_prefix(program *p) {
+    key_room room;
+    const pair *found[PAIRS_MAX];
+    el_slice prefix = take_key(p, &room);
+    size_t count = 0;
+    for (size_t i = 0; i < p->now.count; i++) {
+        const pair *one = &p->now.pairs[i];
+        if (one->key_size >= prefix.size && compare(one->key, prefix.size, prefix.data, prefix.size) == 0)
+            found[count++] = one;
+    }
+    el_iter *iter = NULL;
+    MUST(el_iter_prefix(p->map, prefix, &iter) == EL_OK);
+    walk(p, iter, found, (long)count);
+    MUST(el_iter_free(iter) == EL_OK);
+}
+
+static void step_snapshot(program *p) {
+    uint64_t pairs = 0;
+    int code = el_store_snapshot(p->store, &pairs);
+    if (p->has_log) MUST(code == EL_OK && pairs >= p->now.count);
+    else MUST(code == EL_UNSUPPORTED);
+}
+
+// Copies the store, once in a program, restores the copy, and looks at what is in it.
+static void step_copy(program *p) {
+    if (!p->copy[0]) return;
+    char restored[sizeof p->copy + 9];
+    snprintf(restored, sizeof restored, "%s-restored", p->copy);
+    uint64_t copied = 0, again = 1;
+    MUST(el_store_backup(p->store, p->copy, NULL, NULL, &copied) == EL_OK);
+    MUST(el_store_backup(p->store, p->copy, NULL, NULL, NULL) == EL_ALREADY_EXISTS);
+    MUST(el_restore(p->copy, restored, NULL, NULL, &again) == EL_OK && again == copied);
+    el_store *store = NULL;
+    el_map *map = NULL;
+    MUST(el_store_open(restored, NULL, &store) == EL_OK);
+    MUST(el_store_map(store, p->name, false, &map) == EL_OK);
+    check_map(p, map);
+    MUST(el_map_free(map) == EL_OK && el_store_close(store) == EL_OK && el_store_free(store) == EL_OK);
+    remove(restored);
+    remove(p->copy);
+    p->copy[0] = '\0';
+}
+
+#endif
