@@ -27,6 +27,7 @@ mod key_words;
 pub mod kind;
 pub mod nbtree;
 mod nodes;
+mod operations;
 mod ordered;
 mod pool_base;
 mod record;

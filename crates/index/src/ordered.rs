@@ -3,7 +3,8 @@
 //! [`OrderedIndex`] has the operations and can be used as `dyn OrderedIndex<M>`; [`Design`] adds
 //! what is known without an instance: name, limits, promise, and how an instance is made or found
 //! again. A design that is listed in a [`Registry`](crate::Registry) is known to the
-//! [`Trees`](crate::Trees) that are opened with it.
+//! [`Trees`](crate::Trees) that are opened with it. It implements [`Operations`](crate::build::Operations),
+//! and the checks that all designs share are made for it.
 //!
 //! # How a tree keeps its nodes
 //! A node in the pool is a record ([`Session::allocate_record`]) of 256, 512, 1024, 2048 or 4096
@@ -236,13 +237,7 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
         session: &mut Session<M>,
         keys: &[u64],
         values: &mut [Option<u64>],
-    ) -> Result<(), IndexError> {
-        let values = &mut values[..keys.len()];
-        for (key, value) in keys.iter().zip(values) {
-            *value = self.get(session, *key)?;
-        }
-        Ok(())
-    }
+    ) -> Result<(), IndexError>;
 
     /// Performs many writes, in order: `outcomes[i]` is that of `changes[i]`. As separate changes in every
     /// other respect: a crash, or another thread, may come between two of them.
@@ -258,13 +253,7 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
         session: &mut Session<M>,
         changes: &[Change],
         outcomes: &mut [Outcome],
-    ) -> Result<(), IndexError> {
-        let outcomes = &mut outcomes[..changes.len()];
-        for (change, outcome) in changes.iter().zip(outcomes) {
-            *outcome = self.change(session, change.key, change.intent, change.value)?;
-        }
-        Ok(())
-    }
+    ) -> Result<(), IndexError>;
 
     /// Makes all that was written before the call durable, in a tree that defers that ([`Reads::Deferred`]). In
     /// all others it is so already, and nothing is done. Closing a pool calls it.

@@ -1,10 +1,9 @@
 //! The tree as one of the designs: limits, sessions, and what is common to all calls.
 
 use everleaf_alloc::{Recovery, Session};
-use everleaf_index::build::{Change, Intent, Outcome, Tally};
+use everleaf_index::build::{Change, Operations, Outcome, Tally, Way};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, Scans, TreeShape,
-    Writes,
+    CheckReport, Design, DesignInfo, IndexError, Progress, Reads, Scans, TreeShape, Writes,
 };
 use everleaf_machine::Machine;
 
@@ -12,58 +11,41 @@ use super::layout::{CAPACITY, Record};
 use super::table::Table;
 use super::{BwTree, ROOT};
 
-impl<const PAIRS: usize, const CHAIN: u64, M: Machine> OrderedIndex<M> for BwTree<PAIRS, CHAIN, M> {
-    fn info(&self) -> DesignInfo {
-        <Self as Design<M>>::INFO
+impl<const PAIRS: usize, const CHAIN: u64, M: Machine> Operations for BwTree<PAIRS, CHAIN, M> {
+    type Machine = M;
+
+    fn is_writable(&self) -> bool {
+        true
     }
 
     #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        let mut session = session.pinned();
-        Ok(self.read(&mut session, key))
+    fn read(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        Ok(self.read(session, key))
     }
 
     #[inline]
-    fn change(
+    fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, IndexError> {
+        Ok(self.write(session, change)?)
+    }
+
+    #[inline(always)]
+    fn count(&self, session: &Session<M>, growth: i64) {
+        self.keys.add(session.stripe(), growth);
+    }
+
+    #[inline]
+    fn read_pairs(
         &self,
         session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        let mut session = session.pinned();
-        let outcome = self.write(&mut session, &Change { key, intent, value })?;
-        match outcome {
-            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
-            Outcome { changed: true, .. } if intent.removes() => {
-                self.keys.add(session.stripe(), -1);
-            }
-            _ => {}
+        way: Way,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        match way {
+            Way::Up => self.scan_up(session, from, limit, pairs),
+            Way::Down => self.scan_down(session, from, limit, pairs),
         }
-        Ok(outcome)
-    }
-
-    fn scan(
-        &self,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        let mut session = session.pinned();
-        self.scan_up(&mut session, from, limit, pairs);
-        Ok(())
-    }
-
-    fn scan_back(
-        &self,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        let mut session = session.pinned();
-        self.scan_down(&mut session, from, limit, pairs);
         Ok(())
     }
 

@@ -1,10 +1,9 @@
 //! The index as one of the designs: limits, sessions, and what is common to all calls.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::build::{Change, Intent, Outcome};
+use everleaf_index::build::{Change, Operations, Outcome};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, Scans, TreeShape,
-    Writes,
+    CheckReport, Design, DesignInfo, IndexError, Progress, Reads, Scans, TreeShape, Writes,
 };
 use everleaf_machine::Machine;
 
@@ -13,62 +12,28 @@ use super::directory::Directory;
 use super::layout::{NO_KEY, Segment};
 use super::variant::Variant;
 
-/// What a hash index says when it is asked for pairs in order.
-const NO_ORDER: IndexError = IndexError::Unsupported("order of its keys, and so no scans");
+impl<V: Variant, M: Machine> Operations for Cceh<V, M> {
+    type Machine = M;
 
-impl<V: Variant, M: Machine> OrderedIndex<M> for Cceh<V, M> {
-    fn info(&self) -> DesignInfo {
-        <Self as Design<M>>::INFO
+    fn is_writable(&self) -> bool {
+        self.is_writable
     }
 
     #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        <Self as Design<M>>::INFO.check_key(key)?;
-        let _pinned = session.pinned();
+    fn read(&self, _session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
         Ok(self.read(key))
     }
 
     #[inline]
-    fn change(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        if !self.is_writable {
-            return Err(IndexError::ReadOnly);
-        }
-        <Self as Design<M>>::INFO.check_key(key)?;
-        let mut session = session.pinned();
-        Ok(self.write(&mut session, &Change { key, intent, value })?)
-    }
-
-    fn scan(
-        &self,
-        _session: &mut Session<M>,
-        _from: u64,
-        _limit: usize,
-        _pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        Err(NO_ORDER)
-    }
-
-    fn scan_back(
-        &self,
-        _session: &mut Session<M>,
-        _from: u64,
-        _limit: usize,
-        _pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        Err(NO_ORDER)
+    fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, IndexError> {
+        Ok(self.write(session, change)?)
     }
 
     fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        if !V::BUFFERED || V::LOGGED || !self.is_writable {
-            return Ok(());
+        if V::BUFFERED && !V::LOGGED {
+            self.settle_all(session)?;
         }
-        Ok(self.settle_all(session)?)
+        Ok(())
     }
 
     /// Counts: O(n).

@@ -1,60 +1,44 @@
 //! The tree as one of the designs: limits, sessions, and what is common to all calls.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::build::{Change, Intent, Outcome};
+use everleaf_index::build::{Change, Operations, Outcome, Way};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, TreeShape, Writes,
+    CheckReport, Design, DesignInfo, IndexError, Progress, Reads, TreeShape, Writes,
 };
 use everleaf_machine::Machine;
 
 use super::F3Tree;
-use super::scan::Way;
 use super::variant::Variant;
 use crate::fast_fair::FastFair;
 
-impl<V: Variant, M: Machine> OrderedIndex<M> for F3Tree<V, M> {
-    fn info(&self) -> DesignInfo {
-        <Self as Design<M>>::INFO
+impl<V: Variant, M: Machine> Operations for F3Tree<V, M> {
+    type Machine = M;
+    const PINS_ITSELF: bool = true;
+
+    fn is_writable(&self) -> bool {
+        !self.heap.pool().is_read_only()
     }
 
     #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+    fn read(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
         self.find(session, key)
     }
 
     #[inline]
-    fn change(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        Self::INFO.check_value(value)?;
-        if self.heap.pool().is_read_only() {
-            return Err(IndexError::ReadOnly);
-        }
-        self.write(session, &Change { key, intent, value })
+    fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, IndexError> {
+        self.write(session, change)
     }
 
-    fn scan(
+    #[inline]
+    fn read_pairs(
         &self,
         session: &mut Session<M>,
+        way: Way,
         from: u64,
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
-        self.scan_pages(session, Way::Up, from, limit, pairs)
-    }
-
-    fn scan_back(
-        &self,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        self.scan_pages(session, Way::Down, from, limit, pairs)
+        self.scan_pages(session, way, from, limit, pairs)
     }
 
     /// Counts: the tree keeps no number of its keys.

@@ -1,6 +1,7 @@
 //! Scans: pages of the global tree with what was pending before the page was read put over them.
 
 use everleaf_alloc::Session;
+use everleaf_index::build::Way;
 use everleaf_index::{IndexError, OrderedIndex, TreeShape};
 use everleaf_machine::Machine;
 
@@ -12,25 +13,14 @@ use super::variant::Variant;
 /// Pairs of the global tree, or keys of a shard, that a page is made of.
 const PAGE: usize = 256;
 
-/// The direction of a scan.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Ascending.
-    Up,
-    /// Descending.
-    Down,
+/// Whether `key` comes after `other`.
+fn is_after(way: Way, key: u64, other: u64) -> bool {
+    if way == Way::Up { key > other } else { key < other }
 }
 
-impl Way {
-    /// Whether `key` comes after `other`.
-    fn is_after(self, key: u64, other: u64) -> bool {
-        if self == Way::Up { key > other } else { key < other }
-    }
-
-    /// The key that comes next.
-    fn next(self, key: u64) -> Option<u64> {
-        if self == Way::Up { key.checked_add(1) } else { key.checked_sub(1) }
-    }
+/// The key that comes next.
+fn key_after(way: Way, key: u64) -> Option<u64> {
+    if way == Way::Up { key.checked_add(1) } else { key.checked_sub(1) }
 }
 
 impl<V: Variant, M: Machine> F3Tree<V, M> {
@@ -58,7 +48,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 continue;
             }
             pairs.truncate(end);
-            next = way.next(last);
+            next = key_after(way, last);
         }
         Ok(())
     }
@@ -81,7 +71,9 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         // The table first: what leaves it is in the tree before, so no key is missed.
         self.scan_global(session, way, from, limit, &mut stored)?;
         let bound = match stored.last() {
-            Some((last, _)) if stored.len() == limit && way.is_after(pending.bound, *last) => *last,
+            Some((last, _)) if stored.len() == limit && is_after(way, pending.bound, *last) => {
+                *last
+            }
             _ => pending.bound,
         };
         merge(way, bound, &stored, &pending, pairs);
@@ -122,10 +114,10 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
 
 /// Appends `stored` with `pending` over it, up to `bound`.
 fn merge(way: Way, bound: u64, stored: &[(u64, u64)], pending: &Page, pairs: &mut Vec<(u64, u64)>) {
-    let within = |key: u64| !way.is_after(key, bound);
+    let within = |key: u64| !is_after(way, key, bound);
     let mut stored = stored.iter().copied().filter(|(key, _)| within(*key)).peekable();
     for (key, value) in pending.keys.iter().filter(|(key, _)| within(*key)) {
-        while let Some(pair) = stored.next_if(|(other, _)| way.is_after(*key, *other)) {
+        while let Some(pair) = stored.next_if(|(other, _)| is_after(way, *key, *other)) {
             pairs.push(pair);
         }
         stored.next_if(|(other, _)| other == key);

@@ -1,10 +1,9 @@
 //! The tree as one of the designs: limits, sessions, and what is common to all calls.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::build::{Change, Intent, Outcome};
+use everleaf_index::build::{Change, Operations, Outcome, Way};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, Scans, TreeShape,
-    Writes,
+    CheckReport, Design, DesignInfo, IndexError, Progress, Reads, Scans, TreeShape, Writes,
 };
 use everleaf_machine::Machine;
 
@@ -13,74 +12,48 @@ use super::layout::VALUE_MAX;
 use super::variant::Variant;
 use crate::node::fast_node::NONCE_BITS;
 
-impl<V: Variant, M: Machine> OrderedIndex<M> for FastFair<V, M> {
-    fn info(&self) -> DesignInfo {
-        <Self as Design<M>>::INFO
+impl<V: Variant, M: Machine> Operations for FastFair<V, M> {
+    type Machine = M;
+
+    fn is_writable(&self) -> bool {
+        !self.heap.pool().is_read_only()
     }
 
     #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        let _session = session.pinned();
+    fn read(&self, _session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
         Ok(self.get_word(key)?.map(|word| word >> NONCE_BITS))
     }
 
     #[inline]
-    fn change(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        if value > VALUE_MAX {
-            return Err(IndexError::ValueOutOfRange(value));
-        }
-        if self.heap.pool().is_read_only() {
-            return Err(IndexError::ReadOnly);
-        }
-        let mut session = session.pinned();
-        Ok(self.write(&mut session, &Change { key, intent, value })?)
+    fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, IndexError> {
+        Ok(self.write(session, change)?)
     }
 
     #[inline]
-    fn scan(
+    fn read_pairs(
         &self,
-        session: &mut Session<M>,
+        _session: &mut Session<M>,
+        way: Way,
         from: u64,
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
-        let _session = session.pinned();
-        if limit == 0 {
-            return Ok(());
+        match way {
+            Way::Up => {
+                // A short scan allocates once; a long one grows as it goes.
+                pairs.reserve(limit.min(256) + V::NODE_SIZE / 16);
+                self.scan_forward(from, limit, pairs)?;
+            }
+            Way::Down => self.scan_backward(from, limit, pairs)?,
         }
-        // A short scan allocates once; a long one grows as it goes.
-        pairs.reserve(limit.min(256) + V::NODE_SIZE / 16);
-        Ok(self.scan_forward(from, limit, pairs)?)
-    }
-
-    fn scan_back(
-        &self,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        if !V::LOW_FENCE {
-            return Err(IndexError::Unsupported("way of scanning backwards"));
-        }
-        let _session = session.pinned();
-        if limit == 0 {
-            return Ok(());
-        }
-        Ok(self.scan_backward(from, limit, pairs)?)
+        Ok(())
     }
 
     fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        if !V::BUFFERED || V::LOGGED || self.heap.pool().is_read_only() {
-            return Ok(());
+        if V::BUFFERED && !V::LOGGED {
+            self.settle_all(session)?;
         }
-        Ok(self.settle_all(session)?)
+        Ok(())
     }
 
     /// Counts: the tree keeps no number of its keys, which a crash could make wrong.

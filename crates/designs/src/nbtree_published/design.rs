@@ -1,10 +1,10 @@
 //! The tree as one of the designs: limits, sessions, and what is common to all calls.
 
 use everleaf_alloc::{Recovery, Session};
-use everleaf_index::build::{Change, Intent, Outcome};
+use everleaf_index::build::{Change, Operations, Outcome, Way};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, Geometry, IndexError, OrderedIndex, Progress, Reads, Scans,
-    TreeShape, Writes,
+    CheckReport, Design, DesignInfo, Geometry, IndexError, Progress, Reads, Scans, TreeShape,
+    Writes,
 };
 use everleaf_machine::Machine;
 
@@ -15,69 +15,41 @@ use super::variant::Variant;
 /// The largest key: 0 stands for no key, and the last number for none in inner nodes.
 const KEY_MAX: u64 = u64::MAX - 1;
 
-impl<V: Variant, G: Geometry, M: Machine> OrderedIndex<M> for NbPublished<V, G, M> {
-    fn info(&self) -> DesignInfo {
-        <Self as Design<M>>::INFO
+impl<V: Variant, G: Geometry, M: Machine> Operations for NbPublished<V, G, M> {
+    type Machine = M;
+
+    fn is_writable(&self) -> bool {
+        self.is_writable
     }
 
     #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        Self::INFO.check_key(key)?;
-        let mut session = session.pinned();
-        Ok(NbPublished::get(self, &mut session, key))
+    fn read(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        Ok(self.get(session, key))
     }
 
     #[inline]
-    fn change(
+    fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, IndexError> {
+        Ok(self.write(session, change)?)
+    }
+
+    #[inline(always)]
+    fn count(&self, session: &Session<M>, growth: i64) {
+        self.keys.add(session.stripe(), growth);
+    }
+
+    #[inline]
+    fn read_pairs(
         &self,
         session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        if !self.is_writable {
-            return Err(IndexError::ReadOnly);
-        }
-        Self::INFO.check_key(key)?;
-        if !intent.removes() {
-            Self::INFO.check_value(value)?;
-        }
-        let mut session = session.pinned();
-        let outcome = self.write(&mut session, &Change { key, intent, value })?;
-        match outcome {
-            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
-            Outcome { changed: true, .. } if intent.removes() => {
-                self.keys.add(session.stripe(), -1);
-            }
-            _ => {}
-        }
-        Ok(outcome)
-    }
-
-    #[inline]
-    fn scan(
-        &self,
-        session: &mut Session<M>,
+        way: Way,
         from: u64,
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
-        let mut session = session.pinned();
-        if from <= KEY_MAX {
-            self.scan_forward(&mut session, from, limit, pairs);
+        match way {
+            Way::Up => self.scan_forward(session, from, limit, pairs),
+            Way::Down => self.scan_backward(session, from, limit, pairs),
         }
-        Ok(())
-    }
-
-    fn scan_back(
-        &self,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        let mut session = session.pinned();
-        self.scan_backward(&mut session, from.min(KEY_MAX), limit, pairs);
         Ok(())
     }
 

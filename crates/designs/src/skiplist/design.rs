@@ -1,10 +1,9 @@
 //! The list as one of the designs: limits, sessions, and what is common to all calls.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::build::{Change, Intent, Outcome};
+use everleaf_index::build::{Change, Operations, Outcome, Way};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, Scans, TreeShape,
-    Writes,
+    CheckReport, Design, DesignInfo, IndexError, Progress, Reads, Scans, TreeShape, Writes,
 };
 use everleaf_machine::Machine;
 
@@ -12,64 +11,41 @@ use super::PSkiplist;
 use super::layout::VALUE_MAX;
 use super::variant::Variant;
 
-impl<V: Variant, M: Machine> OrderedIndex<M> for PSkiplist<V, M> {
-    fn info(&self) -> DesignInfo {
-        <Self as Design<M>>::INFO
+impl<V: Variant, M: Machine> Operations for PSkiplist<V, M> {
+    type Machine = M;
+
+    fn is_writable(&self) -> bool {
+        self.is_writable
     }
 
     #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        let _pinned = session.pinned();
+    fn read(&self, _session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
         Ok(self.read(key))
     }
 
     #[inline]
-    fn change(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        if !self.is_writable {
-            return Err(IndexError::ReadOnly);
-        }
-        if !intent.removes() {
-            <Self as Design<M>>::INFO.check_value(value)?;
-        }
-        let mut session = session.pinned();
-        let outcome = self.write(&mut session, &Change { key, intent, value })?;
-        match outcome {
-            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
-            Outcome { changed: true, .. } if intent.removes() => {
-                self.keys.add(session.stripe(), -1);
-            }
-            _ => {}
-        }
-        Ok(outcome)
+    fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, IndexError> {
+        Ok(self.write(session, change)?)
     }
 
-    fn scan(
+    #[inline(always)]
+    fn count(&self, session: &Session<M>, growth: i64) {
+        self.keys.add(session.stripe(), growth);
+    }
+
+    #[inline]
+    fn read_pairs(
         &self,
-        session: &mut Session<M>,
+        _session: &mut Session<M>,
+        way: Way,
         from: u64,
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
-        let _pinned = session.pinned();
-        self.scan_forward(from, limit, pairs);
-        Ok(())
-    }
-
-    fn scan_back(
-        &self,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        let _pinned = session.pinned();
-        self.scan_backward(from, limit, pairs);
+        match way {
+            Way::Up => self.scan_forward(from, limit, pairs),
+            Way::Down => self.scan_backward(from, limit, pairs),
+        }
         Ok(())
     }
 

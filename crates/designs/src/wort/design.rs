@@ -3,16 +3,16 @@
 use std::ops::ControlFlow;
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::build::{Change, Intent, Outcome, Tally};
+use everleaf_index::build::{Change, Operations, Outcome, Tally, Way};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, RootObject, Scans,
-    TreeShape, Writes,
+    CheckReport, Design, DesignInfo, IndexError, Progress, Reads, RootObject, Scans, TreeShape,
+    Writes,
 };
 use everleaf_machine::Machine;
 
 use super::Wort;
 use super::leaf::{RECORD_SIZE, Records, VALUE_MAX};
-use crate::node::radix::{RadixTree, Way};
+use crate::node::radix::RadixTree;
 
 /// First word of an anchor: "EVLWORT1".
 const TAG: u64 = u64::from_le_bytes(*b"EVLWORT1");
@@ -46,20 +46,9 @@ impl<const BITS: u32, M: Machine> Wort<BITS, M> {
         Ok(keys)
     }
 
-    /// Appends up to `limit` pairs.
-    fn walk(
-        &self,
-        session: &mut Session<M>,
-        way: Way,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) {
-        let _pinned = session.pinned();
+    /// Appends up to `limit` pairs, at least one.
+    fn walk(&self, way: Way, from: u64, limit: usize, pairs: &mut Vec<(u64, u64)>) {
         let end = pairs.len().saturating_add(limit);
-        if pairs.len() == end {
-            return;
-        }
         self.tree.walk(way, from, &mut |record| {
             pairs.push((self.tree.key(record), self.records.read(record)));
             if pairs.len() < end { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -67,61 +56,38 @@ impl<const BITS: u32, M: Machine> Wort<BITS, M> {
     }
 }
 
-impl<const BITS: u32, M: Machine> OrderedIndex<M> for Wort<BITS, M> {
-    fn info(&self) -> DesignInfo {
-        <Self as Design<M>>::INFO
+impl<const BITS: u32, M: Machine> Operations for Wort<BITS, M> {
+    type Machine = M;
+
+    fn is_writable(&self) -> bool {
+        self.is_writable
     }
 
     #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        let _pinned = session.pinned();
+    fn read(&self, _session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
         Ok(self.tree.find(key).map(|record| self.records.read(record)))
     }
 
-    fn change(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        if !self.is_writable {
-            return Err(IndexError::ReadOnly);
-        }
-        if !intent.removes() {
-            <Self as Design<M>>::INFO.check_value(value)?;
-        }
-        let mut session = session.pinned();
-        let outcome = self.write(&mut session, &Change { key, intent, value })?;
-        match outcome {
-            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
-            Outcome { changed: true, .. } if intent.removes() => {
-                self.keys.add(session.stripe(), -1);
-            }
-            _ => {}
-        }
-        Ok(outcome)
+    #[inline]
+    fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, IndexError> {
+        Ok(self.write(session, change)?)
     }
 
-    fn scan(
+    #[inline(always)]
+    fn count(&self, session: &Session<M>, growth: i64) {
+        self.keys.add(session.stripe(), growth);
+    }
+
+    #[inline]
+    fn read_pairs(
         &self,
-        session: &mut Session<M>,
+        _session: &mut Session<M>,
+        way: Way,
         from: u64,
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
-        self.walk(session, Way::Up, from, limit, pairs);
-        Ok(())
-    }
-
-    fn scan_back(
-        &self,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        self.walk(session, Way::Down, from, limit, pairs);
+        self.walk(way, from, limit, pairs);
         Ok(())
     }
 

@@ -1,44 +1,39 @@
 //! The tree of 64-bit integers as an index and as a design.
 
 use everleaf_alloc::{Recovery, Session};
-use everleaf_machine::Machine;
+use everleaf_machine::{Machine, Pair};
 
 use super::layout::{LeafShape, OrderPlace};
 use super::{HashedLeafTree, Slab};
-use crate::change::{Change, Intent, Outcome};
+use crate::change::{Change, Outcome};
 use crate::check_report::CheckReport;
 use crate::error::IndexError;
 use crate::kind::{U64Kind, u64_key};
 use crate::nbtree::write::Write;
 use crate::nbtree::{Extent, TOGETHER, TreeShape, find_live_blocks};
+use crate::operations::{Operations, Way};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 
-impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M> {
-    fn info(&self) -> DesignInfo {
-        Self::INFO
+impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
+    type Machine = M;
+
+    fn is_writable(&self) -> bool {
+        !self.heap.pool().is_read_only()
     }
 
     #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        let mut session = session.pinned();
-        Ok(self.get_payload(&mut session, key))
+    fn read(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        Ok(self.get_payload(session, key))
     }
 
     #[inline]
-    fn change(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        if self.heap.pool().is_read_only() {
-            return Err(IndexError::ReadOnly);
-        }
-        let mut session = session.pinned();
-        let outcome = self.write(&mut session, key, intent, value)?;
-        self.count(&session, intent, outcome);
-        Ok(outcome)
+    fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, IndexError> {
+        Ok(self.write(session, change.key, change.intent, change.value)?)
+    }
+
+    #[inline(always)]
+    fn count(&self, session: &Session<M>, growth: i64) {
+        self.note_keys(session, growth);
     }
 
     fn get_many(
@@ -47,7 +42,6 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
         keys: &[u64],
         values: &mut [Option<u64>],
     ) -> Result<(), IndexError> {
-        let values = &mut values[..keys.len()];
         let mut session = session.pinned();
         self.get_many_payloads(&mut session, keys, Extent::Heads, |_, index, value| {
             values[index] = value;
@@ -61,10 +55,6 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
         changes: &[Change],
         outcomes: &mut [Outcome],
     ) -> Result<(), IndexError> {
-        if self.heap.pool().is_read_only() {
-            return Err(IndexError::ReadOnly);
-        }
-        let outcomes = &mut outcomes[..changes.len()];
         for (changes, outcomes) in changes.chunks(TOGETHER).zip(outcomes.chunks_mut(TOGETHER)) {
             let mut done = 0;
             let made = {
@@ -74,7 +64,10 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
                     Write { key, intent, payload: value }
                 };
                 self.write_together(&mut session, changes.len(), write_of, |session, outcome| {
-                    self.count(session, changes[done].intent, outcome);
+                    match outcome.growth(changes[done].intent) {
+                        0 => {}
+                        growth => self.note_keys(session, growth),
+                    }
                     outcomes[done] = outcome;
                     done += 1;
                 })
@@ -84,7 +77,8 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
                 Err(error) if error.lacks_space() && done > 0 => {
                     M::mark("hashed.many.one_by_one");
                     for (change, outcome) in changes[done..].iter().zip(&mut outcomes[done..]) {
-                        *outcome = self.change(session, change.key, change.intent, change.value)?;
+                        let Change { key, intent, value } = *change;
+                        *outcome = OrderedIndex::change(self, session, key, intent, value)?;
                     }
                 }
                 made => made?,
@@ -93,46 +87,27 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
         Ok(())
     }
 
-    fn scan(
+    #[inline]
+    fn read_pairs(
         &self,
         session: &mut Session<M>,
+        way: Way,
         from: u64,
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
-        if limit == 0 {
-            return Ok(());
-        }
         // A short scan allocates once; a long one grows as it goes.
         pairs.reserve(limit.min(256));
-        let mut session = session.pinned();
         let mut left = limit;
-        self.scan_forward(&mut session, from, limit, Extent::Heads, |low, entry| {
+        let push = |low, entry: Pair| {
             pairs.push((u64_key(low, entry), entry.second));
             left -= 1;
             left > 0
-        });
-        Ok(())
-    }
-
-    fn scan_back(
-        &self,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        if limit == 0 {
-            return Ok(());
+        };
+        match way {
+            Way::Up => self.scan_forward(session, from, limit, Extent::Heads, push),
+            Way::Down => self.scan_backward(session, from.checked_add(1), Extent::Heads, push),
         }
-        pairs.reserve(limit.min(256));
-        let mut session = session.pinned();
-        let mut left = limit;
-        self.scan_backward(&mut session, from.checked_add(1), Extent::Heads, |low, entry| {
-            pairs.push((u64_key(low, entry), entry.second));
-            left -= 1;
-            left > 0
-        });
         Ok(())
     }
 
@@ -162,17 +137,6 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
 
     fn free_all(&self, session: &mut Session<M>) {
         self.free_tree(session);
-    }
-}
-
-impl<G: LeafShape, M: Machine> HashedLeafTree<U64Kind, G, M> {
-    /// Adds to the count of keys what a write changed.
-    #[inline(always)]
-    fn count(&self, session: &Session<M>, intent: Intent, outcome: Outcome) {
-        match outcome.growth(intent) {
-            0 => {}
-            growth => self.note_keys(session, growth),
-        }
     }
 }
 

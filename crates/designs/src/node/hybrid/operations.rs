@@ -1,10 +1,8 @@
 //! The operations that every design has, as the other layers call them.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::build::{Change, Intent, Outcome};
-use everleaf_index::{
-    CheckReport, Design, DesignInfo, Geometry, IndexError, OrderedIndex, TreeShape, Writes,
-};
+use everleaf_index::build::{Change, Operations, Outcome, Way};
+use everleaf_index::{CheckReport, Design, DesignInfo, Geometry, IndexError, TreeShape, Writes};
 use everleaf_machine::Machine;
 
 use super::Hybrid;
@@ -15,69 +13,44 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     pub(super) const IS_BLIND: bool = matches!(D::INFO.writes, Writes::Blind);
 }
 
-impl<D: LeafDesign<M>, G: Geometry, M: Machine> OrderedIndex<M> for Hybrid<D, G, M> {
-    fn info(&self) -> DesignInfo {
-        D::INFO
+impl<D: LeafDesign<M>, G: Geometry, M: Machine> Operations for Hybrid<D, G, M> {
+    type Machine = M;
+
+    fn is_writable(&self) -> bool {
+        self.frame.is_writable
     }
 
     #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        D::INFO.check_key(key)?;
-        let _pinned = session.pinned();
+    fn read(&self, _session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
         Ok(self.read(key))
     }
 
     #[inline]
-    fn change(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        if !self.frame.is_writable {
-            return Err(IndexError::ReadOnly);
+    fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, IndexError> {
+        D::write(self, session, change)
+    }
+
+    #[inline(always)]
+    fn count(&self, session: &Session<M>, growth: i64) {
+        // Nobody knows whether the key of a blind write was there.
+        if !Self::IS_BLIND {
+            self.keys.add(session.stripe(), growth);
         }
-        D::INFO.check_key(key)?;
-        if !intent.removes() {
-            D::INFO.check_value(value)?;
-        }
-        let mut session = session.pinned();
-        let outcome = D::write(self, &mut session, &Change { key, intent, value })?;
-        match outcome {
-            // Nobody knows whether the key was there.
-            _ if Self::IS_BLIND => {}
-            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
-            Outcome { changed: true, .. } if intent.removes() => {
-                self.keys.add(session.stripe(), -1);
-            }
-            _ => {}
-        }
-        Ok(outcome)
     }
 
     #[inline]
-    fn scan(
+    fn read_pairs(
         &self,
-        session: &mut Session<M>,
+        _session: &mut Session<M>,
+        way: Way,
         from: u64,
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
-        let _pinned = session.pinned();
-        self.scan_forward(from, limit, pairs);
-        Ok(())
-    }
-
-    fn scan_back(
-        &self,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Vec<(u64, u64)>,
-    ) -> Result<(), IndexError> {
-        let _pinned = session.pinned();
-        self.scan_backward(from, limit, pairs);
+        match way {
+            Way::Up => self.scan_forward(from, limit, pairs),
+            Way::Down => self.scan_backward(from, limit, pairs),
+        }
         Ok(())
     }
 

@@ -48,8 +48,6 @@ use everleaf_index::{PoolBase, ROOT_OBJECT_WORDS, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
-pub use read::Way;
-
 /// A link or a value with this bit is not known to be durable.
 const DIRTY: u64 = 2;
 /// A link with this bit refers to a record.

@@ -2,24 +2,14 @@
 
 use std::ops::ControlFlow;
 
+use everleaf_index::build::Way;
 use everleaf_machine::Machine;
 
 use super::{Link, Links, RadixTree};
 
-/// The direction of a walk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Ascending.
-    Up,
-    /// Descending.
-    Down,
-}
-
-impl Way {
-    /// How a key compares with one that comes before it.
-    fn later(self) -> std::cmp::Ordering {
-        if self == Way::Up { std::cmp::Ordering::Greater } else { std::cmp::Ordering::Less }
-    }
+/// How a key compares with one that comes before it.
+fn later(way: Way) -> std::cmp::Ordering {
+    if way == Way::Up { std::cmp::Ordering::Greater } else { std::cmp::Ordering::Less }
 }
 
 /// What is called for each record of a walk, and says whether it goes on.
@@ -140,7 +130,7 @@ impl<const BITS: u32, M: Machine> RadixTree<BITS, M> {
         match link {
             Link::Empty => ControlFlow::Continue(()),
             Link::Leaf(leaf) => match from {
-                Some(from) if from.cmp(&self.key(leaf)) == way.later() => ControlFlow::Continue(()),
+                Some(from) if from.cmp(&self.key(leaf)) == later(way) => ControlFlow::Continue(()),
                 _ => visit(leaf),
             },
             Link::Node(node) => {
@@ -148,7 +138,7 @@ impl<const BITS: u32, M: Machine> RadixTree<BITS, M> {
                 let order = from.map(|from| header.compare(from));
                 let from = match order {
                     Some(order) if order.is_eq() => from,
-                    Some(order) if order != way.later() => return ControlFlow::Continue(()),
+                    Some(order) if order != later(way) => return ControlFlow::Continue(()),
                     _ => None,
                 };
                 self.walk_links(self.links(node), header.at(), way, from, visit)
