@@ -1,15 +1,12 @@
 //! How large segments are, how far a key may be from its home, and which of the three techniques of
 //! SPTree's authors are at work: buffering, out-of-place writing, caching.
 
+use crate::node::variant::{Named, variants};
 use crate::node::write_buffer::BUFFER_LENGTH;
 use crate::node::write_log::Shape;
 
 /// A configuration of the index.
-pub trait Variant: Copy + Default + Send + Sync + 'static {
-    /// Its name.
-    const NAME: &'static str;
-    /// Its number in the pool's directory.
-    const KIND: u16;
+pub trait Variant: Named {
     /// Lines of pairs in a segment, at least 1. With the line of its head they fill a record of the
     /// allocator.
     const LINES: usize = 255;
@@ -59,22 +56,6 @@ impl Logging {
     }
 }
 
-macro_rules! variants {
-    ($($(#[$doc:meta])* $type:ident $name:literal $kind:literal $bits:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default)]
-        pub struct $type;
-        impl Variant for $type {
-            const NAME: &'static str = $name;
-            const KIND: u16 = $kind;
-            const BUFFERED: bool = $bits & BUFFERED != 0;
-            const OUT_OF_PLACE: bool = $bits & OUT_OF_PLACE != 0;
-            const CACHED: bool = $bits & CACHED != 0;
-            const LOGGED: bool = $bits & UNLOGGED == 0;
-        }
-    )*};
-}
-
 /// Bits of [`Small`]'s techniques.
 const BUFFERED: u8 = 1;
 const OUT_OF_PLACE: u8 = 2;
@@ -83,48 +64,58 @@ const UNLOGGED: u8 = 8;
 
 variants! {
     /// Segments of 16 KiB; a key is in one of four lines.
-    Standard "cceh" 0x80 0;
+    Standard "cceh" 0x80 Variant {}
     /// As [`Standard`], with buffers.
-    Buffered "cceh-b" 0x81 1;
+    Buffered "cceh-b" 0x81 Variant {
+        const BUFFERED: bool = true;
+    }
     /// As [`Buffered`]; a full buffer goes to a new segment.
-    OutOfPlace "cceh-bo" 0x82 3;
+    OutOfPlace "cceh-bo" 0x82 Variant {
+        const BUFFERED: bool = true;
+        const OUT_OF_PLACE: bool = true;
+    }
     /// As [`OutOfPlace`], with the directory in DRAM too.
-    Whole "cceh-boc" 0x83 7;
+    Whole "cceh-boc" 0x83 Variant {
+        const BUFFERED: bool = true;
+        const OUT_OF_PLACE: bool = true;
+        const CACHED: bool = true;
+    }
     /// As [`Standard`], with the directory in DRAM too.
-    Cached "cceh-c" 0x84 4;
+    Cached "cceh-c" 0x84 Variant {
+        const CACHED: bool = true;
+    }
     /// As [`Buffered`], without a log.
-    BufferedUnlogged "cceh-b-unlogged" 0x85 9;
+    BufferedUnlogged "cceh-b-unlogged" 0x85 Variant {
+        const BUFFERED: bool = true;
+        const LOGGED: bool = false;
+    }
     /// As [`OutOfPlace`], without a log.
-    OutOfPlaceUnlogged "cceh-bo-unlogged" 0x86 11;
+    OutOfPlaceUnlogged "cceh-bo-unlogged" 0x86 Variant {
+        const BUFFERED: bool = true;
+        const OUT_OF_PLACE: bool = true;
+        const LOGGED: bool = false;
+    }
     /// As [`Whole`], without a log.
-    WholeUnlogged "cceh-boc-unlogged" 0x87 15;
-}
-
-/// A few lines with a few pairs each: for tests. `TECHNIQUES` is 0 for none, 1 for buffering, plus 2 for
-/// out-of-place writing, plus 4 for caching, plus 8 for no log.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Small<
-    const LINES: usize = 2,
-    const PAIRS: usize = 2,
-    const PROBES: usize = 2,
-    const TECHNIQUES: u8 = 0,
->;
-
-impl<const LINES: usize, const PAIRS: usize, const PROBES: usize, const TECHNIQUES: u8> Variant
-    for Small<LINES, PAIRS, PROBES, TECHNIQUES>
-{
-    const NAME: &'static str = "cceh-small";
-    const KIND: u16 = 0x88;
-    const LINES: usize = LINES;
-    const PAIRS: usize = PAIRS;
-    const PROBES: usize = PROBES;
-    const BUFFERED: bool = TECHNIQUES & BUFFERED != 0;
-    const OUT_OF_PLACE: bool = TECHNIQUES & OUT_OF_PLACE != 0;
-    const CACHED: bool = TECHNIQUES & CACHED != 0;
-    const LOGGED: bool = TECHNIQUES & UNLOGGED == 0;
-    const NODES: usize = 2;
-    const NODE_LENGTH: usize = 2;
-    const LOGS: Logging = Logging::Small;
+    WholeUnlogged "cceh-boc-unlogged" 0x87 Variant {
+        const BUFFERED: bool = true;
+        const OUT_OF_PLACE: bool = true;
+        const CACHED: bool = true;
+        const LOGGED: bool = false;
+    }
+    /// A few lines with a few pairs each: for tests. `TECHNIQUES` is 0 for none, 1 for buffering, plus 2 for
+    /// out-of-place writing, plus 4 for caching, plus 8 for no log.
+    Small<LINES: usize = 2, PAIRS: usize = 2, PROBES: usize = 2, TECHNIQUES: u8 = 0> "cceh-small" 0x88 Variant {
+        const LINES: usize = LINES;
+        const PAIRS: usize = PAIRS;
+        const PROBES: usize = PROBES;
+        const BUFFERED: bool = TECHNIQUES & BUFFERED != 0;
+        const OUT_OF_PLACE: bool = TECHNIQUES & OUT_OF_PLACE != 0;
+        const CACHED: bool = TECHNIQUES & CACHED != 0;
+        const LOGGED: bool = TECHNIQUES & UNLOGGED == 0;
+        const NODES: usize = 2;
+        const NODE_LENGTH: usize = 2;
+        const LOGS: Logging = Logging::Small;
+    }
 }
 
 const _: () = assert!(Standard::NODE_LENGTH <= BUFFER_LENGTH);

@@ -1,13 +1,10 @@
 //! How many future objects a tree may have, and whether its writes look before they store.
 
 use crate::fast_fair::variant as fast_fair;
+use crate::node::variant::{Named, variants};
 
 /// A configuration of the tree.
-pub trait Variant: Copy + Default + Send + Sync + 'static {
-    /// Its name.
-    const NAME: &'static str;
-    /// Its number in the pool's directory.
-    const KIND: u16;
+pub trait Variant: Named {
     /// The nodes of the global tree.
     type Global: fast_fair::Variant;
     /// Future objects of all fronts together. When they are full, writers evaluate before they go on.
@@ -28,63 +25,66 @@ pub trait Variant: Copy + Default + Send + Sync + 'static {
 /// As many keys as a future object has.
 const OBJECT: Option<usize> = Some(14);
 
-macro_rules! variants {
-    ($($(#[$doc:meta])* $type:ident $name:literal $kind:literal $objects:expr, $blind:literal, $run:expr;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default)]
-        pub struct $type;
-        impl Variant for $type {
-            const NAME: &'static str = $name;
-            const KIND: u16 = $kind;
-            type Global = fast_fair::Standard;
-            const OBJECTS_MAX: usize = $objects;
-            const BLIND: bool = $blind;
-            const RUN_MIN: Option<usize> = $run;
-        }
-    )*};
-}
-
 variants! {
     /// 500 future objects.
-    Objects500 "f3-tree" 64 500, false, None;
+    Objects500 "f3-tree" 64 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECTS_MAX: usize = 500;
+    }
     /// 100 future objects.
-    Objects100 "f3-tree-100" 65 100, false, None;
+    Objects100 "f3-tree-100" 65 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECTS_MAX: usize = 100;
+    }
     /// 1000 future objects.
-    Objects1000 "f3-tree-1000" 66 1000, false, None;
+    Objects1000 "f3-tree-1000" 66 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECTS_MAX: usize = 1000;
+    }
     /// As many future objects as the pool has room for.
-    Unlimited "f3-tree-unlimited" 67 usize::MAX, false, None;
+    Unlimited "f3-tree-unlimited" 67 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECTS_MAX: usize = usize::MAX;
+    }
     /// 500 future objects; writes do not look at what is there.
-    Blind "f3-tree-blind" 68 500, true, None;
+    Blind "f3-tree-blind" 68 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECTS_MAX: usize = 500;
+        const BLIND: bool = true;
+    }
     /// 500 future objects, node-based.
-    Nodes500 "f3-tree-nodes" 70 500, false, OBJECT;
+    Nodes500 "f3-tree-nodes" 70 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECTS_MAX: usize = 500;
+        const RUN_MIN: Option<usize> = OBJECT;
+    }
     /// 100 future objects, node-based.
-    Nodes100 "f3-tree-nodes-100" 71 100, false, OBJECT;
+    Nodes100 "f3-tree-nodes-100" 71 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECTS_MAX: usize = 100;
+        const RUN_MIN: Option<usize> = OBJECT;
+    }
     /// 1000 future objects, node-based.
-    Nodes1000 "f3-tree-nodes-1000" 72 1000, false, OBJECT;
+    Nodes1000 "f3-tree-nodes-1000" 72 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECTS_MAX: usize = 1000;
+        const RUN_MIN: Option<usize> = OBJECT;
+    }
     /// As many future objects as the pool has room for, node-based.
-    NodesUnlimited "f3-tree-nodes-unlimited" 73 usize::MAX, false, OBJECT;
-}
-
-/// A few entries, objects and records a node: for tests. `LOOKS` is 0 for writes that do not look;
-/// `RUN` keys are a leaf, or 0 in the key-based form.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Small<
-    const ENTRIES: usize = 2,
-    const OBJECTS: usize = 2,
-    const LOOKS: u8 = 1,
-    const RUN: usize = 0,
->;
-
-impl<const ENTRIES: usize, const OBJECTS: usize, const LOOKS: u8, const RUN: usize> Variant
-    for Small<ENTRIES, OBJECTS, LOOKS, RUN>
-{
-    const NAME: &'static str = "f3-tree-small";
-    const KIND: u16 = 69;
-    type Global = fast_fair::Small<3>;
-    const OBJECTS_MAX: usize = OBJECTS;
-    const ENTRIES: usize = ENTRIES;
-    const FRONTS: usize = 2;
-    const SHARDS: usize = 2;
-    const BLIND: bool = LOOKS == 0;
-    const RUN_MIN: Option<usize> = if RUN == 0 { None } else { Some(RUN) };
+    NodesUnlimited "f3-tree-nodes-unlimited" 73 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECTS_MAX: usize = usize::MAX;
+        const RUN_MIN: Option<usize> = OBJECT;
+    }
+    /// A few entries, objects and records a node: for tests. `LOOKS` is 0 for writes that do not look;
+    /// `RUN` keys are a leaf, or 0 in the key-based form.
+    Small<ENTRIES: usize = 2, OBJECTS: usize = 2, LOOKS: u8 = 1, RUN: usize = 0> "f3-tree-small" 69 Variant {
+        type Global = fast_fair::Small<3>;
+        const OBJECTS_MAX: usize = OBJECTS;
+        const ENTRIES: usize = ENTRIES;
+        const FRONTS: usize = 2;
+        const SHARDS: usize = 2;
+        const BLIND: bool = LOOKS == 0;
+        const RUN_MIN: Option<usize> = if RUN == 0 { None } else { Some(RUN) };
+    }
 }

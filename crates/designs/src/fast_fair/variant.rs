@@ -1,13 +1,10 @@
 //! Node sizes and the paper's variants, as types.
 
 use crate::node::fast_node::NodeShape;
+use crate::node::variant::{Named, variants};
 
 /// A configuration of the tree.
-pub trait Variant: NodeShape {
-    /// Its name.
-    const NAME: &'static str;
-    /// Its number in the pool's directory.
-    const KIND: u16;
+pub trait Variant: Named + NodeShape {
     /// Whether readers lock their leaf, so that they see nothing that a crash takes back.
     const LEAF_LOCKS: bool = false;
     /// Whether readers and descending writers lock every node they read, one after the other.
@@ -32,66 +29,51 @@ pub trait Variant: NodeShape {
     const SMALL_LOGS: bool = false;
 }
 
-macro_rules! variants {
-    ($($(#[$doc:meta])* $type:ident $name:literal $kind:literal
-       { $($shape:item)* } { $($option:item)* })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default)]
-        pub struct $type;
-        impl NodeShape for $type { $($shape)* }
-        impl Variant for $type {
-            const NAME: &'static str = $name;
-            const KIND: u16 = $kind;
-            $($option)*
-        }
-    )*};
-}
-
 variants! {
     /// Nodes of 512 bytes; readers without locks.
-    Standard "fast-fair" 16 {} {}
+    Standard "fast-fair" 16 NodeShape {}, Variant {}
     /// As [`Standard`], with nodes of 256 bytes.
-    Nodes256 "fast-fair-256" 17 { const NODE_SIZE: usize = 256; } {}
+    Nodes256 "fast-fair-256" 17 NodeShape { const NODE_SIZE: usize = 256; }, Variant {}
     /// As [`Standard`], with nodes of 1 KiB.
-    Nodes1024 "fast-fair-1024" 18 { const NODE_SIZE: usize = 1024; } {}
+    Nodes1024 "fast-fair-1024" 18 NodeShape { const NODE_SIZE: usize = 1024; }, Variant {}
     /// As [`Standard`], with nodes of 2 KiB.
-    Nodes2048 "fast-fair-2048" 19 { const NODE_SIZE: usize = 2048; } {}
+    Nodes2048 "fast-fair-2048" 19 NodeShape { const NODE_SIZE: usize = 2048; }, Variant {}
     /// As [`Standard`], with nodes of 4 KiB.
-    Nodes4096 "fast-fair-4096" 20 { const NODE_SIZE: usize = 4096; } {}
+    Nodes4096 "fast-fair-4096" 20 NodeShape { const NODE_SIZE: usize = 4096; }, Variant {}
     /// As [`Standard`]; readers lock their leaf and see only what is durable.
-    LeafLocks "fast-fair-leaf-locks" 21 {} { const LEAF_LOCKS: bool = true; }
+    LeafLocks "fast-fair-leaf-locks" 21 NodeShape {}, Variant { const LEAF_LOCKS: bool = true; }
     /// As [`Standard`], with an image of a node made durable before it is split.
-    Logging "fast-fair-logging" 22 {} { const LOGGING: bool = true; }
+    Logging "fast-fair-logging" 22 NodeShape {}, Variant { const LOGGING: bool = true; }
     /// As [`Standard`]; nodes are searched by halving, and readers wait for writers.
-    Binary "fast-fair-binary" 23 { const BINARY: bool = true; } {}
+    Binary "fast-fair-binary" 23 NodeShape { const BINARY: bool = true; }, Variant {}
     /// As [`Standard`], with a fence after every store of a shift.
-    Fenced "fast-fair-fenced" 24 { const FENCED: bool = true; } {}
+    Fenced "fast-fair-fenced" 24 NodeShape { const FENCED: bool = true; }, Variant {}
     /// B-link: every node is locked to be read, none is merged (see [`blink`](crate::blink)).
-    BLink "blink" 26 {} {
+    BLink "blink" 26 NodeShape {}, Variant {
         const LEAF_LOCKS: bool = true;
         const NODE_LOCKS: bool = true;
         const MERGES: bool = false;
     }
     /// As [`Standard`], with the inner nodes in DRAM too.
-    Cached "fast-fair-c" 0xB0 {} {
+    Cached "fast-fair-c" 0xB0 NodeShape {}, Variant {
         const CACHED: bool = true;
         const MERGES: bool = false;
     }
     /// As [`Standard`], with buffers and a log.
-    Buffered "fast-fair-b" 0xB1 {} {
+    Buffered "fast-fair-b" 0xB1 NodeShape {}, Variant {
         const LEAF_LOCKS: bool = true;
         const MERGES: bool = false;
         const BUFFERED: bool = true;
     }
     /// As [`Buffered`]; a leaf with a full buffer is replaced by a new one.
-    OutOfPlace "fast-fair-bo" 0xB2 {} {
+    OutOfPlace "fast-fair-bo" 0xB2 NodeShape {}, Variant {
         const LEAF_LOCKS: bool = true;
         const MERGES: bool = false;
         const BUFFERED: bool = true;
         const OUT_OF_PLACE: bool = true;
     }
     /// As [`OutOfPlace`], with the inner nodes in DRAM too.
-    Whole "fast-fair-boc" 0xB3 {} {
+    Whole "fast-fair-boc" 0xB3 NodeShape {}, Variant {
         const LEAF_LOCKS: bool = true;
         const MERGES: bool = false;
         const BUFFERED: bool = true;
@@ -99,14 +81,14 @@ variants! {
         const CACHED: bool = true;
     }
     /// As [`Buffered`], without a log.
-    BufferedUnlogged "fast-fair-b-unlogged" 0xB4 {} {
+    BufferedUnlogged "fast-fair-b-unlogged" 0xB4 NodeShape {}, Variant {
         const LEAF_LOCKS: bool = true;
         const MERGES: bool = false;
         const BUFFERED: bool = true;
         const LOGGED: bool = false;
     }
     /// As [`OutOfPlace`], without a log.
-    OutOfPlaceUnlogged "fast-fair-bo-unlogged" 0xB5 {} {
+    OutOfPlaceUnlogged "fast-fair-bo-unlogged" 0xB5 NodeShape {}, Variant {
         const LEAF_LOCKS: bool = true;
         const MERGES: bool = false;
         const BUFFERED: bool = true;
@@ -114,7 +96,7 @@ variants! {
         const OUT_OF_PLACE: bool = true;
     }
     /// As [`Whole`], without a log.
-    WholeUnlogged "fast-fair-boc-unlogged" 0xB6 {} {
+    WholeUnlogged "fast-fair-boc-unlogged" 0xB6 NodeShape {}, Variant {
         const LEAF_LOCKS: bool = true;
         const MERGES: bool = false;
         const BUFFERED: bool = true;
@@ -124,34 +106,22 @@ variants! {
     }
     /// As published: without low fences. **Loses keys** when several threads write; it exists to be
     /// compared with, and is not in the catalogue.
-    Unfenced "fast-fair-published" 25 { const LOW_FENCE: bool = false; } {}
-}
-
-/// Nodes of a few records, so that a handful of keys splits and merges them: for tests. The numbers
-/// are records per node; whose locks: 1 for those of [`LeafLocks`], 2 for those of [`BLink`]; and 1 for
-/// buffering, plus 2 for out-of-place writing, plus 4 for caching, plus 8 for no log.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Small<const RECORDS: usize = 3, const LOCKS: u8 = 0, const TECHNIQUES: u8 = 0>;
-
-impl<const RECORDS: usize, const LOCKS: u8, const TECHNIQUES: u8> NodeShape
-    for Small<RECORDS, LOCKS, TECHNIQUES>
-{
-    const NODE_SIZE: usize = 256;
-    const ENTRY_LIMIT: usize = RECORDS;
-}
-
-impl<const RECORDS: usize, const LOCKS: u8, const TECHNIQUES: u8> Variant
-    for Small<RECORDS, LOCKS, TECHNIQUES>
-{
-    const NAME: &'static str = "fast-fair-small";
-    const KIND: u16 = 31;
-    const LEAF_LOCKS: bool = LOCKS > 0 || TECHNIQUES & 1 != 0;
-    const NODE_LOCKS: bool = LOCKS == 2;
-    const MERGES: bool = LOCKS != 2 && TECHNIQUES == 0;
-    const BUFFERED: bool = TECHNIQUES & 1 != 0;
-    const LOGGED: bool = TECHNIQUES & 8 == 0;
-    const OUT_OF_PLACE: bool = TECHNIQUES & 2 != 0;
-    const CACHED: bool = TECHNIQUES & 4 != 0;
-    const BUFFER_CAPACITY: usize = 2;
-    const SMALL_LOGS: bool = true;
+    Unfenced "fast-fair-published" 25 NodeShape { const LOW_FENCE: bool = false; }, Variant {}
+    /// Nodes of a few records, so that a handful of keys splits and merges them: for tests. The numbers
+    /// are records per node; whose locks: 1 for those of [`LeafLocks`], 2 for those of [`BLink`]; and 1 for
+    /// buffering, plus 2 for out-of-place writing, plus 4 for caching, plus 8 for no log.
+    Small<RECORDS: usize = 3, LOCKS: u8 = 0, TECHNIQUES: u8 = 0> "fast-fair-small" 31 NodeShape {
+        const NODE_SIZE: usize = 256;
+        const ENTRY_LIMIT: usize = RECORDS;
+    }, Variant {
+        const LEAF_LOCKS: bool = LOCKS > 0 || TECHNIQUES & 1 != 0;
+        const NODE_LOCKS: bool = LOCKS == 2;
+        const MERGES: bool = LOCKS != 2 && TECHNIQUES == 0;
+        const BUFFERED: bool = TECHNIQUES & 1 != 0;
+        const LOGGED: bool = TECHNIQUES & 8 == 0;
+        const OUT_OF_PLACE: bool = TECHNIQUES & 2 != 0;
+        const CACHED: bool = TECHNIQUES & 4 != 0;
+        const BUFFER_CAPACITY: usize = 2;
+        const SMALL_LOGS: bool = true;
+    }
 }

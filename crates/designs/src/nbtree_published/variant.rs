@@ -1,11 +1,9 @@
 //! The paper's variants of the tree, as types.
 
+use crate::node::variant::{Named, variants};
+
 /// A configuration of the tree.
-pub trait Variant: Copy + Default + Send + Sync + 'static {
-    /// Its name.
-    const NAME: &'static str;
-    /// Its number in the pool's directory.
-    const KIND: u16;
+pub trait Variant: Named {
     /// Whether a writer locks its leaf.
     const WRITERS_LOCK: bool = false;
     /// Whether a reader locks its leaf too. Only with [`Self::WRITERS_LOCK`].
@@ -17,51 +15,38 @@ pub trait Variant: Copy + Default + Send + Sync + 'static {
     const ALLOCATOR: Option<(&'static str, usize)> = None;
 }
 
-macro_rules! variants {
-    ($($(#[$doc:meta])* $type:ident $name:literal $kind:literal { $($option:item)* })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default)]
-        pub struct $type;
-        impl Variant for $type {
-            const NAME: &'static str = $name;
-            const KIND: u16 = $kind;
-            $($option)*
-        }
-    )*};
-}
-
 variants! {
     /// The tree of the paper: nobody locks a leaf. **Loses writes** when several threads use it.
-    LockFree "nbtree-published" 0x50 {}
+    LockFree "nbtree-published" 0x50 Variant {}
     /// The paper's NBTree-W: writers lock their leaf, readers do not.
-    WriteLocks "nbtree-w" 0x51 { const WRITERS_LOCK: bool = true; }
+    WriteLocks "nbtree-w" 0x51 Variant { const WRITERS_LOCK: bool = true; }
     /// The paper's NBTree-WR: writers and readers lock their leaf.
-    AllLocks "nbtree-wr" 0x52 {
+    AllLocks "nbtree-wr" 0x52 Variant {
         const WRITERS_LOCK: bool = true;
         const READERS_LOCK: bool = true;
     }
     /// The paper's coupled leaf: as [`LockFree`], with the metadata in the pool.
-    Coupled "nbtree-coupled" 0x53 { const COUPLED: bool = true; }
+    Coupled "nbtree-coupled" 0x53 Variant { const COUPLED: bool = true; }
     /// [`AllLocks`] on few blocks of [`PmdkLike`](crate::allocators::PmdkLike): to be proven.
-    LockedOnPmdk "nbtree-wr-pmdk" 0x54 {
+    LockedOnPmdk "nbtree-wr-pmdk" 0x54 Variant {
         const WRITERS_LOCK: bool = true;
         const READERS_LOCK: bool = true;
         const ALLOCATOR: Option<(&'static str, usize)> = Some(("pmdk-like", 20));
     }
     /// The same on [`NvmMallocLike`](crate::allocators::NvmMallocLike).
-    LockedOnNvmMalloc "nbtree-wr-nvm-malloc" 0x55 {
+    LockedOnNvmMalloc "nbtree-wr-nvm-malloc" 0x55 Variant {
         const WRITERS_LOCK: bool = true;
         const READERS_LOCK: bool = true;
         const ALLOCATOR: Option<(&'static str, usize)> = Some(("nvm-malloc-like", 20));
     }
     /// The same on [`NvAllocLike`](crate::allocators::NvAllocLike).
-    LockedOnNvAlloc "nbtree-wr-nvalloc" 0x56 {
+    LockedOnNvAlloc "nbtree-wr-nvalloc" 0x56 Variant {
         const WRITERS_LOCK: bool = true;
         const READERS_LOCK: bool = true;
         const ALLOCATOR: Option<(&'static str, usize)> = Some(("nvalloc-like", 20));
     }
     /// The same on [`Everleaf`](crate::allocators::Everleaf).
-    LockedOnEverleaf "nbtree-wr-everleaf" 0x57 {
+    LockedOnEverleaf "nbtree-wr-everleaf" 0x57 Variant {
         const WRITERS_LOCK: bool = true;
         const READERS_LOCK: bool = true;
         const ALLOCATOR: Option<(&'static str, usize)> = Some(("everleaf", 20));

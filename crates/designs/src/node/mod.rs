@@ -11,6 +11,7 @@
 //! | `pmwcas` | several words of the pool exchanged as one, durably | BzTree |
 //! | `write_buffer`, `write_log`, `place_table` | writes that are in DRAM and a log before they are in their leaf | SPTree, CCEH, FAST & FAIR |
 //! | `buffer_table` | the same where buffers are all that is in DRAM | CCEH, FAST & FAIR |
+//! | `variant` | name and number of a configuration, and the macro that declares them | all that have several |
 //! | `hybrid` | everything of such a tree but its leaf | all of them |
 
 pub(crate) mod buffer_table;
@@ -24,6 +25,7 @@ pub(crate) mod pmwcas;
 pub(crate) mod radix;
 pub(crate) mod slot_pair;
 pub(crate) mod slots;
+pub(crate) mod variant;
 pub(crate) mod version_lock;
 pub(crate) mod write_buffer;
 pub(crate) mod write_log;

@@ -2,12 +2,10 @@
 
 use everleaf_machine::LineStore;
 
+use crate::node::variant::{Named, variants};
+
 /// A variant of the tree.
-pub trait Variant: Copy + Default + Send + Sync + 'static {
-    /// Its name.
-    const NAME: &'static str;
-    /// Its number in the pool's directory.
-    const KIND: u16;
+pub trait Variant: Named {
     /// Whether readers follow the word `active`, which writers switch, instead of validating the
     /// version of the lock.
     const DUAL: bool = false;
@@ -16,31 +14,18 @@ pub trait Variant: Copy + Default + Send + Sync + 'static {
     const LINE_STORE: Option<LineStore> = None;
 }
 
-macro_rules! variants {
-    ($($(#[$doc:meta])* $type:ident $name:literal $kind:literal { $($option:item)* })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default)]
-        pub struct $type;
-        impl Variant for $type {
-            const NAME: &'static str = $name;
-            const KIND: u16 = $kind;
-            $($option)*
-        }
-    )*};
-}
-
 variants! {
     /// The two lines of the slot array take turns.
-    Turns "rntree" 0x20 {}
+    Turns "rntree" 0x20 Variant {}
     /// The same, and they are the dual slot array for readers.
-    Dual "rntree-dual" 0x21 { const DUAL: bool = true; }
+    Dual "rntree-dual" 0x21 Variant { const DUAL: bool = true; }
     /// One store of 64 bytes, in place. **No architecture promises that a crash keeps all of it**: to
     /// be measured, not to be relied on.
-    Wide "rntree-wide" 0x28 { const LINE_STORE: Option<LineStore> = Some(LineStore::Wide); }
+    Wide "rntree-wide" 0x28 Variant { const LINE_STORE: Option<LineStore> = Some(LineStore::Wide); }
     /// One direct store of 64 bytes, in place, which the architecture promises to be whole.
-    Direct "rntree-direct" 0x29 { const LINE_STORE: Option<LineStore> = Some(LineStore::Direct); }
+    Direct "rntree-direct" 0x29 Variant { const LINE_STORE: Option<LineStore> = Some(LineStore::Direct); }
     /// A hardware transaction, in place: as published.
-    Transaction "rntree-rtm" 0x2A {
+    Transaction "rntree-rtm" 0x2A Variant {
         const LINE_STORE: Option<LineStore> = Some(LineStore::Transaction);
     }
 }
