@@ -1,11 +1,13 @@
 //! The rivals, one file each, and what a user has to know of each: its durability and its limits.
 //!
 //! Every rival is a [`Target`] of the laboratory, so that the same driver asks it the same questions
-//! and checks the same answers. Settings are those that come nearest to what Everleaf promises: a
+//! and checks the same answers: stores in a folder are it by [`Engine`], maps in memory by
+//! themselves, for the form of their keys differs. Settings are those that come nearest to what Everleaf promises: a
 //! write that returned survives the end of the process (`kill -9`), not of the machine.
 
 mod btreemap;
 mod congee;
+mod engine;
 mod fjall;
 mod form;
 mod lmdb;
@@ -25,10 +27,7 @@ use everleaf_bench::target::Target;
 use everleaf_bench::{Footprint, BenchError};
 
 use crate::folder::Folder;
-
-/// Insertions that share a transaction while an index is filled for what is measured next, where each
-/// would otherwise be a transaction of its own.
-const FILL_COUNT: usize = 10_000;
+use engine::Engine;
 
 /// What is known of a rival before it is measured.
 pub struct Rival {
@@ -52,13 +51,13 @@ pub type Enter = fn(&'static str, &Settings, &Path) -> Result<Box<dyn Entrant>, 
 /// All rivals that this program was built with.
 pub fn all() -> Vec<Rival> {
     vec![
-        lmdb::RIVAL,
-        redb::RIVAL,
-        fjall::RIVAL,
-        sled::RIVAL,
-        sqlite::RIVAL,
+        lmdb::Lmdb::RIVAL,
+        redb::Redb::RIVAL,
+        fjall::Fjall::RIVAL,
+        sled::Sled::RIVAL,
+        sqlite::Sqlite::RIVAL,
         #[cfg(feature = "rocksdb")]
-        rocksdb::RIVAL,
+        rocksdb::Rocks::RIVAL,
         btreemap::RIVAL,
         skiplist::RIVAL,
         congee::RIVAL,
