@@ -12,7 +12,7 @@ Examples:
   everleaf-lab list
   everleaf-lab list --json";
 
-/// List the experiments: name, kind, time, what, and why some cannot be made yet
+/// List the experiments: name, kind, time and what
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ListArgs {}
@@ -31,7 +31,6 @@ pub fn run(global: Global, out: &mut Output) -> Result<(), Failure> {
                 "kinds": entry.letters(),
                 "seconds_quick": entry.seconds.0,
                 "seconds_full": entry.seconds.1,
-                "not_yet": entry.method().err(),
             })
         })
         .collect();

@@ -161,7 +161,7 @@ fn in_words(time: Duration) -> String {
     }
 }
 
-/// The experiments of the names; a name that was given by itself must be possible.
+/// The experiments of the names, each once.
 fn chosen(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
     let mut entries: Vec<&'static Entry> = Vec::new();
     for name in names {
@@ -170,10 +170,9 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
             let text = format!("there is no experiment '{name}': `everleaf-lab list` has them");
             return Err(Failure::usage(text));
         }
-        let is_one = named.len() == 1 && named[0].id == *name;
         for entry in named {
             let is_known = entries.iter().any(|known| known.id == entry.id);
-            if (is_one || entry.method().is_ok()) && !is_known {
+            if !is_known {
                 entries.push(entry);
             }
         }
@@ -216,14 +215,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_made_is_left_out_of_a_family_not_silently() {
+    fn an_experiment_that_is_named_twice_runs_once() {
         let names =
             |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).into()).collect() };
         let family = chosen(&names(&["fast-fair", "fast-fair.flushes"])).unwrap();
-        assert!(family.iter().all(|entry| entry.method().is_ok()));
         let flushes = family.iter().filter(|entry| entry.id == "fast-fair.flushes").count();
         assert_eq!(flushes, 1);
-        // Asked for by name it stays, and the run says why not.
         assert_eq!(chosen(&names(&["sptree.fig2"])).unwrap().len(), 1);
         assert!(chosen(&names(&["nothing"])).is_err());
     }

@@ -30,7 +30,6 @@ mod timed;
 mod waiting;
 
 use everleaf_bench::BenchError;
-use everleaf_designs::catalogue;
 
 pub(crate) use finding::number;
 pub use finding::{
@@ -87,21 +86,12 @@ pub struct Context<'c> {
 /// A function that makes an experiment.
 pub type Make = fn(&mut Context<'_>) -> Result<Outcome, BenchError>;
 
-/// How an experiment is made.
-#[derive(Clone, Copy)]
-pub enum Method {
-    /// By this function.
-    Run(Make),
-    /// Not yet, and why not.
-    NotYet(&'static str),
-}
-
 /// An experiment.
 ///
 /// # Example
 /// ```
 /// use everleaf_bench::BenchError;
-/// use everleaf_lab::experiment::{Context, Entry, Figure, Kind, Method, Outcome};
+/// use everleaf_lab::experiment::{Context, Entry, Figure, Kind, Outcome};
 /// fn made(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 ///     let keys = context.scale.pick(100_000_u64, 10_000_000);
 ///     let ours = keys as f64 / 1e6; // count or measure here
@@ -115,9 +105,8 @@ pub enum Method {
 ///     kinds: &[Kind::Counts],
 ///     seconds: (10, 100),
 ///     needs: &["nbtree"],
-///     method: Method::Run(made),
+///     make: made,
 /// };
-/// assert!(entry.method().is_ok());
 /// assert_eq!(entry.family(), "paper");
 /// ```
 pub struct Entry {
@@ -131,28 +120,13 @@ pub struct Entry {
     pub kinds: &'static [Kind],
     /// Seconds that it takes at about, on a quiet machine with two cores: quick, full.
     pub seconds: (u32, u32),
-    /// Designs of the catalogue without which it cannot be made.
+    /// Designs of the catalogue that it runs.
     pub needs: &'static [&'static str],
-    /// How it is made.
-    pub method: Method,
+    /// The function that makes it.
+    pub make: Make,
 }
 
 impl Entry {
-    /// The function that makes it, or why it cannot be made yet.
-    ///
-    /// # Errors
-    /// The reason.
-    pub fn method(&self) -> Result<Make, String> {
-        let known = catalogue::names();
-        if let Some(missing) = self.needs.iter().find(|name| !known.contains(name)) {
-            return Err(format!("the design {missing} is not built"));
-        }
-        match self.method {
-            Method::Run(run) => Ok(run),
-            Method::NotYet(why) => Err(why.to_owned()),
-        }
-    }
-
     /// The letters of its kinds, such as `C+L`.
     pub fn letters(&self) -> String {
         let letters: Vec<_> = self.kinds.iter().map(|kind| kind.letter().to_string()).collect();
@@ -195,6 +169,7 @@ pub fn named(name: &str) -> Vec<&'static Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use everleaf_designs::catalogue;
 
     /// What a quick experiment of a test is given.
     pub(super) fn quick(tell: &mut dyn FnMut(&str)) -> Context<'_> {
@@ -202,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn experiments_are_named_once_and_say_what_and_why() {
+    fn experiments_are_named_once_and_say_what_they_show() {
         let mut seen = std::collections::BTreeSet::new();
         for family in FAMILIES {
             for entry in family.entries {
@@ -210,8 +185,8 @@ mod tests {
                 assert_eq!(entry.family(), family.name);
                 assert!(!entry.what.is_empty() && !entry.kinds.is_empty(), "{}", entry.id);
                 assert!(!entry.claim.is_empty(), "{}", entry.id);
-                if let Err(why) = entry.method() {
-                    assert!(why.len() > 10, "{}: {why}", entry.id);
+                for design in entry.needs {
+                    assert!(catalogue::names().contains(design), "{}: no {design}", entry.id);
                 }
             }
         }
@@ -223,8 +198,7 @@ mod tests {
     /// What is quick stays quick: eleven minutes in all.
     #[test]
     fn the_quick_runs_together_take_less_than_eleven_minutes() {
-        let quick = entries().filter(|entry| entry.method().is_ok()).map(|entry| entry.seconds.0);
-        let sum: u32 = quick.sum();
+        let sum: u32 = entries().map(|entry| entry.seconds.0).sum();
         assert!(sum < 660, "{sum} s");
     }
 }

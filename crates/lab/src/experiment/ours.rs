@@ -6,7 +6,7 @@ use everleaf_machine::simulated::counting::Tally;
 
 use super::finding::{Bar, Chart, Grid, Series, number};
 use super::timed::{self, Contest};
-use super::{Context, Entry, Family, Kind, Method, Outcome};
+use super::{Context, Entry, Family, Kind, Outcome};
 use everleaf_lab_designs::count::{
     Operation, conditional_designs, leaf, load, scaled_caches, threads,
 };
@@ -25,7 +25,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts],
             seconds: (50, 900),
             needs: &[],
-            method: Method::Run(counts),
+            make: counts,
         },
         Entry {
             id: "everleaf.side-by-side",
@@ -34,7 +34,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Latency],
             seconds: (60, 3200),
             needs: &[],
-            method: Method::Run(side_by_side),
+            make: side_by_side,
         },
         Entry {
             id: "everleaf.contention",
@@ -45,7 +45,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts],
             seconds: (6, 200),
             needs: &[],
-            method: Method::Run(contention),
+            make: contention,
         },
     ],
 };

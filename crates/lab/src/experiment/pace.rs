@@ -9,8 +9,7 @@ use super::{Entry, Scale};
 /// # Example
 /// ```
 /// use everleaf_lab::experiment::{Pace, Scale, named};
-/// let entries = named("fast-fair");
-/// let made: Vec<_> = entries.into_iter().filter(|entry| entry.method().is_ok()).collect();
+/// let made = named("fast-fair");
 /// let mut pace = Pace::new(Scale::Quick);
 /// let before = pace.left(&made[1..]);
 /// // The first took twice as long as the table says: so will the others.

@@ -14,7 +14,7 @@ use super::proof;
 use super::recovery::series;
 use super::timed::{self, Contest};
 use super::waiting::{self, Setting};
-use super::{Context, Entry, Family, Kind, Method, Outcome};
+use super::{Context, Entry, Family, Kind, Outcome};
 use everleaf_lab_designs::count::{Operation, leaf, load, scaled_caches};
 use everleaf_lab_designs::openings::openings;
 
@@ -76,7 +76,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts],
             seconds: (12, 100),
             needs: &["rntree", "nvtree", "wbtree", "fptree"],
-            method: Method::Run(table1),
+            make: table1,
         },
         Entry {
             id: "rntree.steps",
@@ -85,7 +85,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Crashes],
             seconds: proof::SECONDS_OF_TWO,
             needs: &[],
-            method: Method::Run(|context| proof::search(context, &["rntree", "rntree-dual"])),
+            make: |context| proof::search(context, &["rntree", "rntree-dual"]),
         },
         Entry {
             id: "rntree.fig4",
@@ -95,7 +95,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (40, 1500),
             needs: &["rntree", "rntree-dual", "nvtree", "fptree", "wbtree", "wbtree-so"],
-            method: Method::Run(single),
+            make: single,
         },
         Entry {
             id: "rntree.fig5",
@@ -104,7 +104,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (12, 400),
             needs: &["nvtree", "nvtree-blind"],
-            method: Method::Run(conditional),
+            make: conditional,
         },
         Entry {
             id: "rntree.fig6",
@@ -113,7 +113,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (26, 2600),
             needs: &["rntree", "nvtree", "fptree"],
-            method: Method::Run(ranges),
+            make: ranges,
         },
         Entry {
             id: "rntree.fig7",
@@ -122,7 +122,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Recovery],
             seconds: (8, 200),
             needs: &["rntree"],
-            method: Method::Run(recovery),
+            make: recovery,
         },
         Entry {
             id: "rntree.fig8",
@@ -131,7 +131,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (7, 800),
             needs: &[],
-            method: Method::Run(|context| cores::run(context, &FIGURE_8)),
+            make: |context| cores::run(context, &FIGURE_8),
         },
         Entry {
             id: "rntree.fig9",
@@ -140,7 +140,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (5, 500),
             needs: &["rntree", "rntree-dual", "fptree"],
-            method: Method::Run(|context| cores::run_at(context, &FIGURE_9, Some(RATE))),
+            make: |context| cores::run_at(context, &FIGURE_9, Some(RATE)),
         },
         Entry {
             id: "rntree.fig10",
@@ -149,16 +149,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (9, 900),
             needs: &[],
-            method: Method::Run(|context| cores::run(context, &FIGURE_10)),
-        },
-        Entry {
-            id: "rntree.overlap",
-            what: "section 6.1: flushes inside the critical section and outside",
-            claim: "one of two is outside",
-            kinds: &[Kind::Counts],
-            seconds: (0, 0),
-            needs: &[],
-            method: Method::NotYet("the counting machine does not tell flushes under a lock apart"),
+            make: |context| cores::run(context, &FIGURE_10),
         },
     ],
 };

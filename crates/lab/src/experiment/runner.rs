@@ -153,16 +153,13 @@ pub(crate) fn cannot(what: &str, path: &Path, error: io::Error) -> BenchError {
 /// this machine. Returns what it found, and whether it was run now. `tell` hears what is being done.
 ///
 /// # Errors
-/// The experiment's, among them that it cannot be made yet; the folder's.
+/// The experiment's; the folder's.
 pub fn run(
     entry: &Entry,
     plan: Plan,
     folder: Option<&Folder>,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(Finding, bool), BenchError> {
-    let method = entry.method().map_err(|why| {
-        BenchError::Settings(format!("the experiment {} cannot be made yet: {why}", entry.id))
-    })?;
     if let Some(folder) = folder
         && !plan.again
         && let Some(finding) = folder.finding(entry.id)?
@@ -175,7 +172,7 @@ pub fn run(
     let miss_before_ns = chase.measure();
     let started = Instant::now();
     let mut context = Context { scale: plan.scale, seed: plan.seed, prove: plan.prove, tell };
-    let outcome = method(&mut context)?;
+    let outcome = (entry.make)(&mut context)?;
     let finding = Finding {
         id: entry.id.to_owned(),
         version: VERSION.to_owned(),
@@ -196,12 +193,12 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::super::finding::Outcome;
-    use super::super::{Figure, Kind, Make, Method, no_prover};
+    use super::super::{Figure, Kind, Make, no_prover};
     use super::*;
 
-    fn entry(id: &'static str, method: Method) -> Entry {
+    fn entry(id: &'static str, make: Make) -> Entry {
         let kinds = &[Kind::Counts];
-        Entry { id, what: "a", claim: "b", kinds, seconds: (1, 1), needs: &[], method }
+        Entry { id, what: "a", claim: "b", kinds, seconds: (1, 1), needs: &[], make }
     }
 
     #[test]
@@ -213,7 +210,7 @@ mod tests {
             let figure = Figure::near("one", 1.0, 1.0, "", 0.0);
             Ok(Outcome { figures: vec![figure], ..Outcome::default() })
         };
-        let entry = entry("test.one", Method::Run(made));
+        let entry = entry("test.one", made);
         let mut heard = 0;
         let mut go = |plan| run(&entry, plan, Some(&folder), &mut |_| heard += 1).unwrap();
         let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };
@@ -235,7 +232,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::create(directory.path()).unwrap();
         let made: Make = |_| Ok(Outcome::default());
-        let entry = entry("test.program", Method::Run(made));
+        let entry = entry("test.program", made);
         let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };
         let go = || run(&entry, plan, Some(&folder), &mut |_| ()).unwrap();
         let (first, _) = go();
@@ -264,18 +261,10 @@ mod tests {
             let series = vec![super::super::Series::count("a", "b", f64::NAN)];
             Ok(Outcome { series, ..Outcome::default() })
         };
-        let entry = entry("test.nan", Method::Run(made));
+        let entry = entry("test.nan", made);
         let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };
         let error = run(&entry, plan, Some(&folder), &mut |_| ()).unwrap_err().to_string();
         assert!(error.contains("no number"), "{error}");
         assert_eq!(folder.finding("test.nan").unwrap(), None);
-    }
-
-    #[test]
-    fn an_experiment_that_cannot_be_made_says_why() {
-        let entry = entry("test.later", Method::NotYet("it needs sixty cores"));
-        let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };
-        let error = run(&entry, plan, None, &mut |_| ()).unwrap_err().to_string();
-        assert!(error.contains("sixty cores"), "{error}");
     }
 }

@@ -94,7 +94,6 @@ fn tiles(page: &Page) -> Markup {
             (tile("differs", counts.unexplained, "differ, not all explained"))
             (tile("", counts.shown, "shown without verdict"))
             @if counts.not_run > 0 { (tile("", counts.not_run, "not run this time")) }
-            (tile("", counts.not_yet, "not yet possible"))
         }
     }
 }
@@ -274,22 +273,20 @@ fn cell(text: &str) -> Markup {
     }
 }
 
-/// What was not made: what waits, and why.
+/// What was not run this time.
 fn waiting(entries: &[Made]) -> Markup {
     let missing: Vec<&Entry> =
         entries.iter().filter(|(_, finding)| finding.is_none()).map(|(entry, _)| *entry).collect();
     if missing.is_empty() {
         return html! {};
     }
-    let why =
-        |entry: &Entry| entry.method().err().unwrap_or_else(|| "not run this time".to_owned());
     html! {
         details class="waiting" {
-            summary { "Not made" }
+            summary { "Not run this time" }
             div class="wide" {
                 table {
                     thead {
-                        tr { th { "experiment" } th { "what" } th { "claim" } th { "kind" } th { "why not" } }
+                        tr { th { "experiment" } th { "what" } th { "claim" } th { "kind" } }
                     }
                     tbody {
                         @for entry in missing {
@@ -298,7 +295,6 @@ fn waiting(entries: &[Made]) -> Markup {
                                 td { (entry.what) }
                                 td { (entry.claim) }
                                 td { (entry.letters()) }
-                                td { (why(entry)) }
                             }
                         }
                     }

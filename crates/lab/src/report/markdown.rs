@@ -10,12 +10,9 @@ pub fn render(page: &Page) -> String {
     let counts = page.tally();
     let mut text = format!(
         "# The laboratory's report\n\nOf the experiments, {} agree with the paper, {} differ and say \
-         why, {} differ without a reason for all of it, {} show figures without a verdict; {} cannot be made yet.\n\n## The machine\n\n",
-        counts.agree, counts.differ, counts.unexplained, counts.shown, counts.not_yet
+         why, {} differ without a reason for all of it, {} show figures without a verdict, {} were not run this time.\n\n## The machine\n\n",
+        counts.agree, counts.differ, counts.unexplained, counts.shown, counts.not_run
     );
-    if counts.not_run > 0 {
-        text = text.replace("; ", &format!(", {} were not run this time; ", counts.not_run));
-    }
     if let Some(warning) = page.warning() {
         let place = text.find("## The machine").expect("the heading is above");
         text.insert_str(place, &format!("**{}**\n\n", cell(&warning)));
@@ -41,10 +38,9 @@ pub fn render(page: &Page) -> String {
                 text.push_str(&experiment(entry, finding));
             }
         }
-        let mut waiting = Grid::new("Not made:", &["experiment", "what", "kind", "why not"]);
+        let mut waiting = Grid::new("Not run this time:", &["experiment", "what", "kind"]);
         for (entry, _) in entries.iter().filter(|(_, finding)| finding.is_none()) {
-            let why = entry.method().err().unwrap_or_else(|| "not run this time".to_owned());
-            let cells = [entry.id, entry.what, &entry.letters(), &why];
+            let cells = [entry.id, entry.what, &entry.letters()];
             waiting.rows.push(cells.map(str::to_owned).into());
         }
         if !waiting.rows.is_empty() {

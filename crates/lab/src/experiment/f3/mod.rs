@@ -12,7 +12,7 @@ use everleaf_index::IndexError;
 use everleaf_machine::topology;
 
 use super::finding::{Bar, Chart, Figure, Grid, Series};
-use super::{Context, Entry, Family, Kind, Method, Outcome, proof};
+use super::{Context, Entry, Family, Kind, Outcome, proof};
 use run::{Setting, Work};
 
 /// Key-based, node-based, and what they are compared with, which is first.
@@ -42,7 +42,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Crashes],
             seconds: proof::SECONDS_OF_TWO,
             needs: &[],
-            method: Method::Run(|context| proof::search(context, &["f3-tree", "f3-tree-nodes"])),
+            make: |context| proof::search(context, &["f3-tree", "f3-tree-nodes"]),
         },
         Entry {
             id: "f3.fig4a",
@@ -51,11 +51,11 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (3, 200),
             needs: FORMS,
-            method: Method::Run(|context| {
+            make: |context| {
                 let claims =
                     [("f3-tree-nodes", "3.3 times with 40 cores"), ("f3-tree", "2.4 times")];
                 compete(context, FORMS, Work::Ascending, &claims)
-            }),
+            },
         },
         Entry {
             id: "f3.fig4b",
@@ -64,11 +64,11 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (3, 200),
             needs: FORMS,
-            method: Method::Run(|context| {
+            make: |context| {
                 let claims =
                     [("f3-tree", "3.4 times on average"), ("f3-tree-nodes", "less than that")];
                 compete(context, FORMS, Work::Random, &claims)
-            }),
+            },
         },
         Entry {
             id: "f3.fig5",
@@ -77,10 +77,10 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (5, 500),
             needs: LIMITS,
-            method: Method::Run(|context| {
+            make: |context| {
                 let claims = [("f3-tree-1000", "as without a limit at 40 threads")];
                 compete(context, LIMITS, Work::Random, &claims)
-            }),
+            },
         },
         Entry {
             id: "f3.fig6",
@@ -89,7 +89,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Latency],
             seconds: (2, 120),
             needs: &["fast-fair", "f3-tree-unlimited", "f3-tree-nodes-unlimited"],
-            method: Method::Run(reads),
+            make: reads,
         },
         Entry {
             id: "f3.fig7",
@@ -98,10 +98,10 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (3, 200),
             needs: FORMS,
-            method: Method::Run(|context| {
+            make: |context| {
                 let claims = [("f3-tree", "2.6 times with 40 cores")];
                 compete(context, FORMS, Work::Mix, &claims)
-            }),
+            },
         },
     ],
 };

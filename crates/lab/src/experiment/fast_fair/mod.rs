@@ -7,7 +7,7 @@ mod times;
 use everleaf_bench::{Distribution, Workload};
 
 use super::cores::{self, Field, SCAN_LENGTH};
-use super::{Entry, Family, Kind, Method, proof};
+use super::{Entry, Family, Kind, proof};
 
 /// Figure 8, as far as the cores go.
 static FIGURE_8: Field = Field {
@@ -39,7 +39,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Crashes],
             seconds: proof::SECONDS_OF_ONE,
             needs: &[],
-            method: Method::Run(|context| proof::search(context, &["fast-fair"])),
+            make: |context| proof::search(context, &["fast-fair"]),
         },
         Entry {
             id: "fast-fair.fig3",
@@ -50,7 +50,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Latency, Kind::Counts],
             seconds: (40, 600),
             needs: &["fast-fair", "fast-fair-256", "fast-fair-4096", "fast-fair-binary"],
-            method: Method::Run(times::node_sizes),
+            make: times::node_sizes,
         },
         Entry {
             id: "fast-fair.fig4",
@@ -60,7 +60,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (13, 900),
             needs: &["fast-fair-1024", "fptree", "wbtree", "p-skiplist"],
-            method: Method::Run(times::ranges),
+            make: times::ranges,
         },
         Entry {
             id: "fast-fair.fig5",
@@ -69,7 +69,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (6, 300),
             needs: &["fast-fair-logging", "fptree", "wbtree"],
-            method: Method::Run(counts::breakdown),
+            make: counts::breakdown,
         },
         Entry {
             id: "fast-fair.flushes",
@@ -78,7 +78,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts],
             seconds: (7, 60),
             needs: &["fptree"],
-            method: Method::Run(counts::flushes),
+            make: counts::flushes,
         },
         Entry {
             id: "fast-fair.fig6a",
@@ -87,7 +87,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (3, 300),
             needs: &["fptree", "wbtree", "wort", "p-skiplist"],
-            method: Method::Run(counts::read_latency),
+            make: counts::read_latency,
         },
         Entry {
             id: "fast-fair.fig6b",
@@ -96,7 +96,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (3, 300),
             needs: &["fptree", "wbtree", "wort", "p-skiplist"],
-            method: Method::Run(counts::write_latency),
+            make: counts::write_latency,
         },
         Entry {
             id: "fast-fair.fig6c",
@@ -106,7 +106,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts],
             seconds: (3, 40),
             needs: &["fast-fair-fenced", "fptree", "wbtree"],
-            method: Method::Run(counts::barriers),
+            make: counts::barriers,
         },
         Entry {
             id: "fast-fair.fig7",
@@ -115,7 +115,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Latency],
             seconds: (10, 1400),
             needs: &["fast-fair", "fptree", "wbtree"],
-            method: Method::Run(times::transactions),
+            make: times::transactions,
         },
         Entry {
             id: "fast-fair.fig8",
@@ -124,7 +124,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (10, 800),
             needs: &[],
-            method: Method::Run(|context| cores::run(context, &FIGURE_8)),
+            make: |context| cores::run(context, &FIGURE_8),
         },
         Entry {
             id: "fast-fair.isolation",
@@ -133,9 +133,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Crashes],
             seconds: proof::SECONDS_OF_THREE,
             needs: &[],
-            method: Method::Run(|context| {
-                proof::search(context, &["fast-fair", "fast-fair-leaf-locks", "blink"])
-            }),
+            make: |context| proof::search(context, &["fast-fair", "fast-fair-leaf-locks", "blink"]),
         },
     ],
 };

@@ -10,11 +10,9 @@ mod space;
 
 use everleaf_designs::catalogue;
 
-use super::{Entry, Family, Kind, Method, cores, proof};
+use super::{Entry, Family, Kind, cores, proof};
 
 pub(super) use space::memory;
-
-const REDIS: &str = "it needs the paper's 28 cores for its server, and as many for its clients";
 
 pub(super) const FAMILY: Family = Family {
     name: "nbtree",
@@ -30,7 +28,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Crashes],
             seconds: proof::SECONDS_OF_TWO,
             needs: &[],
-            method: Method::Run(|context| proof::search(context, &[PAPERS_TREE, "nbtree"])),
+            make: |context| proof::search(context, &[PAPERS_TREE, "nbtree"]),
         },
         Entry {
             id: "nbtree.table1",
@@ -39,7 +37,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts],
             seconds: (12, 120),
             needs: &[PAPERS_TREE, "nbtree", "fast-fair", "rntree", "fptree", "wbtree", "nvtree"],
-            method: Method::Run(counts::table1),
+            make: counts::table1,
         },
         Entry {
             id: "nbtree.smo",
@@ -48,9 +46,9 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Crashes],
             seconds: proof::SECONDS_OF_TWO,
             needs: &[],
-            method: Method::Run(|context| {
+            make: |context| {
                 proof::search(context, &[proof::PAPERS_PROTOCOL_WITH_THREADS, "nbtree"])
-            }),
+            },
         },
         Entry {
             id: "nbtree.table4",
@@ -60,7 +58,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Space],
             seconds: (3, 120),
             needs: &[PAPERS_TREE, "nbtree"],
-            method: Method::Run(space::table4),
+            make: space::table4,
         },
         Entry {
             id: "nbtree.fig6",
@@ -69,7 +67,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (28, 2700),
             needs: &[PAPERS_TREE, "nbtree", "fast-fair", "rntree", "fptree"],
-            method: Method::Run(latency::run),
+            make: latency::run,
         },
         Entry {
             id: "nbtree.fig7",
@@ -79,7 +77,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (12, 1350),
             needs: &["utree", "bztree"],
-            method: Method::Run(|context| cores::run(context, &many::FIGURE_7)),
+            make: |context| cores::run(context, &many::FIGURE_7),
         },
         Entry {
             id: "nbtree.fig8",
@@ -88,7 +86,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Space],
             seconds: (4, 300),
             needs: &[PAPERS_TREE, "nbtree", "fast-fair", "rntree", "fptree"],
-            method: Method::Run(space::all),
+            make: space::all,
         },
         Entry {
             id: "nbtree.recovery",
@@ -97,7 +95,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Recovery, Kind::Counts],
             seconds: (13, 300),
             needs: &["nbtree", "fptree", "rntree"],
-            method: Method::Run(space::recovery),
+            make: space::recovery,
         },
         Entry {
             id: "nbtree.fig9",
@@ -106,7 +104,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (8, 900),
             needs: &["utree", "bztree"],
-            method: Method::Run(|context| cores::run(context, &many::FIGURE_9)),
+            make: |context| cores::run(context, &many::FIGURE_9),
         },
         Entry {
             id: "nbtree.fig10",
@@ -115,7 +113,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::ManyCores],
             seconds: (16, 600),
             needs: &["utree", "fast-fair", "fptree", "rntree"],
-            method: Method::Run(skewed::conflicts),
+            make: skewed::conflicts,
         },
         Entry {
             id: "nbtree.fig11",
@@ -124,7 +122,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (4, 1800),
             needs: &["utree", "bztree"],
-            method: Method::Run(|context| cores::run(context, &many::FIGURE_11)),
+            make: |context| cores::run(context, &many::FIGURE_11),
         },
         Entry {
             id: "nbtree.fig12",
@@ -133,7 +131,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts],
             seconds: (3, 200),
             needs: &[PAPERS_TREE, "nbtree", "bztree"],
-            method: Method::Run(counts::large),
+            make: counts::large,
         },
         Entry {
             id: "nbtree.fig13",
@@ -142,7 +140,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts],
             seconds: (3, 60),
             needs: &["nbtree-published", "nbtree-coupled"],
-            method: Method::Run(counts::decoupled),
+            make: counts::decoupled,
         },
         Entry {
             id: "nbtree.fig14",
@@ -151,7 +149,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (6, 500),
             needs: &[],
-            method: Method::Run(|context| cores::run(context, &many::FIGURE_14)),
+            make: |context| cores::run(context, &many::FIGURE_14),
         },
         Entry {
             id: "nbtree.fig15",
@@ -160,18 +158,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (9, 600),
             needs: &[PAPERS_TREE],
-            method: Method::Run(allocators::run),
-        },
-        Entry {
-            id: "nbtree.fig16",
-            what: "Figure 16: a pool for each of two nodes of memory",
-            claim: "1.7 times",
-            kinds: &[Kind::ManyCores],
-            seconds: (0, 0),
-            needs: &[],
-            method: Method::NotYet(
-                "it needs a machine with two sockets, with persistent memory at each",
-            ),
+            make: allocators::run,
         },
         Entry {
             id: "nbtree.fig17",
@@ -180,7 +167,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (25, 800),
             needs: &[PAPERS_TREE, "nbtree", "fast-fair", "rntree", "fptree"],
-            method: Method::Run(counts::domains),
+            make: counts::domains,
         },
         Entry {
             id: "nbtree.fig18",
@@ -189,7 +176,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::ManyCores],
             seconds: (25, 1200),
             needs: &[PAPERS_TREE, "fast-fair", "rntree", "fptree"],
-            method: Method::Run(skewed::domains),
+            make: skewed::domains,
         },
         Entry {
             id: "nbtree.fig19",
@@ -198,16 +185,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (5, 600),
             needs: &["masstree", "bw-tree"],
-            method: Method::Run(|context| cores::run(context, &many::FIGURE_19)),
-        },
-        Entry {
-            id: "nbtree.redis",
-            what: "section VI.I: a Redis server with NBTree, 28 threads, YCSB A",
-            claim: "1.13 to 1.53 times the other trees",
-            kinds: &[Kind::ManyCores],
-            seconds: (0, 0),
-            needs: &[],
-            method: Method::NotYet(REDIS),
+            make: |context| cores::run(context, &many::FIGURE_19),
         },
     ],
 };

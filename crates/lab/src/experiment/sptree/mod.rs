@@ -1,26 +1,13 @@
 //! SPTree: Xingsheng Zhao, Chen Zhong, Prajwal Challa, Song Jiang, "Developing Index Structures in
 //! Persistent Memory Using Spot-on Optimizations with DRAM", ICPE 2024.
 
-use super::{Entry, Family, Kind, Make, Method, cores, proof};
+use super::{Entry, Family, Kind, Make, cores, proof};
 
 mod built;
 mod many;
 mod media;
 
-const CORES: &str = "it needs the paper's 20 cores, or the model of them";
-
-/// An experiment that waits, and why.
-const fn later(
-    id: &'static str,
-    what: &'static str,
-    claim: &'static str,
-    kinds: &'static [Kind],
-    why: &'static str,
-) -> Entry {
-    Entry { id, what, claim, kinds, seconds: (0, 0), needs: &[], method: Method::NotYet(why) }
-}
-
-/// An experiment that can be made.
+/// An experiment that counts, on the variants of the tree.
 const fn made(
     id: &'static str,
     what: &'static str,
@@ -30,7 +17,7 @@ const fn made(
 ) -> Entry {
     let kinds = &[Kind::Counts];
     let needs = &["sptree", "sptree-buffered", "sptree-plain", "sptree-unfiltered"];
-    Entry { id, what, claim, kinds, seconds, needs, method: Method::Run(make) }
+    Entry { id, what, claim, kinds, seconds, needs, make }
 }
 
 pub(super) const FAMILY: Family = Family {
@@ -46,7 +33,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Space, Kind::Crashes],
             seconds: (5, 310),
             needs: &["sptree", "sptree-buffered"],
-            method: Method::Run(built::layout),
+            make: built::layout,
         },
         made(
             "sptree.fig2",
@@ -70,7 +57,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (15, 900),
             needs: many::HOSTS,
-            method: Method::Run(|context| cores::run(context, &many::FIGURE_4)),
+            make: |context| cores::run(context, &many::FIGURE_4),
         },
         Entry {
             id: "sptree.fig7",
@@ -79,7 +66,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (14, 900),
             needs: &["pactree"],
-            method: Method::Run(|context| cores::run(context, &many::FIGURE_7)),
+            make: |context| cores::run(context, &many::FIGURE_7),
         },
         made(
             "sptree.fig7-media",
@@ -89,13 +76,6 @@ pub(super) const FAMILY: Family = Family {
             (6, 150),
             media::trees,
         ),
-        later(
-            "sptree.fig7-bandwidth",
-            "Figure 7 i to l: bandwidth of the medium",
-            "the others use as much for less",
-            &[Kind::Counts, Kind::ManyCores],
-            CORES,
-        ),
         Entry {
             id: "sptree.fig8",
             what: "Figure 8: latencies of three workloads, 20 threads",
@@ -103,7 +83,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::ManyCores],
             seconds: (10, 700),
             needs: &["pactree"],
-            method: Method::Run(|context| cores::run(context, &many::FIGURE_8)),
+            make: |context| cores::run(context, &many::FIGURE_8),
         },
         made(
             "sptree.fig9",
@@ -119,7 +99,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Recovery],
             seconds: (3, 240),
             needs: &["sptree", "sptree-buffered", "sptree-plain"],
-            method: Method::Run(built::resumption),
+            make: built::resumption,
         },
         made(
             "sptree.footprint",
@@ -135,7 +115,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Crashes],
             seconds: proof::SECONDS_OF_ONE,
             needs: &["sptree"],
-            method: Method::Run(|context| proof::search(context, &["sptree"])),
+            make: |context| proof::search(context, &["sptree"]),
         },
     ],
 };
