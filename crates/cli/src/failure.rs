@@ -3,6 +3,7 @@
 use crate::exit_code::ExitCode;
 use crate::output::{is_reported_as_json, program};
 use everleaf::Error;
+use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 
 /// Why a command stopped. The message says what is wrong, where, and what to do.
@@ -63,12 +64,20 @@ impl Failure {
         }
         let mut stderr = io::stderr().lock();
         let _ = if json || is_reported_as_json() {
-            let object = serde_json::json!({ "error": self.message, "code": self.code as u8 });
-            writeln!(stderr, "{object}")
+            let told = Told { code: self.code as u8, error: &self.message };
+            let object = serde_json::to_string(&told).map_err(io::Error::from);
+            object.and_then(|object| writeln!(stderr, "{object}"))
         } else {
             writeln!(stderr, "{}: {}", program(), self.message)
         };
     }
+}
+
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    code: u8,
+    error: &'a str,
 }
 
 impl From<Error> for Failure {

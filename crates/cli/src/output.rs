@@ -9,6 +9,7 @@
 
 use crate::failure::Failure;
 use everleaf::standard_output_was_closed;
+use serde::Serialize;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,9 +79,11 @@ impl Output {
         self.bytes(b"\n")
     }
 
-    /// Writes one JSON document on a line of its own.
-    pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
-        self.line(&value.to_string())
+    /// Writes one JSON document on a line of its own. All documents have their fields in the order of the alphabet:
+    /// structures declare them so.
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value).map_err(|error| Failure::output(&error.into()))?;
+        self.line(&text)
     }
 
     /// Writes out what is still buffered.

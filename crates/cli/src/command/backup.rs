@@ -9,7 +9,8 @@ use crate::progress::Progress;
 use clap::Args;
 use everleaf::new_file::NewFile;
 use everleaf::{Copied, Error, Store, human_size};
-use serde_json::json;
+use serde::Serialize;
+use std::borrow::Cow;
 use std::env;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -94,6 +95,15 @@ fn unnamed_beside(pool: &Path) -> Result<NewFile, Failure> {
     Err(last.map_or_else(|| Failure::usage("there is no name left"), Failure::from))
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    file: Cow<'a, str>,
+    keys: u64,
+    maps: u64,
+    size_bytes: u64,
+}
+
 /// Says what was copied.
 pub fn tell(
     copied: Copied,
@@ -103,12 +113,12 @@ pub fn tell(
     out: &mut Output,
 ) -> Result<(), Failure> {
     if global.json {
-        return out.json(&json!({
-            "file": file.to_string_lossy(),
-            "keys": copied.keys,
-            "maps": copied.maps,
-            "size_bytes": copied.size_bytes,
-        }));
+        return out.json(&Told {
+            file: file.to_string_lossy(),
+            keys: copied.keys,
+            maps: copied.maps,
+            size_bytes: copied.size_bytes,
+        });
     }
     if global.quiet {
         return Ok(());

@@ -7,8 +7,9 @@ use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted};
 use clap::Args;
 use everleaf_server::CollectionReport;
-use serde_json::json;
+use serde::Serialize;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +29,19 @@ pub struct CheckArgs {
     pub trust: TrustArgs,
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Checked<'a> {
+    collections: u64,
+    complete: bool,
+    keys: u64,
+    leaves: u64,
+    problems: Vec<String>,
+    put_aside: &'a [PathBuf],
+    sound: bool,
+    unproven_leaves: u64,
+}
+
 /// Checks the pool and prints what was found.
 pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
@@ -43,16 +57,16 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
     let is_sound = report.problems.is_empty() && collections.problems.is_empty();
     if global.json {
         let problems = [&report.problems[..], &collections.problems[..]].concat();
-        out.json(&json!({
-            "sound": is_sound,
-            "keys": report.keys,
-            "leaves": report.leaves,
-            "complete": report.is_complete,
-            "unproven_leaves": report.unproven_leaves,
-            "collections": collections.collections,
-            "put_aside": put_aside,
-            "problems": problems,
-        }))?;
+        out.json(&Checked {
+            collections: collections.collections,
+            complete: report.is_complete,
+            keys: report.keys,
+            leaves: report.leaves,
+            problems,
+            put_aside: &put_aside,
+            sound: is_sound,
+            unproven_leaves: report.unproven_leaves,
+        })?;
     } else {
         for problem in report.problems.iter().chain(&collections.problems) {
             out.line(problem)?;

@@ -7,7 +7,8 @@ use crate::global::Global;
 use crate::output::Output;
 use clap::Args;
 use everleaf::Options;
-use serde_json::json;
+use serde::Serialize;
+use std::borrow::Cow;
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
@@ -43,6 +44,15 @@ pub struct CreateArgs {
     pub new_pool: NewPoolArgs,
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Created<'a> {
+    domain: String,
+    pool: Cow<'a, str>,
+    pool_max_bytes: u64,
+    pool_size_bytes: u64,
+}
+
 /// Creates the pool.
 pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
@@ -57,12 +67,12 @@ pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let statistics = store.statistics();
     store.close()?;
     if global.json {
-        out.json(&json!({
-            "pool": pool.to_string_lossy(),
-            "pool_size_bytes": statistics.pool_size_bytes,
-            "pool_max_bytes": statistics.pool_max_bytes,
-            "domain": statistics.domain,
-        }))
+        out.json(&Created {
+            domain: statistics.domain.to_string(),
+            pool: pool.to_string_lossy(),
+            pool_max_bytes: statistics.pool_max_bytes,
+            pool_size_bytes: statistics.pool_size_bytes,
+        })
     } else if global.quiet {
         Ok(())
     } else {

@@ -7,7 +7,7 @@ use crate::global::Global;
 use crate::open::{self, MapArgs};
 use crate::output::Output;
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
@@ -36,6 +36,13 @@ pub struct DelArgs {
     pub encoding: EncodingArgs,
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Deleted {
+    absent: usize,
+    removed: usize,
+}
+
 /// Removes the keys.
 pub fn run(args: DelArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, words) = pool_and_rest(args.pool, args.keys, &["KEY"])?;
@@ -55,7 +62,7 @@ pub fn run(args: DelArgs, global: Global, out: &mut Output) -> Result<(), Failur
     drop(map);
     store.close()?;
     if global.json {
-        out.json(&json!({ "removed": removed, "absent": keys.len() - removed }))?;
+        out.json(&Deleted { absent: keys.len() - removed, removed })?;
     } else if !global.quiet {
         out.line(&format!("removed {removed}"))?;
     }

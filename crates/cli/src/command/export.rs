@@ -14,7 +14,8 @@ use clap::{Args, ValueEnum};
 use everleaf::{Map, Store};
 use everleaf_server::CollectionHeaders;
 use everleaf_server::transfer::{Keyspace, Part};
-use serde_json::json;
+use serde::Serialize;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -98,6 +99,14 @@ impl ExportFormat {
     }
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct ExportedPairs<'a> {
+    file: Cow<'a, str>,
+    left_out: u64,
+    pairs: u64,
+}
+
 /// Writes the pairs.
 pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool.clone(), Vec::new(), &[])?;
@@ -153,7 +162,7 @@ pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Fai
     drop(job);
     if global.json {
         let file = args.output.to_string_lossy();
-        return out.json(&json!({ "pairs": pairs, "left_out": left_out, "file": file }));
+        return out.json(&ExportedPairs { file, left_out, pairs });
     }
     tell_left_out(global, left_out);
     if global.quiet {
@@ -173,6 +182,13 @@ impl From<String> for Trouble {
     fn from(why: String) -> Self {
         Trouble::Pool(why)
     }
+}
+
+/// What is told as JSON.
+#[derive(Serialize)]
+struct ExportedKeys<'a> {
+    file: Cow<'a, str>,
+    keys: u64,
 }
 
 fn run_requests(
@@ -197,7 +213,7 @@ fn run_requests(
     let keys = written.map_err(|trouble| failure(trouble, &|error| target.failure(error)))?;
     target.finish()?;
     if global.json {
-        return out.json(&json!({ "keys": keys, "file": args.output.to_string_lossy() }));
+        return out.json(&ExportedKeys { file: args.output.to_string_lossy(), keys });
     }
     if global.quiet {
         return Ok(());

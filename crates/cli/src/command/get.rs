@@ -58,7 +58,7 @@ pub fn run(args: GetArgs, global: Global, out: &mut Output) -> Result<(), Failur
         let mut object = serde_json::Map::new();
         jsonl::insert(&mut object, "key", &key);
         jsonl::insert(&mut object, "value", &value);
-        return out.json(&object.into());
+        return out.json(&object);
     }
     out.bytes(&args.encoding.encode(&value))?;
     if out.is_terminal() || !args.encoding.is_plain() {

@@ -11,7 +11,7 @@ use crate::output::{Output, counted, human_duration, remark};
 use crate::progress::Progress;
 use clap::Args;
 use everleaf::human_size;
-use serde_json::json;
+use serde::Serialize;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::File;
@@ -135,6 +135,19 @@ pub fn run(args: LoadArgs, global: Global, out: &mut Output) -> Result<(), Failu
     }
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Loaded {
+    bytes: u64,
+    complete: bool,
+    inserted: u64,
+    kept: u64,
+    lines: u64,
+    replaced: u64,
+    seconds: f64,
+    skipped: u64,
+}
+
 fn report(
     outcome: &Outcome,
     seconds: f64,
@@ -148,16 +161,16 @@ fn report(
         }
     }
     if global.json {
-        return out.json(&json!({
-            "complete": outcome.failure.is_none(),
-            "lines": counts.lines(),
-            "inserted": counts.inserted,
-            "replaced": counts.replaced,
-            "kept": counts.kept,
-            "skipped": outcome.skipped,
-            "bytes": counts.bytes,
-            "seconds": seconds,
-        }));
+        return out.json(&Loaded {
+            bytes: counts.bytes,
+            complete: outcome.failure.is_none(),
+            inserted: counts.inserted,
+            kept: counts.kept,
+            lines: counts.lines(),
+            replaced: counts.replaced,
+            seconds,
+            skipped: outcome.skipped,
+        });
     }
     if global.quiet {
         return Ok(());

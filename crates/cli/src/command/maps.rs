@@ -7,7 +7,7 @@ use crate::global::Global;
 use crate::open::{self, TrustArgs};
 use crate::output::Output;
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
@@ -30,6 +30,13 @@ pub struct MapsArgs {
     pub trust: TrustArgs,
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Listed<'a> {
+    keys: Option<u64>,
+    map: &'a str,
+}
+
 /// Prints the names and sizes.
 pub fn run(args: MapsArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
@@ -42,7 +49,7 @@ pub fn run(args: MapsArgs, global: Global, out: &mut Output) -> Result<(), Failu
         };
         let keys = map.map(|map| map.len());
         if global.json {
-            out.json(&json!({ "map": name, "keys": keys }))?;
+            out.json(&Listed { keys, map: &name })?;
         } else {
             let keys = keys.map_or_else(|| "integers".to_owned(), |keys| keys.to_string());
             tsv::write_field(out.writer(), name.as_bytes()).map_err(|e| Failure::output(&e))?;

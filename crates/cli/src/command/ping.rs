@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::Output;
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -58,9 +58,15 @@ pub fn run(args: PingArgs, global: Global, out: &mut Output) -> Result<(), Failu
     }
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Answered<'a> {
+    answer: &'a str,
+}
+
 fn tell(answer: &str, global: Global, out: &mut Output) -> Result<(), Failure> {
     match (global.json, global.quiet) {
-        (true, _) => out.json(&json!({ "answer": answer })),
+        (true, _) => out.json(&Answered { answer }),
         (false, true) => Ok(()),
         (false, false) => out.line(answer),
     }

@@ -7,7 +7,7 @@ use crate::open::{self, MapArgs};
 use crate::output::Output;
 use clap::Args;
 use everleaf::{Map, VALUE_SIZE_MAX};
-use serde_json::json;
+use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -52,6 +52,12 @@ pub struct PutArgs {
     pub encoding: EncodingArgs,
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Stored {
+    replaced: bool,
+}
+
 /// Puts the pair.
 pub fn run(args: PutArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let names: &[&str] = if args.value_file.is_some() { &["KEY"] } else { &["KEY", "VALUE"] };
@@ -77,7 +83,7 @@ pub fn run(args: PutArgs, global: Global, out: &mut Output) -> Result<(), Failur
         return Err(Failure::not_found(format!("the key {key:?} {state}: nothing was changed")));
     };
     if global.json {
-        return out.json(&json!({ "replaced": replaced }));
+        return out.json(&Stored { replaced });
     }
     if global.quiet {
         return Ok(());

@@ -5,7 +5,7 @@ use crate::global::Global;
 use crate::output::{Output, counted};
 use clap::Args;
 use everleaf::{Error, Repaired, Store};
-use serde_json::json;
+use serde::Serialize;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -27,6 +27,18 @@ pub struct RepairArgs {
     pub pool: PathBuf,
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Mended<'a> {
+    complete: bool,
+    doubtful: u64,
+    dropped: &'a [String],
+    kept: u64,
+    lost: &'a [String],
+    maps: &'a [String],
+    mark_found: bool,
+}
+
 /// Repairs the pool.
 pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let mut is_mark_found = false;
@@ -36,15 +48,15 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
         Ok(())
     })?;
     if global.json {
-        out.json(&json!({
-            "kept": repaired.kept,
-            "doubtful": repaired.doubtful,
-            "maps": repaired.maps,
-            "lost": repaired.lost,
-            "dropped": repaired.dropped,
-            "complete": repaired.is_complete,
-            "mark_found": is_mark_found,
-        }))?;
+        out.json(&Mended {
+            complete: repaired.is_complete,
+            doubtful: repaired.doubtful,
+            dropped: &repaired.dropped,
+            kept: repaired.kept,
+            lost: &repaired.lost,
+            maps: &repaired.maps,
+            mark_found: is_mark_found,
+        })?;
     } else {
         for what in repaired.dropped.iter().chain(&repaired.lost) {
             out.line(what)?;

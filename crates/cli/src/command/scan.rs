@@ -9,7 +9,7 @@ use crate::output::{Output, counted};
 use clap::Args;
 use everleaf::Map;
 use everleaf_server::CollectionHeaders;
-use serde_json::json;
+use serde::Serialize;
 use std::ffi::OsString;
 use std::io;
 use std::ops::ControlFlow;
@@ -55,6 +55,12 @@ pub struct ScanArgs {
     pub encoding: EncodingArgs,
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Counted {
+    count: u64,
+}
+
 /// Prints the pairs.
 pub fn run(args: ScanArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
@@ -65,7 +71,7 @@ pub fn run(args: ScanArgs, global: Global, out: &mut Output) -> Result<(), Failu
     if args.count {
         let count = selection.visit(&map, |_, _| Ok(()))?.map_err(|e| Failure::output(&e))?;
         return match global.json {
-            true => out.json(&json!({ "count": count })),
+            true => out.json(&Counted { count }),
             false => out.line(&count.to_string()),
         };
     }

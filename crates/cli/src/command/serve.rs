@@ -16,7 +16,7 @@ use everleaf_server::{
     ClientCertificates, Config, DebugCommand, Handle, ListeningSocket, Server, ServerError,
     TlsConfig, TlsFiles,
 };
-use serde_json::json;
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::File;
@@ -379,6 +379,14 @@ fn reload_certificates(handle: &Handle) {
     }
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Ready<'a> {
+    keys: u64,
+    ready: &'a str,
+    recovered_ms: f64,
+}
+
 fn announce(
     place: &str,
     keys: u64,
@@ -387,9 +395,7 @@ fn announce(
     out: &mut Output,
 ) -> Result<(), Failure> {
     if global.json {
-        out.json(
-            &json!({ "ready": place, "keys": keys, "recovered_ms": recovered.as_secs_f64() * 1e3 }),
-        )?;
+        out.json(&Ready { keys, ready: place, recovered_ms: recovered.as_secs_f64() * 1e3 })?;
         return out.flush();
     }
     if !global.quiet {

@@ -6,7 +6,7 @@ use crate::global::Global;
 use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted};
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
@@ -28,6 +28,12 @@ pub struct SnapshotArgs {
     pub trust: TrustArgs,
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Snapshot {
+    keys: u64,
+}
+
 /// Writes the snapshot.
 pub fn run(args: SnapshotArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
@@ -35,7 +41,7 @@ pub fn run(args: SnapshotArgs, global: Global, out: &mut Output) -> Result<(), F
     let pairs = store.snapshot()?;
     store.close()?;
     if global.json {
-        return out.json(&json!({ "keys": pairs }));
+        return out.json(&Snapshot { keys: pairs });
     }
     if global.quiet {
         return Ok(());

@@ -7,8 +7,10 @@ use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted, human_duration};
 use clap::Args;
 use everleaf::{MapStatistics, Statistics, human_size};
-use serde_json::{Value, json};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -36,9 +38,7 @@ pub fn run(args: StatArgs, global: Global, out: &mut Output) -> Result<(), Failu
     let store = open::for_reading(&pool, &args.trust)?;
     let statistics = store.statistics();
     if global.json {
-        let mut object = as_json(&statistics);
-        object["pool"] = pool.to_string_lossy().into();
-        return out.json(&object);
+        return out.json(&Figures::of(&statistics, &pool));
     }
     out.line(&format!("{:<12} {}", "pool", pool.display()))?;
     for (name, text) in as_text(&statistics) {
@@ -90,38 +90,80 @@ fn as_text(statistics: &Statistics) -> Vec<(&'static str, String)> {
 }
 
 /// The figures for programs: bytes and nanoseconds.
-fn as_json(statistics: &Statistics) -> Value {
-    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let of_map = |map: &MapStatistics| {
-        json!({
-            "keys": map.keys,
-            "expiring_keys": map.expiring_keys,
-            "expiring_mean_ns": nanoseconds(map.expiring_mean),
-            "leaves": map.leaves,
-            "height": map.height,
-        })
-    };
-    let by_map: serde_json::Map<String, Value> =
-        statistics.by_map.iter().map(|(name, map)| (name.clone(), of_map(map))).collect();
-    json!({
-        "keys": statistics.keys,
-        "maps": statistics.maps,
-        "by_map": by_map,
-        "domain": statistics.domain,
-        "durability": statistics.durability,
-        "pool_size_bytes": statistics.pool_size_bytes,
-        "pool_used_bytes": statistics.pool_used_bytes,
-        "pool_returned_bytes": statistics.pool_returned_bytes,
-        "pool_max_bytes": statistics.pool_max_bytes,
-        "memory_bytes": statistics.memory_bytes,
-        "log_bytes": statistics.log_bytes,
-        "log_owes_snapshot": statistics.log_owes_snapshot,
-        "leaves": statistics.leaves,
-        "height": statistics.height,
-        "splits": statistics.splits,
-        "merges": statistics.merges,
-        "recovered_batches": statistics.recovered_batches,
-        "recovery_ns": nanoseconds(statistics.recovery),
-        "was_clean": statistics.was_clean,
-    })
+#[derive(Serialize)]
+struct Figures {
+    by_map: BTreeMap<String, MapFigures>,
+    domain: String,
+    durability: String,
+    height: u64,
+    keys: u64,
+    leaves: u64,
+    log_bytes: u64,
+    log_owes_snapshot: bool,
+    maps: u64,
+    memory_bytes: u64,
+    merges: u64,
+    pool: String,
+    pool_max_bytes: u64,
+    pool_returned_bytes: u64,
+    pool_size_bytes: u64,
+    pool_used_bytes: u64,
+    recovered_batches: u64,
+    recovery_ns: u64,
+    splits: u64,
+    was_clean: bool,
+}
+
+/// The figures of a map.
+#[derive(Serialize)]
+struct MapFigures {
+    expiring_keys: u64,
+    expiring_mean_ns: u64,
+    height: u64,
+    keys: u64,
+    leaves: u64,
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl MapFigures {
+    fn of(map: &MapStatistics) -> Self {
+        MapFigures {
+            expiring_keys: map.expiring_keys,
+            expiring_mean_ns: nanoseconds(map.expiring_mean),
+            height: map.height,
+            keys: map.keys,
+            leaves: map.leaves,
+        }
+    }
+}
+
+impl Figures {
+    fn of(statistics: &Statistics, pool: &Path) -> Self {
+        let of_map = |(name, map): (&String, &MapStatistics)| (name.clone(), MapFigures::of(map));
+        Figures {
+            by_map: statistics.by_map.iter().map(of_map).collect(),
+            domain: statistics.domain.to_string(),
+            durability: statistics.durability.to_string(),
+            height: statistics.height,
+            keys: statistics.keys,
+            leaves: statistics.leaves,
+            log_bytes: statistics.log_bytes,
+            log_owes_snapshot: statistics.log_owes_snapshot,
+            maps: statistics.maps,
+            memory_bytes: statistics.memory_bytes,
+            merges: statistics.merges,
+            pool: pool.to_string_lossy().into_owned(),
+            pool_max_bytes: statistics.pool_max_bytes,
+            pool_returned_bytes: statistics.pool_returned_bytes,
+            pool_size_bytes: statistics.pool_size_bytes,
+            pool_used_bytes: statistics.pool_used_bytes,
+            recovered_batches: statistics.recovered_batches,
+            recovery_ns: nanoseconds(statistics.recovery),
+            splits: statistics.splits,
+            was_clean: statistics.was_clean,
+        }
+    }
 }

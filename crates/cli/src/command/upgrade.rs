@@ -7,7 +7,7 @@ use crate::open::Rebuilding;
 use crate::output::Output;
 use clap::Args;
 use everleaf::Options;
-use serde_json::json;
+use serde::Serialize;
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
@@ -25,6 +25,12 @@ pub struct UpgradeArgs {
     pub pool: Option<OsString>,
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Upgraded<'a> {
+    new: &'a [&'static str],
+}
+
 /// Upgrades the pool.
 pub fn run(args: UpgradeArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
@@ -32,7 +38,7 @@ pub fn run(args: UpgradeArgs, global: Global, out: &mut Output) -> Result<(), Fa
     let new = rebuilding.shown_by(Options::new()).upgrade(&pool)?;
     drop(rebuilding);
     if global.json {
-        return out.json(&json!({ "new": new }));
+        return out.json(&Upgraded { new: &new });
     }
     match new.as_slice() {
         _ if global.quiet => Ok(()),

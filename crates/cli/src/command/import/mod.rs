@@ -19,7 +19,8 @@ use everleaf::{Options, Store};
 use everleaf_server::Config;
 use everleaf_server::transfer::{Entry, Extent, Keyspace, Rdb, RdbRecord, Value};
 use live::Live;
-use serde_json::json;
+use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::File;
@@ -477,6 +478,19 @@ fn refused(why: String) -> Failure {
     Failure::new(ExitCode::Pool, format!("{why}; no pool was made"))
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    by_database: BTreeMap<String, u64>,
+    databases_needed: u64,
+    expired: u64,
+    keys: u64,
+    pool: Cow<'a, str>,
+    removed: u64,
+    skipped: u64,
+    verified: bool,
+}
+
 fn tell(
     args: &ImportArgs,
     report: &Report,
@@ -484,21 +498,18 @@ fn tell(
     out: &mut Output,
 ) -> Result<(), Failure> {
     if global.json {
-        let by_database: serde_json::Map<String, serde_json::Value> = report
-            .by_database
-            .iter()
-            .map(|(number, keys)| (number.to_string(), json!(keys)))
-            .collect();
-        return out.json(&json!({
-            "pool": args.pool.to_string_lossy(),
-            "keys": report.keys,
-            "by_database": by_database,
-            "expired": report.expired,
-            "skipped": report.skipped,
-            "removed": report.removed,
-            "databases_needed": databases_needed(report),
-            "verified": !args.no_verify,
-        }));
+        let of_one = |(number, keys): (&u64, &u64)| (number.to_string(), *keys);
+        let by_database = report.by_database.iter().map(of_one).collect();
+        return out.json(&Told {
+            by_database,
+            databases_needed: databases_needed(report),
+            expired: report.expired,
+            keys: report.keys,
+            pool: args.pool.to_string_lossy(),
+            removed: report.removed,
+            skipped: report.skipped,
+            verified: !args.no_verify,
+        });
     }
     if global.quiet {
         return Ok(());

@@ -19,7 +19,7 @@ use crate::global::Global;
 use crate::output::{Output, counted, remark};
 use crate::progress::Progress;
 use replica::Replica;
-use serde_json::json;
+use serde::Serialize;
 use std::time::{Duration, Instant};
 use target::Target;
 
@@ -158,17 +158,28 @@ fn follow(
     }
 }
 
+/// What is told as JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    commands: u64,
+    expired: u64,
+    keys: u64,
+    skipped: u64,
+    target: &'a str,
+    verified: bool,
+}
+
 fn tell(args: &ImportArgs, done: &Done, global: Global, out: &mut Output) -> Result<(), Failure> {
     let report = &done.keys;
     if global.json {
-        return out.json(&json!({
-            "target": super::address::without_password(&args.pool.to_string_lossy()),
-            "keys": report.keys,
-            "expired": report.expired,
-            "skipped": report.skipped,
-            "commands": done.commands,
-            "verified": !args.no_verify,
-        }));
+        return out.json(&Told {
+            commands: done.commands,
+            expired: report.expired,
+            keys: report.keys,
+            skipped: report.skipped,
+            target: super::address::without_password(&args.pool.to_string_lossy()),
+            verified: !args.no_verify,
+        });
     }
     if global.quiet {
         return Ok(());
