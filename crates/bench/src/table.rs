@@ -1,17 +1,19 @@
 //! A report as text for people: aligned columns.
 
+use everleaf_index::human_size;
+
 use crate::report::{Report, Row};
 
 /// Reports of the same cases on different indexes, side by side: a line per index, a column per case
-/// in dependent misses, then in million units a second.
+/// in dependent misses, then in units a second.
 pub fn compare(reports: &[Report]) -> String {
     let Some(first) = reports.first() else { return String::new() };
     let mut text = heading(first).replace(&format!("index {}, ", first.setup.index), "");
-    let dear = |row: &Row| format!("{:.2}", row.misses.median);
-    let fast = |row: &Row| format!("{:.2}", row.per_second.median / 1e6);
+    let cost = |row: &Row| format!("{:.2}", row.misses.median);
+    let fast = |row: &Row| grouped(row.per_second.median as u64);
     text.push_str("CPU time of a unit in dependent misses (dm):\n");
-    text.push_str(&side_by_side(reports, dear));
-    text.push_str("\nMillion units a second:\n");
+    text.push_str(&side_by_side(reports, cost));
+    text.push_str("\nUnits a second:\n");
     text.push_str(&side_by_side(reports, fast));
     text
 }
@@ -56,7 +58,7 @@ const COLUMNS: [(&str, bool); 12] = [
     ("workload", true),
     ("keys", true),
     ("threads", false),
-    ("M/s", false),
+    ("per second", false),
     ("spread", false),
     ("unit", true),
     ("dm", false),
@@ -104,7 +106,7 @@ fn row_cells(row: &Row) -> Vec<String> {
         row.workload.to_owned(),
         keys,
         row.threads.to_string(),
-        format!("{preempted}{:.2}", row.per_second.median / 1e6),
+        format!("{preempted}{}", grouped(row.per_second.median as u64)),
         format!("{:.0}%", row.per_second.percent()),
         row.unit.to_owned(),
         format!("{:.2}", row.misses.median),
@@ -119,17 +121,17 @@ fn row_cells(row: &Row) -> Vec<String> {
 fn footnotes(report: &Report) -> String {
     let memory = &report.memory;
     let mut text = format!(
-        "\nmemory after loading: pool {} B ({:.1} B/key), DRAM {} B ({:.1} % of the pool), {} \
+        "\nmemory after loading: pool {} ({:.1} B/key), DRAM {} ({:.1} % of the pool), {} \
          leaves, {} levels\n",
-        grouped(memory.pool_used_bytes),
+        human_size(memory.pool_used_bytes),
         memory.pool_bytes_per_key,
-        grouped(memory.dram_bytes),
+        human_size(memory.dram_bytes),
         memory.dram_percent,
         grouped(memory.leaves),
         memory.height,
     );
     text.push_str(&format!(
-        "M/s: million units a second, all threads, median of the rounds; spread: from the lowest \
+        "per second: units, all threads, median of the rounds; spread: from the lowest \
          to the highest.\n\
          dm: CPU time of a unit in dependent misses: random reads of {} MB of ordinary memory, \
          each\n    waiting for the one before; miss ns: what one of these took, before/after.\n\
@@ -153,7 +155,7 @@ fn footnotes(report: &Report) -> String {
     if preempted > 0 {
         text.push_str(&format!(
             "~: in {preempted} of {count} rows threads were kept from running for more than 10 % of \
-             a round:\n   other programs run; distrust their M/s and scaling.\n",
+             a round:\n   other programs run; distrust their speed and scaling.\n",
         ));
     }
     if report.rows.iter().any(|row| row.threads > report.machine.cpu_count) {

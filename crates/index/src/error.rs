@@ -47,17 +47,20 @@ pub enum IndexError {
 impl fmt::Display for IndexError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = || human_size(crate::VALUE_SIZE_MAX as u64);
+        let human = |size: &usize| human_size(*size as u64);
         match self {
             IndexError::Alloc(error) => error.fmt(f),
             IndexError::KeyTooLarge(size) => {
-                write!(f, "a key of {size} bytes is longer than {} bytes", crate::KEY_SIZE_MAX)
+                let limit = human_size(crate::KEY_SIZE_MAX as u64);
+                write!(f, "a key of {} ({size} bytes) is longer than {limit}", human(size))
             }
             IndexError::ValueTooLarge(size) => {
-                write!(f, "a value of {size} bytes is longer than {}", limit())
+                write!(f, "a value of {} ({size} bytes) is longer than {}", human(size), limit())
             }
             IndexError::BatchTooLarge(size) => write!(
                 f,
-                "a batch of {size} bytes is longer than {}: write it in several batches",
+                "a batch of {} ({size} bytes) is longer than {}: write it in several batches",
+                human(size),
                 limit()
             ),
             IndexError::NotSorted(position) => write!(

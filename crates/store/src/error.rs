@@ -84,6 +84,18 @@ pub enum Error {
     Io(String, std::io::Error),
 }
 
+/// Says that something is larger than it may be, and what to do.
+fn too_large(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    size: usize,
+    limit: usize,
+    advice: &str,
+) -> fmt::Result {
+    let (human, limit) = (human_size(size as u64), human_size(limit as u64));
+    write!(f, "the {what} has {human} ({size} bytes) and the limit is {limit}: {advice}")
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,21 +110,16 @@ impl fmt::Display for Error {
                 "{} exists already: choose another path, or open it instead of creating it",
                 path.display()
             ),
-            Error::KeyTooLarge(size) => write!(
-                f,
-                "the key has {size} bytes and the limit is {KEY_SIZE_MAX}: use a shorter key, \
-                 for example a hash of the long part"
-            ),
-            Error::ValueTooLarge(size) => write!(
-                f,
-                "the value has {size} bytes and the limit is {}: split it over several keys",
-                human_size(VALUE_SIZE_MAX as u64)
-            ),
-            Error::BatchTooLarge(size) => write!(
-                f,
-                "the batch has {size} bytes and the limit is {}: write it in several batches",
-                human_size(VALUE_SIZE_MAX as u64)
-            ),
+            Error::KeyTooLarge(size) => {
+                let advice = "use a shorter key, for example a hash of the long part";
+                too_large(f, "key", *size, KEY_SIZE_MAX, advice)
+            }
+            Error::ValueTooLarge(size) => {
+                too_large(f, "value", *size, VALUE_SIZE_MAX, "split it over several keys")
+            }
+            Error::BatchTooLarge(size) => {
+                too_large(f, "batch", *size, VALUE_SIZE_MAX, "write it in several batches")
+            }
             Error::Unfinished => f.write_str(
                 "the last process died while it wrote a batch: open the pool for writing once, \
                  which brings the batch to its end",

@@ -8,6 +8,7 @@ use super::columns::{ColumnChoice, Columns};
 use super::lines::{LINE_SIZE_MAX, skip_line};
 use super::{BYTE_ORDER_MARK, Pair, PairReader, PairWriter, ReadError};
 use csv_core::ReadRecordResult;
+use everleaf::human_size;
 use std::io::{self, BufRead, Write};
 
 /// The most columns a record may have.
@@ -152,9 +153,9 @@ impl<R: BufRead> Records<R> {
     fn too_large(&mut self) -> ReadError {
         self.machine.reset();
         let reason = format!(
-            "the record is longer than {} bytes or has more than {COLUMN_COUNT_MAX} columns: is \
+            "the record is longer than {} or has more than {COLUMN_COUNT_MAX} columns: is \
              there a quote that is never closed?",
-            self.size_max
+            human_size(self.size_max as u64)
         );
         match skip_line(&mut self.input) {
             Ok(()) => self.line += 1,

@@ -1,6 +1,7 @@
 //! Lines of bounded length, with their numbers.
 
 use super::{BYTE_ORDER_MARK, ReadError};
+use everleaf::human_size;
 use std::io::{self, BufRead, Read};
 
 /// The longest line, in bytes: room for the longest key and value even when every byte is escaped.
@@ -48,7 +49,8 @@ impl<R: BufRead> Lines<R> {
                 if !ended {
                     skip_line(&mut self.input)?;
                 }
-                let reason = format!("the line is longer than {} bytes", self.size_max);
+                let reason =
+                    format!("the line is longer than {}", human_size(self.size_max as u64));
                 return Err(ReadError::bad(self.number, reason));
             }
             if !self.line.is_empty() {

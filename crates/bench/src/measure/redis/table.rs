@@ -8,7 +8,7 @@ const COLUMNS: [(&str, bool); 10] = [
     ("workload", true),
     ("keys", true),
     ("threads", false),
-    ("thousand/s", false),
+    ("per second", false),
     ("spread", false),
     ("unit", true),
     ("p50 us", false),
@@ -46,7 +46,7 @@ pub fn render(report: &Report) -> String {
     text.push_str(&aligned(&cells, &COLUMNS.map(|(_, is_left)| is_left)));
     text.push_str(
         "\ndepth: requests in flight on each connection, at most, in a closed loop.\n\
-         thousand/s: all connections, median of the rounds; spread: from the lowest to the highest. \
+         per second: requests, all connections, median of the rounds; spread: from the lowest to the highest. \
          Every\nrequest is timed, from when it was written to the connection, or due, to its reply.\n",
     );
     if report.rows.iter().any(|row| row.preempted_rounds == 0) && setup.offered_per_second.is_none()
@@ -70,7 +70,7 @@ fn row_cells(row: &Row) -> Vec<String> {
         row.workload.to_owned(),
         keys,
         row.threads.to_string(),
-        format!("{:.1}", row.per_second.median / 1e3),
+        grouped(row.per_second.median as u64),
         format!("{:.0}%", row.per_second.percent()),
         row.unit.to_owned(),
         microseconds(row.latency.p50_ns),
