@@ -111,11 +111,11 @@ pub trait Operations: Design<<Self as Operations>::Machine> {
         Ok(())
     }
 
-    /// As [`OrderedIndex::settle`], in a pool that may be written. The session is not pinned.
+    /// As [`OrderedIndex::persist_deferred`], in a pool that may be written. The session is not pinned.
     ///
     /// # Errors
     /// As there.
-    fn settle(&self, session: &mut Session<Self::Machine>) -> Result<(), IndexError> {
+    fn persist_deferred(&self, session: &mut Session<Self::Machine>) -> Result<(), IndexError> {
         let _ = session;
         Ok(())
     }
@@ -279,8 +279,8 @@ impl<T: Operations> OrderedIndex<T::Machine> for T {
         Operations::write_many(self, session, changes, &mut outcomes[..changes.len()])
     }
 
-    fn settle(&self, session: &mut Session<T::Machine>) -> Result<(), IndexError> {
-        if self.is_writable() { Operations::settle(self, session) } else { Ok(()) }
+    fn persist_deferred(&self, session: &mut Session<T::Machine>) -> Result<(), IndexError> {
+        if self.is_writable() { Operations::persist_deferred(self, session) } else { Ok(()) }
     }
 
     fn table_bytes(&self) -> u64 {

@@ -13,7 +13,7 @@
 //! `retire_record`, after its unlinking is durable, and is reused when no pinned session can hold
 //! it. Everything starts at the tree's [`RootObject`](crate::RootObject), whose place the pool's directory
 //! keeps beside the design's number. Nothing says which records are in use but this: recovery (and
-//! the audit of a check) has every tree mark its anchor and all nodes it can reach, each once, and
+//! the audit of a check) has every tree mark its root object and all nodes it can reach, each once, and
 //! what is not marked is free. So allocated is reachable, and no crash can leak.
 
 use std::ops::RangeInclusive;
@@ -51,7 +51,7 @@ pub enum Reads {
     Uncommitted,
     /// A write is in DRAM for a while after its call returned, in every domain. A crash, or an end without
     /// closing the pool, takes it back: then each key is as it was at some moment since the last
-    /// [`OrderedIndex::settle`] began that has returned.
+    /// [`OrderedIndex::persist_deferred`] began that has returned.
     Deferred,
     /// Nothing survives, whatever a call said: all of the tree is in DRAM. A pool that has one is refused when
     /// it is opened again.
@@ -260,7 +260,7 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
     ///
     /// # Errors
     /// As all calls. Then some of it may not be durable.
-    fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+    fn persist_deferred(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let _ = session;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The place in the pool where a tree starts: 256 bytes that never move.
 //!
-//! The pool's directory keeps 32 bits beside a name; an anchor's place fits, because anchors are
-//! records of one size. The first word says whose anchor it is; the others belong to the tree and
+//! The pool's directory keeps 32 bits beside a name; a root object's place fits, because root objects are
+//! records of one size. The first word says whose root object it is; the others belong to the tree and
 //! start as zero.
 
 use std::marker::PhantomData;
@@ -11,14 +11,14 @@ use everleaf_machine::{Atomic, Machine};
 
 use crate::pool_base::PoolBase;
 
-/// Bytes of an anchor.
+/// Bytes of a root object.
 pub const ROOT_OBJECT_SIZE: usize = 256;
-/// Words of an anchor.
+/// Words of a root object.
 pub const ROOT_OBJECT_WORDS: usize = ROOT_OBJECT_SIZE / 8;
 /// What all records' offsets are modulo their size, if that divides a chunk: the chunk's header.
 const BIAS: u64 = 64;
 
-/// A tree's anchor. A copy is used only while the heap it came from is open.
+/// A tree's root object. A copy is used only while the heap it came from is open.
 pub struct RootObject<M: Machine> {
     start: *mut u8,
     offset: u64,
@@ -33,13 +33,13 @@ impl<M: Machine> Clone for RootObject<M> {
 
 impl<M: Machine> Copy for RootObject<M> {}
 
-// SAFETY: an anchor is a place in the pool, all of whose words are atomic.
+// SAFETY: a root object is a place in the pool, all of whose words are atomic.
 unsafe impl<M: Machine> Send for RootObject<M> {}
 // SAFETY: as for `Send`.
 unsafe impl<M: Machine> Sync for RootObject<M> {}
 
 impl<M: Machine> RootObject<M> {
-    /// A new anchor whose first word is `tag` and whose others are zero, durably.
+    /// A new root object whose first word is `tag` and whose others are zero, durably.
     ///
     /// # Errors
     /// No space.
@@ -49,15 +49,15 @@ impl<M: Machine> RootObject<M> {
         for index in 0..ROOT_OBJECT_WORDS {
             this.word(index).write_private(if index == 0 { tag } else { 0 });
         }
-        // Persist: the anchor before the directory or the tree refers to it.
+        // Persist: the root object before the directory or the tree refers to it.
         session.medium().persist(this.start, ROOT_OBJECT_SIZE);
         Ok(this)
     }
 
-    /// The anchor of a root value, marked as in use.
+    /// The root object of a root value, marked as in use.
     ///
     /// # Errors
-    /// There is no anchor with this tag at the place.
+    /// There is no root object with this tag at the place.
     pub fn open(
         heap: &Heap<M>,
         recovery: &Recovery<M>,
@@ -69,7 +69,8 @@ impl<M: Machine> RootObject<M> {
         let this = Self::at(heap, offset);
         let found = this.word(0).read_private();
         if found != tag {
-            let what = format!("a tree's anchor starts with {found:#018x} instead of {tag:#018x}");
+            let what =
+                format!("a tree's root object starts with {found:#018x} instead of {tag:#018x}");
             return Err(AllocError::Corrupt { offset, what });
         }
         Ok(this)
@@ -80,7 +81,7 @@ impl<M: Machine> RootObject<M> {
         RootObject { start, offset, machine: PhantomData }
     }
 
-    /// Marks the anchor as in use.
+    /// Marks the root object as in use.
     ///
     /// # Errors
     /// It is marked already.
@@ -88,7 +89,7 @@ impl<M: Machine> RootObject<M> {
         used.mark_record(self.offset, ROOT_OBJECT_SIZE)
     }
 
-    /// Gives the anchor back.
+    /// Gives the root object back.
     pub fn free(self, session: &mut Session<M>) {
         session.free_record(self.offset, ROOT_OBJECT_SIZE);
     }
@@ -98,14 +99,14 @@ impl<M: Machine> RootObject<M> {
         ((self.offset - BIAS) / ROOT_OBJECT_SIZE as u64) as u32
     }
 
-    /// Word `index` of the anchor.
+    /// Word `index` of the root object.
     ///
     /// # Panics
     /// If `index` is not below [`ROOT_OBJECT_WORDS`].
     #[inline(always)]
     pub fn word(&self, index: usize) -> &Atomic<u64, M> {
-        assert!(index < ROOT_OBJECT_WORDS, "an anchor has {ROOT_OBJECT_WORDS} words");
-        // SAFETY: inside the anchor, aligned; an atomic word is valid whatever its bits are. The
+        assert!(index < ROOT_OBJECT_WORDS, "a root object has {ROOT_OBJECT_WORDS} words");
+        // SAFETY: inside the root object, aligned; an atomic word is valid whatever its bits are. The
         // pool is open as long as the value is used.
         unsafe { &*self.start.cast::<Atomic<u64, M>>().wrapping_add(index) }
     }

@@ -199,7 +199,9 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         // Else no session is needed, and all may be taken.
         if T::INFO.reads == Reads::Deferred && !M::mutant("solo.closes_unsettled") {
             let mut session = self.heap.session()?;
-            self.tree.settle(&mut session)?;
+            // Persist: what the tree defers before the mark of a clean end, or the next opening would trust what
+            // was never written.
+            self.tree.persist_deferred(&mut session)?;
         }
         Ok(self.heap.pool().set_clean()?)
     }

@@ -14,7 +14,7 @@ use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 pub use crate::allocator_plans::random;
 use crate::allocator_plans::{long, many, random_of};
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool, open_sparse_pool};
-use crate::case::{Case, Prepared};
+use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
@@ -489,16 +489,16 @@ const SMALL: [(&str, &[&[Operation]]); 7] = [
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("many/") {
-        return Some(Prepared::boxed(many(seed.parse().ok()?)));
+        return Some(PlannedCase::boxed(many(seed.parse().ok()?)));
     }
     if let Some(seed) = name.strip_prefix("long/") {
-        return Some(Prepared::boxed(long(seed.parse().ok()?)));
+        return Some(PlannedCase::boxed(long(seed.parse().ok()?)));
     }
     if let Some(seed) = name.strip_prefix("random/") {
-        return Some(Prepared::boxed(random(seed.parse().ok()?)));
+        return Some(PlannedCase::boxed(random(seed.parse().ok()?)));
     }
     if let Some(seed) = name.strip_prefix("tiny/") {
-        return Some(Prepared::boxed(random_of(seed.parse().ok()?, true)));
+        return Some(PlannedCase::boxed(random_of(seed.parse().ok()?, true)));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
@@ -511,7 +511,7 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
         pool_bytes,
         ..AllocatorProgram::default()
     };
-    Some(Prepared::boxed((program, plan)))
+    Some(PlannedCase::boxed((program, plan)))
 }
 
 /// The small programs.

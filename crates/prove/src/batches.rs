@@ -25,7 +25,7 @@ use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Machine, Simulated};
 
 use crate::backing::{new_pool, open_pool};
-use crate::case::{Case, Prepared};
+use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
@@ -67,7 +67,7 @@ pub enum Operation {
     Own(usize, u64),
     /// Reads the first of a thread's own keys.
     GetOwn(usize),
-    /// Lowers a gate that only lingers.
+    /// Lowers a gate that is only kept raised.
     LowerIfIdle,
 }
 
@@ -433,7 +433,7 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
         None => (false, name),
     };
     let (batches, plan) = program(name)?;
-    Some(Prepared::boxed((Batches { hashes, ..batches }, plan)))
+    Some(PlannedCase::boxed((Batches { hashes, ..batches }, plan)))
 }
 
 fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {

@@ -17,7 +17,7 @@ use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, Simulated, SpinLock};
 
 use crate::backing::{SIZE_MIN, new_pool, open_pool};
-use crate::case::{Case, Prepared};
+use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
@@ -206,7 +206,7 @@ impl<A: Allocator<M>> Opened<A> {
     }
 
     /// Frees what a log names and no place does, and clears the logs.
-    fn settle(&self, session: &mut Session<M>) {
+    fn free_unnamed(&self, session: &mut Session<M>) {
         for thread in 0..THREADS {
             let log = log(&self.heap, thread);
             let block = log.read_private();
@@ -259,7 +259,7 @@ impl<A: Allocator<M>> Program for BlockProgram<A> {
         let locks = (0..PLACES).map(|_| SpinLock::new(())).collect();
         let opened = Opened { sessions: sessions.map_err(text)?, allocator, locks, heap };
         let mut session = opened.sessions[0].borrow_mut();
-        opened.settle(session.as_mut().expect("opened just now"));
+        opened.free_unnamed(session.as_mut().expect("opened just now"));
         drop(session);
         Ok(opened)
     }
@@ -382,14 +382,14 @@ const SMALL: [(&str, &[&[Operation]]); 8] = [
 /// The case of a name: `random/NUMBER` or `small/NAME`.
 fn case<A: Allocator<M> + 'static>(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("random/") {
-        return Some(Prepared::boxed(random::<A>(seed.parse().ok()?)));
+        return Some(PlannedCase::boxed(random::<A>(seed.parse().ok()?)));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let initial = vec![(2, 20), (3, 30)];
     let program = BlockProgram::<A> { initial, threads: plan.len(), allocator: PhantomData };
-    Some(Prepared::boxed((program, plan)))
+    Some(PlannedCase::boxed((program, plan)))
 }
 
 /// The programs of an allocator.

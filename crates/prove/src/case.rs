@@ -45,16 +45,16 @@ pub trait Case {
 
 /// A [`Program`] with its [`Plan`].
 #[derive(Clone, Debug)]
-pub struct Prepared<P: Program>(pub P, pub Plan<P::Operation>);
+pub struct PlannedCase<P: Program>(pub P, pub Plan<P::Operation>);
 
-impl<P: Program + Clone + 'static> Prepared<P> {
+impl<P: Program + Clone + 'static> PlannedCase<P> {
     /// The same behind the trait.
     pub fn boxed((program, plan): (P, Plan<P::Operation>)) -> Box<dyn Case> {
-        Box::new(Prepared(program, plan))
+        Box::new(PlannedCase(program, plan))
     }
 }
 
-impl<P: Program + Clone + 'static> Case for Prepared<P> {
+impl<P: Program + Clone + 'static> Case for PlannedCase<P> {
     fn explore(&self, config: &Config, schedules: u64) -> Outcome {
         explore(self.0.clone(), self.1.clone(), config, schedules)
     }
@@ -79,11 +79,11 @@ impl<P: Program + Clone + 'static> Case for Prepared<P> {
             numbers.iter().filter_map(|number| operations.get(*number).cloned()).collect()
         };
         let plan = self.1.iter().enumerate().map(of_thread).collect();
-        Box::new(Prepared(self.0.clone(), plan))
+        Box::new(PlannedCase(self.0.clone(), plan))
     }
 
     fn alone(&self) -> Box<dyn Case> {
-        Box::new(Prepared(self.0.clone(), vec![in_turn(&self.1)]))
+        Box::new(PlannedCase(self.0.clone(), vec![in_turn(&self.1)]))
     }
 }
 

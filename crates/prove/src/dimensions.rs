@@ -2,7 +2,7 @@
 //! them occurs.
 //!
 //! A dimension has a name and a few values. What cannot go together (a data race is followed under
-//! sequential consistency only, a thread that stops for ever needs a lock-free tree) is settled after
+//! sequential consistency only, a thread that stops for ever needs a lock-free tree) is decided after
 //! the draw and is not counted as missing.
 
 use everleaf_machine::simulated::{

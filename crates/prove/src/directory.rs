@@ -11,7 +11,7 @@ use everleaf_pool::layout::{IDS_OFFSETS, SIZE_GRANULE};
 use everleaf_pool::{KNOWN_FEATURES, Pool, PoolError, Root};
 
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_up_to};
-use crate::case::{Case, Prepared};
+use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
@@ -341,15 +341,15 @@ const SMALL: [(&str, &[&[Operation]]); 8] = [
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("random/") {
-        return Some(Prepared::boxed((Directory, plan(seed.parse().ok()?))));
+        return Some(PlannedCase::boxed((Directory, plan(seed.parse().ok()?))));
     }
     if let Some(seed) = name.strip_prefix("tiny/") {
-        return Some(Prepared::boxed((Directory, tiny(seed.parse().ok()?))));
+        return Some(PlannedCase::boxed((Directory, tiny(seed.parse().ok()?))));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
     let plan = plan.iter().map(|thread| thread.to_vec()).collect();
-    Some(Prepared::boxed((Directory, plan)))
+    Some(PlannedCase::boxed((Directory, plan)))
 }
 
 /// The small programs.

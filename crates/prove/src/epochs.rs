@@ -11,7 +11,7 @@ use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
-use crate::case::{Case, Prepared};
+use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
@@ -218,7 +218,7 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
         }
         _ => return None,
     };
-    Some(Prepared::boxed((Epochs { threads: plan.len() }, plan)))
+    Some(PlannedCase::boxed((Epochs { threads: plan.len() }, plan)))
 }
 
 /// The small programs.

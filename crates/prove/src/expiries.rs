@@ -18,7 +18,7 @@ use everleaf_machine::simulated::{Domain, Memory, Plan, Program, Random};
 use everleaf_machine::{Machine, Simulated};
 
 use crate::backing::{new_pool, open_pool};
-use crate::case::{Case, Prepared};
+use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
@@ -55,7 +55,7 @@ pub enum Operation {
     Insert(u64),
     /// Writes the key if it is there.
     Update(u64),
-    /// Lowers a gate that only lingers.
+    /// Lowers a gate that is only kept raised.
     LowerIfIdle,
 }
 
@@ -365,16 +365,16 @@ const SMALL: [(&str, &[&[Operation]]); 10] = [
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("random/") {
-        return Some(Prepared::boxed(plan(seed.parse().ok()?)));
+        return Some(PlannedCase::boxed(plan(seed.parse().ok()?)));
     }
     if let Some(seed) = name.strip_prefix("tiny/") {
-        return Some(Prepared::boxed(plan_of(seed.parse().ok()?, 2)));
+        return Some(PlannedCase::boxed(plan_of(seed.parse().ok()?, 2)));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let now = if wanted.starts_with("gone: ") { 2 } else { 0 };
-    Some(Prepared::boxed((Expiries { threads: plan.len(), now }, plan)))
+    Some(PlannedCase::boxed((Expiries { threads: plan.len(), now }, plan)))
 }
 
 /// The programs of this structure.

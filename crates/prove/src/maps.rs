@@ -18,7 +18,7 @@ use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 
 use crate::backing::{new_pool, open_pool};
-use crate::case::{Case, Prepared};
+use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::dimensions::{self, Dimension, Drawn};
 use crate::leaks::remove_trees;
@@ -443,7 +443,7 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
         None => (false, name),
     };
     let (maps, plan) = program(name)?;
-    Some(Prepared::boxed((Maps { hashes, ..maps }, plan)))
+    Some(PlannedCase::boxed((Maps { hashes, ..maps }, plan)))
 }
 
 fn program(name: &str) -> Option<(Maps, Plan<Operation>)> {

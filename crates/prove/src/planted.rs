@@ -131,7 +131,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("cceh", "cceh.depth_first"),
     of("cceh", "cceh.free_at_once"),
     of("cceh", "cceh.key_first"),
-    of("cceh", "cceh.no_anchor_flush"),
+    of("cceh", "cceh.no_root_object_flush"),
     of("cceh", "cceh.no_depth_flush"),
     of("cceh", "cceh.no_directory_flush"),
     of("cceh", "cceh.no_entry_flush"),

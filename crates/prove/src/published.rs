@@ -10,7 +10,7 @@
 
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, Plan, Random};
 
-use crate::case::{Case, Prepared};
+use crate::case::{Case, PlannedCase};
 use crate::configure::{Fixed, exhaustive};
 use crate::dimensions::{self, Dimension, Drawn};
 use crate::directed_case::DirectedCase;
@@ -357,12 +357,12 @@ impl Alone {
 impl Programs for Alone {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         if let Some(anomaly) = anomalies().into_iter().find(|anomaly| anomaly.program() == name) {
-            return Some(Prepared::boxed(
+            return Some(PlannedCase::boxed(
                 anomaly.prepared_on(self.of_slots(anomaly.scenario.slots)),
             ));
         }
         if let Some(guarded) = guarded().into_iter().find(|guarded| guarded.program() == name) {
-            return Some(Prepared::boxed(guarded.scenario.numbers_on(self.of_slots(2))));
+            return Some(PlannedCase::boxed(guarded.scenario.numbers_on(self.of_slots(2))));
         }
         self.trees().case(name)
     }

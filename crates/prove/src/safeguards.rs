@@ -32,11 +32,11 @@ pub fn safeguards() -> Vec<DirectedCase> {
     all
 }
 
-/// Their programs, and one in which a tree that defers is settled: no planted bug makes it fail, it is counted.
+/// Their programs, and one in which what a tree defers is made durable: no planted bug makes it fail, it is counted.
 pub fn scenarios() -> Vec<Scenario> {
     let all = safeguards().into_iter().map(|guarded| guarded.scenario);
-    let settling = Scenario {
-        name: "settling beside writes of one key",
+    let persisting = Scenario {
+        name: "persisting beside writes of one key",
         slots: 3,
         history: vec![],
         plan: vec![
@@ -44,7 +44,7 @@ pub fn scenarios() -> Vec<Scenario> {
             [11, 12, 13, 14, 15, 16].map(|value| Operation::Upsert(1, value)).to_vec(),
         ],
     };
-    all.chain([settling]).collect()
+    all.chain([persisting]).collect()
 }
 
 /// Searches in FAST nodes whose records move. A node that nobody has locked since the pool was opened

@@ -19,7 +19,7 @@ use everleaf_index::Tiny as Small;
 use everleaf_machine::simulated::{Config, Random};
 
 use crate::bytes_program::{AnyWords, BytesProgram};
-use crate::case::{Case, Outcome, Prepared, explore};
+use crate::case::{Case, Outcome, PlannedCase, explore};
 use crate::configure::Fixed;
 use crate::dimensions::{self, Dimension, Drawn};
 use crate::living::AnyTree;
@@ -142,14 +142,14 @@ impl Programs for Trees {
 impl Trees {
     fn with_threads(&self, name: &str) -> Option<Box<dyn Case>> {
         if let Some(made) = Made::from_name(name) {
-            return Some(Prepared::boxed(made.numbers(sized(self.sizes, made.slots))));
+            return Some(PlannedCase::boxed(made.numbers(sized(self.sizes, made.slots))));
         }
         if let Some(tiny) = Tiny::from_name(name) {
-            return Some(Prepared::boxed(tiny.numbers(sized(self.sizes, tiny.slots))));
+            return Some(PlannedCase::boxed(tiny.numbers(sized(self.sizes, tiny.slots))));
         }
         if let Some(long) = Long::from_name(name) {
             let tree = long_of(self.sizes, self.wide, long.slots);
-            return Some(Prepared::boxed(long.numbers(tree)));
+            return Some(PlannedCase::boxed(long.numbers(tree)));
         }
         if let Some((refuses, slots, seed)) = random_of(name) {
             let is_usual = (2..=4).contains(&slots);
@@ -158,49 +158,49 @@ impl Trees {
             }
             let (mut program, plan) = plans::random_on(sized(self.sizes, slots), seed, slots);
             program.space.may_fill = refuses;
-            return Some(Prepared::boxed((program, plan)));
+            return Some(PlannedCase::boxed((program, plan)));
         }
         let smallest = &self.sizes[0].1;
         if let Some(seed) = number_after(name, "near_full/") {
-            return Some(Prepared::boxed(exhaustion::near_full_on(smallest, seed, false)));
+            return Some(PlannedCase::boxed(exhaustion::near_full_on(smallest, seed, false)));
         }
         if let Some(seed) = number_after(name, "growing/") {
-            return Some(Prepared::boxed(exhaustion::near_full_on(smallest, seed, true)));
+            return Some(PlannedCase::boxed(exhaustion::near_full_on(smallest, seed, true)));
         }
         let (scenario, space) = scenario_of(name)?;
         let (program, plan) = scenario.numbers_on(sized(self.sizes, scenario.slots));
-        Some(Prepared::boxed((U64Program { space, ..program }, plan)))
+        Some(PlannedCase::boxed((U64Program { space, ..program }, plan)))
     }
 }
 
 impl Programs for Strings {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         if let Some(made) = Made::from_name(name) {
-            return Some(Prepared::boxed(made.words(sized(self.sizes, made.slots))));
+            return Some(PlannedCase::boxed(made.words(sized(self.sizes, made.slots))));
         }
         if let Some(tiny) = Tiny::from_name(name) {
-            return Some(Prepared::boxed(tiny.words(sized(self.sizes, tiny.slots))));
+            return Some(PlannedCase::boxed(tiny.words(sized(self.sizes, tiny.slots))));
         }
         if let Some(long) = Long::from_name(name) {
             let tree = long_of(self.sizes, self.wide, long.slots);
-            return Some(Prepared::boxed(long.words(tree)));
+            return Some(PlannedCase::boxed(long.words(tree)));
         }
         if let Some((refuses, slots, seed)) = random_of(name) {
             let known = self.sizes.iter().find(|(known, _)| *known == slots);
             let (mut program, plan) = plans::random_words_on(&known?.1, seed, slots);
             program.space.may_fill = refuses;
-            return Some(Prepared::boxed((program, plan)));
+            return Some(PlannedCase::boxed((program, plan)));
         }
         let smallest = &self.sizes[0].1;
         if let Some(seed) = number_after(name, "near_full/") {
-            return Some(Prepared::boxed(exhaustion::near_full_bytes_on(smallest, seed, false)));
+            return Some(PlannedCase::boxed(exhaustion::near_full_bytes_on(smallest, seed, false)));
         }
         if let Some(seed) = number_after(name, "growing/") {
-            return Some(Prepared::boxed(exhaustion::near_full_bytes_on(smallest, seed, true)));
+            return Some(PlannedCase::boxed(exhaustion::near_full_bytes_on(smallest, seed, true)));
         }
         let (scenario, space) = scenario_of(name)?;
         let (program, plan) = scenario.words_on(sized(self.sizes, scenario.slots));
-        Some(Prepared::boxed((BytesProgram { space, ..program }, plan)))
+        Some(PlannedCase::boxed((BytesProgram { space, ..program }, plan)))
     }
 
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {

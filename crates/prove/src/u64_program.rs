@@ -208,11 +208,11 @@ impl U64Program {
         let mut slot = Some(tree.heap().session().expect("a free session"));
         let mut expected = Expected::new();
         let (mut calls, mut replies) = (vec![], vec![]);
-        // Whether all is still as was answered. What found no room to be settled is gone when the tree is opened again.
+        // Whether all is still as was answered. What found no room to be made durable is gone when the tree is opened again.
         let mut is_known = true;
         for operation in &self.history {
             if let (Operation::Reopen { closes }, Some(memory)) = (operation, memory) {
-                is_known &= self.settle_unless_closed(&*tree, &mut slot, *closes);
+                is_known &= self.persist_unless_closed(&*tree, &mut slot, *closes);
                 drop(slot);
                 tree = self.reopen(tree, *closes, memory).expect("what lives is opened again");
                 slot = Some(tree.heap().session().expect("a free session"));
@@ -232,7 +232,7 @@ impl U64Program {
                 }
             }
         }
-        self.settle_unless_closed(&*tree, &mut slot, self.is_closed);
+        self.persist_unless_closed(&*tree, &mut slot, self.is_closed);
         drop(slot);
         tree
     }
@@ -259,20 +259,20 @@ impl U64Program {
         }
     }
 
-    /// As [`Self::settle`], unless the tree is closed now, which does the same where there is room.
-    fn settle_unless_closed(
+    /// As [`Self::persist_deferred`], unless the tree is closed now, which does the same where there is room.
+    fn persist_unless_closed(
         &self,
         tree: &dyn Living,
         slot: &mut Option<Session<Simulated>>,
         closes: bool,
     ) -> bool {
-        closes && !self.space.may_fill || self.settle(tree, slot)
+        closes && !self.space.may_fill || self.persist_deferred(tree, slot)
     }
 
     /// Makes durable what a tree defers: what comes then is judged from there. False if it found no room.
-    fn settle(&self, tree: &dyn Living, slot: &mut Option<Session<Simulated>>) -> bool {
+    fn persist_deferred(&self, tree: &dyn Living, slot: &mut Option<Session<Simulated>>) -> bool {
         let Some(session) = slot.as_mut().filter(|_| self.tree.defers) else { return true };
-        match tree.tree().settle(session) {
+        match tree.tree().persist_deferred(session) {
             Err(error) if self.space.may_fail(&error) => false,
             done => {
                 done.expect("what was written finds room");
@@ -293,7 +293,7 @@ impl U64Program {
     /// What is done to the opened tree before the threads come.
     fn do_warm_up(&self, opened: &Opened) {
         if self.tree.defers && self.space.may_fill {
-            // It may find no room to settle in a full pool, and would be judged as if it had.
+            // It may find no room for what it defers in a full pool, and would be judged as if it had.
             return;
         }
         for (operation, slot) in self.warm_up.iter().zip(opened.sessions.iter().cycle()) {
@@ -307,7 +307,7 @@ impl U64Program {
         if !self.warm_up.is_empty()
             && let Some(slot) = opened.sessions.first()
         {
-            self.settle(&*opened.tree, &mut slot.borrow_mut());
+            self.persist_deferred(&*opened.tree, &mut slot.borrow_mut());
         }
         // What was taken from the blocks at hand is made up for.
         for slot in opened.sessions.iter().filter(|_| !self.warm_up.is_empty()) {
@@ -366,7 +366,7 @@ impl U64Program {
 
 /// Makes durable what the tree defers, and gives back what the session holds.
 fn release(tree: &dyn Living, session: &mut Session<Simulated>) -> Result<(), IndexError> {
-    tree.tree().settle(session)?;
+    tree.tree().persist_deferred(session)?;
     session.collect_all();
     session.give_back();
     tree.heap().release_empty_chunks();

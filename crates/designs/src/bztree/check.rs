@@ -13,7 +13,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     /// Marks in `used` what the tree uses, and notes what it finds. Nobody else is active.
     pub(super) fn check_all(&self, used: &Recovery<M>, report: &mut CheckReport) {
         let walked = self
-            .anchor
+            .root_object
             .mark(used)
             .and_then(|()| self.words.mark(used))
             .and_then(|()| self.walk(used, Walk::Mark));

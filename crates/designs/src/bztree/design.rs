@@ -170,11 +170,11 @@ impl<V: Variant, M: Machine> Design<M> for BzTree<V, M> {
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         self.words.mark(used)?;
         self.walk(used, Walk::Mark).map(|_| ())
     }

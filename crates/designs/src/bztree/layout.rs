@@ -1,7 +1,7 @@
-//! Where things are in the pool: the anchor, the leaf and the inner node.
+//! Where things are in the pool: the root object, the leaf and the inner node.
 //!
 //! ```text
-//!   anchor   word 0       1         2      3
+//!   root object   word 0       1         2      3
 //!           | "EVLPBZT1" | variant | root | descriptors | zero |
 //!
 //!   leaf of n pairs
@@ -21,13 +21,13 @@
 //!
 //! An inner node's count is in its shape; the key of its first child means nothing.
 
-/// First word of an anchor: "EVLPBZT1".
+/// First word of a root object: "EVLPBZT1".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLPBZT1");
-/// The anchor's word that says of which variant the tree is.
+/// The root object's word that says of which variant the tree is.
 pub(super) const VARIANT_WORD: usize = 1;
-/// The anchor's word that leads to the root.
+/// The root object's word that leads to the root.
 pub(super) const ROOT_WORD: usize = 2;
-/// The anchor's word that leads to the descriptors.
+/// The root object's word that leads to the descriptors.
 pub(super) const DESCRIPTORS_WORD: usize = 3;
 
 /// The shape of a leaf has this bit.

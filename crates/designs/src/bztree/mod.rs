@@ -83,8 +83,8 @@ use variant::{Standard, Variant};
 pub struct BzTree<V: Variant = Standard, M: Machine = Hardware> {
     base: PoolBase<M>,
     medium: Medium<M>,
-    anchor: RootObject<M>,
-    /// Offset of the anchor's word that leads to the root.
+    root_object: RootObject<M>,
+    /// Offset of the root object's word that leads to the root.
     root_place: u64,
     is_writable: bool,
     keys: Tally<M>,

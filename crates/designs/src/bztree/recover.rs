@@ -50,16 +50,16 @@ fn corrupt(offset: u64, what: String) -> AllocError {
 }
 
 impl<V: Variant, M: Machine> BzTree<V, M> {
-    fn assemble(session: &Session<M>, anchor: RootObject<M>, words: Pmwcas<M>) -> Self {
+    fn assemble(session: &Session<M>, root_object: RootObject<M>, words: Pmwcas<M>) -> Self {
         const { assert!(V::SLOT_COUNT >= 2 && V::SLOT_COUNT <= SLOT_COUNT_MAX) };
         const { assert!(V::CHILD_COUNT >= 3) };
         let heap = session.heap().clone();
         let base = PoolBase::of(&heap);
-        let root_place = anchor.word(ROOT_WORD).as_ptr().addr() - base.start().addr();
+        let root_place = root_object.word(ROOT_WORD).as_ptr().addr() - base.start().addr();
         BzTree {
             base,
             medium: heap.medium(),
-            anchor,
+            root_object,
             root_place: root_place as u64,
             is_writable: !heap.pool().is_read_only(),
             keys: Tally::new(0),
@@ -70,9 +70,9 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     }
 
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = RootObject::create(session, TAG)?;
+        let root_object = RootObject::create(session, TAG)?;
         let created = Self::create_words(session).and_then(|words| {
-            let tree = Self::assemble(session, anchor, words);
+            let tree = Self::assemble(session, root_object, words);
             match session.allocate_record(Self::NODE_SIZE) {
                 Ok(root) => Ok((tree, root)),
                 Err(error) => {
@@ -84,18 +84,18 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         let (tree, root) = match created {
             Ok(created) => created,
             Err(error) => {
-                anchor.free(session);
+                root_object.free(session);
                 return Err(error.into());
             }
         };
         tree.write_node(root, true, &[]);
-        // Persist: the root before the anchor names it.
+        // Persist: the root before the root object names it.
         tree.medium.persist(tree.word(root).as_ptr(), Self::NODE_SIZE);
-        anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
-        anchor.word(ROOT_WORD).write_private(root);
-        anchor.word(DESCRIPTORS_WORD).write_private(tree.words.offset());
-        // Persist: the anchor before the directory names the tree.
-        tree.medium.persist(anchor.word(0).as_ptr(), 32);
+        root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
+        root_object.word(ROOT_WORD).write_private(root);
+        root_object.word(DESCRIPTORS_WORD).write_private(tree.words.offset());
+        // Persist: the root object before the directory names the tree.
+        tree.medium.persist(root_object.word(0).as_ptr(), 32);
         Ok(tree)
     }
 
@@ -109,17 +109,17 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         recovery: &Recovery<M>,
         root: u32,
     ) -> Result<Self, IndexError> {
-        let anchor = RootObject::open(session.heap(), recovery, root, TAG)?;
-        let found = anchor.word(VARIANT_WORD).read_private();
+        let root_object = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let found = root_object.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what =
                 format!("a tree is of variant {found}, and this is {} ({})", V::NAME, V::KIND);
             return Err(corrupt(0, what).into());
         }
-        let offset = anchor.word(DESCRIPTORS_WORD).read_private();
+        let offset = root_object.word(DESCRIPTORS_WORD).read_private();
         let words = Pmwcas::at(session, offset, V::DESCRIPTOR_COUNT, V::ENTRY_WORDS);
         words.mark(recovery)?;
-        let tree = Self::assemble(session, anchor, words);
+        let tree = Self::assemble(session, root_object, words);
         // To the end before anything is changed: a damaged link may lead into another tree.
         let seen = tree.walk(recovery, Walk::Mark)?;
         if tree.is_writable {
@@ -134,16 +134,21 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     /// Walks all nodes while nobody else is active.
     pub(super) fn walk(&self, used: &Recovery<M>, walk: Walk) -> Result<Seen, AllocError> {
         let mut seen = Seen::default();
-        let node = self.settle(self.root_place, walk, |root| root)?;
+        let node = self.resolve(self.root_place, walk, |root| root)?;
         let levels = LEVEL_COUNT_MAX;
         self.walk_node(used, walk, Subtree { node, levels, low: 0, high: None }, &mut seen)?;
         Ok(seen)
     }
 
     /// The value that a word has after a crash: first what its descriptor says, then what `mend` makes of it.
-    fn settle(&self, place: u64, walk: Walk, mend: impl Fn(u64) -> u64) -> Result<u64, AllocError> {
+    fn resolve(
+        &self,
+        place: u64,
+        walk: Walk,
+        mend: impl Fn(u64) -> u64,
+    ) -> Result<u64, AllocError> {
         let word = self.word(place).read_private();
-        let value = mend(self.words.settled(place, word)?);
+        let value = mend(self.words.resolved(place, word)?);
         if walk == Walk::Mend && value != word {
             M::mark("bztree.mend");
             // Relaxed: nobody else is active.
@@ -173,7 +178,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         let shape = self.word(node + SHAPE).read_private();
         let (is_leaf, sorted) = (shape & LEAF != 0, (shape & SORTED_MASK) as usize);
         let most = if is_leaf { V::SLOT_COUNT } else { V::CHILD_COUNT };
-        let status = self.settle(node, walk, |status| Status(status).active().0)?;
+        let status = self.resolve(node, walk, |status| Status(status).active().0)?;
         let count = Status(status).count();
         if count > most || sorted > count || !is_leaf && (sorted != count || count == 0) {
             let what = format!("a node of {count} pairs, {sorted} of them sorted, cannot be one");
@@ -184,7 +189,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             return self.walk_leaf(walk, part, (sorted, count), seen);
         }
         for index in 0..count {
-            let child = self.settle(Self::child_at(node, index), walk, |child| child)?;
+            let child = self.resolve(Self::child_at(node, index), walk, |child| child)?;
             let bound = |index| self.private_key(node, false, index);
             let low = if index == 0 { part.low } else { bound(index) };
             let high = if index + 1 < count { Some(bound(index + 1)) } else { part.high };
@@ -213,7 +218,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         for slot in 0..V::SLOT_COUNT {
             let keeps = M::mutant("bztree.keeps_reserved");
             let mend = |meta| if meta == RESERVED && !keeps { GONE } else { meta };
-            let meta = self.settle(leaf + meta_at(slot), walk, mend)?;
+            let meta = self.resolve(leaf + meta_at(slot), walk, mend)?;
             if meta > GONE || (meta == FREE) != (slot >= count) {
                 let what = format!("pair {slot} of {count} has metadata {meta:#x}");
                 return Err(corrupt(leaf, what));
@@ -229,10 +234,10 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             }
             if meta == VISIBLE {
                 seen.keys += 1;
-                self.settle(Self::value_at(leaf, slot), walk, |value| value)?;
+                self.resolve(Self::value_at(leaf, slot), walk, |value| value)?;
             } else if slot < sorted {
                 // Its key is in its place all the same; the sorted ones are judged with it.
-                self.settle(Self::value_at(leaf, slot), walk, |value| value)?;
+                self.resolve(Self::value_at(leaf, slot), walk, |value| value)?;
             }
         }
         Ok(())
@@ -242,7 +247,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     pub(super) fn free_everything(&self, session: &mut Session<M>) {
         self.free_from(session, self.root(0));
         self.words.free(session);
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 
     fn free_from(&self, session: &mut Session<M>, node: u64) {

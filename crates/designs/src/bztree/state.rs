@@ -84,7 +84,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     #[inline(always)]
     pub(super) fn word(&self, offset: u64) -> &Atomic<u64, M> {
         let start = self.base.start().wrapping_add(offset as usize).cast();
-        // SAFETY: offsets come from the anchor, from children that recovery has checked or the running tree has
+        // SAFETY: offsets come from the root object, from children that recovery has checked or the running tree has
         // stored, and from the allocator: inside a record of the pool, aligned, and not reclaimed while the
         // caller is pinned; an atomic word is valid whatever its bits are.
         unsafe { &*start }

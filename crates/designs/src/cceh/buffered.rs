@@ -271,7 +271,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     ///
     /// They do not hold it up: a segment is locked once, and filled in while it is. Nothing is replaced here,
     /// which would take space.
-    pub(super) fn settle_all(&self, session: &mut Session<M>) -> Result<(), AllocError> {
+    pub(super) fn flush_buffers(&self, session: &mut Session<M>) -> Result<(), AllocError> {
         let mut next = Some(0);
         while let Some(hash) = next {
             // Pinned for one segment: what others give up meanwhile can be used again soon.
@@ -322,7 +322,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             M::mark("cceh.collect");
             for (_, record) in logs.records(chunk) {
                 if !M::mutant("cceh.no_forced_flush")
-                    && self.settle_record(session, record).is_err()
+                    && self.release_record(session, record).is_err()
                 {
                     return logs.keep_oldest(log);
                 }
@@ -340,7 +340,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     }
 
     /// Makes sure that a record is not needed any more.
-    fn settle_record(&self, session: &mut Session<M>, record: Record) -> Result<(), AllocError> {
+    fn release_record(&self, session: &mut Session<M>, record: Record) -> Result<(), AllocError> {
         let hash = hash_of(record.key);
         loop {
             let segment = self.lock_segment(hash);

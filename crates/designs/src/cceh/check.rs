@@ -23,10 +23,10 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         used: &Recovery<M>,
         report: &mut CheckReport,
     ) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         let directory = self.directory();
-        if Directory::from_word(self.anchor.word(DIRECTORY_WORD).read_private()) != directory {
-            report.problems.push("the anchor names another directory (C2)".to_owned());
+        if Directory::from_word(self.root_object.word(DIRECTORY_WORD).read_private()) != directory {
+            report.problems.push("the root object names another directory (C2)".to_owned());
         }
         if self.directory_lock.stable(0).is_none() {
             report.problems.push("the directory is left locked".to_owned());

@@ -29,9 +29,9 @@ impl<V: Variant, M: Machine> Operations for Cceh<V, M> {
         Ok(self.write(session, change)?)
     }
 
-    fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+    fn persist_deferred(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         if V::BUFFERED && !V::LOGGED {
-            self.settle_all(session)?;
+            self.flush_buffers(session)?;
         }
         Ok(())
     }
@@ -100,11 +100,11 @@ impl<V: Variant, M: Machine> Design<M> for Cceh<V, M> {
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         self.mark_logs(used)?;
         let directory = self.directory();
         used.mark_record(directory.offset, Directory::size(directory.depth))?;

@@ -169,14 +169,14 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let copied = self.copy_directory(session, new);
         copied.inspect_err(|_| session.free_record(offset, Directory::size(depth)))?;
         if !M::mutant("cceh.no_directory_flush") {
-            // Persist: the directory before the anchor names it (C2).
+            // Persist: the directory before the root object names it (C2).
             self.medium.persist(self.entry(new, 0).as_ptr(), 8 * new.count() as usize);
         }
-        let word = self.anchor.word(DIRECTORY_WORD);
+        let word = self.root_object.word(DIRECTORY_WORD);
         // Release: the entries; recovery's view.
         word.store(new.word(), Ordering::Release);
-        if !M::mutant("cceh.no_anchor_flush") {
-            // Persist: the anchor before an entry of the new directory differs from the old one's, and
+        if !M::mutant("cceh.no_root_object_flush") {
+            // Persist: the root object before an entry of the new directory differs from the old one's, and
             // before that one is used again (C2).
             self.medium.persist(word.as_ptr(), 8);
         }

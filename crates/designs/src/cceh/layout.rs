@@ -1,7 +1,7 @@
-//! Where things are in the pool: the anchor, the directory, the segment.
+//! Where things are in the pool: the root object, the directory, the segment.
 //!
 //! ```text
-//!   anchor    word 0       1              2..32
+//!   root object    word 0       1              2..32
 //!            | "EVLCCEH1" | directory    | zero; from 3 on the logs of a variant with buffers |
 //!                           63  depth  48 47  offset  0
 //!
@@ -24,11 +24,11 @@ use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 use super::variant::Variant;
 use crate::node::version_lock::VersionLock;
 
-/// First word of an anchor: "EVLCCEH1".
+/// First word of a root object: "EVLCCEH1".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLCCEH1");
-/// The anchor's word that names the directory.
+/// The root object's word that names the directory.
 pub(super) const DIRECTORY_WORD: usize = 1;
-/// The anchor's word that names the first log.
+/// The root object's word that names the first log.
 pub(super) const LOG_WORD: usize = 3;
 /// The key of a place without a pair.
 pub(super) const NO_KEY: u64 = 0;

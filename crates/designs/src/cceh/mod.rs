@@ -5,7 +5,7 @@
 //!                                                      \  /     |    |
 //!   segments (pool), 16 KiB:                         [  0  ] [ 10 ] [ 11 ]
 //!      line 0: lock | low | depth       then 255 lines of 4 pairs; a hash's last bits choose a line
-//!   anchor (pool): tag | directory
+//!   root object (pool): tag | directory
 //! ```
 //!
 //! A key is in one of the four lines from its home on. A write changes one line and flushes it. A segment
@@ -31,7 +31,7 @@
 //! | update | `write.rs` `set` | the same | the same |
 //! | remove | `write.rs` `clear` | the same | the same |
 //! | split | `split.rs` `split` | - | the old segment's depth is drained |
-//! | doubling | `directory.rs` `double` | - | the anchor is drained |
+//! | doubling | `directory.rs` `double` | - | the root object is drained |
 //! | a write with buffers | `buffered.rs` `write_buffered` | the opening of the segment's lock | its record is drained, before |
 //! | a full buffer | `buffered.rs` `fill_in`, `replace` | - | the head, or the first entry, is drained |
 //! | recovery | `recover.rs` | - | - |
@@ -39,8 +39,8 @@
 //! Invariants (checked by `check.rs` and on the simulated machine):
 //! - C1 a pair is on one line, its value is stored before its key, and the line is durable before the lock
 //!   of its segment is opened: no crash leaves half a pair, and none takes back what was read;
-//! - C2 a segment is durable before an entry leads to it, a directory before the anchor names it, and the
-//!   anchor before an entry of the new directory differs from the old one's;
+//! - C2 a segment is durable before an entry leads to it, a directory before the root object names it, and the
+//!   root object before an entry of the new directory differs from the old one's;
 //! - C3 a segment of depth `d` has the hashes that share `d` bits with it, and is what all their entries
 //!   lead to; but while it is split, when both halves and the directory are locked, those of the upper half
 //!   may lead there already. The first entry of the upper half is durable before the depth is, and the depth
@@ -124,8 +124,8 @@ use variant::{Standard, Variant};
 pub struct Cceh<V: Variant = Standard, M: Machine = Hardware> {
     base: PoolBase<M>,
     medium: Medium<M>,
-    anchor: RootObject<M>,
-    /// What the anchor says of the directory.
+    root_object: RootObject<M>,
+    /// What the root object says of the directory.
     current: Atomic<u64, M>,
     /// Held by whoever changes the directory.
     directory_lock: VersionLock<M>,

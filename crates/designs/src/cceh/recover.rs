@@ -24,7 +24,7 @@ fn damage(offset: u64, what: String) -> AllocError {
 impl<V: Variant, M: Machine> Cceh<V, M> {
     fn assemble(
         session: &Session<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         directory: Directory,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
@@ -33,14 +33,14 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
         let (base, medium) = (PoolBase::of(&heap), heap.medium());
         let shape = V::LOGS.shape();
-        let logs = Logs::new(base, medium, (anchor, LOG_WORD), generation, shape);
+        let logs = Logs::new(base, medium, (root_object, LOG_WORD), generation, shape);
         let bytes = heap.pool().max_size().min(POOL_SIZE_MAX);
         let end = if V::BUFFERED { bytes } else { 0 };
         let places = end.div_ceil(Segment::<V, M>::SIZE as u64);
         Ok(Cceh {
             base,
             medium,
-            anchor,
+            root_object,
             current: Atomic::new(directory.word()),
             directory_lock: VersionLock::new(0),
             copy: DirectoryCopy::new(if V::CACHED { bytes } else { 0 }),
@@ -53,13 +53,16 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     }
 
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = RootObject::create(session, TAG)?;
-        let made = Self::create_below(session, anchor);
-        made.inspect_err(|_| anchor.free(session))
+        let root_object = RootObject::create(session, TAG)?;
+        let made = Self::create_below(session, root_object);
+        made.inspect_err(|_| root_object.free(session))
     }
 
     /// The first directory, of two segments, and the index.
-    fn create_below(session: &mut Session<M>, anchor: RootObject<M>) -> Result<Self, IndexError> {
+    fn create_below(
+        session: &mut Session<M>,
+        root_object: RootObject<M>,
+    ) -> Result<Self, IndexError> {
         let segment_size = Segment::<V, M>::SIZE;
         let sizes = [Directory::size(1), segment_size, segment_size];
         let mut made = vec![];
@@ -67,7 +70,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             session.allocate_record(*size).map(|offset| made.push(offset)).map_err(IndexError::from)
         });
         let index = all.and_then(|()| {
-            Self::assemble(session, anchor, Directory { offset: made[0], depth: 1 })
+            Self::assemble(session, root_object, Directory { offset: made[0], depth: 1 })
         });
         let index = index.inspect_err(|_| {
             made.iter().zip(sizes).for_each(|(offset, size)| session.free_record(*offset, size));
@@ -89,11 +92,11 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             index.medium.persist(segment.as_ptr(), segment_size);
             index.entry(directory, number as u64).write_private(*offset);
         }
-        // Persist: the directory before the anchor names it (C2).
+        // Persist: the directory before the root object names it (C2).
         index.medium.persist(index.entry(directory, 0).as_ptr(), 16);
-        anchor.word(DIRECTORY_WORD).write_private(directory.word());
-        // Persist: the anchor before the pool's directory names the index.
-        index.medium.persist(anchor.word(0).as_ptr(), 16);
+        root_object.word(DIRECTORY_WORD).write_private(directory.word());
+        // Persist: the root object before the pool's directory names the index.
+        index.medium.persist(root_object.word(0).as_ptr(), 16);
         index.copy_directory(session, directory).inspect_err(|_| give_back(session))?;
         Ok(index)
     }
@@ -103,15 +106,16 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         recovery: &Recovery<M>,
         root: u32,
     ) -> Result<Self, IndexError> {
-        let anchor = RootObject::open(session.heap(), recovery, root, TAG)?;
-        let word = anchor.word(DIRECTORY_WORD).read_private();
+        let root_object = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let word = root_object.word(DIRECTORY_WORD).read_private();
         let directory = Directory::from_word(word);
         if !(1..=DEPTH_MAX).contains(&directory.depth) {
-            let what = format!("an index's anchor names a directory of depth {}", directory.depth);
+            let what =
+                format!("an index's root object names a directory of depth {}", directory.depth);
             return Err(damage(directory.offset, what).into());
         }
         recovery.mark_record(directory.offset, Directory::size(directory.depth))?;
-        let index = Self::assemble(session, anchor, directory)?;
+        let index = Self::assemble(session, root_object, directory)?;
         let restored = index.restore(session, recovery);
         restored.inspect_err(|_| index.free_volatile(session))?;
         Ok(index)
@@ -122,7 +126,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         for found in self.strides() {
             let stride = found?;
             recovery.mark_record(stride.segment, Segment::<V, M>::SIZE)?;
-            self.settle(self.directory(), &stride)?;
+            self.complete_stride(self.directory(), &stride)?;
             let segment = self.segment(stride.segment);
             self.make_room(session, segment)?;
             if V::BUFFERED {
@@ -233,7 +237,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     ///
     /// # Errors
     /// There is something to be done in a pool that is open read-only.
-    fn settle(&self, directory: Directory, stride: &Stride) -> Result<(), IndexError> {
+    fn complete_stride(&self, directory: Directory, stride: &Stride) -> Result<(), IndexError> {
         for index in stride.first + 1..stride.first + stride.count {
             let entry = self.entry(directory, index);
             if entry.read_private() == stride.segment || M::mutant("cceh.no_repair") {
@@ -269,7 +273,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let directory = self.directory();
         session.free_record(directory.offset, Directory::size(directory.depth));
         self.free_volatile(session);
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 }
 

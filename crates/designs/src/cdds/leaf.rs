@@ -39,8 +39,8 @@ impl<M: Machine> Leaf<M> {
 
     /// Places in use. A reader may get any number that the leaf has room for.
     #[inline(always)]
-    fn count(&self, frame: TreeContext<M>) -> usize {
-        if !frame.is_writable {
+    fn count(&self, context: TreeContext<M>) -> usize {
+        if !context.is_writable {
             // A pool that is open read-only: the number is what a crash left.
             return self.entries.used();
         }
@@ -50,14 +50,14 @@ impl<M: Machine> Leaf<M> {
 
     /// The value of a key.
     #[inline(always)]
-    fn get(&self, frame: TreeContext<M>, key: u64) -> Option<u64> {
-        let found = self.entries.find(key, self.count(frame), self.version());
+    fn get(&self, context: TreeContext<M>, key: u64) -> Option<u64> {
+        let found = self.entries.find(key, self.count(context), self.version());
         found.ok().map(|(_, value)| value)
     }
 
     /// Appends up to `limit` pairs from `from` on.
-    fn append(&self, frame: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
-        let (count, version) = (self.count(frame), self.version());
+    fn append(&self, context: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+        let (count, version) = (self.count(context), self.version());
         let start = if from == 0 { 0 } else { self.entries.rank(from, count) };
         let before = pairs.len();
         for index in start..count {
@@ -75,24 +75,24 @@ impl<M: Machine> Leaf<M> {
 
     /// Makes the leaf count as it is, durably. The caller holds the lock.
     #[inline(always)]
-    fn commit(&self, frame: TreeContext<M>, version: u64) {
+    fn commit(&self, context: TreeContext<M>, version: u64) {
         // Release: the entries before the version from which on they count; recovery's view.
         self.version.store(version, Ordering::Release);
         if !M::mutant("cdds.no_version_flush") {
             // Persist: the commit before the lock is opened (H3).
-            frame.medium.persist(self.version.as_ptr(), 8);
+            context.medium.persist(self.version.as_ptr(), 8);
         }
     }
 
     /// Insert or update; false if there is no room.
     fn put(
         &self,
-        frame: TreeContext<M>,
+        context: TreeContext<M>,
         change: &Change,
         found: Result<(usize, u64), usize>,
     ) -> bool {
-        let (count, next) = (self.count(frame), self.version() + 1);
-        if count >= frame.capacity {
+        let (count, next) = (self.count(context), self.version() + 1);
+        if count >= context.capacity {
             return false;
         }
         let place = match found {
@@ -101,29 +101,29 @@ impl<M: Machine> Leaf<M> {
                 if !starts_line(old) {
                     // Persist: the end before the version from which on it counts. (Otherwise the
                     // new entry is on its line.)
-                    self.entries.persist(frame.medium, old);
+                    self.entries.persist(context.medium, old);
                 }
                 old + 1
             }
             Err(place) => place,
         };
         let entry = Versioned { key: change.key, value: change.value, start: next, end: NEVER };
-        self.entries.insert(frame.medium, place, count, entry);
+        self.entries.insert(context.medium, place, count, entry);
         // Relaxed: as in `count`.
         self.count.store(count as u64 + 1, Ordering::Relaxed);
-        self.commit(frame, next);
+        self.commit(context, next);
         true
     }
 
     /// Remove.
-    fn end(&self, frame: TreeContext<M>, place: usize) {
+    fn end(&self, context: TreeContext<M>, place: usize) {
         let next = self.version() + 1;
         self.entries.set_end(place, next);
         if !M::mutant("cdds.no_end_flush") {
             // Persist: the end before the version from which on it counts.
-            self.entries.persist(frame.medium, place);
+            self.entries.persist(context.medium, place);
         }
-        self.commit(frame, next);
+        self.commit(context, next);
     }
 
     /// Whether a crash left the entry at a place for nothing: it belongs to a version that never was,
@@ -174,12 +174,12 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
     }
 
     #[inline(always)]
-    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
-        let found = leaf.entries.find(change.key, leaf.count(frame), leaf.version());
+    fn apply(context: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+        let found = leaf.entries.find(change.key, leaf.count(context), leaf.version());
         let (outcome, effect) = change.decide(found.ok().map(|(_, value)| value));
         match (effect, found) {
-            (Effect::Put, _) if !leaf.put(frame, change, found) => return Applied::Full,
-            (Effect::Delete, Ok((place, _))) => leaf.end(frame, place),
+            (Effect::Put, _) if !leaf.put(context, change, found) => return Applied::Full,
+            (Effect::Delete, Ok((place, _))) => leaf.end(context, place),
             _ => {}
         }
         Applied::Done(outcome)
@@ -193,23 +193,23 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
         tree.replace(session, leaf)
     }
 
-    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(context: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let mut count = leaf.entries.used();
-        if count > frame.capacity {
-            return Err(format!("{count} entries are used of {}", frame.capacity));
+        if count > context.capacity {
+            return Err(format!("{count} entries are used of {}", context.capacity));
         }
         let keys = |index: usize| (leaf.entries.key(index - 1), leaf.entries.key(index));
         if let Some(index) = (1..count).find(|index| keys(*index).0 > keys(*index).1) {
             return Err(format!("the keys {:?} do not ascend (C1)", keys(index)));
         }
-        if !frame.is_writable {
+        if !context.is_writable {
             return Ok(());
         }
         let version = leaf.version();
         for index in (0..count).rev() {
             if leaf.is_leftover(index, version) {
                 M::mark("cdds.leftover");
-                leaf.entries.close(frame.medium, index, count);
+                leaf.entries.close(context.medium, index, count);
                 count -= 1;
             }
         }
@@ -220,7 +220,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
                 leaf.entries.set_end(index, NEVER);
                 if !M::mutant("cdds.no_repair_flush") {
                     // Persist: the entry lives before the version in which it was to end comes.
-                    leaf.entries.persist(frame.medium, index);
+                    leaf.entries.persist(context.medium, index);
                 }
             }
         }
@@ -228,13 +228,13 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
         Ok(())
     }
 
-    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
-        if !frame.is_writable {
+    fn check(context: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+        if !context.is_writable {
             // What a crash left is no problem for readers.
             return;
         }
-        let (count, version) = (leaf.count(frame), leaf.version());
-        if count != leaf.entries.used() || count > frame.capacity {
+        let (count, version) = (leaf.count(context), leaf.version());
+        if count != leaf.entries.used() || count > context.capacity {
             problems.push(format!("{} places are used, {count} are counted", leaf.entries.used()));
         }
         for index in 0..count {

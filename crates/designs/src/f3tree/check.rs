@@ -17,7 +17,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         used: &Recovery<M>,
         report: &mut CheckReport,
     ) -> Result<(), IndexError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         self.check_objects(used, report)?;
         self.check_table(report);
         let before = report.keys;

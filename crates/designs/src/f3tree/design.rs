@@ -91,7 +91,7 @@ impl<V: Variant, M: Machine> Design<M> for F3Tree<V, M> {
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 
     fn mark(&self, session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {

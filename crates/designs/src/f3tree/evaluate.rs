@@ -188,7 +188,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
 
     /// Frees all entries with numbers below `horizon`.
     fn set_drained(&self, session: &Session<M>, horizon: u64) {
-        let word = self.anchor.word(DRAINED_WORD);
+        let word = self.root_object.word(DRAINED_WORD);
         // Release: the writes of the global tree before; recovery's view.
         word.store(sealed(horizon), Ordering::Release);
         // Persist: the word before an entry that it frees is filled again (F2), or recovery would

@@ -1,7 +1,7 @@
-//! Where things are: the anchor and the future objects.
+//! Where things are: the root object and the future objects.
 //!
 //! ```text
-//!   anchor   word 0      1         2                     3         4..8   8..24          24..32
+//!   root object   word 0      1         2                     3         4..8   8..24          24..32
 //!           | "EVLF3TRE" | variant | global tree's root  | drained | 0    | newest object | 0 |
 //!                                                                           of each front
 //!   object, 512 bytes
@@ -21,17 +21,17 @@ use everleaf_index::{PoolBase, ROOT_OBJECT_WORDS};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 use everleaf_pool::Medium;
 
-/// First word of an anchor: "EVLF3TRE".
+/// First word of a root object: "EVLF3TRE".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLF3TRE");
-/// The anchor's word that says which variant made it.
+/// The root object's word that says which variant made it.
 pub(super) const VARIANT_WORD: usize = 1;
-/// The anchor's word with the root value of the global tree.
+/// The root object's word with the root value of the global tree.
 pub(super) const GLOBAL_WORD: usize = 2;
-/// The anchor's word below which all sequence numbers are durable in the global tree.
+/// The root object's word below which all sequence numbers are durable in the global tree.
 pub(super) const DRAINED_WORD: usize = 3;
-/// The anchor's first word that refers to a front's newest object.
+/// The root object's first word that refers to a front's newest object.
 pub(super) const FRONT_WORD: usize = 8;
-/// Fronts that an anchor has room for.
+/// Fronts that a root object has room for.
 pub(super) const FRONTS_MAX: usize = 16;
 /// Bytes of an object.
 pub(super) const OBJECT_SIZE: usize = 512;
@@ -46,14 +46,14 @@ const _: () = assert!(FRONT_WORD + FRONTS_MAX <= ROOT_OBJECT_WORDS && ENTRIES_MA
 pub(super) const SEQUENCE_END: u64 = 1 << SEQUENCE_BITS;
 const SEQUENCE_BITS: u32 = 52;
 
-/// What the anchor's word says of a number below which everything is drained. A number that nobody wrote
+/// What the root object's word says of a number below which everything is drained. A number that nobody wrote
 /// would make entries count that were replaced, or take away those that are pending.
 pub(super) fn sealed(drained: u64) -> u64 {
     let sum = u64::from(crc32c::crc32c(&drained.to_le_bytes()));
     drained | sum << SEQUENCE_BITS
 }
 
-/// The number that the anchor's word says; `None` if nobody wrote it.
+/// The number that the root object's word says; `None` if nobody wrote it.
 pub(super) fn unsealed(word: u64) -> Option<u64> {
     let drained = word & (SEQUENCE_END - 1);
     (drained > 0 && sealed(drained) == word).then_some(drained)

@@ -97,7 +97,7 @@ use variant::{Objects500, Variant};
 /// # }
 /// ```
 pub struct F3Tree<V: Variant = Objects500, M: Machine = everleaf_machine::Hardware> {
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     global: FastFair<V::Global, M>,
     objects: Objects<M>,
     fronts: Vec<SpinLock<Front, M>>,

@@ -18,20 +18,20 @@ use crate::fast_fair::FastFair;
 
 impl<V: Variant, M: Machine> F3Tree<V, M> {
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = RootObject::create(session, TAG)?;
+        let root_object = RootObject::create(session, TAG)?;
         let global = match FastFair::create(session) {
             Ok(global) => global,
             Err(error) => {
-                anchor.free(session);
+                root_object.free(session);
                 return Err(error);
             }
         };
-        anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
-        anchor.word(GLOBAL_WORD).write_private(u64::from(global.root_value()));
-        anchor.word(DRAINED_WORD).write_private(sealed(1));
-        // Persist: the anchor before the directory names the tree.
-        session.medium().persist(anchor.word(0).as_ptr(), 64);
-        Ok(Self::assemble(session, anchor, global, 1))
+        root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
+        root_object.word(GLOBAL_WORD).write_private(u64::from(global.root_value()));
+        root_object.word(DRAINED_WORD).write_private(sealed(1));
+        // Persist: the root object before the directory names the tree.
+        session.medium().persist(root_object.word(0).as_ptr(), 64);
+        Ok(Self::assemble(session, root_object, global, 1))
     }
 
     pub(super) fn open_in(
@@ -40,20 +40,20 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         root: u32,
         threads: usize,
     ) -> Result<Self, IndexError> {
-        let anchor = RootObject::open(session.heap(), recovery, root, TAG)?;
-        let found = anchor.word(VARIANT_WORD).read_private();
-        let root = u32::try_from(anchor.word(GLOBAL_WORD).read_private());
+        let root_object = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let found = root_object.word(VARIANT_WORD).read_private();
+        let root = u32::try_from(root_object.word(GLOBAL_WORD).read_private());
         let (true, Ok(root)) = (found == u64::from(V::KIND), root) else {
-            let what = format!("a tree's anchor is of variant {found} instead of {}", V::KIND);
+            let what = format!("a tree's root object is of variant {found} instead of {}", V::KIND);
             return Err(AllocError::Corrupt { offset: 0, what }.into());
         };
-        let word = anchor.word(DRAINED_WORD).read_private();
+        let word = root_object.word(DRAINED_WORD).read_private();
         let Some(drained) = unsealed(word) else {
-            let what = format!("a tree's anchor says that {word:#x} entries are evaluated");
+            let what = format!("a tree's root object says that {word:#x} entries are evaluated");
             return Err(AllocError::Corrupt { offset: 0, what }.into());
         };
         let global = FastFair::recover(session, recovery, root, threads)?;
-        let mut tree = Self::assemble(session, anchor, global, drained);
+        let mut tree = Self::assemble(session, root_object, global, drained);
         tree.find_objects(recovery)?;
         tree.find_pending()?;
         Ok(tree)
@@ -61,13 +61,13 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
 
     fn assemble(
         session: &Session<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         global: FastFair<V::Global, M>,
         drained: u64,
     ) -> Self {
         let () = Self::FITS;
         F3Tree {
-            anchor,
+            root_object,
             global,
             objects: Objects::new(PoolBase::of(session.heap()), session.medium()),
             fronts: (0..V::FRONTS).map(|_| SpinLock::new(Front::default())).collect(),
@@ -83,7 +83,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
 
     /// The word that refers to the newest object of a front.
     pub(super) fn head(&self, front: usize) -> &Atomic<u64, M> {
-        self.anchor.word(FRONT_WORD + front)
+        self.root_object.word(FRONT_WORD + front)
     }
 
     /// Lists the objects of all fronts, and marks them as in use.
@@ -154,6 +154,6 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             }
         }
         everleaf_index::OrderedIndex::free_all(&self.global, session);
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 }

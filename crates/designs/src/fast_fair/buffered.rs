@@ -229,11 +229,11 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     /// They do not hold it up: a leaf is locked once, and filled in while it is, and what lies behind the
     /// greatest key that there was at the beginning does not count. Nothing is replaced here, which would take
     /// space.
-    pub(super) fn settle_all(&self, session: &mut Session<M>) -> Result<(), AllocError> {
+    pub(super) fn flush_buffers(&self, session: &mut Session<M>) -> Result<(), AllocError> {
         let last = self.greatest(session)?;
         let mut from = Some(0);
         while let Some(key) = from.filter(|key| *key <= last) {
-            from = self.settle_leaf(session, key)?;
+            from = self.flush_leaf_buffer(session, key)?;
             if M::mutant("fast_fair.settles_one") {
                 break;
             }
@@ -252,7 +252,11 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     }
 
     /// Brings the buffer of a key's leaf into it, and gives the low fence of the leaf behind it.
-    fn settle_leaf(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, AllocError> {
+    fn flush_leaf_buffer(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+    ) -> Result<Option<u64>, AllocError> {
         // Pinned for one leaf: what others give up meanwhile can be used again soon.
         let mut session = session.pinned();
         let leaf = self.lock_leaf(key, &mut None)?;
@@ -307,7 +311,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             M::mark("fast_fair.collect");
             for (_, record) in logs.records(chunk) {
                 if !M::mutant("fast_fair.no_forced_flush")
-                    && self.settle_record(session, record).is_err()
+                    && self.release_record(session, record).is_err()
                 {
                     return logs.keep_oldest(log);
                 }
@@ -323,7 +327,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     }
 
     /// Makes sure that a record is not needed any more.
-    fn settle_record(&self, session: &mut Session<M>, record: Record) -> Result<(), AllocError> {
+    fn release_record(&self, session: &mut Session<M>, record: Record) -> Result<(), AllocError> {
         loop {
             let leaf = self.lock_leaf(record.key, &mut None)?;
             if record.sequence <= leaf.flushed_word().read_private() {

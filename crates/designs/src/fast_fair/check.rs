@@ -27,7 +27,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         used: &Recovery<M>,
         report: &mut CheckReport,
     ) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         self.mark_logs(used)?;
         let mut above: Option<Level> = None;
         let mut level = Level::default();

@@ -49,9 +49,9 @@ impl<V: Variant, M: Machine> Operations for FastFair<V, M> {
         Ok(())
     }
 
-    fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+    fn persist_deferred(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         if V::BUFFERED && !V::LOGGED {
-            self.settle_all(session)?;
+            self.flush_buffers(session)?;
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl<V: Variant, M: Machine> Design<M> for FastFair<V, M> {
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {

@@ -1,19 +1,19 @@
-//! Where things are: the anchor. (The bytes of a node: `node/fast_node`.)
+//! Where things are: the root object. (The bytes of a node: `node/fast_node`.)
 //!
 //! ```text
-//!   anchor   word 0       1                       2                 3..27                   27..32
+//!   root object   word 0       1                       2                 3..27                   27..32
 //!           | "EVLFFAIR" | the variant's number  | root: an offset | logs (`write_log.rs`) | zero   |
 //! ```
 //!
 //! The root is one word; its level is in the node. So the tree's height changes by one store.
 
-/// First word of an anchor: "EVLFFAIR".
+/// First word of a root object: "EVLFFAIR".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLFFAIR");
-/// The anchor's word that says which variant the nodes are of.
+/// The root object's word that says which variant the nodes are of.
 pub(super) const VARIANT_WORD: usize = 1;
-/// The anchor's word that refers to the root.
+/// The root object's word that refers to the root.
 pub(super) const ROOT_WORD: usize = 2;
-/// The anchor's first word that names the oldest chunk of a log, in a variant with buffers.
+/// The root object's first word that names the oldest chunk of a log, in a variant with buffers.
 pub(super) const LOG_WORD: usize = 3;
 /// The largest value: a record's word has 8 more bits (`node/fast_node`).
 pub(super) const VALUE_MAX: u64 = (1 << 56) - 1;

@@ -2,7 +2,7 @@
 //! recovery: opening it reads one line.
 //!
 //! ```text
-//!   anchor -> root                  level 2
+//!   root object -> root                  level 2
 //!              |        \
 //!            node -----> node       level 1     each node 512 bytes: header, sorted records
 //!            |   \        |  \
@@ -137,7 +137,7 @@ use variant::{Standard, Variant};
 /// # }
 /// ```
 pub struct FastFair<V: Variant = Standard, M: Machine = everleaf_machine::Hardware> {
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     nodes: Nodes<V, M>,
     buffers: Buffers<M>,
     /// Leaves there are; counted in a variant with buffers only.
@@ -148,20 +148,20 @@ pub struct FastFair<V: Variant = Standard, M: Machine = everleaf_machine::Hardwa
 }
 
 impl<V: Variant, M: Machine> FastFair<V, M> {
-    fn assemble(heap: Arc<Heap<M>>, anchor: RootObject<M>) -> Result<Self, IndexError> {
+    fn assemble(heap: Arc<Heap<M>>, root_object: RootObject<M>) -> Result<Self, IndexError> {
         let pool = heap.pool();
         let generation = if pool.is_read_only() { NO_GENERATION } else { pool.next_id()? };
         let (base, medium) = (PoolBase::of(&heap), heap.medium());
         let nodes = Nodes::new(base, medium, generation);
-        let logs = Logs::new(base, medium, (anchor, LOG_WORD), generation, Self::LOGS);
+        let logs = Logs::new(base, medium, (root_object, LOG_WORD), generation, Self::LOGS);
         let end = if V::BUFFERED { pool.max_size() } else { 0 };
         let buffers = Buffers::new(end.div_ceil(V::NODE_SIZE as u64), 1, logs);
-        Ok(FastFair { anchor, nodes, buffers, leaves: Tally::new(0), cache: None, heap })
+        Ok(FastFair { root_object, nodes, buffers, leaves: Tally::new(0), cache: None, heap })
     }
 
     fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = RootObject::create(session, TAG)?;
-        let made = Self::assemble(session.heap().clone(), anchor).and_then(|mut tree| {
+        let root_object = RootObject::create(session, TAG)?;
+        let made = Self::assemble(session.heap().clone(), root_object).and_then(|mut tree| {
             let header = Header {
                 level: 0,
                 low: 0,
@@ -176,21 +176,21 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 loaded.inspect_err(|_| session.free_record(offset, V::NODE_SIZE)).map(|()| root)
             });
             let root = made.inspect_err(|_| tree.free_volatile(session))?;
-            tree.anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
+            tree.root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
             tree.root_word().write_private(tree.nodes.offset(root));
             tree.leaves.add(session.stripe(), 1);
-            // Persist: the anchor before the directory names the tree.
-            session.medium().persist(tree.anchor.word(0).as_ptr(), 64);
+            // Persist: the root object before the directory names the tree.
+            session.medium().persist(tree.root_object.word(0).as_ptr(), 64);
             Ok(tree)
         });
         if made.is_err() {
-            anchor.free(session);
+            root_object.free(session);
         }
         made
     }
 
     fn root_word(&self) -> &Atomic<u64, M> {
-        self.anchor.word(ROOT_WORD)
+        self.root_object.word(ROOT_WORD)
     }
 
     /// The root as it is now.

@@ -1,4 +1,4 @@
-//! Opening: nothing but the anchor is read. What a crash left is mended by those who come by.
+//! Opening: nothing but the root object is read. What a crash left is mended by those who come by.
 //!
 //! The allocator has to learn which records are nodes; that is a walk along the levels.
 
@@ -18,14 +18,14 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         root: u32,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let anchor = RootObject::open(&heap, recovery, root, TAG)?;
-        let found = anchor.word(VARIANT_WORD).read_private();
+        let root_object = RootObject::open(&heap, recovery, root, TAG)?;
+        let found = root_object.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what =
                 format!("the nodes are of variant {found}, and this is {} ({})", V::NAME, V::KIND);
             return Err(AllocError::Corrupt { offset: 0, what }.into());
         }
-        let mut tree = Self::assemble(heap, anchor)?;
+        let mut tree = Self::assemble(heap, root_object)?;
         if V::BUFFERED || V::CACHED {
             let built = tree.build_volatile(session, recovery);
             built.inspect_err(|_| tree.free_volatile(session))?;
@@ -109,6 +109,6 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         }
         self.free_logs(session);
         self.free_volatile(session);
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 }

@@ -204,7 +204,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         if node.level() == 1 {
             let mut next = Some(node);
             while let Some(parent) = next {
-                self.settle(parent)?;
+                self.mend_node(parent)?;
                 self.unlink(parent.leftmost())?;
                 for slot in 0..self.entries_of(parent) {
                     self.unlink(parent.value(slot))?;
@@ -215,7 +215,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         }
         let mut next = Some(first);
         while let Some(leaf) = next {
-            self.settle(leaf)?;
+            self.mend_node(leaf)?;
             if leaf.sibling().read_private() & !UNCUT != 0 {
                 self.unlink(leaf.sibling())?;
             }
@@ -225,7 +225,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     }
 
     /// Mends a node, so that its words are its own.
-    fn settle(&self, node: Node<V, M>) -> Result<(), AllocError> {
+    fn mend_node(&self, node: Node<V, M>) -> Result<(), AllocError> {
         if self.nodes.can_lock() {
             self.nodes.lock(node)?;
             self.nodes.unlock(node);

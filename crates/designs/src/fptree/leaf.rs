@@ -82,13 +82,13 @@ impl<M: Machine> Leaf<M> {
 
     /// Makes another set of entries count, durably.
     #[inline(always)]
-    pub(super) fn commit(&self, frame: TreeContext<M>, bitmap: u64) {
+    pub(super) fn commit(&self, context: TreeContext<M>, bitmap: u64) {
         // Release: the entries it names; pairs with the acquire in `bitmap` and with recovery.
         self.bitmap.store(bitmap, Ordering::Release);
         if !M::mutant("fptree.no_bitmap_flush") {
             // Persist: the commit before the lock is opened, or a reader could see what a crash takes
             // back (H3).
-            frame.medium.persist(self.bitmap.as_ptr(), 8);
+            context.medium.persist(self.bitmap.as_ptr(), 8);
         }
     }
 
@@ -112,29 +112,29 @@ impl<M: Machine> Leaf<M> {
 /// Insert or update: three persists.
 #[inline(always)]
 fn put<M: Machine>(
-    frame: TreeContext<M>,
+    context: TreeContext<M>,
     leaf: &Leaf<M>,
     change: &Change,
     replaced: Option<usize>,
 ) -> bool {
     let named = leaf.bitmap();
     let slot = (!named).trailing_zeros() as usize;
-    if slot >= frame.capacity {
+    if slot >= context.capacity {
         return false;
     }
     leaf.entries[slot].set(change.key, change.value);
     if !M::mutant("fptree.no_entry_flush") {
         // Persist: the entry before the bitmap names it (F1).
-        frame.medium.persist(leaf.entries[slot].as_ptr(), ENTRY_SIZE);
+        context.medium.persist(leaf.entries[slot].as_ptr(), ENTRY_SIZE);
     }
     // Relaxed: published by the bitmap.
     leaf.fingerprints.store(slot, fingerprint(change.key), Ordering::Relaxed);
     if !M::mutant("fptree.no_fingerprint_flush") {
         // Persist: the fingerprint before the bitmap names its entry, or a search would miss it (F1).
-        frame.medium.persist(leaf.fingerprints.as_ptr().wrapping_add(slot), 1);
+        context.medium.persist(leaf.fingerprints.as_ptr().wrapping_add(slot), 1);
     }
     let gone = replaced.map_or(0, |old| 1 << old);
-    leaf.commit(frame, (named | 1 << slot) & !gone);
+    leaf.commit(context, (named | 1 << slot) & !gone);
     true
 }
 
@@ -174,13 +174,13 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
     }
 
     #[inline(always)]
-    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+    fn apply(context: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         let found = leaf.find(change.key);
         let old = found.map(|slot| leaf.entries[slot].value());
         let (outcome, effect) = change.decide(old);
         match (effect, found) {
-            (Effect::Put, _) if !put(frame, leaf, change, found) => return Applied::Full,
-            (Effect::Delete, Some(slot)) => leaf.commit(frame, leaf.bitmap() & !(1 << slot)),
+            (Effect::Put, _) if !put(context, leaf, change, found) => return Applied::Full,
+            (Effect::Delete, Some(slot)) => leaf.commit(context, leaf.bitmap() & !(1 << slot)),
             _ => {}
         }
         Applied::Done(outcome)
@@ -208,10 +208,10 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
         Ok(())
     }
 
-    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(context: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let used = 64 - leaf.bitmap().leading_zeros() as usize;
-        if used > frame.capacity {
-            return Err(format!("the bitmap names slot {} of {}", used - 1, frame.capacity));
+        if used > context.capacity {
+            return Err(format!("the bitmap names slot {} of {}", used - 1, context.capacity));
         }
         Ok(())
     }

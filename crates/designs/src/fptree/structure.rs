@@ -19,7 +19,7 @@ pub(super) fn split<G: Geometry, M: Machine>(
 ) -> Result<(), IndexError> {
     M::mark("fptree.split");
     let leaf = tree.leaf(offset);
-    let pairs = FpLeaf::pairs(tree.frame, leaf);
+    let pairs = FpLeaf::pairs(tree.context, leaf);
     let low = pairs[pairs.len() / 2].0;
     let named = leaf.bitmap();
     let upper = (0..64)
@@ -38,7 +38,7 @@ pub(super) fn split<G: Geometry, M: Machine>(
     }
     let log = tree.logs.claim(session.stripe());
     log.write(Record::Split { leaf: offset, new });
-    leaf.commit(tree.frame, named & !upper);
+    leaf.commit(tree.context, named & !upper);
     link(tree, offset, new);
     log.end();
     right.header.lock.unlock();
@@ -52,7 +52,7 @@ fn link<G: Geometry, M: Machine>(tree: &Tree<G, M>, left: u64, next: u64) {
     header.set_next(next);
     if !M::mutant("fptree.no_link_flush") {
         // Persist: the link before the record of the change is cleared (H1).
-        tree.frame.medium.persist(header.next.as_ptr(), 8);
+        tree.context.medium.persist(header.next.as_ptr(), 8);
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn unlink<G: Geometry, M: Machine>(
     let Some(left) = tree.inner.left_neighbour(low, offset) else { return false };
     let before = &tree.leaf(left).header;
     // Only tried: who holds it may want the lock that we hold.
-    if !before.lock.try_lock(tree.frame.generation) {
+    if !before.lock.try_lock(tree.context.generation) {
         return false;
     }
     if before.next() != offset || !tree.inner.remove_separator(low, offset, left) {
@@ -93,7 +93,7 @@ pub(super) fn finish<G: Geometry, M: Machine>(tree: &Tree<G, M>, record: Record)
             M::mark("fptree.finished_split");
             let leaf = tree.leaf(left);
             if !M::mutant("fptree.half_a_redo") {
-                leaf.commit(tree.frame, leaf.bitmap() & !tree.leaf(new).bitmap());
+                leaf.commit(tree.context, leaf.bitmap() & !tree.leaf(new).bitmap());
             }
             link(tree, left, new);
         }

@@ -2,7 +2,7 @@
 //! them: what Calloc does with its bitmap, ring and log is done with destinations.
 //!
 //! ```text
-//!   anchor    | tag | head | 0 | 0 | allocator | its root | blocks | areas |
+//!   root object    | tag | head | 0 | 0 | allocator | its root | blocks | areas |
 //!   area      | log: 4 x (old, new, new, 0) 128 | ring: 16 places, 128 |      one for each of 8 threads
 //! ```
 //!
@@ -25,7 +25,7 @@ use everleaf_pool::{Medium, PoolError};
 
 use crate::allocators::{AnyAllocator, Promise};
 
-/// Words of the anchor.
+/// Words of the root object.
 const ALLOCATOR: usize = 4;
 const ROOT: usize = 5;
 const BLOCKS: usize = 6;
@@ -67,13 +67,13 @@ pub(super) struct Blocks<M: Machine> {
 }
 
 impl<M: Machine> Blocks<M> {
-    /// A new allocator for so many leaves, and what the anchor says of it, not durable yet.
+    /// A new allocator for so many leaves, and what the root object says of it, not durable yet.
     ///
     /// # Errors
     /// No space.
     pub fn create(
         session: &mut Session<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         number: u64,
         block_bytes: usize,
         blocks: usize,
@@ -90,7 +90,7 @@ impl<M: Machine> Blocks<M> {
         };
         let this = Self::of(session, allocator, areas);
         this.words().iter().for_each(|word| word.write_private(0));
-        // Persist: cleared areas before the anchor names them.
+        // Persist: cleared areas before the root object names them.
         this.medium.persist(this.words()[0].as_ptr(), THREADS * AREA_WORDS * 8);
         let words = [
             (ALLOCATOR, number),
@@ -98,30 +98,30 @@ impl<M: Machine> Blocks<M> {
             (BLOCKS, blocks as u64),
             (AREAS, areas),
         ];
-        words.into_iter().for_each(|(index, value)| anchor.word(index).write_private(value));
+        words.into_iter().for_each(|(index, value)| root_object.word(index).write_private(value));
         // Persist: before the directory names the tree.
-        this.medium.persist(anchor.word(ALLOCATOR).as_ptr(), 32);
+        this.medium.persist(root_object.word(ALLOCATOR).as_ptr(), 32);
         Ok(this)
     }
 
-    /// The allocator that the anchor names; `None` if it names none.
+    /// The allocator that the root object names; `None` if it names none.
     ///
     /// # Errors
     /// Damage; a pool that is open for reading only, since what a crash has cut is ended here.
     pub fn open(
         session: &Session<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         recovery: &Recovery<M>,
         block_bytes: usize,
     ) -> Result<Option<Self>, AllocError> {
         let [number, root, blocks, areas] =
-            [ALLOCATOR, ROOT, BLOCKS, AREAS].map(|index| anchor.word(index).read_private());
+            [ALLOCATOR, ROOT, BLOCKS, AREAS].map(|index| root_object.word(index).read_private());
         if number == 0 {
             return Ok(None);
         }
         let corrupt = || AllocError::Corrupt {
             offset: areas,
-            what: "a tree's anchor names an allocator that there is not".into(),
+            what: "a tree's root object names an allocator that there is not".into(),
         };
         let pool = session.heap().pool();
         if blocks == 0 || blocks > pool.max_size() / block_bytes as u64 {
@@ -158,7 +158,7 @@ impl<M: Machine> Blocks<M> {
     ///
     /// # Errors
     /// Damage.
-    pub fn settle(
+    pub fn free_unlisted(
         &mut self,
         session: &mut Session<M>,
         recovery: &Recovery<M>,

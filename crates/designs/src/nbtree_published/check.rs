@@ -18,7 +18,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         used: &Recovery<M>,
         report: &mut CheckReport,
     ) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         self.inner.check(&mut report.problems);
         let mut seen = BTreeSet::new();
         self.for_each_record(&mut |leaf| {
@@ -132,6 +132,6 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         self.inner.free(session);
         let blocks = all.into_iter().map(|(block, _)| block);
         self.space.free_all(session, blocks, Self::RECORD_SIZE);
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 }

@@ -121,6 +121,6 @@ impl<V: Variant, G: Geometry, M: Machine> Design<M> for NbPublished<V, G, M> {
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 }

@@ -47,7 +47,7 @@ impl<M: Machine> Leaves<M> {
         match self {
             Leaves::Calloc(calloc) => {
                 head.write_private(block);
-                // Persist: block, then anchor, before the directory names the tree.
+                // Persist: block, then root object, before the directory names the tree.
                 session.medium().persist(head.as_ptr(), 8);
                 calloc
                     .set_bits(session, &[block])
@@ -189,15 +189,15 @@ impl<M: Machine> Opening<'_, M> {
     pub fn finish(
         self,
         session: &mut Session<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         leaves: impl Iterator<Item = u64>,
     ) -> Result<Leaves<M>, AllocError> {
         let Some(mut blocks) = self.blocks else {
             let heap = session.heap().clone();
-            let calloc = Calloc::open(&heap, anchor, self.record_size, self.recovery, leaves)?;
+            let calloc = Calloc::open(&heap, root_object, self.record_size, self.recovery, leaves)?;
             return Ok(Leaves::Calloc(calloc));
         };
-        blocks.settle(session, self.recovery, &leaves.collect())?;
+        blocks.free_unlisted(session, self.recovery, &leaves.collect())?;
         Ok(Leaves::Blocks(blocks))
     }
 }

@@ -9,7 +9,7 @@
 //!                 |              |
 //!   pool:   [ block 1 KiB ]->[ block 1 KiB ]    62 entries each, unsorted, in a list
 //!                ^
-//!             anchor, and the words of the allocator (`calloc.rs`)
+//!             root object, and the words of the allocator (`calloc.rs`)
 //! ```
 //!
 //! A search reads one line of the pool, a write dirties and flushes one. An insert claims a slot by
@@ -93,9 +93,9 @@ use leaves::Leaves;
 use state::LINK;
 use variant::Variant;
 
-/// The first word of the tree's anchor.
+/// The first word of the tree's root object.
 const TAG: u64 = u64::from_le_bytes(*b"nbpublsh");
-/// The anchor's word that names the first block.
+/// The root object's word that names the first block.
 const HEAD: usize = 1;
 
 /// The tree, in variant `V`, with leaves of geometry `G`, on machine `M`.
@@ -104,7 +104,7 @@ pub struct NbPublished<V, G: Geometry = Production, M: Machine = Hardware> {
     space: Leaves<M>,
     base: PoolBase<M>,
     medium: Medium<M>,
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     is_writable: bool,
     keys: Tally<M>,
     leaves: Tally<M>,
@@ -144,7 +144,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
 
     fn assemble(
         heap: Arc<Heap<M>>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         space: Leaves<M>,
         inner: InnerNodes<G, M>,
     ) -> Self {
@@ -153,7 +153,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             space,
             base: PoolBase::of(&heap),
             medium: heap.medium(),
-            anchor,
+            root_object,
             is_writable: !heap.pool().is_read_only(),
             keys: Tally::new(0),
             leaves: Tally::new(0),
@@ -166,9 +166,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     /// A new tree with one empty leaf, whose leaves come from Calloc.
     fn create_empty(session: &mut Session<M>) -> Result<Self, AllocError> {
         let heap = session.heap().clone();
-        let anchor = RootObject::create(session, TAG)?;
-        let space = Leaves::Calloc(Calloc::new(&heap, anchor, Self::RECORD_SIZE));
-        Self::create_in(session, anchor, space)
+        let root_object = RootObject::create(session, TAG)?;
+        let space = Leaves::Calloc(Calloc::new(&heap, root_object, Self::RECORD_SIZE));
+        Self::create_in(session, root_object, space)
     }
 
     /// The same with so many leaves at most, which come from the allocator of that
@@ -185,11 +185,11 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         leaves: usize,
     ) -> Result<Self, AllocError> {
         let number = number_of(allocator).expect("the name of an allocator");
-        let anchor = RootObject::create(session, TAG)?;
-        match Blocks::create(session, anchor, number, Self::RECORD_SIZE, leaves) {
-            Ok(blocks) => Self::create_in(session, anchor, Leaves::Blocks(blocks)),
+        let root_object = RootObject::create(session, TAG)?;
+        match Blocks::create(session, root_object, number, Self::RECORD_SIZE, leaves) {
+            Ok(blocks) => Self::create_in(session, root_object, Leaves::Blocks(blocks)),
             Err(error) => {
-                anchor.free(session);
+                root_object.free(session);
                 Err(error)
             }
         }
@@ -197,19 +197,19 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
 
     fn create_in(
         session: &mut Session<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         space: Leaves<M>,
     ) -> Result<Self, AllocError> {
         let heap = session.heap().clone();
-        match Self::create_first(session, anchor, &space) {
+        match Self::create_first(session, root_object, &space) {
             Ok(inner) => {
-                let tree = Self::assemble(heap, anchor, space, inner);
+                let tree = Self::assemble(heap, root_object, space, inner);
                 tree.leaves.add(session.stripe(), 1);
                 Ok(tree)
             }
             Err(error) => {
                 space.free_all(session, std::iter::empty(), Self::RECORD_SIZE);
-                anchor.free(session);
+                root_object.free(session);
                 Err(error)
             }
         }
@@ -218,23 +218,23 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     /// The first leaf of a new tree, and the inner nodes above it.
     fn create_first(
         session: &mut Session<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         space: &Leaves<M>,
     ) -> Result<InnerNodes<G, M>, AllocError> {
         let (base, medium) = (PoolBase::of(session.heap()), session.medium());
         let block = space.reserve_first(session, Self::RECORD_SIZE)?;
         let contents = block_at(base, block);
         contents.fill(0, 0, &[]);
-        // Persist: the block before the anchor names it, or recovery would find no leaf there (P1).
+        // Persist: the block before the root object names it, or recovery would find no leaf there (P1).
         medium.persist(contents.next.as_ptr(), layout::BLOCK_SIZE);
-        space.activate_first(session, block, anchor.word(HEAD), Self::RECORD_SIZE)?;
+        space.activate_first(session, block, root_object.word(HEAD), Self::RECORD_SIZE)?;
         let start = LeafStart { keys: &[], low: 0, high: 0, block, right: std::ptr::null_mut() };
         let made = Self::make_leaf(session, base, true, &start).and_then(|leaf| {
             InnerNodes::load(session, &[(0, leaf)]).inspect_err(|_| {
                 Self::unmake_leaf(session, true, leaf);
             })
         });
-        made.inspect_err(|_| space.forget_first(session, anchor.word(HEAD), Self::RECORD_SIZE))
+        made.inspect_err(|_| space.forget_first(session, root_object.word(HEAD), Self::RECORD_SIZE))
     }
 
     /// Metadata for a block, private.
@@ -279,9 +279,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         block_at(self.base, leaf.block())
     }
 
-    /// The word of the anchor that names the first block.
+    /// The word of the root object that names the first block.
     fn head(&self) -> &Atomic<u64, M> {
-        self.anchor.word(HEAD)
+        self.root_object.word(HEAD)
     }
 
     /// Whether the leaf is out of the tree.

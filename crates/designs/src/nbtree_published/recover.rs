@@ -1,4 +1,4 @@
-//! Recovery: from an anchor to a tree.
+//! Recovery: from a root object to a tree.
 //!
 //! The list of blocks is walked: every slot whose key is not 0 is an entry, and the metadata are
 //! made from that. Then the inner nodes are built over the low fences. Nothing of the pool is
@@ -35,11 +35,11 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         let heap = session.heap().clone();
         let is_writable = !heap.pool().is_read_only();
         let base = PoolBase::of(&heap);
-        let anchor = RootObject::open(&heap, recovery, root, TAG)?;
+        let root_object = RootObject::open(&heap, recovery, root, TAG)?;
         let record_size = Self::RECORD_SIZE;
-        let blocks = Blocks::open(session, anchor, recovery, record_size)?;
+        let blocks = Blocks::open(session, root_object, recovery, record_size)?;
         let opening = Opening { recovery, blocks, record_size };
-        let listed = Self::walk(base, anchor, &opening)?;
+        let listed = Self::walk(base, root_object, &opening)?;
         let mut leaves = Vec::with_capacity(listed.len());
         let mut keys = 0;
         for (index, this) in listed.iter().enumerate() {
@@ -49,9 +49,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             keys += count;
         }
         let blocks = listed.iter().map(|this| this.block);
-        let space = opening.finish(session, anchor, blocks)?;
+        let space = opening.finish(session, root_object, blocks)?;
         let inner = InnerNodes::load(session, &leaves)?;
-        let tree = Self::assemble(heap, anchor, space, inner);
+        let tree = Self::assemble(heap, root_object, space, inner);
         tree.keys.add(0, keys as i64);
         tree.leaves.add(0, leaves.len() as i64);
         Ok(tree)
@@ -60,11 +60,11 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     /// All blocks of the list, each marked.
     fn walk(
         base: PoolBase<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         opening: &Opening<'_, M>,
     ) -> Result<Vec<Listed>, AllocError> {
         let mut listed: Vec<Listed> = vec![];
-        let mut block = anchor.word(HEAD).read_private();
+        let mut block = root_object.word(HEAD).read_private();
         loop {
             let corrupt = |what: String| AllocError::Corrupt { offset: block, what };
             if !opening.mark(block)? {

@@ -1,7 +1,7 @@
 //! The micro-log: which change of structure is under way, in a line of the pool each.
 //!
 //! ```text
-//!   anchor   | tag, head, images ... | log 0            | log 1            | log 2            |
+//!   root object   | tag, head, images ... | log 0            | log 1            | log 2            |
 //!   log      | check sum 32 | kind 32 | place | other | 0 ...
 //! ```
 //!
@@ -75,7 +75,7 @@ fn check_sum(kind: u32, leaf: u64, other: u64) -> u32 {
 
 /// The logs of one tree.
 pub struct MicroLogs<M: Machine> {
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     medium: Medium<M>,
     claims: [SpinLock<(), M>; LOG_COUNT],
 }
@@ -88,9 +88,9 @@ pub struct Log<'l, M: Machine> {
 }
 
 impl<M: Machine> MicroLogs<M> {
-    /// The logs in an anchor.
-    pub fn new(anchor: RootObject<M>, medium: Medium<M>) -> Self {
-        MicroLogs { anchor, medium, claims: std::array::from_fn(|_| SpinLock::new(())) }
+    /// The logs in a root object.
+    pub fn new(root_object: RootObject<M>, medium: Medium<M>) -> Self {
+        MicroLogs { root_object, medium, claims: std::array::from_fn(|_| SpinLock::new(())) }
     }
 
     /// Claims a log, if possible the one of `hint`; waits when its holder is at work.
@@ -135,7 +135,7 @@ impl<M: Machine> MicroLogs<M> {
     }
 
     fn word(&self, index: usize, word: usize) -> &everleaf_machine::Atomic<u64, M> {
-        self.anchor.word((index + 1) * WORDS_PER_LINE + word)
+        self.root_object.word((index + 1) * WORDS_PER_LINE + word)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The log of what is in write buffers: one writer a log, records that are linked per buffer.
 //!
 //! ```text
-//!   anchor   24 words: the oldest chunk of each log
+//!   root object   24 words: the oldest chunk of each log
 //!   chunk    | opening 4, log 4 | number 8 | next 8 | 0 40 | record | record | ...
 //!   record   | key 8 | value 8 | link 48 bits, upper 16 of the sequence | meta 8 |
 //!   meta     | 0: is a value | 1..32: lower 31 of the sequence | 32..64: check sum |
@@ -123,8 +123,8 @@ struct State {
 pub struct Logs<M: Machine> {
     base: PoolBase<M>,
     medium: Medium<M>,
-    anchor: RootObject<M>,
-    /// The anchor's word that names the oldest chunk of the first log.
+    root_object: RootObject<M>,
+    /// The root object's word that names the oldest chunk of the first log.
     first_word: usize,
     generation: u32,
     shape: Shape,
@@ -137,22 +137,22 @@ unsafe impl<M: Machine> Send for Logs<M> {}
 unsafe impl<M: Machine> Sync for Logs<M> {}
 
 impl<M: Machine> Logs<M> {
-    /// Logs that the anchor's words from `first_word` on name; there are none yet.
+    /// Logs that the root object's words from `first_word` on name; there are none yet.
     pub fn new(
         base: PoolBase<M>,
         medium: Medium<M>,
-        (anchor, first_word): (RootObject<M>, usize),
+        (root_object, first_word): (RootObject<M>, usize),
         generation: u32,
         shape: Shape,
     ) -> Self {
         let state = || State { chunks: VecDeque::new(), used: 0, added: 0, is_collected: false };
         let logs = (0..shape.logs).map(|_| SpinLock::new(state())).collect();
-        Logs { base, medium, anchor, first_word, generation, shape, logs }
+        Logs { base, medium, root_object, first_word, generation, shape, logs }
     }
 
     /// The word that names the oldest chunk of a log.
     fn head(&self, log: usize) -> &Atomic<u64, M> {
-        self.anchor.word(self.first_word + log)
+        self.root_object.word(self.first_word + log)
     }
 
     fn header(&self, chunk: u64) -> &ChunkHeader<M> {

@@ -36,8 +36,8 @@ const _: () = assert!(size_of::<Leaf<everleaf_machine::Hardware>>() == 1088);
 const GENERATION_SHIFT: u32 = 32;
 const LOW_MASK: u64 = (1 << 32) - 1;
 
-fn visible_word<M: Machine>(frame: TreeContext<M>, count: usize) -> u64 {
-    u64::from(frame.generation) << GENERATION_SHIFT | count as u64
+fn visible_word<M: Machine>(context: TreeContext<M>, count: usize) -> u64 {
+    u64::from(context.generation) << GENERATION_SHIFT | count as u64
 }
 
 impl<M: Machine> Leaf<M> {
@@ -79,15 +79,15 @@ impl<M: Machine> Leaf<M> {
 
     /// Appends an entry; false if there is no room.
     #[inline(always)]
-    fn append(&self, frame: TreeContext<M>, key: u64, value: u64, is_removal: bool) -> bool {
+    fn append(&self, context: TreeContext<M>, key: u64, value: u64, is_removal: bool) -> bool {
         let count = self.count();
-        if count >= frame.capacity {
+        if count >= context.capacity {
             return false;
         }
         self.entries[count].set(key, value);
         if !M::mutant("nvtree.no_entry_flush") {
             // Persist: the entry before it is counted (N1).
-            frame.medium.persist(self.entries[count].as_ptr(), ENTRY_SIZE);
+            context.medium.persist(self.entries[count].as_ptr(), ENTRY_SIZE);
         }
         // An entry that a crash left uncounted may have left its bit.
         let removals = self.removals() & !(1 << count) | u64::from(is_removal) << count;
@@ -96,23 +96,23 @@ impl<M: Machine> Leaf<M> {
         // Release: entry and removals before the counter; recovery's view.
         self.count.store(count as u64 + 1, Ordering::Release);
         if M::mutant("nvtree.read_uncommitted") {
-            self.show(frame, count + 1);
+            self.show(context, count + 1);
         }
         if !M::mutant("nvtree.no_count_flush") {
             // Persist: the counter before readers see the entry (N2).
-            frame.medium.persist(self.count.as_ptr(), 8);
+            context.medium.persist(self.count.as_ptr(), 8);
         }
-        self.show(frame, count + 1);
+        self.show(context, count + 1);
         true
     }
 
     /// Lets readers see the first `count` entries.
     #[inline(always)]
-    fn show(&self, frame: TreeContext<M>, count: usize) {
+    fn show(&self, context: TreeContext<M>, count: usize) {
         // AcqRel: the entries before the way to them; pairs with the acquire in `view`. An exchange,
         // because the write takes effect here: it must not wait in a store buffer when the call has
         // returned.
-        self.visible.swap(visible_word(frame, count), Ordering::AcqRel);
+        self.visible.swap(visible_word(context, count), Ordering::AcqRel);
     }
 }
 
@@ -147,10 +147,10 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
     }
 
     #[inline(always)]
-    fn view(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<usize, Retry> {
+    fn view(context: TreeContext<M>, leaf: &Leaf<M>) -> Result<usize, Retry> {
         // Acquire: the entries; pairs with the exchange in `show`.
         let word = leaf.visible.load(Ordering::Acquire);
-        if word >> GENERATION_SHIFT == u64::from(frame.generation) {
+        if word >> GENERATION_SHIFT == u64::from(context.generation) {
             return Ok(((word & LOW_MASK) as usize).min(ENTRY_COUNT));
         }
         // A pool that is open read-only: nobody writes.
@@ -198,16 +198,16 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
         }
     }
 
-    fn fill(frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(context: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
             entry.set(*key, *value);
         }
         leaf.count.write_private(pairs.len() as u64);
-        leaf.visible.write_private(visible_word(frame, pairs.len()));
+        leaf.visible.write_private(visible_word(context, pairs.len()));
     }
 
     #[inline(always)]
-    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+    fn apply(context: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         // A compare-and-exchange cannot do without looking.
         let compares = matches!(change.intent, Intent::Exchange(_) | Intent::RemoveExact(_));
         let (outcome, effect) = if BLIND && !compares {
@@ -217,8 +217,8 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
         };
         let has_room = match effect {
             Effect::None => true,
-            Effect::Put => leaf.append(frame, change.key, change.value, false),
-            Effect::Delete => leaf.append(frame, change.key, 0, true),
+            Effect::Put => leaf.append(context, change.key, change.value, false),
+            Effect::Delete => leaf.append(context, change.key, 0, true),
         };
         if has_room { Applied::Done(outcome) } else { Applied::Full }
     }
@@ -231,20 +231,20 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
         tree.replace(session, leaf)
     }
 
-    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(context: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let count = leaf.count.read_private();
-        if count > frame.capacity as u64 {
-            return Err(format!("the counter {count} is greater than {}", frame.capacity));
+        if count > context.capacity as u64 {
+            return Err(format!("the counter {count} is greater than {}", context.capacity));
         }
-        if frame.is_writable {
-            leaf.visible.write_private(visible_word(frame, count as usize));
+        if context.is_writable {
+            leaf.visible.write_private(visible_word(context, count as usize));
         }
         Ok(())
     }
 
-    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(context: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         let seen = leaf.visible.read_private();
-        if frame.is_writable && seen != visible_word(frame, leaf.count()) {
+        if context.is_writable && seen != visible_word(context, leaf.count()) {
             problems.push(format!("{} entries, but {seen:#x} visible (N2)", leaf.count()));
         }
     }

@@ -81,9 +81,9 @@ impl<V: Variant, const BITS: u32, M: Machine> Operations for PacTree<V, BITS, M>
 }
 
 impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
-    /// Marks the anchor, the log, and what it alone keeps.
+    /// Marks the root object, the log, and what it alone keeps.
     pub(super) fn mark_parts(&self, used: &Recovery<M>) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         used.mark_record(self.log.offset(), Log::<M>::size(V::LOG_LENGTH))?;
         self.mark_merged(used)
     }
@@ -115,7 +115,7 @@ impl<V: Variant, const BITS: u32, M: Machine> Design<M> for PacTree<V, BITS, M> 
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {

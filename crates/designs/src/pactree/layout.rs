@@ -1,8 +1,8 @@
-//! Where things are in the pool: the anchor and the data node. The log is in `log.rs`, the nodes of the
+//! Where things are in the pool: the root object and the data node. The log is in `log.rs`, the nodes of the
 //! search layer in `node/radix`.
 //!
 //! ```text
-//!   anchor   word 0       1                      2                  3     4..16   16..32
+//!   root object   word 0       1                      2                  3     4..16   16..32
 //!           | "EVLPACT1" | the variant's number | first data node  | log | zero  | root of the search layer |
 //!
 //!   data node, 1216 bytes
@@ -21,15 +21,15 @@ use everleaf_pool::Medium;
 use crate::node::entry::{ENTRY_SIZE, Entry};
 use crate::node::version_lock::VersionLock;
 
-/// First word of an anchor: "EVLPACT1".
+/// First word of a root object: "EVLPACT1".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLPACT1");
-/// The anchor's word that says which variant the tree is of.
+/// The root object's word that says which variant the tree is of.
 pub(super) const VARIANT_WORD: usize = 1;
-/// The anchor's word that names the first data node.
+/// The root object's word that names the first data node.
 pub(super) const HEAD_WORD: usize = 2;
-/// The anchor's word that names the log.
+/// The root object's word that names the log.
 pub(super) const LOG_WORD: usize = 3;
-/// The anchor's first link of the search layer.
+/// The root object's first link of the search layer.
 pub(super) const ROOT_WORD: usize = 16;
 /// Entries that a data node has room for.
 pub(super) const ENTRY_COUNT: usize = 64;

@@ -61,7 +61,7 @@ impl<M: Machine> Log<M> {
                 log.word(place, word).write_private(0);
             }
         }
-        // Persist: the log before the anchor names it.
+        // Persist: the log before the root object names it.
         session.medium().persist(log.word(0, 0).as_ptr(), length * RECORD_SIZE);
         Ok(log)
     }
@@ -176,7 +176,7 @@ impl<M: Machine> Log<M> {
     }
 
     /// Forgets the oldest linked change, which the search layer knows, durably.
-    pub fn settle(&self, place: usize) {
+    pub fn forget_oldest(&self, place: usize) {
         self.erase(place);
         let mut places = self.places.lock();
         let oldest = places.linked.pop_front();

@@ -6,7 +6,7 @@
 //!      |          |
 //!   [ node ] <-> [ node ] <-> [ node ]        pool, 1216 bytes
 //!      ^
-//!   anchor (pool): tag | variant | first node | log of structure changes | root
+//!   root object (pool): tag | variant | first node | log of structure changes | root
 //! ```
 //!
 //! A search comes to a data node by the radix tree, looks at its range, and goes on along the list if
@@ -106,7 +106,7 @@ pub struct PacTree<V: Variant = Standard, const BITS: u32 = 4, M: Machine = Hard
     log: Log<M>,
     medium: Medium<M>,
     base: PoolBase<M>,
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     /// The first data node: there is always one for the smallest keys.
     head: u64,
     /// A number that no earlier opening of the pool had.

@@ -24,7 +24,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
 
     fn assemble(
         session: &Session<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         head: u64,
         log: Log<M>,
     ) -> Result<Self, IndexError> {
@@ -34,11 +34,11 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
         // Nobody locks anything in a pool that is open read-only: all locks count as open.
         let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
         Ok(PacTree {
-            search: RadixTree::new(session, anchor, ROOT_WORD),
+            search: RadixTree::new(session, root_object, ROOT_WORD),
             log,
             medium: heap.medium(),
             base: PoolBase::of(&heap),
-            anchor,
+            root_object,
             head,
             generation,
             is_writable,
@@ -51,37 +51,37 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
     }
 
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = RootObject::create(session, TAG)?;
+        let root_object = RootObject::create(session, TAG)?;
         let log = match Log::create(session, V::LOG_LENGTH) {
             Ok(log) => log,
             Err(error) => {
-                anchor.free(session);
+                root_object.free(session);
                 return Err(error.into());
             }
         };
         let place = log.offset();
         let made = session.allocate_record(NODE_SIZE).map_err(IndexError::from).and_then(|head| {
-            let tree = Self::assemble(session, anchor, head, log);
+            let tree = Self::assemble(session, root_object, head, log);
             tree.inspect_err(|_| session.free_record(head, NODE_SIZE))
         });
         let tree = match made {
             Ok(tree) => tree,
             Err(error) => {
                 session.free_record(place, Log::<M>::size(V::LOG_LENGTH));
-                anchor.free(session);
+                root_object.free(session);
                 return Err(error);
             }
         };
         let first = tree.node(tree.head);
         first.build(tree.medium, tree.generation, (0, HIGH_MAX), (0, 0), &[]);
         first.lock.unlock();
-        anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
-        anchor.word(HEAD_WORD).write_private(tree.head);
-        anchor.word(LOG_WORD).write_private(place);
+        root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
+        root_object.word(HEAD_WORD).write_private(tree.head);
+        root_object.word(LOG_WORD).write_private(place);
         // A link of the root, without a node: that needs no space.
         tree.search.insert(session, &tree.search.seek(0), 0, tree.head)?;
-        // Persist: the anchor before the directory names the tree.
-        tree.medium.persist(anchor.word(0).as_ptr(), 64);
+        // Persist: the root object before the directory names the tree.
+        tree.medium.persist(root_object.word(0).as_ptr(), 64);
         tree.nodes.add(session.stripe(), 1);
         Ok(tree)
     }
@@ -91,17 +91,17 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
         recovery: &Recovery<M>,
         root: u32,
     ) -> Result<Self, IndexError> {
-        let anchor = RootObject::open(session.heap(), recovery, root, TAG)?;
-        let found = anchor.word(VARIANT_WORD).read_private();
+        let root_object = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let found = root_object.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what = format!("the tree is of variant {found}, and this is {}", V::NAME);
             return Err(corrupt(0, what).into());
         }
-        let log = anchor.word(LOG_WORD).read_private();
+        let log = root_object.word(LOG_WORD).read_private();
         recovery.mark_record(log, Log::<M>::size(V::LOG_LENGTH))?;
-        let head = anchor.word(HEAD_WORD).read_private();
+        let head = root_object.word(HEAD_WORD).read_private();
         let log = Log::at(session, log, V::LOG_LENGTH);
-        let mut tree = Self::assemble(session, anchor, head, log)?;
+        let mut tree = Self::assemble(session, root_object, head, log)?;
         tree.replay(recovery)?;
         let mut nodes = 0;
         let keys = tree.walk(recovery, &mut |_| nodes += 1)?;
@@ -247,6 +247,6 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
         }
         self.search.free_nodes(session, &mut |_, _| {});
         session.free_record(self.log.offset(), Log::<M>::size(V::LOG_LENGTH));
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 }

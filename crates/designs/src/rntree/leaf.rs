@@ -89,15 +89,15 @@ impl<M: Machine> Leaf<M> {
 
     /// The word `active`, and the slot line it leads to.
     #[inline(always)]
-    fn active(&self, frame: TreeContext<M>) -> (u64, usize) {
+    fn active(&self, context: TreeContext<M>) -> (u64, usize) {
         // Acquire: the slot line and the entries it names; pairs with the release in `switch`.
         let word = self.active.load(Ordering::Acquire);
-        (word, self.line_of(frame, word))
+        (word, self.line_of(context, word))
     }
 
     #[inline(always)]
-    fn line_of(&self, frame: TreeContext<M>, active: u64) -> usize {
-        if active >> GENERATION_SHIFT == u64::from(frame.generation) {
+    fn line_of(&self, context: TreeContext<M>, active: u64) -> usize {
+        if active >> GENERATION_SHIFT == u64::from(context.generation) {
             (active & 1) as usize
         } else {
             // Nobody has written to the leaf since the pool was opened.
@@ -107,19 +107,19 @@ impl<M: Machine> Leaf<M> {
 
     /// The current slot line, under the lock or at rest.
     #[inline(always)]
-    pub(super) fn current(&self, frame: TreeContext<M>) -> usize {
-        self.active(frame).1
+    pub(super) fn current(&self, context: TreeContext<M>) -> usize {
+        self.active(context).1
     }
 
     /// Leads readers to `line`. The caller holds the lock; if readers do not look at it, they see the
     /// line from now `on`.
     #[inline(always)]
-    pub(super) fn switch(&self, frame: TreeContext<M>, line: usize, on: bool) {
+    pub(super) fn switch(&self, context: TreeContext<M>, line: usize, on: bool) {
         // Relaxed: only the lock's holder writes it.
         let word = self.active.load(Ordering::Relaxed);
         let counter = (word & LOW_MASK).wrapping_add(1);
         let counter = if counter & 1 == line as u64 { counter } else { counter.wrapping_add(1) };
-        let word = u64::from(frame.generation) << GENERATION_SHIFT | counter & LOW_MASK;
+        let word = u64::from(context.generation) << GENERATION_SHIFT | counter & LOW_MASK;
         if on {
             // AcqRel: the slot line, which is durable, before the way to it; pairs with the acquire
             // in `active`. An exchange, because the write takes effect here and nowhere else: it
@@ -160,12 +160,12 @@ impl<V: Variant> RnLeaf<V> {
     /// Key and entry under a view.
     #[inline(always)]
     pub(super) fn locate<M: Machine>(
-        frame: TreeContext<M>,
+        context: TreeContext<M>,
         leaf: &Leaf<M>,
         view: View,
         key: u64,
     ) -> Result<Seen, Retry> {
-        let slots = Self::snapshot(frame, leaf, view)?;
+        let slots = Self::snapshot(context, leaf, view)?;
         Ok(Seen::new(leaf, slots, key))
     }
 
@@ -184,11 +184,11 @@ impl<V: Variant> RnLeaf<V> {
     /// The slot array under a view.
     #[inline(always)]
     fn snapshot<M: Machine>(
-        frame: TreeContext<M>,
+        context: TreeContext<M>,
         leaf: &Leaf<M>,
         view: View,
     ) -> Result<PairSlots, Retry> {
-        let slots = leaf.slots.read(leaf.line_of(frame, view.active));
+        let slots = leaf.slots.read(leaf.line_of(context, view.active));
         Self::still_active(leaf, view)?;
         Ok(slots)
     }
@@ -234,24 +234,24 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
     }
 
     #[inline(always)]
-    fn view(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<View, Retry> {
+    fn view(context: TreeContext<M>, leaf: &Leaf<M>) -> Result<View, Retry> {
         let lock = &leaf.header.lock;
-        let version = if V::DUAL { None } else { Some(lock.stable_or_wait(frame.generation)?) };
+        let version = if V::DUAL { None } else { Some(lock.stable_or_wait(context.generation)?) };
         let (rewrites, _) = leaf.reserved();
         // Nobody rewrites in a pool that is open read-only: the number is what a crash left.
-        if rewrites & 1 != 0 && frame.is_writable {
+        if rewrites & 1 != 0 && context.is_writable {
             return Err(Retry::Wait);
         }
-        let (active, _) = leaf.active(frame);
+        let (active, _) = leaf.active(context);
         Ok(View { version, rewrites, active })
     }
 
     #[inline(always)]
-    fn is_current(frame: TreeContext<M>, leaf: &Leaf<M>, view: View) -> bool {
+    fn is_current(context: TreeContext<M>, leaf: &Leaf<M>, view: View) -> bool {
         // Stores in place leave the word `active` as it is.
         const { assert!(!V::DUAL || V::LINE_STORE.is_none()) };
         match view.version {
-            Some(version) => leaf.header.lock.validate(frame.generation, version),
+            Some(version) => leaf.header.lock.validate(context.generation, version),
             None => {
                 // Acquire: the entries were read before; pairs with the release fence in `freeze`.
                 M::fence(Ordering::Acquire);
@@ -263,18 +263,18 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
 
     #[inline(always)]
     fn search(
-        frame: TreeContext<M>,
+        context: TreeContext<M>,
         leaf: &Leaf<M>,
         view: View,
         key: u64,
     ) -> Result<Option<u64>, Retry> {
-        let line = leaf.line_of(frame, view.active);
+        let line = leaf.line_of(context, view.active);
         let Some(same) = leaf.entries.with_key(key) else {
-            return Ok(Self::locate(frame, leaf, view, key)?.old);
+            return Ok(Self::locate(context, leaf, view, key)?.old);
         };
         // Entries of an earlier life of the leaf are passed over. In a pool that is open read-only the
         // count is what a crash left.
-        let count = if frame.is_writable { leaf.reserved().1 } else { ENTRY_COUNT };
+        let count = if context.is_writable { leaf.reserved().1 } else { ENTRY_COUNT };
         let mut same = same & 1_u64.checked_shl(count as u32).map_or(u64::MAX, |bit| bit - 1);
         let mut value = None;
         // One of the entries with the key counts, at most: usually the last.
@@ -292,14 +292,14 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
 
     #[inline(always)]
     fn collect(
-        frame: TreeContext<M>,
+        context: TreeContext<M>,
         leaf: &Leaf<M>,
         view: View,
         from: u64,
         limit: usize,
         pairs: &mut Pairs,
     ) -> Result<(), Retry> {
-        let slots = Self::snapshot(frame, leaf, view)?;
+        let slots = Self::snapshot(context, leaf, view)?;
         let start =
             if from == 0 { 0 } else { slots.rank::<M, LINE_STEPS>(from, |slot| leaf.key(slot)) };
         let named = slots.as_slice()[start..].iter().take(limit);
@@ -307,32 +307,32 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         Ok(())
     }
 
-    fn pairs(frame: TreeContext<M>, leaf: &Leaf<M>) -> Pairs {
-        let slots = leaf.slots.read(leaf.current(frame));
+    fn pairs(context: TreeContext<M>, leaf: &Leaf<M>) -> Pairs {
+        let slots = leaf.slots.read(leaf.current(context));
         let pair = |slot: &u8| leaf.entries.at(usize::from(*slot)).pair();
         slots.as_slice().iter().map(pair).collect()
     }
 
-    fn key_count(frame: TreeContext<M>, leaf: &Leaf<M>) -> usize {
-        leaf.slots.count(leaf.current(frame))
+    fn key_count(context: TreeContext<M>, leaf: &Leaf<M>) -> usize {
+        leaf.slots.count(leaf.current(context))
     }
 
-    fn initialize(frame: TreeContext<M>, leaf: &Leaf<M>) {
+    fn initialize(context: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.slots.initialize(&PairSlots::default());
         // Relaxed: private until the leaf is linked; odd, so nobody reserves before `thaw`.
         leaf.set_reserved(1, 0, Ordering::Relaxed);
-        leaf.switch(frame, 0, false);
+        leaf.switch(context, 0, false);
         for word in &leaf.unused {
             word.write_private(0);
         }
     }
 
-    fn fill(frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(context: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
             entry.set(*key, *value);
         }
-        let line = leaf.slots.publish(leaf.current(frame), &PairSlots::identity(pairs.len()));
-        leaf.switch(frame, line, false);
+        let line = leaf.slots.publish(leaf.current(context), &PairSlots::identity(pairs.len()));
+        leaf.switch(context, line, false);
         // Relaxed: the caller holds the lock.
         leaf.completed.store(pairs.len() as u64, Ordering::Relaxed);
         let (rewrites, _) = leaf.reserved();
@@ -368,7 +368,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         tree.write_log(session, change)
     }
 
-    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(context: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         if !leaf.slots.is_valid() {
             return Err("the sequence numbers of the two slot lines do not follow".into());
         }
@@ -377,7 +377,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         if !slots.is_valid(ENTRY_COUNT) {
             return Err("a slot array names an entry twice, or one that is not there".into());
         }
-        if !frame.is_writable {
+        if !context.is_writable {
             return Ok(());
         }
         let last = slots.as_slice().iter().max().map_or(0, |slot| usize::from(*slot));
@@ -385,18 +385,18 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         let used = if empty || M::mutant("rntree.max_slot") { last } else { last + 1 };
         leaf.reserved.write_private(used as u64);
         leaf.completed.write_private(used as u64);
-        leaf.active.write_private(u64::from(frame.generation) << GENERATION_SHIFT | line as u64);
+        leaf.active.write_private(u64::from(context.generation) << GENERATION_SHIFT | line as u64);
         Ok(())
     }
 
-    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(context: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         // In a pool that is open read-only the counts are what a crash left.
-        let reserved = if frame.is_writable { leaf.reserved().1 } else { ENTRY_COUNT };
-        if frame.is_writable && (reserved != leaf.completed() || reserved > frame.capacity) {
+        let reserved = if context.is_writable { leaf.reserved().1 } else { ENTRY_COUNT };
+        if context.is_writable && (reserved != leaf.completed() || reserved > context.capacity) {
             let completed = leaf.completed();
             problems.push(format!("{reserved} entries reserved, {completed} completed (R3)"));
         }
-        let line = leaf.current(frame);
+        let line = leaf.current(context);
         let slots = leaf.slots.read(line);
         if !leaf.slots.is_valid() || line != leaf.slots.current() || !slots.is_valid(reserved) {
             problems.push(format!(

@@ -51,7 +51,7 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
         // What the write would do, by a reader's eyes: a write without effect takes no entry, and
         // what was seen need not be searched for again under the lock if it still holds.
         let leaf = target.leaf;
-        let look = |view| RnLeaf::<V>::locate(self.frame, leaf, view, change.key);
+        let look = |view| RnLeaf::<V>::locate(self.context, leaf, view, change.key);
         let (mut seen, view) = self.try_view(target, look).map_err(Failed::Again)?;
         match change.decide(seen.old) {
             (outcome, Effect::None) => Ok(outcome),
@@ -69,10 +69,10 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
         if !M::mutant("rntree.no_entry_flush") {
             // Persist: the entry before the slot array names it, and before the lock is taken, so
             // that nobody waits for it (R1).
-            self.frame.medium.persist(entry.as_ptr(), ENTRY_SIZE);
+            self.context.medium.persist(entry.as_ptr(), ENTRY_SIZE);
         }
         self.lock(leaf);
-        let line = leaf.current(self.frame);
+        let line = leaf.current(self.context);
         self.see_again(leaf, line, view, seen, change.key);
         // Somebody may have written the key since it was read.
         let (outcome, effect) = change.decide(seen.old);
@@ -115,7 +115,7 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
             leaf.header.lock.unlock_unchanged();
             return Err(Failed::Again(Retry::Now));
         }
-        let line = leaf.current(self.frame);
+        let line = leaf.current(self.context);
         let before = seen.old;
         self.see_again(leaf, line, view, seen, change.key);
         let Ok((place, _)) = seen.found else {
@@ -148,7 +148,7 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
             if rewrites != view.rewrites && !M::mutant("rntree.no_revalidation") {
                 return Err(Failed::Again(Retry::Now));
             }
-            if count >= self.frame.capacity {
+            if count >= self.context.capacity {
                 return Err(Failed::Full);
             }
             let word = rewrites << 32 | count as u64;
@@ -170,7 +170,7 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
     #[inline(always)]
     fn lock(&self, leaf: &Leaf<M>) {
         let mut attempt = 0;
-        while !leaf.header.lock.try_lock(self.frame.generation) {
+        while !leaf.header.lock.try_lock(self.context.generation) {
             M::spin(attempt);
             attempt += 1;
         }
@@ -183,8 +183,8 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
         if M::mutant("rntree.in_place") {
             leaf.slots.overwrite(line, slots);
             // Persist: the line before the lock is opened; a crash before may tear it.
-            self.frame.medium.persist(leaf.slots.line(line), LINE_SIZE);
-            leaf.switch(self.frame, line, V::DUAL);
+            self.context.medium.persist(leaf.slots.line(line), LINE_SIZE);
+            leaf.switch(self.context, line, V::DUAL);
             return;
         }
         if V::LINE_STORE.is_some_and(|how| leaf.slots.overwrite_at_once(line, slots, how)) {
@@ -197,14 +197,14 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
         }
         let next = leaf.slots.publish(line, slots);
         if M::mutant("rntree.early_switch") {
-            leaf.switch(self.frame, next, V::DUAL);
+            leaf.switch(self.context, next, V::DUAL);
         }
         if !M::mutant("rntree.no_slot_flush") {
             // Persist: the slot line before readers are sent to it, by the switch or by the opening
             // of the lock (R5).
-            self.frame.medium.persist(leaf.slots.line(next), LINE_SIZE);
+            self.context.medium.persist(leaf.slots.line(next), LINE_SIZE);
         }
-        leaf.switch(self.frame, next, V::DUAL);
+        leaf.switch(self.context, next, V::DUAL);
     }
 
     /// Makes a slot line durable that was stored at once.
@@ -212,10 +212,10 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
     fn persist_stored(&self, leaf: &Leaf<M>, line: usize) {
         if V::LINE_STORE == Some(LineStore::Direct) {
             // Persist: the line before the lock is opened; it is on its way already.
-            self.frame.medium.drain();
+            self.context.medium.drain();
         } else {
             // Persist: the line before the lock is opened.
-            self.frame.medium.persist(leaf.slots.line(line), LINE_SIZE);
+            self.context.medium.persist(leaf.slots.line(line), LINE_SIZE);
         }
     }
 
@@ -223,12 +223,12 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
     #[cold]
     fn replace_full(&self, session: &mut Session<M>, offset: u64) -> Result<Retry, IndexError> {
         let leaf = self.leaf(offset);
-        if !leaf.header.lock.try_lock(self.frame.generation) {
+        if !leaf.header.lock.try_lock(self.context.generation) {
             return Ok(Retry::Wait);
         }
         let (_, reserved) = leaf.reserved();
-        let is_full = reserved >= self.frame.capacity;
-        let is_done = leaf.completed() >= self.frame.capacity || M::mutant("rntree.early_split");
+        let is_full = reserved >= self.context.capacity;
+        let is_done = leaf.completed() >= self.context.capacity || M::mutant("rntree.early_split");
         if !(is_full && is_done) {
             M::mark("rntree.wait_for_owners");
             leaf.header.lock.unlock_unchanged();

@@ -14,7 +14,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         let (mut keys, mut nodes) = (0, 0);
         let mut last = [self.head; LEVEL_COUNT_MAX];
         let problems = &mut report.problems;
-        let walked = self.anchor.mark(used).and_then(|()| {
+        let walked = self.root_object.mark(used).and_then(|()| {
             self.walk(used, true, &mut |found| {
                 nodes += 1;
                 keys += u64::from(live(found.word).is_some());

@@ -1,7 +1,7 @@
-//! Where things are in the pool: the anchor, whose second line begins the head, and the node.
+//! Where things are in the pool: the root object, whose second line begins the head, and the node.
 //!
 //! ```text
-//!   anchor   word 0       1         2..8   8..23                          23..32
+//!   root object   word 0       1         2..8   8..23                          23..32
 //!           | "EVLPSKL1" | variant | zero | the head, a node of 12 levels | zero |
 //!
 //!   node of h levels, 24 + 8 h bytes
@@ -17,11 +17,11 @@
 
 use super::variant::LEVEL_COUNT_MAX;
 
-/// First word of an anchor: "EVLPSKL1".
+/// First word of a root object: "EVLPSKL1".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLPSKL1");
-/// The anchor's word that says of which variant the list is.
+/// The root object's word that says of which variant the list is.
 pub(super) const VARIANT_WORD: usize = 1;
-/// The anchor's first word that is the head's.
+/// The root object's first word that is the head's.
 pub(super) const HEAD_WORD: usize = 8;
 
 /// The part of a node that has to be durable: link 0, value, key, height.

@@ -86,7 +86,7 @@ use variant::{Standard, Variant};
 pub struct PSkiplist<V: Variant = Standard, M: Machine = Hardware> {
     base: PoolBase<M>,
     medium: Medium<M>,
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     /// Offset of the head, a node with neither key nor value.
     head: u64,
     is_writable: bool,

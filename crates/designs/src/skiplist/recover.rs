@@ -21,14 +21,14 @@ pub(super) struct Found {
 }
 
 impl<V: Variant, M: Machine> PSkiplist<V, M> {
-    fn assemble(session: &Session<M>, anchor: RootObject<M>) -> Self {
+    fn assemble(session: &Session<M>, root_object: RootObject<M>) -> Self {
         let heap = session.heap().clone();
         let base = PoolBase::of(&heap);
-        let head = anchor.word(HEAD_WORD).as_ptr().addr() - base.start().addr();
+        let head = root_object.word(HEAD_WORD).as_ptr().addr() - base.start().addr();
         PSkiplist {
             base,
             medium: heap.medium(),
-            anchor,
+            root_object,
             head: head as u64,
             is_writable: !heap.pool().is_read_only(),
             keys: Tally::new(0),
@@ -40,11 +40,11 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
 
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
         // All links of the head are 0: an empty list.
-        let anchor = RootObject::create(session, TAG)?;
-        anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
-        // Persist: the anchor before the directory names the tree.
-        session.medium().persist(anchor.word(0).as_ptr(), 16);
-        Ok(Self::assemble(session, anchor))
+        let root_object = RootObject::create(session, TAG)?;
+        root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
+        // Persist: the root object before the directory names the tree.
+        session.medium().persist(root_object.word(0).as_ptr(), 16);
+        Ok(Self::assemble(session, root_object))
     }
 
     pub(super) fn open_in(
@@ -52,14 +52,14 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         recovery: &Recovery<M>,
         root: u32,
     ) -> Result<Self, IndexError> {
-        let anchor = RootObject::open(session.heap(), recovery, root, TAG)?;
-        let found = anchor.word(VARIANT_WORD).read_private();
+        let root_object = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let found = root_object.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what =
                 format!("a list is of variant {found}, and this is {} ({})", V::NAME, V::KIND);
             return Err(AllocError::Corrupt { offset: 0, what }.into());
         }
-        let mut list = Self::assemble(session, anchor);
+        let mut list = Self::assemble(session, root_object);
         let keys = if list.is_writable { list.mend(recovery)? } else { list.look(recovery)? };
         list.keys.add(0, keys);
         Ok(list)
@@ -181,6 +181,6 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             session.free_record(node, node_size(self.height(node)));
             node = next;
         }
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 }

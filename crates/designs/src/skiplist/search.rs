@@ -120,7 +120,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
                     return false;
                 }
                 if level == 0 && link.is_dirty() {
-                    self.settle(node, link);
+                    self.help_persist(node, link);
                     continue;
                 }
                 let next = link.node();
@@ -149,7 +149,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         M::mark("skiplist.unlink");
         if level == 0 && beyond.is_dirty() {
             // What it leads to must be durably linked behind it, before nobody sees that link any more (K8).
-            self.settle(next, beyond);
+            self.help_persist(next, beyond);
         }
         let word = self.link(node, level);
         // AcqRel: what the removed node leads to, for who comes this way; pairs with the acquire in `load`.

@@ -29,7 +29,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     #[inline(always)]
     fn word(&self, offset: u64) -> &Atomic<u64, M> {
         let start = self.base.start().wrapping_add(offset as usize).cast();
-        // SAFETY: offsets come from the anchor, from links that recovery has checked or the running list
+        // SAFETY: offsets come from the root object, from links that recovery has checked or the running list
         // has stored, and from the allocator: inside a record of the pool, aligned. One that was reclaimed
         // meanwhile is still memory of the pool; an atomic word is valid whatever its bits are.
         unsafe { &*start }
@@ -84,15 +84,15 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     pub(super) fn follow(&self, node: u64, level: usize) -> Link {
         let link = self.load(node, level);
         if level == 0 && link.is_dirty() && !M::mutant("skiplist.follows_dirty") {
-            self.settle(node, link);
+            self.help_persist(node, link);
         }
         link
     }
 
     /// Makes the dirty link on level 0 of a node durable.
     #[cold]
-    pub(super) fn settle(&self, node: u64, link: Link) {
-        M::mark("skiplist.settle");
+    pub(super) fn help_persist(&self, node: u64, link: Link) {
+        M::mark("skiplist.help_persist");
         // Persist: the link before anybody acts on what it leads to (K2).
         self.medium.persist(self.link(node, 0).as_ptr(), 8);
         if self.is_writable {

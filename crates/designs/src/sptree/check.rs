@@ -24,7 +24,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         self.top.for_each_leaf(&mut |low, leaf| entered.push((low, leaf)));
         let mut listed = vec![];
         let mut keys = 0;
-        let mut offset = self.anchor.word(HEAD_WORD).read_private();
+        let mut offset = self.root_object.word(HEAD_WORD).read_private();
         let mut low = 0;
         while offset != 0 {
             let place = self.place(offset);

@@ -56,8 +56,8 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
         Ok(self.keys.sum())
     }
 
-    fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        if V::BUFFERED && !V::LOGGED { self.settle_all(session) } else { Ok(()) }
+    fn persist_deferred(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        if V::BUFFERED && !V::LOGGED { self.flush_buffers(session) } else { Ok(()) }
     }
 
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
@@ -80,7 +80,7 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
     }
 
     fn free_all(&self, session: &mut Session<M>) {
-        let mut offset = self.anchor.word(HEAD_WORD).read_private();
+        let mut offset = self.root_object.word(HEAD_WORD).read_private();
         while offset != 0 {
             let next = self.leaf(offset).heading().next;
             session.free_record(offset, LEAF_SIZE);
@@ -98,7 +98,7 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
             }
         }
         self.free_volatile(session);
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 }
 
@@ -136,7 +136,7 @@ impl<V: Variant, G: Geometry, M: Machine> Design<M> for Tree<V, G, M> {
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {

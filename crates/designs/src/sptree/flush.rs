@@ -98,7 +98,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         // Persist: the leaf's part before the buffer is emptied, and before the log forgets it (S8).
         leaf.persist_heading(self.medium);
         buffer.empty();
-        place.middle.settle(sequence);
+        place.middle.note_applied(sequence);
         true
     }
 
@@ -106,7 +106,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     ///
     /// They do not hold it up: a leaf is locked once, and has its buffer when it is opened, also if it had to be
     /// split, and what lies behind the greatest key that there was at the beginning does not count.
-    pub(super) fn settle_all(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+    pub(super) fn flush_buffers(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let last = self.greatest(session);
         let mut from = 0;
         while from <= last {
@@ -144,7 +144,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         while let Some(chunk) = self.logs.take_oldest(log, self.chunk_limit()) {
             M::mark("sptree.collect");
             for (_, record) in self.logs.records(chunk) {
-                if !M::mutant("sptree.no_forced_flush") && self.settle(session, record).is_err() {
+                if !M::mutant("sptree.no_forced_flush")
+                    && self.release_record(session, record).is_err()
+                {
                     return self.logs.keep_oldest(log);
                 }
             }
@@ -160,7 +162,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Makes sure that a record is not needed any more.
-    fn settle(
+    fn release_record(
         &self,
         session: &mut Session<M>,
         record: Record,

@@ -1,7 +1,7 @@
-//! Where things are in the pool: the anchor and the leaf.
+//! Where things are in the pool: the root object and the leaf.
 //!
 //! ```text
-//!   anchor   word 0       1                       2                     3..27              27..32
+//!   root object   word 0       1                       2                     3..27              27..32
 //!           | "EVLSPTR1" | the variant's number  | first leaf: offset  | logs (`log.rs`)  | zero |
 //!
 //!   leaf, 1216 bytes
@@ -20,13 +20,13 @@ use everleaf_pool::Medium;
 use crate::node::entry::{ENTRY_SIZE, Entry};
 use crate::node::write_buffer::tag;
 
-/// First word of an anchor: "EVLSPTR1".
+/// First word of a root object: "EVLSPTR1".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLSPTR1");
-/// The anchor's word that says which variant the tree is of.
+/// The root object's word that says which variant the tree is of.
 pub(super) const VARIANT_WORD: usize = 1;
-/// The anchor's word that names the first leaf.
+/// The root object's word that names the first leaf.
 pub(super) const HEAD_WORD: usize = 2;
-/// The anchor's first word that names the oldest chunk of a log.
+/// The root object's first word that names the oldest chunk of a log.
 pub(super) const LOG_WORD: usize = 3;
 /// Entries of a leaf.
 pub(super) const ENTRY_COUNT: usize = 64;

@@ -121,7 +121,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         }
         left.middle.set_right(high, next);
         if V::BUFFERED {
-            left.middle.settle(sequence);
+            left.middle.note_applied(sequence);
         }
         if V::FILTER {
             self.build_filter(left);

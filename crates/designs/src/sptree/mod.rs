@@ -8,7 +8,7 @@
 //!      |         |
 //!   [ leaf ]->[ leaf ]->     pool, 1216 bytes: line 0, tags, entries, order
 //!      ^
-//!   anchor (pool): tag | variant | first leaf | logs
+//!   root object (pool): tag | variant | first leaf | logs
 //! ```
 //!
 //! A lookup of an absent key ends, 99 times of a hundred, in the middle node and reads nothing in the
@@ -140,7 +140,7 @@ pub struct Tree<V: Variant, G: Geometry, M: Machine> {
     logs: Logs<M>,
     medium: Medium<M>,
     base: PoolBase<M>,
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     /// A number that no earlier opening of the pool had.
     generation: u32,
     is_writable: bool,
@@ -183,7 +183,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     const LOGS: Shape = if G::SLOT_COUNT < 62 { Shape::SMALL } else { Shape::USUAL };
 
     /// A tree without leaves.
-    fn assemble(session: &mut Session<M>, anchor: RootObject<M>) -> Result<Self, IndexError> {
+    fn assemble(session: &mut Session<M>, root_object: RootObject<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let is_writable = !heap.pool().is_read_only();
         let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
@@ -195,13 +195,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             logs: Logs::new(
                 PoolBase::of(&heap),
                 heap.medium(),
-                (anchor, LOG_WORD),
+                (root_object, LOG_WORD),
                 generation,
                 Self::LOGS,
             ),
             medium: heap.medium(),
             base: PoolBase::of(&heap),
-            anchor,
+            root_object,
             generation,
             is_writable,
             keys: Tally::new(0),
@@ -226,16 +226,19 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = RootObject::create(session, TAG)?;
-        let made = Self::create_tree(session, anchor);
+        let root_object = RootObject::create(session, TAG)?;
+        let made = Self::create_tree(session, root_object);
         if made.is_err() {
-            anchor.free(session);
+            root_object.free(session);
         }
         made
     }
 
-    fn create_tree(session: &mut Session<M>, anchor: RootObject<M>) -> Result<Self, IndexError> {
-        let mut tree = Self::assemble(session, anchor)?;
+    fn create_tree(
+        session: &mut Session<M>,
+        root_object: RootObject<M>,
+    ) -> Result<Self, IndexError> {
+        let mut tree = Self::assemble(session, root_object)?;
         let heading =
             Heading { low: 0, high: HIGH_MAX, next: 0, bitmap: 0, covered: HIGH_MAX, flushed: 0 };
         let made = tree.new_leaf(session, heading, &[]).map(|first| first.offset);
@@ -251,10 +254,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             }
         };
         tree.place(first).middle.lock.unlock();
-        anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
-        anchor.word(HEAD_WORD).write_private(first);
-        // Persist: leaf, then anchor, before the directory names the tree.
-        tree.medium.persist(anchor.word(0).as_ptr(), ROOT_OBJECT_SIZE);
+        root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
+        root_object.word(HEAD_WORD).write_private(first);
+        // Persist: leaf, then root object, before the directory names the tree.
+        tree.medium.persist(root_object.word(0).as_ptr(), ROOT_OBJECT_SIZE);
         tree.leaves.add(session.stripe(), 1);
         Ok(tree)
     }

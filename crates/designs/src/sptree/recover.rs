@@ -23,13 +23,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         root: u32,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let anchor = RootObject::open(&heap, recovery, root, TAG)?;
-        let found = anchor.word(VARIANT_WORD).read_private();
+        let root_object = RootObject::open(&heap, recovery, root, TAG)?;
+        let found = root_object.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what = format!("the tree is of variant {found}, and this is {}", V::NAME);
             return Err(corrupt(0, what).into());
         }
-        let mut tree = Self::assemble(session, anchor)?;
+        let mut tree = Self::assemble(session, root_object)?;
         let built = tree.build(session, recovery);
         if built.is_err() {
             tree.free_volatile(session);
@@ -45,7 +45,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     ) -> Result<(), IndexError> {
         let mut leaves: Vec<(u64, u64)> = vec![];
         let (mut keys, mut low) = (0, 0);
-        let mut offset = self.anchor.word(HEAD_WORD).read_private();
+        let mut offset = self.root_object.word(HEAD_WORD).read_private();
         loop {
             self.check_place(recovery, offset)?;
             recovery.mark_record(offset, LEAF_SIZE)?;
@@ -192,8 +192,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// Marks what the tree uses.
     pub(super) fn mark_all(&self, used: &Recovery<M>) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
-        let mut offset = self.anchor.word(HEAD_WORD).read_private();
+        self.root_object.mark(used)?;
+        let mut offset = self.root_object.word(HEAD_WORD).read_private();
         while offset != 0 {
             used.mark_record(offset, LEAF_SIZE)?;
             offset = self.leaf(offset).heading().next;

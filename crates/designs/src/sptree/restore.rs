@@ -108,7 +108,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if !V::BUFFERED || self.unrestored.sum() == 0 {
             return;
         }
-        let mut offset = self.anchor.word(HEAD_WORD).read_private();
+        let mut offset = self.root_object.word(HEAD_WORD).read_private();
         while offset != 0 {
             let place = self.place(offset);
             let mut attempt = 0;

@@ -201,7 +201,7 @@ impl<M: Machine> Middle<M> {
     }
 
     /// Notes that the leaf has everything up to this write. The caller holds the lock.
-    pub fn settle(&self, sequence: u64) {
+    pub fn note_applied(&self, sequence: u64) {
         self.note_record(sequence, 0);
         // Relaxed: as in `head`.
         self.flushed.store(sequence, Ordering::Relaxed);

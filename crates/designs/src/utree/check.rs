@@ -13,7 +13,7 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
         let problems = &mut report.problems;
         let mut listed = vec![];
         let walked = self
-            .anchor
+            .root_object
             .mark(used)
             .and_then(|()| self.walk(used, &mut |offset, key| listed.push((key, leaf_of(offset)))));
         if let Err(error) = walked {

@@ -102,11 +102,11 @@ impl<G: Geometry, M: Machine> Design<M> for UTree<G, M> {
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         self.walk(used, &mut |_, _| {})
     }
 }

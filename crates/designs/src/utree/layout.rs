@@ -1,7 +1,7 @@
-//! Where things are in the pool: the anchor and the node.
+//! Where things are in the pool: the root object and the node.
 //!
 //! ```text
-//!   anchor   word 0       1            2..32
+//!   root object   word 0       1            2..32
 //!           | "EVLUTRE1" | first node | zero |
 //!
 //!   node, 32 bytes, on one line
@@ -14,9 +14,9 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::node::version_lock::VersionLock;
 
-/// First word of an anchor: "EVLUTRE1".
+/// First word of a root object: "EVLUTRE1".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLUTRE1");
-/// The anchor's word that names the first node.
+/// The root object's word that names the first node.
 pub(super) const HEAD_WORD: usize = 1;
 /// Bytes of a node.
 pub(super) const NODE_SIZE: usize = 32;

@@ -5,7 +5,7 @@
 //!      |       |       |
 //!   [ 0 ] -> [ 5 ] -> [ 9 ]     pool: nodes of 32 bytes, ascending keys; the first has no pair
 //!      ^
-//!   anchor (pool): tag | first node
+//!   root object (pool): tag | first node
 //! ```
 //!
 //! The tree is never written to the pool: a write costs the node it makes or changes, and the link of the
@@ -80,7 +80,7 @@ pub struct UTree<G: Geometry = Production, M: Machine = Hardware> {
     inner: InnerTree<G, M>,
     base: PoolBase<M>,
     medium: Medium<M>,
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     /// A number that no earlier opening of the pool had.
     generation: u32,
     is_writable: bool,

@@ -11,7 +11,7 @@ use crate::node::inner::InnerTree;
 
 impl<G: Geometry, M: Machine> UTree<G, M> {
     /// A tree whose inner tree leads nowhere yet.
-    fn assemble(session: &mut Session<M>, anchor: RootObject<M>) -> Result<Self, IndexError> {
+    fn assemble(session: &mut Session<M>, root_object: RootObject<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let is_writable = !heap.pool().is_read_only();
         // Nobody locks anything in a pool that is open read-only: all locks count as open.
@@ -20,7 +20,7 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
             inner: InnerTree::load(session, &[(0, 0)])?,
             base: PoolBase::of(&heap),
             medium: heap.medium(),
-            anchor,
+            root_object,
             generation,
             is_writable,
             keys: Tally::new(0),
@@ -39,11 +39,11 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
     }
 
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = RootObject::create(session, TAG)?;
-        let mut tree = match Self::assemble(session, anchor) {
+        let root_object = RootObject::create(session, TAG)?;
+        let mut tree = match Self::assemble(session, root_object) {
             Ok(tree) => tree,
             Err(error) => {
-                anchor.free(session);
+                root_object.free(session);
                 return Err(error);
             }
         };
@@ -55,18 +55,18 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
             Ok(head) => head,
             Err(error) => {
                 tree.inner.free(session);
-                anchor.free(session);
+                root_object.free(session);
                 return Err(error.into());
             }
         };
         let first = tree.node(head);
         first.build(tree.generation, 0, HEAD_KEY, 0);
         first.lock.unlock();
-        // Persist: the node before the anchor names it.
+        // Persist: the node before the root object names it.
         tree.medium.persist(first.as_ptr(), NODE_SIZE);
-        anchor.word(HEAD_WORD).write_private(head);
-        // Persist: the anchor before the directory names the tree.
-        tree.medium.persist(anchor.word(0).as_ptr(), 16);
+        root_object.word(HEAD_WORD).write_private(head);
+        // Persist: the root object before the directory names the tree.
+        tree.medium.persist(root_object.word(0).as_ptr(), 16);
         Ok(tree)
     }
 
@@ -75,8 +75,8 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
         recovery: &Recovery<M>,
         root: u32,
     ) -> Result<Self, IndexError> {
-        let anchor = RootObject::open(session.heap(), recovery, root, TAG)?;
-        let mut tree = Self::assemble(session, anchor)?;
+        let root_object = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let mut tree = Self::assemble(session, root_object)?;
         let mut nodes = vec![];
         let opened = tree
             .walk(recovery, &mut |offset, key| nodes.push((key, leaf_of(offset))))
@@ -95,7 +95,7 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
         used: &Recovery<M>,
         visit: &mut dyn FnMut(u64, u64),
     ) -> Result<(), AllocError> {
-        let mut offset = self.anchor.word(HEAD_WORD).read_private();
+        let mut offset = self.root_object.word(HEAD_WORD).read_private();
         let mut before = None;
         while offset != 0 {
             // A node that is there twice is refused: no list goes round.
@@ -111,7 +111,7 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
             offset = node.next();
         }
         if before.is_none() {
-            let what = "a tree's anchor names no list".to_string();
+            let what = "a tree's root object names no list".to_string();
             return Err(AllocError::Corrupt { offset, what });
         }
         Ok(())
@@ -119,13 +119,13 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
 
     /// Gives everything back; nobody can reach the tree any more.
     pub(super) fn free_everything(&self, session: &mut Session<M>) {
-        let mut offset = self.anchor.word(HEAD_WORD).read_private();
+        let mut offset = self.root_object.word(HEAD_WORD).read_private();
         while offset != 0 {
             let next = self.node(offset).next();
             session.free_record(offset, NODE_SIZE);
             offset = next;
         }
         self.inner.free(session);
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 }

@@ -41,12 +41,12 @@ impl<M: Machine> Leaf<M> {
 
     #[inline(always)]
     #[track_caller]
-    fn set_bitmap(&self, frame: TreeContext<M>, bitmap: u64) {
+    fn set_bitmap(&self, context: TreeContext<M>, bitmap: u64) {
         // Release: slots and entries before the word that names them; recovery's view too.
         self.bitmap.store(bitmap, Ordering::Release);
         if !M::mutant("wbtree.no_bitmap_flush") {
             // Persist: as its callers say.
-            frame.medium.persist(self.bitmap.as_ptr(), 8);
+            context.medium.persist(self.bitmap.as_ptr(), 8);
         }
     }
 
@@ -101,26 +101,26 @@ impl<M: Machine> Leaf<M> {
 
     /// Steps 2 to 4 of a write: the slot array, and the entries it names, become these.
     #[inline(always)]
-    fn replace_slots(&self, frame: TreeContext<M>, slots: &Slots<1>, bitmap: u64) {
+    fn replace_slots(&self, context: TreeContext<M>, slots: &Slots<1>, bitmap: u64) {
         if !M::mutant("wbtree.keep_valid") {
             // Persist: the array is not to be believed, before it changes, or recovery would take a
             // torn one for whole (W1).
-            self.set_bitmap(frame, self.bitmap() & !VALID);
+            self.set_bitmap(context, self.bitmap() & !VALID);
         }
         self.slots.store(slots);
         if !M::mutant("wbtree.no_slot_flush") {
             // Persist: the array before it is to be believed again (W1).
-            frame.medium.persist(self.slots.as_ptr(), LINE_SIZE);
+            context.medium.persist(self.slots.as_ptr(), LINE_SIZE);
         }
         // Persist: the commit, before the lock is opened (H3).
-        self.set_bitmap(frame, bitmap | VALID);
+        self.set_bitmap(context, bitmap | VALID);
     }
 }
 
 /// Insert or update; false if there is no room.
 #[inline(always)]
 fn put<M: Machine>(
-    frame: TreeContext<M>,
+    context: TreeContext<M>,
     leaf: &Leaf<M>,
     mut slots: Slots<1>,
     change: &Change,
@@ -128,13 +128,13 @@ fn put<M: Machine>(
 ) -> bool {
     let bitmap = leaf.bitmap();
     let slot = (!bitmap).trailing_zeros() as usize;
-    if slot >= frame.capacity {
+    if slot >= context.capacity {
         return false;
     }
     leaf.entry(slot).set(change.key, change.value);
     if !M::mutant("wbtree.no_entry_flush") {
         // Persist: the entry before the bitmap names it (W2).
-        frame.medium.persist(leaf.entry(slot).as_ptr(), ENTRY_SIZE);
+        context.medium.persist(leaf.entry(slot).as_ptr(), ENTRY_SIZE);
     }
     let gone = match found {
         Ok((place, old)) => {
@@ -146,7 +146,7 @@ fn put<M: Machine>(
             0
         }
     };
-    leaf.replace_slots(frame, &slots, (bitmap | 1 << slot) & !gone);
+    leaf.replace_slots(context, &slots, (bitmap | 1 << slot) & !gone);
     true
 }
 
@@ -188,25 +188,25 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
     }
 
     #[inline(always)]
-    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+    fn apply(context: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         let mut slots = leaf.sorted();
         let found = slots.find::<M, LINE_STEPS>(change.key, |slot| leaf.entry(slot).key());
         let old = found.ok().map(|(_, slot)| leaf.entry(slot).value());
         let (outcome, effect) = change.decide(old);
         match (effect, found) {
-            (Effect::Put, _) if !put(frame, leaf, slots, change, found) => return Applied::Full,
+            (Effect::Put, _) if !put(context, leaf, slots, change, found) => return Applied::Full,
             (Effect::Delete, Ok((place, slot))) => {
                 slots.remove(place);
-                leaf.replace_slots(frame, &slots, leaf.bitmap() & !(1 << slot));
+                leaf.replace_slots(context, &slots, leaf.bitmap() & !(1 << slot));
             }
             _ => {}
         }
         Applied::Done(outcome)
     }
 
-    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(context: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let bitmap = leaf.bitmap();
-        if (bitmap & !VALID) >> frame.capacity != 0 {
+        if (bitmap & !VALID) >> context.capacity != 0 {
             return Err(format!("the bitmap {bitmap:#x} names slots that are not there"));
         }
         if bitmap & VALID != 0 {
@@ -214,22 +214,22 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
             let agrees = slots.is_valid(SLOT_COUNT_MAX) && slots.used() == bitmap & !VALID;
             return if agrees { Ok(()) } else { Err("bitmap and slot array differ (W1)".into()) };
         }
-        if frame.is_writable {
+        if context.is_writable {
             M::mark("wbtree.sorted_again");
             leaf.slots.store(&leaf.sort(bitmap));
             if !M::mutant("wbtree.no_sorted_flush") {
                 // Persist: the array before it is to be believed (W1).
-                frame.medium.persist(leaf.slots.as_ptr(), LINE_SIZE);
+                context.medium.persist(leaf.slots.as_ptr(), LINE_SIZE);
             }
             // Persist: so that a write need not look (W3).
-            leaf.set_bitmap(frame, bitmap | VALID);
+            leaf.set_bitmap(context, bitmap | VALID);
         }
         Ok(())
     }
 
-    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(context: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         let (bitmap, slots) = (leaf.bitmap(), leaf.slots.read());
-        if bitmap & VALID == 0 && !frame.is_writable {
+        if bitmap & VALID == 0 && !context.is_writable {
             // What a crash left; readers sort for themselves (W3).
             return;
         }

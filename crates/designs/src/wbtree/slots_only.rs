@@ -36,12 +36,12 @@ impl<M: Machine> Leaf<M> {
 
     /// Makes another slot array count, durably.
     #[inline(always)]
-    fn commit(&self, frame: TreeContext<M>, slots: Slots<1>) {
+    fn commit(&self, context: TreeContext<M>, slots: Slots<1>) {
         // Release: the entries it names; pairs with the acquire in `slots` and with recovery.
         self.slots.store(slots.to_byte_word(), Ordering::Release);
         if !M::mutant("wbtree.no_word_flush") {
             // Persist: the commit before the lock is opened (H3).
-            frame.medium.persist(self.slots.as_ptr(), 8);
+            context.medium.persist(self.slots.as_ptr(), 8);
         }
     }
 
@@ -104,7 +104,7 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
     }
 
     #[inline(always)]
-    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+    fn apply(context: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         let mut slots = leaf.slots();
         let found = slots.find::<M, BYTE_WORD_STEPS>(change.key, |slot| leaf.entry(slot).key());
         let old = found.ok().map(|(_, slot)| leaf.entry(slot).value());
@@ -113,11 +113,11 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
             (Effect::None, _) | (Effect::Delete, Err(_)) => return Applied::Done(outcome),
             (Effect::Delete, Ok((place, _))) => slots.remove(place),
             (Effect::Put, _) => {
-                let Some(slot) = slots.free_slot(frame.capacity) else { return Applied::Full };
+                let Some(slot) = slots.free_slot(context.capacity) else { return Applied::Full };
                 leaf.entries[slot].set(change.key, change.value);
                 if !M::mutant("wbtree.no_entry_flush") {
                     // Persist: the entry before the slot word names it (W2).
-                    frame.medium.persist(leaf.entries[slot].as_ptr(), ENTRY_SIZE);
+                    context.medium.persist(leaf.entries[slot].as_ptr(), ENTRY_SIZE);
                 }
                 match found {
                     Ok((place, _)) => slots.replace(place, slot),
@@ -125,22 +125,22 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
                 }
             }
         }
-        leaf.commit(frame, slots);
+        leaf.commit(context, slots);
         Applied::Done(outcome)
     }
 
-    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(context: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let slots = leaf.slots();
         let whole = slots.to_byte_word() == leaf.slots.read_private();
-        if whole && slots.is_valid(frame.capacity) {
+        if whole && slots.is_valid(context.capacity) {
             Ok(())
         } else {
             Err("a slot word names an entry twice, or one that is not there".into())
         }
     }
 
-    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
-        if !leaf.slots().is_valid(frame.capacity) {
+    fn check(context: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+        if !leaf.slots().is_valid(context.capacity) {
             problems.push(format!("slots {:?} are not valid", leaf.slots()));
         }
     }

@@ -14,20 +14,20 @@ use super::Wort;
 use super::leaf::{RECORD_SIZE, Records, VALUE_MAX};
 use crate::node::radix::RadixTree;
 
-/// First word of an anchor: "EVLWORT1".
+/// First word of a root object: "EVLWORT1".
 const TAG: u64 = u64::from_le_bytes(*b"EVLWORT1");
-/// The anchor's word that says on how many bits nodes branch.
+/// The root object's word that says on how many bits nodes branch.
 const BITS_WORD: usize = 1;
-/// The anchor's first link: the root.
+/// The root object's first link: the root.
 const ROOT_WORD: usize = 8;
 
 impl<const BITS: u32, M: Machine> Wort<BITS, M> {
-    fn assemble(session: &Session<M>, anchor: RootObject<M>) -> Self {
+    fn assemble(session: &Session<M>, root_object: RootObject<M>) -> Self {
         let heap = session.heap().clone();
         Wort {
-            tree: RadixTree::new(session, anchor, ROOT_WORD),
+            tree: RadixTree::new(session, root_object, ROOT_WORD),
             records: Records::new(session),
-            anchor,
+            root_object,
             keys: Tally::new(0),
             nodes: Tally::new(0),
             is_writable: !heap.pool().is_read_only(),
@@ -35,7 +35,7 @@ impl<const BITS: u32, M: Machine> Wort<BITS, M> {
         }
     }
 
-    /// Marks all nodes and records but the anchor. Gives the number of keys. Nobody else is active.
+    /// Marks all nodes and records but the root object. Gives the number of keys. Nobody else is active.
     fn mark_below(&self, used: &Recovery<M>) -> Result<u64, AllocError> {
         let mut keys = 0;
         self.tree.mark(used, &mut |record| {
@@ -112,7 +112,7 @@ impl<const BITS: u32, M: Machine> Operations for Wort<BITS, M> {
         used: &Recovery<M>,
         report: &mut CheckReport,
     ) -> Result<(), IndexError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         match self.mark_below(used) {
             Ok(keys) => {
                 if keys != self.keys.sum() {
@@ -131,7 +131,7 @@ impl<const BITS: u32, M: Machine> Operations for Wort<BITS, M> {
         self.tree.free_nodes(session, &mut |session, record| {
             session.free_record(record, RECORD_SIZE);
         });
-        self.anchor.free(session);
+        self.root_object.free(session);
     }
 }
 
@@ -148,11 +148,11 @@ impl<const BITS: u32, M: Machine> Design<M> for Wort<BITS, M> {
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = RootObject::create(session, TAG)?;
-        anchor.word(BITS_WORD).write_private(u64::from(BITS));
-        // Persist: the anchor before the directory names the tree.
-        session.medium().persist(anchor.word(0).as_ptr(), 16);
-        Ok(Self::assemble(session, anchor))
+        let root_object = RootObject::create(session, TAG)?;
+        root_object.word(BITS_WORD).write_private(u64::from(BITS));
+        // Persist: the root object before the directory names the tree.
+        session.medium().persist(root_object.word(0).as_ptr(), 16);
+        Ok(Self::assemble(session, root_object))
     }
 
     fn recover(
@@ -161,24 +161,24 @@ impl<const BITS: u32, M: Machine> Design<M> for Wort<BITS, M> {
         root: u32,
         _threads: usize,
     ) -> Result<Self, IndexError> {
-        let anchor = RootObject::open(session.heap(), recovery, root, TAG)?;
-        let found = anchor.word(BITS_WORD).read_private();
+        let root_object = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let found = root_object.word(BITS_WORD).read_private();
         if found != u64::from(BITS) {
             let what = format!("a tree branches on {found} bits instead of {BITS}");
             return Err(AllocError::Corrupt { offset: 0, what }.into());
         }
-        let tree = Self::assemble(session, anchor);
+        let tree = Self::assemble(session, root_object);
         let keys = tree.mark_below(recovery)?;
         tree.keys.add(0, keys as i64);
         Ok(tree)
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         self.mark_below(used)?;
         Ok(())
     }

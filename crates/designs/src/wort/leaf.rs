@@ -56,15 +56,15 @@ impl<M: Machine> Records<M> {
         // Acquire: for the caller's sake, who may act on the value; pairs with the release in `set`.
         let word = self.word(record + 8).load(Ordering::Acquire);
         if word & DIRTY != 0 && !M::mutant("wort.reads_dirty") {
-            self.settle(record);
+            self.help_persist(record);
         }
         word & VALUE_MAX
     }
 
     /// Makes a value durable that another thread is about to.
     #[cold]
-    fn settle(&self, record: u64) {
-        M::mark("wort.settle");
+    fn help_persist(&self, record: u64) {
+        M::mark("wort.help_persist");
         // Persist: the value before the reader acts on it (W2). It stays dirty: whoever cleaned it here
         // could clean the next one that is the same.
         self.medium.persist(self.word(record + 8).as_ptr(), 8);

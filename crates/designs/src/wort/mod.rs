@@ -1,7 +1,7 @@
 //! WORT: a radix tree in the pool whose changes are one store of eight bytes each.
 //!
 //! ```text
-//!   anchor (pool)   | "EVLWORT1" | bits | 0 .. | 16 links |
+//!   root object (pool)   | "EVLWORT1" | bits | 0 .. | 16 links |
 //!                                                 |
 //!   node, 136 bytes                    | header | 16 links |        see `node/radix`
 //!                                                  |
@@ -63,7 +63,7 @@ use leaf::Records;
 pub struct Wort<const BITS: u32 = 4, M: Machine = Hardware> {
     tree: RadixTree<BITS, M>,
     records: Records<M>,
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     keys: Tally<M>,
     /// New nodes since the tree was opened.
     nodes: Tally<M>,

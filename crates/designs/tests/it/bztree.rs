@@ -215,7 +215,7 @@ fn a_tree_with_a_damaged_link_is_refused_as_it_was() {
         }
     }
     let mut damaged = std::fs::read(&path).expect("readable");
-    let tag = damaged.windows(8).position(|word| word == b"EVLPBZT1").expect("an anchor");
+    let tag = damaged.windows(8).position(|word| word == b"EVLPBZT1").expect("a root object");
     let root = u64::from_le_bytes(damaged[tag + 16..tag + 24].try_into().expect("a word"));
     // The root is an inner node: its second child.
     let link = root as usize + 16 + 16 + 8;
@@ -239,7 +239,7 @@ fn a_descriptor_with_a_value_that_is_none_is_refused() {
         solo.tree().insert(&mut session, 0x5EED_0001, 77).expect("room");
     }
     let whole = std::fs::read(&path).expect("readable");
-    let tag = whole.windows(8).position(|word| word == b"EVLPBZT1").expect("an anchor");
+    let tag = whole.windows(8).position(|word| word == b"EVLPBZT1").expect("a root object");
     let word = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().expect("a word"));
     let (root, descriptor) = (word(tag + 16), word(tag + 24) as usize);
     // A leaf of three pairs: status, shape, metadata, a word that is not used, and the first pair.

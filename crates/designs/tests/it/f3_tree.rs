@@ -89,8 +89,8 @@ fn a_number_of_evaluated_entries_that_nobody_wrote_is_refused() {
     solo.tree().evaluate(&mut session).expect("evaluates");
     drop((session, solo));
     let whole = std::fs::read(&path).expect("readable");
-    let anchor = whole.windows(8).position(|word| word == b"EVLF3TRE").expect("there");
-    let at = anchor + 24;
+    let root_object = whole.windows(8).position(|word| word == b"EVLF3TRE").expect("there");
+    let at = root_object + 24;
     let word = u64::from_le_bytes(whole[at..at + 8].try_into().expect("eight bytes"));
     let number = word & ((1 << 52) - 1);
     assert!(number > 100, "{number}");

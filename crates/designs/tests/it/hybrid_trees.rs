@@ -357,7 +357,7 @@ fn removals_make_room<T: Design>(in_leaf: &[u64], new: u64) {
         tree.insert(&mut session, *key, key + 100).expect("room");
         model.insert(*key, key + 100);
     }
-    tree.settle(&mut session).expect("room");
+    tree.persist_deferred(&mut session).expect("room");
     tree.insert(&mut session, new, 7).expect("room");
     model.insert(new, 7);
     tree.remove(&mut session, in_leaf[0]).expect("room");

@@ -49,7 +49,7 @@ impl Held {
     /// As [`Self::sort`], of what is likely to be nearly in order.
     pub fn sort_nearly_sorted(&mut self) {
         let items = self.as_mut_slice();
-        if !settle(items) {
+        if !insertion_sort(items) {
             items.sort_unstable();
         }
     }
@@ -96,7 +96,7 @@ impl Held {
 
 /// Sorts what is nearly in order, by insertion. Gives up, with the same items in some order, when it is
 /// not.
-fn settle(held: &mut [(u64, u8)]) -> bool {
+fn insertion_sort(held: &mut [(u64, u8)]) -> bool {
     let mut patience = 8 * held.len() + 64;
     for index in 1..held.len() {
         let item = held[index];
@@ -124,7 +124,7 @@ mod tests {
         let far: Vec<(u64, u8)> = (0..200u8).map(|index| (u64::from(200 - index), index)).collect();
         for (items, is_near) in [(near, true), (far, false), (vec![], true), (vec![(1, 1)], true)] {
             let mut held = items.clone();
-            assert_eq!(settle(&mut held), is_near);
+            assert_eq!(insertion_sort(&mut held), is_near);
             assert_eq!(held.is_sorted(), is_near);
             let mut expected = items;
             expected.sort_unstable();

@@ -38,7 +38,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
                     tree.slot().with(&mut session, |tree, session| tree.seal(session, self.threads))
                 }
                 Named::Other(tree, _) => {
-                    tree.settle(&mut session)?;
+                    // Persist: what the tree defers before the seal, or it would say that nothing is missing.
+                    tree.persist_deferred(&mut session)?;
                     continue;
                 }
             };

@@ -125,7 +125,7 @@ mod tests {
         assert!(gate.is_raised() && gate.is_only_kept());
         gate.raise(&heap);
         gate.lower(false);
-        assert!(gate.is_raised(), "a lowering does not end the lingering");
+        assert!(gate.is_raised(), "a lowering does not end the time that it is kept raised");
         gate.lower_if_idle();
         assert!(!gate.is_raised());
     }

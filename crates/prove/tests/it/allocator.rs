@@ -22,7 +22,7 @@ fn vary(number: u64, base: &Config) -> Config {
     }
 }
 
-/// Runs so many random shelves, or until a failure; more, where there is a part of much time.
+/// Runs so many random programs, or until a failure; more, where there is a part of much time.
 fn search(base: &Config, part: f64, programs: u64) -> Result<Report, Box<Failure>> {
     let mut total = Report::default();
     for number in numbers(part, programs) {

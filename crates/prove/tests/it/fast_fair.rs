@@ -206,8 +206,8 @@ fn narrow() -> Vec<Scenario> {
 /// the time there was no end. And it replaced leaves, which takes space that a full pool does not have.
 #[test]
 fn settling_brings_every_leaf_to_the_pool_once() {
-    let settles = |structure: &str, marks: [&str; 2]| {
-        let program = "directed/settling beside writes of one key";
+    let persists = |structure: &str, marks: [&str; 2]| {
+        let program = "directed/persisting beside writes of one key";
         let case = find(structure).expect("in the list").case(program).expect("its program");
         let mut most = 0;
         for seed in 0..300 {
@@ -227,11 +227,11 @@ fn settling_brings_every_leaf_to_the_pool_once() {
         assert_eq!(most, 2, "{structure}");
     };
     let fast_fair = ["fast_fair.fill_in", "fast_fair.replace"];
-    settles("fast-fair-b-unlogged", fast_fair);
-    settles("fast-fair-boc-unlogged", fast_fair);
-    settles("cceh-b-unlogged", ["cceh.fill_in", "cceh.replace"]);
-    settles("cceh-boc-unlogged", ["cceh.fill_in", "cceh.replace"]);
-    settles("sptree-unlogged", ["sptree.flush", "sptree.split"]);
+    persists("fast-fair-b-unlogged", fast_fair);
+    persists("fast-fair-boc-unlogged", fast_fair);
+    persists("cceh-b-unlogged", ["cceh.fill_in", "cceh.replace"]);
+    persists("cceh-boc-unlogged", ["cceh.fill_in", "cceh.replace"]);
+    persists("sptree-unlogged", ["sptree.flush", "sptree.split"]);
 }
 
 #[test]

@@ -458,7 +458,7 @@ fn split_lines(count: u64) -> u64 {
             }
             if upper.depth > depth {
                 depth = upper.depth;
-                // The new directory, and the anchor.
+                // The new directory, and the root object.
                 lines += (8_u64 << depth).div_ceil(64) + 1;
             }
             // The new segment, the first entry that leads to it, and the old one's depth.

@@ -12,7 +12,7 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Random, Report};
 use everleaf_prove::backing::new_pool_up_to;
-use everleaf_prove::case::{Case, Prepared, explore};
+use everleaf_prove::case::{Case, PlannedCase, explore};
 use everleaf_prove::configure::exhaustive;
 use everleaf_prove::mutants::OF_OTHER_TREES;
 use everleaf_prove::published::{GUARDED, anomalies, guarded};
@@ -23,7 +23,7 @@ type M = Simulated;
 
 /// A random program, with its threads or in one.
 fn random<T: Design<M>>(number: u64, slots: usize, alone: bool) -> Box<dyn Case> {
-    let case = Prepared::boxed(plans::random::<Of<T>>(number, slots));
+    let case = PlannedCase::boxed(plans::random::<Of<T>>(number, slots));
     if alone { case.alone() } else { case }
 }
 

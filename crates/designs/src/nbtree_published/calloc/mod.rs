@@ -2,7 +2,7 @@
 //! freed lately, and which replacement is under way are words of the pool.
 //!
 //! ```text
-//!   anchor    | tag | head | segments | areas |
+//!   root object    | tag | head | segments | areas |
 //!   segment   | next 8 | span 8 | one bit for each leaf of a span of 4 MiB, 512 |
 //!   area      | next 8 | 0 56 | log: 2 x (old, new, new, 0) 64 | ring: 16 places, 128 |
 //! ```
@@ -30,7 +30,7 @@ use everleaf_index::{PoolBase, RootObject};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
-/// Words of the anchor.
+/// Words of the root object.
 const SEGMENTS: usize = 2;
 const AREAS: usize = 3;
 
@@ -87,7 +87,7 @@ pub(super) struct New {
 pub(super) struct Calloc<M: Machine> {
     base: PoolBase<M>,
     medium: Medium<M>,
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     record_size: usize,
     /// The segment of each span.
     segments: SpinLock<BTreeMap<u64, u64>, M>,
@@ -98,13 +98,13 @@ pub(super) struct Calloc<M: Machine> {
 
 impl<M: Machine> Calloc<M> {
     /// The allocator of a new tree.
-    pub fn new(heap: &Heap<M>, anchor: RootObject<M>, record_size: usize) -> Self {
+    pub fn new(heap: &Heap<M>, root_object: RootObject<M>, record_size: usize) -> Self {
         let epochs = [0; RING_COUNT];
         let thread = || Thread { area: 0, first: 0, count: 0, last: (0, 0), epochs };
         Calloc {
             base: PoolBase::of(heap),
             medium: heap.medium(),
-            anchor,
+            root_object,
             record_size,
             segments: SpinLock::new(BTreeMap::new()),
             spare: SpinLock::new(vec![]),
@@ -280,7 +280,7 @@ impl<M: Machine> Calloc<M> {
     /// caller holds the chain's lock.
     fn chain(&self, head: usize, record: u64, count: usize, second: u64) {
         let words = self.words(record, count);
-        let head = self.anchor.word(head);
+        let head = self.root_object.word(head);
         words.iter().for_each(|word| word.write_private(0));
         words[0].write_private(head.read_private());
         words[1].write_private(second);

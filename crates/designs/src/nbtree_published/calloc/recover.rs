@@ -23,7 +23,7 @@ impl<M: Machine> Calloc<M> {
     /// The records of a chain.
     fn follow(&self, head: usize) -> Vec<u64> {
         let next = |record: &u64| Some(self.words(*record, 1)[0].read_private());
-        let first = Some(self.anchor.word(head).read_private());
+        let first = Some(self.root_object.word(head).read_private());
         let end = |record: &Option<u64>| record.filter(|record| *record != 0);
         std::iter::successors(end(&first), |record| end(&next(record))).collect()
     }
@@ -34,12 +34,12 @@ impl<M: Machine> Calloc<M> {
     /// Damage.
     pub fn open(
         heap: &Heap<M>,
-        anchor: RootObject<M>,
+        root_object: RootObject<M>,
         record_size: usize,
         recovery: &Recovery<M>,
         blocks: impl Iterator<Item = u64>,
     ) -> Result<Self, AllocError> {
-        let this = Self::new(heap, anchor, record_size);
+        let this = Self::new(heap, root_object, record_size);
         let mut segments = Segments::new();
         this.find(recovery, SEGMENTS, SEGMENT_WORDS, |record| {
             segments.insert(this.words(record, 2)[1].read_private(), (record, [0; BIT_WORDS]));
@@ -121,7 +121,7 @@ impl<M: Machine> Calloc<M> {
         count: usize,
         mut visit: impl FnMut(u64),
     ) -> Result<(), AllocError> {
-        let mut record = self.anchor.word(head).read_private();
+        let mut record = self.root_object.word(head).read_private();
         while record != 0 {
             if recovery.record_room(record).is_none_or(|room| room < count * 8) {
                 let what = "a part of a tree's allocator was expected here".into();

@@ -51,15 +51,15 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     fn check_leaf(&self, leaf: &D::Leaf, problems: &mut Vec<String>) -> u64 {
         let header = D::header(leaf);
         let low = header.low();
-        if header.lock.stable(self.frame.generation).is_none() {
+        if header.lock.stable(self.context.generation).is_none() {
             problems.push(format!("the leaf from {low} on is left locked"));
         }
-        if D::view(self.frame, leaf).is_err() {
+        if D::view(self.context, leaf).is_err() {
             problems.push(format!("the leaf from {low} on turns readers away"));
         }
         let next = header.next();
         let high = (next != 0).then(|| D::header(self.leaf(next)).low());
-        let pairs = D::pairs(self.frame, leaf);
+        let pairs = D::pairs(self.context, leaf);
         for pair in pairs.windows(2) {
             if pair[0].0 >= pair[1].0 {
                 problems.push(format!("keys {} and {} do not ascend", pair[0].0, pair[1].0));
@@ -70,7 +70,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
                 problems.push(format!("key {key} is outside its leaf, {low} to {high:?}"));
             }
         }
-        D::check(self.frame, leaf, problems);
+        D::check(self.context, leaf, problems);
         pairs.len() as u64
     }
 }

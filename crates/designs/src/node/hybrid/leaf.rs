@@ -92,7 +92,7 @@ pub type Pairs = Vec<(u64, u64)>;
 pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     /// Name, limits and promise of the tree.
     const INFO: DesignInfo;
-    /// The first word of the tree's anchor.
+    /// The first word of the tree's root object.
     const TAG: u64;
     /// Entries that a leaf has room for.
     const CAPACITY: usize;
@@ -128,14 +128,14 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     }
 
     /// Starts a read, unless the leaf is being changed or is dead.
-    fn view(frame: TreeContext<M>, leaf: &Self::Leaf) -> Result<Self::View, Retry>;
+    fn view(context: TreeContext<M>, leaf: &Self::Leaf) -> Result<Self::View, Retry>;
 
     /// Whether what was read since the view is good.
-    fn is_current(frame: TreeContext<M>, leaf: &Self::Leaf, view: Self::View) -> bool;
+    fn is_current(context: TreeContext<M>, leaf: &Self::Leaf, view: Self::View) -> bool;
 
     /// The value of `key`.
     fn search(
-        frame: TreeContext<M>,
+        context: TreeContext<M>,
         leaf: &Self::Leaf,
         view: Self::View,
         key: u64,
@@ -143,7 +143,7 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
 
     /// Appends the pairs from `from` on, ascending, at most `limit`.
     fn collect(
-        frame: TreeContext<M>,
+        context: TreeContext<M>,
         leaf: &Self::Leaf,
         view: Self::View,
         from: u64,
@@ -152,23 +152,23 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     ) -> Result<(), Retry>;
 
     /// All pairs, ascending.
-    fn pairs(frame: TreeContext<M>, leaf: &Self::Leaf) -> Pairs;
+    fn pairs(context: TreeContext<M>, leaf: &Self::Leaf) -> Pairs;
 
     /// How many pairs there are, without reading them if the leaf keeps a number or a bitmap. As
     /// recovery sees it: after [`Self::repair`].
-    fn key_count(frame: TreeContext<M>, leaf: &Self::Leaf) -> usize {
-        Self::pairs(frame, leaf).len()
+    fn key_count(context: TreeContext<M>, leaf: &Self::Leaf) -> usize {
+        Self::pairs(context, leaf).len()
     }
 
     /// Makes these pairs, ascending, the contents of a leaf that nobody reads; not durable yet.
-    fn fill(frame: TreeContext<M>, leaf: &Self::Leaf, pairs: &[(u64, u64)]);
+    fn fill(context: TreeContext<M>, leaf: &Self::Leaf, pairs: &[(u64, u64)]);
 
     /// Makes a new leaf the leaf of nobody: sets the words beside the header that [`Self::fill`]
     /// expects. Nobody else can reach it.
     fn initialize(_frame: TreeContext<M>, _leaf: &Self::Leaf) {}
 
     /// Does a write under the lock.
-    fn apply(frame: TreeContext<M>, leaf: &Self::Leaf, change: &Change) -> Applied;
+    fn apply(context: TreeContext<M>, leaf: &Self::Leaf, change: &Change) -> Applied;
 
     /// Splits or compacts a leaf that is full. The caller holds its lock and opens it afterwards,
     /// unless it is dead. By default the leaf is rewritten in place.
@@ -214,11 +214,11 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     }
 
     /// Recovery of one leaf: makes what is not persistent right, and checks what is. Writes to the
-    /// leaf only if the frame says so.
-    fn repair(frame: TreeContext<M>, leaf: &Self::Leaf) -> Result<(), String>;
+    /// leaf only if the context says so.
+    fn repair(context: TreeContext<M>, leaf: &Self::Leaf) -> Result<(), String>;
 
     /// Reports what contradicts the design's invariants. Nobody else is active.
-    fn check(frame: TreeContext<M>, leaf: &Self::Leaf, problems: &mut Vec<String>);
+    fn check(context: TreeContext<M>, leaf: &Self::Leaf, problems: &mut Vec<String>);
 }
 
 /// A core has so many lines on their way to its first cache, and waits before it asks for more; the
@@ -247,41 +247,41 @@ macro_rules! read_by_version {
         }
 
         #[inline(always)]
-        fn view(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<Self::View, Retry> {
-            leaf.header.lock.stable_or_wait(frame.generation)
+        fn view(context: TreeContext<M>, leaf: &Leaf<M>) -> Result<Self::View, Retry> {
+            leaf.header.lock.stable_or_wait(context.generation)
         }
 
         #[inline(always)]
-        fn is_current(frame: TreeContext<M>, leaf: &Leaf<M>, view: Self::View) -> bool {
-            leaf.header.lock.validate(frame.generation, view)
+        fn is_current(context: TreeContext<M>, leaf: &Leaf<M>, view: Self::View) -> bool {
+            leaf.header.lock.validate(context.generation, view)
         }
 
         #[inline(always)]
         fn search(
-            frame: TreeContext<M>,
+            context: TreeContext<M>,
             leaf: &Leaf<M>,
             _view: Self::View,
             key: u64,
         ) -> Result<Option<u64>, Retry> {
-            Ok(leaf.get(frame, key))
+            Ok(leaf.get(context, key))
         }
 
         #[inline(always)]
         fn collect(
-            frame: TreeContext<M>,
+            context: TreeContext<M>,
             leaf: &Leaf<M>,
             _view: Self::View,
             from: u64,
             limit: usize,
             pairs: &mut Pairs,
         ) -> Result<(), Retry> {
-            leaf.append(frame, from, limit, pairs);
+            leaf.append(context, from, limit, pairs);
             Ok(())
         }
 
-        fn pairs(frame: TreeContext<M>, leaf: &Leaf<M>) -> Pairs {
+        fn pairs(context: TreeContext<M>, leaf: &Leaf<M>) -> Pairs {
             let mut pairs = vec![];
-            leaf.append(frame, 0, usize::MAX, &mut pairs);
+            leaf.append(context, 0, usize::MAX, &mut pairs);
             pairs
         }
     };

@@ -5,7 +5,7 @@
 //!      |        |        |
 //!   [ leaf ]->[ leaf ]->[ leaf ]        records in the pool, ascending low fences
 //!      ^
-//!   anchor (pool): tag | first leaf | images | micro-logs
+//!   root object (pool): tag | first leaf | images | micro-logs
 //! ```
 //!
 //! This is everything of such a tree but the leaf, which is the only thing in which the published
@@ -21,7 +21,7 @@
 //! - H4 the inner tree leads to a leaf whose lock is held, or to the one whose range holds the key: a
 //!   new leaf is entered while it and its origin are locked, a leaf is removed likewise;
 //! - H5 every leaf but the ones under construction is in the list, and nothing else of the tree is in
-//!   the pool but the anchor and the images.
+//!   the pool but the root object and the images.
 
 mod check;
 pub mod leaf;
@@ -46,7 +46,7 @@ use crate::node::inner::InnerTree;
 use crate::node::micro_log::{LOG_COUNT, MicroLogs};
 use leaf::{LeafDesign, TreeContext};
 
-/// Words of the anchor.
+/// Words of the root object.
 const HEAD: usize = 1;
 const FIRST_IMAGE: usize = 2;
 
@@ -54,9 +54,9 @@ const FIRST_IMAGE: usize = 2;
 pub struct Hybrid<D: LeafDesign<M>, G: Geometry, M: Machine> {
     pub inner: InnerTree<G, M>,
     pub logs: MicroLogs<M>,
-    pub frame: TreeContext<M>,
+    pub context: TreeContext<M>,
     base: PoolBase<M>,
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     keys: Tally<M>,
     leaves: Tally<M>,
     splits: Tally<M>,
@@ -76,16 +76,16 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
 
     fn assemble(
         heap: Arc<Heap<M>>,
-        anchor: RootObject<M>,
-        frame: TreeContext<M>,
+        root_object: RootObject<M>,
+        context: TreeContext<M>,
         inner: InnerTree<G, M>,
     ) -> Self {
         Hybrid {
             inner,
-            logs: MicroLogs::new(anchor, heap.medium()),
-            frame,
+            logs: MicroLogs::new(root_object, heap.medium()),
+            context,
             base: PoolBase::of(&heap),
-            anchor,
+            root_object,
             keys: Tally::new(0),
             leaves: Tally::new(0),
             splits: Tally::new(0),
@@ -94,7 +94,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         }
     }
 
-    fn new_frame(heap: &Heap<M>) -> Result<TreeContext<M>, IndexError> {
+    fn new_context(heap: &Heap<M>) -> Result<TreeContext<M>, IndexError> {
         let is_writable = !heap.pool().is_read_only();
         // Nobody locks anything in a pool that is open read-only: all locks count as open.
         let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
@@ -105,61 +105,61 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     /// A new tree with one empty leaf.
     pub fn create_empty(session: &mut Session<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let frame = Self::new_frame(&heap)?;
-        let anchor = RootObject::create(session, D::TAG)?;
-        let made = Self::create_parts(session, frame, anchor);
+        let context = Self::new_context(&heap)?;
+        let root_object = RootObject::create(session, D::TAG)?;
+        let made = Self::create_parts(session, context, root_object);
         let inner = match made {
             Ok(inner) => inner,
             Err(error) => {
-                Self::free_parts(session, anchor);
+                Self::free_parts(session, root_object);
                 return Err(error.into());
             }
         };
-        let tree = Self::assemble(heap, anchor, frame, inner);
+        let tree = Self::assemble(heap, root_object, context, inner);
         tree.leaves.add(session.stripe(), 1);
         Ok(tree)
     }
 
-    /// Images, first leaf and inner tree; what was made before an error is named in the anchor.
+    /// Images, first leaf and inner tree; what was made before an error is named in the root object.
     fn create_parts(
         session: &mut Session<M>,
-        frame: TreeContext<M>,
-        anchor: RootObject<M>,
+        context: TreeContext<M>,
+        root_object: RootObject<M>,
     ) -> Result<InnerTree<G, M>, AllocError> {
         let images = if D::NEEDS_IMAGES { LOG_COUNT } else { 0 };
         for index in 0..images {
             let offset = session.allocate_record(Self::LEAF_SIZE)?;
-            anchor.word(FIRST_IMAGE + index).write_private(offset);
+            root_object.word(FIRST_IMAGE + index).write_private(offset);
         }
         let offset = session.allocate_record(Self::LEAF_SIZE)?;
         let base = PoolBase::of(session.heap());
         // SAFETY: a record just allocated has room for a leaf and is 64-byte aligned.
         let leaf = unsafe { leaf_at::<D, M>(base, offset) };
         let header = D::header(leaf);
-        header.lock.reset_held(frame.generation);
+        header.lock.reset_held(context.generation);
         header.next.write_private(0);
         header.low.write_private(0);
-        D::initialize(frame, leaf);
-        D::fill(frame, leaf, &[]);
-        D::thaw(frame, leaf);
+        D::initialize(context, leaf);
+        D::fill(context, leaf, &[]);
+        D::thaw(context, leaf);
         header.lock.unlock();
-        // Persist: the leaf before the anchor names it, or recovery would find no leaf there (H1).
-        frame.medium.persist(header.lock.as_ptr(), Self::LEAF_SIZE);
-        anchor.word(HEAD).write_private(offset);
-        // Persist: leaf, then anchor, before the directory names the tree.
-        frame.medium.persist(anchor.word(0).as_ptr(), everleaf_index::ROOT_OBJECT_SIZE);
+        // Persist: the leaf before the root object names it, or recovery would find no leaf there (H1).
+        context.medium.persist(header.lock.as_ptr(), Self::LEAF_SIZE);
+        root_object.word(HEAD).write_private(offset);
+        // Persist: leaf, then root object, before the directory names the tree.
+        context.medium.persist(root_object.word(0).as_ptr(), everleaf_index::ROOT_OBJECT_SIZE);
         InnerTree::load(session, &[(0, offset)])
     }
 
-    /// Gives back the records that a new anchor names, and the anchor.
-    fn free_parts(session: &mut Session<M>, anchor: RootObject<M>) {
+    /// Gives back the records that a new root object names, and the root object.
+    fn free_parts(session: &mut Session<M>, root_object: RootObject<M>) {
         for index in std::iter::once(HEAD).chain(FIRST_IMAGE..FIRST_IMAGE + LOG_COUNT) {
-            let offset = anchor.word(index).read_private();
+            let offset = root_object.word(index).read_private();
             if offset != 0 {
                 session.free_record(offset, Self::LEAF_SIZE);
             }
         }
-        anchor.free(session);
+        root_object.free(session);
     }
 
     /// The leaf at `offset`: one that the list or the inner tree led to, or a new one.
@@ -171,9 +171,9 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         unsafe { leaf_at::<D, M>(self.base, offset) }
     }
 
-    /// The word of the anchor that names the first leaf.
+    /// The word of the root object that names the first leaf.
     pub fn head(&self) -> &Atomic<u64, M> {
-        self.anchor.word(HEAD)
+        self.root_object.word(HEAD)
     }
 
     fn first_leaf(&self) -> u64 {
@@ -190,7 +190,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
 
     /// The place of a log's image.
     fn image(&self, log: usize) -> u64 {
-        self.anchor.word(FIRST_IMAGE + log).read_private()
+        self.root_object.word(FIRST_IMAGE + log).read_private()
     }
 
     /// A new leaf that the caller holds, empty, private: its neighbour and fence are set.
@@ -203,17 +203,17 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         let offset = session.allocate_record(Self::LEAF_SIZE)?;
         let leaf = self.leaf(offset);
         let header = D::header(leaf);
-        header.lock.reset_held(self.frame.generation);
+        header.lock.reset_held(self.context.generation);
         header.next.write_private(next);
         header.low.write_private(low);
-        D::initialize(self.frame, leaf);
+        D::initialize(self.context, leaf);
         Ok(offset)
     }
 
     /// Flushes a whole leaf and waits.
     #[track_caller]
     pub fn persist_leaf(&self, leaf: &D::Leaf) {
-        self.frame.medium.persist(D::header(leaf).lock.as_ptr(), Self::LEAF_SIZE);
+        self.context.medium.persist(D::header(leaf).lock.as_ptr(), Self::LEAF_SIZE);
     }
 
     /// Notes that a leaf was taken out of the list, and gives it back when nobody can hold it.

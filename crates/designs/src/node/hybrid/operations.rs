@@ -17,7 +17,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Operations for Hybrid<D, G, M> {
     type Machine = M;
 
     fn is_writable(&self) -> bool {
-        self.frame.is_writable
+        self.context.is_writable
     }
 
     #[inline]
@@ -89,8 +89,8 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Operations for Hybrid<D, G, M> {
             offset = next;
         }
         self.inner.free(session);
-        // The first leaf, the images and the anchor.
-        Self::free_parts(session, self.anchor);
+        // The first leaf, the images and the root object.
+        Self::free_parts(session, self.root_object);
     }
 }
 
@@ -111,7 +111,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Design<M> for Hybrid<D, G, M> {
     }
 
     fn root_value(&self) -> u32 {
-        self.anchor.root_value()
+        self.root_object.root_value()
     }
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {

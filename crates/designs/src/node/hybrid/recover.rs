@@ -1,4 +1,4 @@
-//! Recovery: from an anchor to a tree.
+//! Recovery: from a root object to a tree.
 //!
 //! 1. The micro-logs: a rewrite is taken back from its image, other changes are finished.
 //! 2. The list of leaves is walked: each is marked, checked, and what it keeps that is not persistent
@@ -25,11 +25,11 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         root: u32,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let frame = Self::new_frame(&heap)?;
-        let anchor = RootObject::open(&heap, recovery, root, D::TAG)?;
+        let context = Self::new_context(&heap)?;
+        let root_object = RootObject::open(&heap, recovery, root, D::TAG)?;
         // A placeholder until the leaves are known.
         let inner = InnerTree::load(session, &[(0, 0)])?;
-        let mut tree = Self::assemble(heap, anchor, frame, inner);
+        let mut tree = Self::assemble(heap, root_object, context, inner);
         let restored = tree.restore(session, recovery);
         let placeholder = &tree.inner;
         placeholder.free(session);
@@ -74,9 +74,9 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
 
     /// Step 1.
     fn replay(&self, recovery: &Recovery<M>) -> Result<(), IndexError> {
-        let at = self.anchor.root_value().into();
+        let at = self.root_object.root_value().into();
         let pending = self.logs.pending().map_err(|what| self.corrupt(at, what))?;
-        if !pending.is_empty() && !self.frame.is_writable {
+        if !pending.is_empty() && !self.context.is_writable {
             return Err(IndexError::ReadOnly);
         }
         for (index, record) in pending {
@@ -126,8 +126,8 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
                     self.corrupt(offset, format!("the leaf's low fence {low} is misplaced"))
                 );
             }
-            D::repair(self.frame, leaf).map_err(|what| self.corrupt(offset, what))?;
-            keys += D::key_count(self.frame, leaf);
+            D::repair(self.context, leaf).map_err(|what| self.corrupt(offset, what))?;
+            keys += D::key_count(self.context, leaf);
             leaves.push((low, offset));
             if next == 0 {
                 break;
@@ -141,7 +141,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
 
     /// Marks what the tree uses.
     pub(super) fn mark_all(&self, used: &Recovery<M>) -> Result<(), AllocError> {
-        self.anchor.mark(used)?;
+        self.root_object.mark(used)?;
         self.mark_images(used)?;
         let mut offset = self.first_leaf();
         while offset != 0 {

@@ -4,7 +4,7 @@
 //! 2. The inner tree learns of the right one: who looks for its keys waits. Up to here everything can
 //!    be undone and fail.
 //! 3. The inner tree leads to the left one instead of the old one; the link of the left neighbour, or
-//!    the anchor, follows, durably: the commit.
+//!    the root object, follows, durably: the commit.
 //! 4. The old leaf dies, the new ones are opened.
 //!
 //! Leaves are locked from right to left, so that nobody waits in a circle.
@@ -21,8 +21,8 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     /// one. Then its lock has been opened for ever, unless there was an error.
     pub fn replace(&self, session: &mut Session<M>, offset: u64) -> Result<(), IndexError> {
         let header = D::header(self.leaf(offset));
-        let pairs = D::pairs(self.frame, self.leaf(offset));
-        let splits = pairs.len() > self.frame.capacity / 2 && pairs.len() > 1;
+        let pairs = D::pairs(self.context, self.leaf(offset));
+        let splits = pairs.len() > self.context.capacity / 2 && pairs.len() > 1;
         let keep = if splits { pairs.len() / 2 } else { pairs.len() };
         M::mark(if splits { "hybrid.replaced_by_two" } else { "hybrid.replaced_by_one" });
         let mut right = 0;
@@ -62,13 +62,13 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     fn link_in_place(&self, old: u64, new: u64) {
         let low = D::header(self.leaf(old)).low();
         if low == 0 {
-            // The first leaf: only the holder of its lock changes the anchor.
+            // The first leaf: only the holder of its lock changes the root object.
             self.inner.replace_leaf(low, old, new);
             // Release: the leaf is complete; pairs with the acquire in `first_leaf`.
             self.head().store(new, Ordering::Release);
             if !M::mutant("hybrid.no_head_flush") {
                 // Persist: the link before anybody writes to the new leaf.
-                self.frame.medium.persist(self.head().as_ptr(), 8);
+                self.context.medium.persist(self.head().as_ptr(), 8);
             }
             return;
         }
@@ -78,7 +78,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         header.set_next(new);
         if !M::mutant("hybrid.no_link_flush") {
             // Persist: the link before anybody writes to the new leaf.
-            self.frame.medium.persist(header.next.as_ptr(), 8);
+            self.context.medium.persist(header.next.as_ptr(), 8);
         }
         header.lock.unlock();
     }
@@ -89,12 +89,12 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         loop {
             let before = self.inner.find_le(low - 1).leaf;
             let header = D::header(self.leaf(before));
-            if header.lock.try_lock(self.frame.generation) {
+            if header.lock.try_lock(self.context.generation) {
                 if header.next() == leaf {
                     return before;
                 }
                 header.lock.unlock_unchanged();
-            } else if !header.lock.is_dead(self.frame.generation) {
+            } else if !header.lock.is_dead(self.context.generation) {
                 M::spin(attempt);
                 attempt += 1;
             }

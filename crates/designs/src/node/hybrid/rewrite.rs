@@ -22,8 +22,8 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     /// Splits the leaf, or compacts it if at most half of it is in use. The caller holds its lock.
     pub fn rewrite(&self, session: &mut Session<M>, offset: u64) -> Result<(), IndexError> {
         let leaf = self.leaf(offset);
-        let pairs = D::pairs(self.frame, leaf);
-        let splits = pairs.len() > self.frame.capacity / 2 && pairs.len() > 1;
+        let pairs = D::pairs(self.context, leaf);
+        let splits = pairs.len() > self.context.capacity / 2 && pairs.len() > 1;
         let keep = if splits { pairs.len() / 2 } else { pairs.len() };
         let mut new = 0;
         if splits {
@@ -45,8 +45,8 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
             self.persist_leaf(self.leaf(self.image(log.index())));
         }
         log.write(Record::Rewrite { leaf: offset });
-        D::freeze(self.frame, leaf);
-        D::fill(self.frame, leaf, &pairs[..keep]);
+        D::freeze(self.context, leaf);
+        D::fill(self.context, leaf, &pairs[..keep]);
         if splits {
             D::header(leaf).set_next(new);
         }
@@ -56,10 +56,10 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
             self.persist_leaf(leaf);
         }
         log.end();
-        D::thaw(self.frame, leaf);
+        D::thaw(self.context, leaf);
         if splits {
             let right = self.leaf(new);
-            D::thaw(self.frame, right);
+            D::thaw(self.context, right);
             D::header(right).lock.unlock();
         }
         self.note_split(session, i64::from(splits));
@@ -76,7 +76,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     ) -> Result<u64, IndexError> {
         let new = self.new_leaf(session, low, next)?;
         let leaf = self.leaf(new);
-        D::fill(self.frame, leaf, pairs);
+        D::fill(self.context, leaf, pairs);
         if !M::mutant("hybrid.no_new_flush") {
             // Persist: the whole leaf before the link to it (H1).
             self.persist_leaf(leaf);

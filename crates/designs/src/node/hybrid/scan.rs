@@ -68,7 +68,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         if next.is_none() {
             D::prefetch_all(leaf);
         }
-        let view = D::view(self.frame, leaf)?;
+        let view = D::view(self.context, leaf)?;
         // A neighbour needs no token: what has left it since is further to the right.
         if found.is_some_and(|found| !self.inner.revalidate(found.token)) {
             return Err(Retry::Now);
@@ -82,8 +82,8 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
                 Some((offset, D::header(neighbour).low()))
             }
         };
-        D::collect(self.frame, leaf, view, from, limit, pairs)?;
-        if D::is_current(self.frame, leaf, view) { Ok(neighbour) } else { Err(Retry::Now) }
+        D::collect(self.context, leaf, view, from, limit, pairs)?;
+        if D::is_current(self.context, leaf, view) { Ok(neighbour) } else { Err(Retry::Now) }
     }
 
     /// Appends up to `limit` pairs from `from` on, descending.
@@ -112,13 +112,13 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         let found = self.inner.find_le(key);
         let leaf = self.leaf(found.leaf);
         D::prefetch_all(leaf);
-        let view = D::view(self.frame, leaf)?;
+        let view = D::view(self.context, leaf)?;
         if !self.inner.revalidate(found.token) {
             return Err(Retry::Now);
         }
-        D::collect(self.frame, leaf, view, 0, usize::MAX, pairs)?;
+        D::collect(self.context, leaf, view, 0, usize::MAX, pairs)?;
         let low = D::header(leaf).low();
-        if !D::is_current(self.frame, leaf, view) {
+        if !D::is_current(self.context, leaf, view) {
             return Err(Retry::Now);
         }
         assert!(low <= key, "the inner nodes lead from key {key} to the leaf from {low} on");

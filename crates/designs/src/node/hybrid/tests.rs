@@ -45,5 +45,5 @@ fn a_first_leaf_that_begins_within_a_line_is_refused() {
 
 #[test]
 fn an_image_that_begins_within_a_line_is_refused() {
-    refused(|tree, offset| tree.anchor.word(FIRST_IMAGE).write_private(offset));
+    refused(|tree, offset| tree.root_object.word(FIRST_IMAGE).write_private(offset));
 }

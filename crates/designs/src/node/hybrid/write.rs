@@ -60,7 +60,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         target: &Target<'_, D, M>,
         key: u64,
     ) -> Result<(Option<u64>, D::View), Retry> {
-        self.try_view(target, |view| D::search(self.frame, target.leaf, view, key))
+        self.try_view(target, |view| D::search(self.context, target.leaf, view, key))
     }
 
     /// What `look` finds in the leaf that a descent found, and the view it was seen in, unless the
@@ -71,14 +71,14 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         target: &Target<'_, D, M>,
         look: impl FnOnce(D::View) -> Result<T, Retry>,
     ) -> Result<(T, D::View), Retry> {
-        let view = D::view(self.frame, target.leaf)?;
+        let view = D::view(self.context, target.leaf)?;
         // The leaf may have been split between the descent and the view: then its version says
         // nothing about the keys that have left it.
         if !M::mutant("hybrid.no_token") && !self.inner.revalidate(target.found.token) {
             return Err(Retry::Now);
         }
         let seen = look(view)?;
-        let is_current = D::is_current(self.frame, target.leaf, view);
+        let is_current = D::is_current(self.context, target.leaf, view);
         if is_current { Ok((seen, view)) } else { Err(Retry::Now) }
     }
 
@@ -96,9 +96,9 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
             let target = self.descend_to_write(session, change.key);
             let lock = &D::header(target.leaf).lock;
             // A leaf that is locked may be about to be split: back to the root.
-            if !lock.try_lock(self.frame.generation) {
+            if !lock.try_lock(self.context.generation) {
                 M::mark("hybrid.write_again");
-                if !lock.is_dead(self.frame.generation) {
+                if !lock.is_dead(self.context.generation) {
                     M::spin(attempt);
                     attempt += 1;
                 }
@@ -108,7 +108,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
                 lock.unlock_unchanged();
                 continue;
             }
-            match D::apply(self.frame, target.leaf, change) {
+            match D::apply(self.context, target.leaf, change) {
                 Applied::Done(outcome) => {
                     if !outcome.changed {
                         lock.unlock_unchanged();
@@ -119,7 +119,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
                 }
                 Applied::Full => {
                     let room = D::make_room(self, session, target.found.leaf);
-                    if !lock.is_dead(self.frame.generation) {
+                    if !lock.is_dead(self.context.generation) {
                         lock.unlock();
                     }
                     room?;

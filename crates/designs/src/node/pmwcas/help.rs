@@ -26,7 +26,7 @@ impl<M: Machine> Pmwcas<M> {
         while word > VALUE_MAX {
             if !self.is_writable {
                 // Nobody is at work, and opening has read the same.
-                return self.settled(address, word).unwrap_or(word & VALUE_MAX);
+                return self.resolved(address, word).unwrap_or(word & VALUE_MAX);
             }
             if M::mutant("pmwcas.no_help")
                 && let Some(old) = self.old_value(address, word)
@@ -110,7 +110,7 @@ impl<M: Machine> Pmwcas<M> {
             // AcqRel: the descriptor, for who meets the marker; pairs with the acquire in `read`. Relaxed on
             // failure: the loop looks again.
             if word.compare_exchange(seen, marker, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-                && !self.settle_own(index, life, entry, marker)
+                && !self.resolve_own(index, life, entry, marker)
             {
                 return false;
             }
@@ -119,7 +119,7 @@ impl<M: Machine> Pmwcas<M> {
 
     /// Replaces the caller's marker by a pointer, if the operation is undecided, and else takes it back: what
     /// follows makes it durable, like all words of the operation (`finish`). False if it was decided.
-    fn settle_own(&self, index: usize, life: u64, entry: Entry, marker: u64) -> bool {
+    fn resolve_own(&self, index: usize, life: u64, entry: Entry, marker: u64) -> bool {
         let undecided = Status::new(life, State::Undecided);
         let is_undecided = self.load_status(index) == undecided;
         let target = if is_undecided { pointer(index, life) } else { entry.old };

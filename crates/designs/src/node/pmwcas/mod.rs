@@ -31,7 +31,7 @@
 //! - W5 whoever has seen a descriptor undecided ends with all its words free of its pointers and markers,
 //!   durably, before its pin ends; and a descriptor is used again when all who were pinned at its decision
 //!   have ended. So a word, also after a crash, leads to a descriptor that is as it was;
-//! - W6 all words of one operation are in one node (or the anchor) that those who come upon them are pinned in.
+//! - W6 all words of one operation are in one node (or the root object) that those who come upon them are pinned in.
 //!
 //! Words have [`VALUE_MAX`] as their largest value.
 

@@ -71,7 +71,7 @@ impl<M: Machine> Pmwcas<M> {
         for word in 0..size / 8 {
             this.word(offset + 8 * word as u64).write_private(0);
         }
-        // Persist: the descriptors before the anchor names them.
+        // Persist: the descriptors before the root object names them.
         session.medium().persist(this.word(offset).as_ptr(), size);
         Ok(offset)
     }
@@ -228,7 +228,7 @@ impl<M: Machine> Pmwcas<M> {
     ///
     /// # Errors
     /// It leads to a descriptor that knows nothing of it, or says that it is no value.
-    pub(crate) fn settled(&self, address: u64, word: u64) -> Result<u64, AllocError> {
+    pub(crate) fn resolved(&self, address: u64, word: u64) -> Result<u64, AllocError> {
         let (index, at, life) = match reference(word) {
             None => return Ok(word),
             Some(Reference::Marker { index, entry }) => (index, Some(entry), None),

@@ -2,7 +2,7 @@
 //! layer of PACTree.
 //!
 //! ```text
-//!   root, in an anchor      | 2^B links |                           B bits of the key choose a link
+//!   root, in a root object      | 2^B links |                           B bits of the key choose a link
 //!   node, 8 + 2^B * 8 bytes | header | 2^B links |
 //!
 //!   header   | bits of all keys below, from the top | 1 | 0 .. 0 |
@@ -119,7 +119,7 @@ impl Header {
 
 /// A tree whose nodes branch on `BITS` bits, on machine `M`.
 pub struct RadixTree<const BITS: u32, M: Machine> {
-    anchor: RootObject<M>,
+    root_object: RootObject<M>,
     root_word: usize,
     base: PoolBase<M>,
     medium: Medium<M>,
@@ -141,15 +141,15 @@ impl<const BITS: u32, M: Machine> RadixTree<BITS, M> {
     const NODE_SIZE: usize = 8 + Self::FANOUT * 8;
     const FITS: () = assert!(64 % BITS == 0 && Self::FANOUT < ROOT_OBJECT_WORDS);
 
-    /// The tree whose root is in an anchor, from word `root_word` on. New anchors have an empty one.
+    /// The tree whose root is in a root object, from word `root_word` on. New root objects have an empty one.
     ///
     /// # Panics
-    /// If the anchor has no room for it there.
-    pub fn new(session: &Session<M>, anchor: RootObject<M>, root_word: usize) -> Self {
+    /// If the root object has no room for it there.
+    pub fn new(session: &Session<M>, root_object: RootObject<M>, root_word: usize) -> Self {
         let () = Self::FITS;
         assert!(root_word + Self::FANOUT <= ROOT_OBJECT_WORDS, "a root has so many links");
         RadixTree {
-            anchor,
+            root_object,
             root_word,
             base: PoolBase::of(session.heap()),
             medium: session.medium(),
@@ -182,8 +182,8 @@ impl<const BITS: u32, M: Machine> RadixTree<BITS, M> {
 
     #[inline(always)]
     fn root(&self) -> &Links<M> {
-        // SAFETY: the words of the anchor follow each other, and it has so many (checked in `new`).
-        unsafe { std::slice::from_raw_parts(self.anchor.word(self.root_word), Self::FANOUT) }
+        // SAFETY: the words of the root object follow each other, and it has so many (checked in `new`).
+        unsafe { std::slice::from_raw_parts(self.root_object.word(self.root_word), Self::FANOUT) }
     }
 
     #[inline(always)]
@@ -204,15 +204,15 @@ impl<const BITS: u32, M: Machine> RadixTree<BITS, M> {
         // Acquire: what it refers to; pairs with the release in `publish`.
         let word = link.load(Ordering::Acquire);
         if word & DIRTY != 0 && !M::mutant("radix.reads_dirty") {
-            self.settle(link);
+            self.help_persist(link);
         }
         Link::of(word)
     }
 
     /// Makes a link durable that another thread is about to.
     #[cold]
-    fn settle(&self, link: &Atomic<u64, M>) {
-        M::mark("radix.settle");
+    fn help_persist(&self, link: &Atomic<u64, M>) {
+        M::mark("radix.help_persist");
         // Persist: the link before the reader acts on it (R5). It stays dirty: whoever cleaned it here
         // could clean the next one of the same bits.
         self.medium.persist(link.as_ptr(), 8);
