@@ -40,6 +40,10 @@ const BANNED: &[(&str, &str)] = &[
     ("dearer", "more expensive"),
     ("dearest", "most expensive"),
     ("made again", "rebuilt"),
+    ("the anchor", "the root object"),
+    ("an anchor", "a root object"),
+    ("frame: TreeContext", "context: TreeContext"),
+    ("shelves", "rows of words in the pool"),
 ];
 
 /// Whether a letter, digit or underscore.
