@@ -7,3 +7,4 @@ mod hostile_crash;
 mod hostile_space;
 mod loads;
 mod orders_of_arrival;
+mod refused_growth;

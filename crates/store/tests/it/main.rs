@@ -10,6 +10,7 @@ mod library;
 mod log_folder;
 mod lost_map;
 mod lost_maps;
+mod refused;
 mod salvaged_log;
 mod stale;
 mod store;
