@@ -223,6 +223,16 @@ impl Drop for NewFile {
     }
 }
 
+/// Removes what a process left that was killed when the file at `target` had its name already: it may be a second name of
+/// that file. What somebody is making, or cannot be removed, stays.
+pub(crate) fn remove_leftovers(target: &Path) {
+    let folder = target.with_file_name(folder_name(target.file_name().unwrap_or_default()));
+    if folder.symlink_metadata().is_ok() {
+        // It takes the place of whoever was killed, and goes at once.
+        drop(NewFile::beside(target));
+    }
+}
+
 /// Whether a file system has no hard links.
 fn cannot_link(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)

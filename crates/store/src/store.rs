@@ -13,6 +13,7 @@ use crate::bulk::name_is_taken;
 use crate::expiring::Expiring;
 use crate::lifecycle::Lifecycle;
 use crate::map::Map;
+use crate::new_file::remove_leftovers;
 use crate::opening::{
     OpenedPool, is_untouched, open_pool, open_rest, open_trees, remove_new, resolved,
 };
@@ -95,6 +96,9 @@ impl Store {
         let path = &resolved(path.as_ref());
         let place = LogDirectory::of(path, &options);
         let OpenedPool { pool, rebuilt, is_new } = open_pool(path, &place, &options, threads)?;
+        if !pool.is_read_only() {
+            remove_leftovers(path);
+        }
         let (trees, recovered_batches) = open_trees(pool, threads, path, &options)
             .map_err(|error| place.mention(error, path))?;
         let is_new = is_new && is_untouched(&trees, &place);
