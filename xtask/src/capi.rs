@@ -6,6 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::notices;
+
 const USAGE: &str = "usage: cargo xtask capi header | cargo xtask capi PREFIX [--lab] [--debug]";
 
 /// The number of the binary interface, which the shared library has in its name.
@@ -137,6 +139,12 @@ fn copy(root: &Path, library: &Library, built: &Path, prefix: &Path) -> io::Resu
         let file = header.rsplit('/').next().unwrap_or(header);
         fs::copy(root.join("crates").join(header), include.join(file))?;
     }
+    let doc = prefix.join("share/doc").join(name);
+    fs::create_dir_all(&doc)?;
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        fs::copy(root.join(licence), doc.join(licence))?;
+    }
+    fs::write(doc.join(notices::FILE), notices::of(root, library.package)?)?;
     fs::write(pkgconfig.join(format!("{name}.pc")), description(library, version))
 }
 
@@ -230,6 +238,8 @@ mod tests {
         assert!(read("lib/pkgconfig/everleaf.pc").contains("Libs: -L${libdir} -leverleaf\n"));
         assert!(symbols("libeverleaf_lab.so").contains(&format!("[libeverleaf_lab.so.{ABI}]")));
         assert!(read("include/everleaf_lab.h").contains("el_index_open("));
+        let texts = read("share/doc/everleaf/LICENCES-THIRD-PARTY");
+        assert!(texts.contains("Permission is hereby granted"), "{texts}");
         let lab = read("lib/pkgconfig/everleaf_lab.pc");
         assert!(lab.contains("Libs: -L${libdir} -leverleaf_lab\n"));
     }

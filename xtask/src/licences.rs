@@ -1,9 +1,10 @@
 //! The licences of everything that is not ours: `cargo xtask licences`.
 //!
 //! A licence that is not in the list is refused until somebody has read it; so is a dependency that says none.
-//! `--list` prints name, version and licence of all of them, tab-separated; `--sbom` what `sbom.rs` says.
+//! `--list` prints name, version and licence of all of them, tab-separated; `--sbom` what `sbom.rs` says, and `--texts
+//! [PACKAGE]` what `notices.rs` does.
 
-use crate::sbom;
+use crate::{notices, sbom};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -33,6 +34,11 @@ const MANIFESTS: [&str; 3] =
 pub fn run(root: &Path, arguments: &[String]) -> bool {
     if arguments.iter().any(|argument| argument == "--sbom") {
         return sbom::print(root);
+    }
+    if let [first, rest @ ..] = arguments
+        && first == "--texts"
+    {
+        return notices::print(root, rest.first());
     }
     let is_listed = arguments.iter().any(|argument| argument == "--list");
     let mut refused = 0;

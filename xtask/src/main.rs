@@ -14,6 +14,7 @@ mod jobs;
 mod lanes;
 mod licences;
 mod module;
+mod notices;
 mod package;
 mod packed;
 mod programs;
@@ -61,7 +62,8 @@ usage: cargo xtask <command> [arguments]
   semver  compares the library's interface with that of a commit: `semver COMMIT`
   guide   makes a book of the guide, with mdBook
   debian  uses package, wheel and C library in a clean Debian: `debian PACKAGE WHEEL PREFIX`
-  python  builds the wheel of the Python package, and runs its tests
+  python  builds the wheel of the Python package, and runs its tests; `python --free-threaded [PROGRAM]`
+          for a Python without its lock
   module  builds the module of Redis and Valkey, and runs its tests in live servers
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
   versus  what operations cost with two builds, turn by turn: `versus BEFORE AFTER [rounds [keys]]`,
@@ -97,7 +99,7 @@ fn main() -> ExitCode {
         "semver" => publish::semver(&root, rest),
         "guide" => publish::guide(&root),
         "debian" => debian::run(&root, rest),
-        "python" => python::run(&root),
+        "python" => python::run(&root, rest),
         "module" => module::run(&root, rest),
         "figures" => figures(&root, rest),
         "sim" => jobs::sim(&root, rest),

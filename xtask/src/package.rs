@@ -18,6 +18,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::notices;
+
+/// The crate of the program.
+const CRATE: &str = "everleaf-cli";
+
 const USAGE: &str = "usage: cargo xtask package [--static | --container] [--debug]";
 
 /// Where the files of the package are, from the root of the workspace.
@@ -178,11 +183,13 @@ fn lay_out(root: &Path, program: &Path, tree: &Path, is_stripped: bool) -> io::R
     let doc = tree.join("usr/share/doc/everleaf");
     install(&root.join("CHANGELOG.md"), &doc.join("changelog"), 0o644)?;
     compress(&doc.join("changelog"))?;
+    write(&doc.join(notices::FILE), &notices::of(root, CRATE)?)?;
     let licences = ["LICENSE-MIT", "LICENSE-APACHE"];
     let texts: io::Result<Vec<String>> =
         licences.iter().map(|name| fs::read_to_string(root.join(name))).collect();
     let begin = "Everleaf is licensed under MIT or Apache 2.0, as you like.";
-    write(&doc.join("copyright"), &format!("{begin}\n\n{}", texts?.join("\n\n")))
+    let others = format!("The licences of what is linked into it are in {}.", notices::FILE);
+    write(&doc.join("copyright"), &format!("{begin}\n{others}\n\n{}", texts?.join("\n\n")))
 }
 
 /// Copies a file, with its folders and these permissions.
@@ -288,6 +295,7 @@ mod tests {
             ("-rw-r--r-- root/root", "./usr/share/man/man1/everleaf.1.gz"),
             ("-rw-r--r-- root/root", "./usr/share/zsh/vendor-completions/_everleaf"),
             ("-rw-r--r-- root/root", "./usr/share/doc/everleaf/copyright"),
+            ("-rw-r--r-- root/root", "./usr/share/doc/everleaf/LICENCES-THIRD-PARTY"),
         ] {
             let is_line = |line: &str| line.starts_with(mode) && line.ends_with(path);
             assert!(contents.lines().any(is_line), "{path}\n{contents}");
@@ -318,5 +326,28 @@ mod tests {
     fn the_newest_c_library_is_that_of_the_highest_number() {
         assert_eq!(newest_glibc(b"GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.9\0GLIBC_PRIVATE"), 34);
         assert_eq!(newest_glibc(b"static"), 0);
+    }
+
+    /// Nothing has told of a directive that systemd does not know.
+    #[test]
+    fn systemd_takes_the_unit_and_finds_it_confined() {
+        let analyze = |arguments: &[&str], unit: &Path| {
+            let mut command = Command::new("systemd-analyze");
+            command.args(arguments).arg(unit).output()
+        };
+        if Command::new("systemd-analyze").arg("--version").output().is_err() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let unit = folder.path().join("everleaf.service");
+        let text = fs::read_to_string(crate::workspace_root().join(FILES).join("everleaf.service"));
+        // A program that is here, whichever it is.
+        write(&unit, &text.unwrap().replace("/usr/bin/everleaf", "/bin/true")).unwrap();
+        let output = analyze(&["verify", "--man=no"], &unit).unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !told.contains("Unknown"), "{told}");
+        // 1.6 of 10, of which more is more exposed.
+        let output = analyze(&["security", "--offline=yes", "--threshold=20"], &unit).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }

@@ -26,7 +26,8 @@ pub fn print(root: &Path) -> bool {
     }
 }
 
-fn metadata(root: &Path) -> Result<Value, String> {
+/// What `cargo metadata` says of the workspace in a folder.
+pub fn metadata(root: &Path) -> Result<Value, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root).args(["metadata", "--format-version", "1", "--locked"]);
@@ -50,9 +51,27 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     found.collect()
 }
 
+const SHAPE: &str = "cargo metadata has another form";
+
+/// The identities of a package and of all that is linked into what it makes.
+pub fn linked<'m>(metadata: &'m Value, package: &str) -> Result<BTreeSet<&'m str>, String> {
+    let packages = metadata["packages"].as_array().ok_or(SHAPE)?;
+    let nodes = metadata["resolve"]["nodes"].as_array().ok_or(SHAPE)?;
+    let found = packages.iter().find(|one| one["name"] == package);
+    let found = found.ok_or_else(|| format!("there is no package {package}"))?;
+    let edges: BTreeMap<&str, Vec<&str>> =
+        nodes.iter().filter_map(|node| Some((node["id"].as_str()?, needed(node)))).collect();
+    let start = found["id"].as_str().ok_or(SHAPE)?;
+    let (mut seen, mut next) = (BTreeSet::from([start]), vec![start]);
+    while let Some(id) = next.pop() {
+        let others = edges.get(id).ok_or(SHAPE)?;
+        next.extend(others.iter().copied().filter(|other| seen.insert(other)));
+    }
+    Ok(seen)
+}
+
 /// The bill of the program, from what `cargo metadata` says.
 fn bill(metadata: &Value, sums: &BTreeMap<(String, String), String>) -> Result<Value, String> {
-    const SHAPE: &str = "cargo metadata has another form";
     let packages = metadata["packages"].as_array().ok_or(SHAPE)?;
     let nodes = metadata["resolve"]["nodes"].as_array().ok_or(SHAPE)?;
     let by_id: BTreeMap<&str, &Value> =
@@ -63,10 +82,7 @@ fn bill(metadata: &Value, sums: &BTreeMap<(String, String), String>) -> Result<V
         nodes.iter().filter_map(|node| Some((node["id"].as_str()?, needed(node)))).collect();
 
     let start = program["id"].as_str().ok_or(SHAPE)?;
-    let (mut seen, mut next) = (BTreeSet::from([start]), vec![start]);
-    while let Some(id) = next.pop() {
-        next.extend(edges[id].iter().copied().filter(|other| seen.insert(other)));
-    }
+    let seen = linked(metadata, PROGRAM)?;
     let reference = |id: &str| {
         let package = by_id[id];
         let text = |key: &str| package[key].as_str().unwrap_or_default();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{COMPLETIONS, install, text_of, trial};
+use crate::notices;
 
 /// What the program is compiled for: its C library is a part of it.
 pub const TARGET: &str = "x86_64-unknown-linux-musl";
@@ -39,6 +40,7 @@ pub fn make(root: &Path, program: &Path, place: &Path) -> io::Result<PathBuf> {
     for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
         install(&root.join(file), &tree.join(file), 0o644)?;
     }
+    super::write(&tree.join(notices::FILE), &notices::of(root, super::CRATE)?)?;
     trial::run_program(&installed, &place.join("static-trial"))?;
     let archive = place.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");

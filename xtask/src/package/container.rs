@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{container_trial, install, text_of};
+use crate::notices;
 
 /// Makes a folder of the program and what else is in the image, builds the image with `podman` or `docker`, tries
 /// it, and packs it for `podman load` and `docker load`; the path of that archive.
@@ -49,6 +50,8 @@ pub fn lay_out(root: &Path, program: &Path, folder: &Path) -> io::Result<PathBuf
         let to = folder.join("usr/share/doc/everleaf").join(licence);
         install(&root.join(licence), &to, 0o644)?;
     }
+    let texts = folder.join("usr/share/doc/everleaf").join(notices::FILE);
+    super::write(&texts, &notices::of(root, super::CRATE)?)?;
     fs::create_dir(folder.join("data"))?;
     Ok(folder.to_path_buf())
 }
