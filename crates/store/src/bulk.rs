@@ -5,18 +5,12 @@ use std::sync::Arc;
 use everleaf_index::{BytesTree, IndexError};
 
 use crate::map::Map;
-use crate::reserved::refuse_reserved;
+use crate::reserved::{name_is_taken, refuse_reserved};
 use crate::shared::thread_number;
 use crate::{Error, Result, Store, WriteBatch};
 
 /// Bytes of a batch, where pairs are written in batches.
 const BATCH_BYTES: usize = 1 << 20;
-
-pub(crate) fn name_is_taken(name: &str) -> Error {
-    Error::BadName(format!(
-        "there is a map named '{name}': choose another name, or drop that map first"
-    ))
-}
 
 impl Store {
     /// Makes a new map from pairs in strictly ascending key order: several times as fast as putting

@@ -121,3 +121,17 @@ impl From<everleaf_log::Error> for Error {
         }
     }
 }
+
+/// Whether the pool is not there, or not as a session left it that was ended: then what is in it does
+/// not count if there is a log.
+pub(crate) fn is_lost(error: &PoolError) -> bool {
+    matches!(
+        error,
+        PoolError::MachineCrashed { .. }
+            | PoolError::Missing { .. }
+            | PoolError::Damaged { .. }
+            | PoolError::Truncated { .. }
+            | PoolError::Empty { .. }
+            | PoolError::Foreign { .. }
+    )
+}

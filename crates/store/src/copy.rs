@@ -20,7 +20,7 @@ use everleaf_index::{
 use crate::conversion::from_pool;
 use crate::map::Map;
 use crate::new_file::NewFile;
-use crate::opening::{choose_tree, refuse_log_beside, resolved};
+use crate::opening::{refuse_log_beside, resolved};
 use crate::range::Range;
 use crate::wal;
 use crate::{Error, Options, Result, Store, Tree, View};
@@ -183,7 +183,7 @@ impl Store {
         let trees = Trees::create(new)?;
         let is_hashed = self.shared().trees.makes_hashed_leaves();
         let kept = if is_hashed { Tree::HashedLeaf } else { Tree::NbTree };
-        choose_tree(&trees, tree.unwrap_or(kept))?;
+        tree.unwrap_or(kept).choose_for(&trees)?;
         let (view, maps) = self.view_of_all()?;
         match self.sync() {
             // Nothing can be made durable any more; the copy is what can be saved. A successor would go on with

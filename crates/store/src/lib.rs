@@ -137,6 +137,7 @@ mod bulk;
 mod change;
 mod conversion;
 mod copy;
+mod durability;
 mod error;
 mod event;
 mod expiring;
@@ -171,6 +172,7 @@ pub use alone::Alone;
 pub use batch::{WriteBatch, Written};
 pub use change::{Action, Exchange};
 pub use copy::Copied;
+pub use durability::Durability;
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 pub use event::Event;
 pub use everleaf_index::{CheckReport, Domain, human_size};
@@ -187,7 +189,7 @@ pub use scan::Scan;
 pub use statistics::{MapStatistics, Statistics};
 pub use store::Store;
 pub use view::{MapView, View};
-pub use wal::{Durability, Rebuilt};
+pub use wal::Rebuilt;
 pub use watch::Watch;
 
 /// The result of a store operation.

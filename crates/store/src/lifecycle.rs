@@ -16,7 +16,7 @@ use crate::event::{Event, EventFn};
 use crate::expiring::Seen;
 use crate::shared::Shared;
 use crate::upkeep::{ShutdownSignal, run};
-use crate::{Error, Options, Result, Store};
+use crate::{Error, Options, Result};
 
 /// Keys that the sweep looks at in one go.
 const SLICE_KEYS: usize = 2048;
@@ -104,14 +104,6 @@ impl Drop for Lifecycle {
         // Nobody can write any more. Without the mark the next open only knows that the store was
         // not closed.
         let _ = self.close();
-    }
-}
-
-impl Store {
-    /// Lets the sweep ([`Options::sweep`]) rest, or go on. What has expired is absent all the same.
-    pub fn pause_sweep(&self, paused: bool) {
-        // Relaxed: a request, which carries nothing.
-        self.shared().sweep_paused.store(paused, Ordering::Relaxed);
     }
 }
 

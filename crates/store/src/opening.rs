@@ -8,12 +8,12 @@ use everleaf_index::{
     Trees,
 };
 
-use crate::conversion::{from_new_pool, from_pool};
+use crate::conversion::{from_new_pool, from_pool, is_lost};
 use crate::lost_map::refuse_lost_default;
 use crate::new_file::NewFile;
 use crate::reserved::{DEFAULT_MAP, is_reserved};
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
-use crate::{Durability, Error, Options, Rebuilt, Result, Tree};
+use crate::{Durability, Error, Options, Rebuilt, Result};
 
 /// A pool that is open.
 pub struct OpenedPool {
@@ -91,7 +91,7 @@ fn make_pool(path: &Path, options: &Options) -> Result<()> {
     let pool = Pool::open(&new.path(), &pool_options).map_err(|e| refused(e.into()))?;
     let is_ordinary = pool.medium().domain() == Domain::Process;
     let trees = Trees::create(pool).map_err(refused)?;
-    choose_tree(&trees, options.tree.unwrap_or_default()).map_err(refused)?;
+    options.tree.unwrap_or_default().choose_for(&trees).map_err(refused)?;
     trees.bytes_tree(DEFAULT_MAP).map_err(refused)?;
     let ordinary = options.durability_of_new.filter(|_| is_ordinary);
     if let Some(durability) = options.durability.or(ordinary) {
@@ -120,28 +120,6 @@ pub fn remove_new(path: &Path, place: &LogDirectory) {
     // The log first: as soon as the pool has lost its name, another may make one, with a log in the same place.
     let _ = place.remove();
     let _ = std::fs::remove_file(path);
-}
-
-/// Says which tree the maps of a new pool are in, before it has any.
-pub fn choose_tree(trees: &Trees, tree: Tree) -> std::result::Result<(), IndexError> {
-    match tree {
-        Tree::NbTree => Ok(()),
-        Tree::HashedLeaf => trees.make_hashed_leaves(),
-    }
-}
-
-/// Whether the pool is not there, or not as a session left it that was ended: then what is in it does
-/// not count if there is a log.
-pub fn is_lost(error: &PoolError) -> bool {
-    matches!(
-        error,
-        PoolError::MachineCrashed { .. }
-            | PoolError::Missing { .. }
-            | PoolError::Damaged { .. }
-            | PoolError::Truncated { .. }
-            | PoolError::Empty { .. }
-            | PoolError::Foreign { .. }
-    )
 }
 
 /// Refuses to put a new pool at `path` beside a log that is not its own.

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf_index::{CreateMode, PoolOptions, Verify};
+use everleaf_index::{CreateMode, IndexError, PoolOptions, Trees, Verify};
 
 use crate::event::{Event, EventFn};
-use crate::{Domain, Durability, Result, Store};
+use crate::{Domain, Durability};
 
 /// How to open a store. Each setting says what it does and what it is by default.
 ///
@@ -52,6 +52,16 @@ pub enum Tree {
     /// A B+-tree whose leaves of 4 KiB are hash tables: a search waits for one cache miss less. Older
     /// versions refuse a pool that was ever made so.
     HashedLeaf,
+}
+
+impl Tree {
+    /// Says that the maps of a new pool are in this tree, before it has any.
+    pub(crate) fn choose_for(self, trees: &Trees) -> std::result::Result<(), IndexError> {
+        match self {
+            Tree::NbTree => Ok(()),
+            Tree::HashedLeaf => trees.make_hashed_leaves(),
+        }
+    }
 }
 
 /// Who is told how far something is.
@@ -264,13 +274,5 @@ impl Options {
         #[cfg(not(test))]
         let is_simulated = false;
         is_simulated
-    }
-
-    /// Opens the store.
-    ///
-    /// # Errors
-    /// As [`Store::open`].
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
-        Store::open(path, self)
     }
 }

@@ -9,7 +9,6 @@ use everleaf_index::{BytesTree, Hardware, IndexError, Session, WriteOrder};
 
 use everleaf_log::Lsn;
 
-use crate::bulk::name_is_taken;
 use crate::expiring::Expiring;
 use crate::lifecycle::Lifecycle;
 use crate::map::Map;
@@ -18,7 +17,7 @@ use crate::opening::{
     OpenedPool, is_untouched, open_pool, open_rest, open_trees, remove_new, resolved,
 };
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
-use crate::reserved::{DEFAULT_MAP, is_reserved, refuse_reserved};
+use crate::reserved::{DEFAULT_MAP, is_reserved, name_is_taken, refuse_reserved};
 use crate::saved;
 use crate::shared::{Shared, thread_number};
 use crate::versions::Versions;
@@ -68,6 +67,16 @@ impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = self.shared.trees.heap().pool().path();
         f.debug_struct("Store").field("path", &path).finish_non_exhaustive()
+    }
+}
+
+impl Options {
+    /// Opens the store.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
+        Store::open(path, self)
     }
 }
 
@@ -431,6 +440,14 @@ impl Store {
             Some(life) => life.end(),
             None => Err(Error::StillOpen { handles, views, watches }),
         }
+    }
+}
+
+impl Store {
+    /// Lets the sweep ([`Options::sweep`]) rest, or go on. What has expired is absent all the same.
+    pub fn pause_sweep(&self, paused: bool) {
+        // Relaxed: a request, which carries nothing.
+        self.shared().sweep_paused.store(paused, Ordering::Relaxed);
     }
 }
 

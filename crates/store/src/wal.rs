@@ -41,6 +41,7 @@
 //!   may wait for the log.
 
 mod age;
+mod filling;
 mod live_maps;
 mod load;
 mod log_directory;
@@ -62,7 +63,6 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use everleaf_index::{BytesTree, Change, Hardware, Session, Trees};
 use everleaf_log::{Disk, Log, Lsn, Record, SnapshotWriter};
@@ -82,7 +82,7 @@ pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::reservation::LogReservation;
 use self::snapshot_map::Numbered;
 use crate::ranked::{RankedGuard, RankedMutex};
-use crate::{Error, Result};
+use crate::{Durability, Error, Result};
 
 /// The map of the pool that says which log is its own.
 pub(crate) const NAME: &str = "\u{1}log";
@@ -98,29 +98,6 @@ const FILES_FACTOR: u64 = 4;
 const OPENINGS_MAX: u64 = 1000;
 /// The map of the log that has the names.
 const NAMES: u32 = 0;
-
-/// What is to survive, and when a write returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Durability {
-    /// Everything acknowledged survives the death of the process; on persistent memory also the loss
-    /// of power.
-    #[default]
-    Process,
-    /// As `Process`, and with a log: a crash of the machine loses the end, no more than this time, and what
-    /// was written while [`crate::Statistics::log_owes_snapshot`]. What is left never comes of what is lost.
-    Interval(Duration),
-    /// Everything acknowledged survives the loss of power, on any disk that keeps what was synced. A
-    /// write returns when it is on the disk; writes at the same time share a sync.
-    ///
-    /// A write can be read as soon as it is made, before it is on the disk: what a read says, or a write
-    /// that changed nothing (an insertion of a key that is there, an exchange that found another
-    /// value), may be lost with the write it saw. But nothing in the store outlives what it came of: a
-    /// write that returns, by whatever thread, makes everything durable that could be read when it
-    /// began. Who acts on what was read outside of the store calls
-    /// [`Store::sync`](crate::Store::sync) first, which does the same.
-    Power,
-}
 
 /// Logs opened so far: each has a number, which no other log of this process ever has.
 static OPENED: AtomicU64 = AtomicU64::new(0);

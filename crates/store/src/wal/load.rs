@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everleaf_log::SnapshotReader;
 
 use super::NAMES;
+use super::filling::{Filling, Names, name_of};
 use super::log_directory::LogDisk;
-use super::rebuild::{Filling, Names, name_of};
 use crate::{Error, Result};
 
 /// Pieces per thread, so that all end at about the same time.

@@ -27,13 +27,12 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Result as IoResult};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use everleaf_log::{Disk, DiskFile, FileOwner, Lsn, is_file_of_log, is_put_aside, owner_of};
 
-use super::{Durability, io};
+use super::io;
 use crate::regular_file::open_regular;
-use crate::{Error, Options, Result, Tree};
+use crate::{Durability, Error, Options, Result, Tree};
 
 const IDENTITY: &str = "identity";
 const INCOMPLETE: &str = "incomplete";
@@ -127,23 +126,6 @@ impl Settings {
             durability: Durability::of_interval_ms(interval.parse().ok()?),
             pool,
         })
-    }
-}
-
-impl Durability {
-    /// The interval in milliseconds; 0 if each write waits.
-    pub(crate) fn interval_ms(self) -> u64 {
-        match self {
-            Durability::Interval(interval) => interval.as_millis().max(1) as u64,
-            _ => 0,
-        }
-    }
-
-    pub(crate) fn of_interval_ms(interval_ms: u64) -> Durability {
-        match interval_ms {
-            0 => Durability::Power,
-            _ => Durability::Interval(Duration::from_millis(interval_ms)),
-        }
     }
 }
 

@@ -9,9 +9,9 @@ use everleaf_log::Lsn;
 use super::age::{self, not_its_log};
 use super::live_maps;
 use super::log_directory::{Identity, LogState};
-use super::{Durability, IDENTITY, LAST, LOGGED, LogDirectory, MODE, NAME, REACHED};
+use super::{IDENTITY, LAST, LOGGED, LogDirectory, MODE, NAME, REACHED};
 use crate::reserved::is_reserved;
-use crate::{Error, Result};
+use crate::{Durability, Error, Result};
 
 /// Above every LSN.
 const LSN_END: Lsn = 1 << 62;

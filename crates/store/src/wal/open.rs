@@ -9,9 +9,9 @@ use everleaf_log::{Disk, Error as LogError, Log, LogOptions, Lsn, Recovered, Syn
 
 use super::log_directory::{Identity, LogDirectory, LogDisk, LogState, Settings};
 use super::log_metadata::{new_identity, older_than_its_log, own_log, refuse_integers};
-use super::{Durability, IDENTITY, LOGGED, MODE, NAME, OPENED, StoreLog, age, live_maps, own_key};
+use super::{IDENTITY, LOGGED, MODE, NAME, OPENED, StoreLog, age, live_maps, own_key};
 use crate::ranked::{Rank, RankedMutex};
-use crate::{Options, Result, Tree};
+use crate::{Durability, Options, Result, Tree};
 
 type Opened = std::result::Result<(Log<LogDisk>, Recovered<LogDisk>), LogError>;
 

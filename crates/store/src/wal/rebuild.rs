@@ -5,29 +5,23 @@
 //! each thread takes the changes of its share of the keys, so that each key has them in order
 //! (`replay.rs`).
 
-use std::collections::{BTreeMap, HashMap};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_index::{
-    BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Trees,
-    uuid_of,
+    Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Trees, uuid_of,
 };
-use everleaf_log::{Log, Lsn, Record, RecordEffect, Recovered};
+use everleaf_log::{Log, Lsn, Recovered};
 
+use super::filling::{Filling, Names, Progress};
 use super::log_directory::{LogDirectory, LogDisk, LogState, Settings};
 use super::log_metadata::reached_note;
 use super::{
-    Durability, IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, open::log_options, own_key,
-    replay,
+    IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, open::log_options, own_key, replay,
 };
-use crate::conversion::from_pool;
-use crate::opening::is_lost;
-use crate::options::ProgressFn;
+use crate::conversion::{from_pool, is_lost};
 use crate::regular_file::open_regular;
-use crate::{Error, Options, Result};
+use crate::{Durability, Error, Options, Result};
 
 /// What a rebuilding did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,13 +119,13 @@ fn try_rebuild(
     };
     let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
     let trees = Trees::create(pool)?;
-    crate::opening::choose_tree(&trees, options.tree.unwrap_or_else(|| place.tree()))?;
+    options.tree.unwrap_or_else(|| place.tree()).choose_for(&trees)?;
     let settings = Settings { max_size_bytes, durability, pool: Some(trees.heap().pool().uuid()) };
     // A log that was salvaged goes on behind all LSNs that were ever durable, as if the pool had had them.
     let reached = recovered.report().end.max(reached);
     let progress = Progress::new(options.rebuild_progress.clone());
     let filling = Filling { trees: &trees, threads: threads.max(1), progress: &progress };
-    let filled = filling.fill(&recovered, (identity, reached), settings)?;
+    let filled = fill(filling, &recovered, (identity, reached), settings)?;
     let rebuilt = Rebuilt { damages, ..filled };
     trees.close()?;
     drop(trees);
@@ -213,123 +207,34 @@ fn keep_other(path: &Path, ending: &str) -> Result<()> {
     Err(cannot()(ErrorKind::AlreadyExists.into()))
 }
 
-/// Counts what is done, and tells.
-pub(super) struct Progress {
-    tell: Option<ProgressFn>,
-    count: AtomicU64,
-    /// Held while it is told, so that what is told never falls.
-    telling: Mutex<u64>,
-}
-
-impl Progress {
-    pub fn new(tell: Option<ProgressFn>) -> Progress {
-        Progress { tell, count: AtomicU64::new(0), telling: Mutex::new(0) }
+/// Makes the maps of a pool from the newest good snapshot and the log behind it.
+fn fill(
+    filling: Filling<'_>,
+    recovered: &Recovered<LogDisk>,
+    (identity, reached): ([u8; 16], Lsn),
+    settings: Settings,
+) -> Result<Rebuilt> {
+    let base = recovered.base()?;
+    let mut rebuilt = Rebuilt { skipped: base.skipped.clone(), ..Rebuilt::default() };
+    let mut names = Names::default();
+    if let Some(snapshot) = &base.snapshot {
+        rebuilt.snapshot_pairs = load::load(filling, snapshot, &mut names)?;
     }
-
-    /// So many pairs more are done.
-    pub fn add(&self, pairs: u64) {
-        // Relaxed: a statistic.
-        let count = self.count.fetch_add(pairs, Ordering::Relaxed) + pairs;
-        if let Some(tell) = &self.tell {
-            let mut told = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
-            if count > *told {
-                *told = count;
-                (tell.0)(count);
-            }
-        }
-    }
-}
-
-/// A pool that is being filled.
-#[derive(Clone, Copy)]
-pub(super) struct Filling<'a> {
-    pub trees: &'a Trees,
-    pub threads: usize,
-    pub progress: &'a Progress,
-}
-
-impl Filling<'_> {
-    fn fill(
-        self,
-        recovered: &Recovered<LogDisk>,
-        (identity, reached): ([u8; 16], Lsn),
-        settings: Settings,
-    ) -> Result<Rebuilt> {
-        let base = recovered.base()?;
-        let mut rebuilt = Rebuilt { skipped: base.skipped.clone(), ..Rebuilt::default() };
-        let mut names = Names::default();
-        if let Some(snapshot) = &base.snapshot {
-            rebuilt.snapshot_pairs = load::load(self, snapshot, &mut names)?;
-        }
-        let replayed = replay::replay(self, recovered, base.from_lsn(), &mut names)?;
-        rebuilt.replayed = replayed.groups;
-        let mut session = self.trees.heap().session().map_err(IndexError::from)?;
-        let own = self.trees.bytes_tree(NAME)?;
-        let mut put = |key: &[u8], value: &[u8]| -> Result<()> {
-            own.change(&mut session, &Change::upsert(key, value))?;
-            Ok(())
-        };
-        for (name, number) in &names.numbers {
-            put(&own_key(name), &number.to_le_bytes())?;
-        }
-        put(LAST, &names.last.to_le_bytes())?;
-        put(LOGGED, &replayed.bytes.to_le_bytes())?;
-        put(MODE, &settings.durability.interval_ms().to_le_bytes())?;
-        put(IDENTITY, &identity)?;
-        put(REACHED, &reached_note(identity, reached))?;
-        Ok(rebuilt)
-    }
-}
-
-/// The maps of a log while a pool is made from it.
-#[derive(Default)]
-pub(super) struct Names {
-    /// The largest number that was seen.
-    pub last: u32,
-    pub numbers: BTreeMap<String, u32>,
-    /// The maps there are now, by number.
-    trees: HashMap<u32, Arc<BytesTree>>,
-}
-
-impl Names {
-    /// The map with a number; `None` if it was emptied or dropped later (W2).
-    pub fn tree(&self, number: u32) -> Option<Arc<BytesTree>> {
-        self.trees.get(&number).cloned()
-    }
-
-    /// Enters a map that was made.
-    pub fn enter(&mut self, name: String, number: u32, tree: Arc<BytesTree>) {
-        self.last = self.last.max(number);
-        self.trees.insert(number, tree);
-        self.numbers.insert(name, number);
-    }
-
-    /// What a record of the list of names changes; `None` if it says what is known.
-    pub fn change_of(&mut self, record: &Record<'_>) -> Option<(String, Option<u32>)> {
-        if record.effect == RecordEffect::Expire {
-            return None;
-        }
-        let (name, number) = name_of(record);
-        self.last = self.last.max(number.unwrap_or(0));
-        (self.numbers.get(&name) != number.as_ref()).then_some((name, number))
-    }
-
-    /// Renumbers, makes or drops a map. Nobody is changing one meanwhile.
-    pub fn change(&mut self, trees: &Trees, name: String, number: Option<u32>) -> Result<()> {
-        if let Some(old) = self.numbers.remove(&name) {
-            self.trees.remove(&old);
-            trees.remove(&name)?;
-        }
-        if let Some(number) = number {
-            let tree = trees.bytes_tree(&name)?;
-            self.enter(name, number, tree);
-        }
+    let replayed = replay::replay(filling, recovered, base.from_lsn(), &mut names)?;
+    rebuilt.replayed = replayed.groups;
+    let mut session = filling.trees.heap().session().map_err(IndexError::from)?;
+    let own = filling.trees.bytes_tree(NAME)?;
+    let mut put = |key: &[u8], value: &[u8]| -> Result<()> {
+        own.change(&mut session, &Change::upsert(key, value))?;
         Ok(())
+    };
+    for (name, number) in &names.numbers {
+        put(&own_key(name), &number.to_le_bytes())?;
     }
-}
-
-/// A record of the list of names: the name, and its number unless the map is dropped.
-pub(super) fn name_of(record: &Record<'_>) -> (String, Option<u32>) {
-    let number = record.value().and_then(|value| <[u8; 4]>::try_from(value).ok());
-    (String::from_utf8_lossy(record.key).into_owned(), number.map(u32::from_le_bytes))
+    put(LAST, &names.last.to_le_bytes())?;
+    put(LOGGED, &replayed.bytes.to_le_bytes())?;
+    put(MODE, &settings.durability.interval_ms().to_le_bytes())?;
+    put(IDENTITY, &identity)?;
+    put(REACHED, &reached_note(identity, reached))?;
+    Ok(rebuilt)
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use everleaf_log::{Record, SnapshotWriter};
 
-use super::{Durability, NAMES};
-use crate::{Action, Error, Exchange, Expiry, Options, Store, WriteBatch};
+use super::NAMES;
+use crate::{Action, Durability, Error, Exchange, Expiry, Options, Store, WriteBatch};
 
 fn open(path: &std::path::Path) -> Store {
     let options = Options::new().create(true).max_size_bytes(1 << 28);

@@ -1,0 +1,43 @@
+//! What of a store survives a crash of its machine.
+
+use std::time::Duration;
+
+/// What is to survive, and when a write returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Everything acknowledged survives the death of the process; on persistent memory also the loss
+    /// of power.
+    #[default]
+    Process,
+    /// As `Process`, and with a log: a crash of the machine loses the end, no more than this time, and what
+    /// was written while [`crate::Statistics::log_owes_snapshot`]. What is left never comes of what is lost.
+    Interval(Duration),
+    /// Everything acknowledged survives the loss of power, on any disk that keeps what was synced. A
+    /// write returns when it is on the disk; writes at the same time share a sync.
+    ///
+    /// A write can be read as soon as it is made, before it is on the disk: what a read says, or a write
+    /// that changed nothing (an insertion of a key that is there, an exchange that found another
+    /// value), may be lost with the write it saw. But nothing in the store outlives what it came of: a
+    /// write that returns, by whatever thread, makes everything durable that could be read when it
+    /// began. Who acts on what was read outside of the store calls
+    /// [`Store::sync`](crate::Store::sync) first, which does the same.
+    Power,
+}
+
+impl Durability {
+    /// The interval in milliseconds; 0 if each write waits.
+    pub(crate) fn interval_ms(self) -> u64 {
+        match self {
+            Durability::Interval(interval) => interval.as_millis().max(1) as u64,
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn of_interval_ms(interval_ms: u64) -> Durability {
+        match interval_ms {
+            0 => Durability::Power,
+            _ => Durability::Interval(Duration::from_millis(interval_ms)),
+        }
+    }
+}
