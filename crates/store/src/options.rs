@@ -1,11 +1,11 @@
 //! How to open a store.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use everleaf_index::{CreateMode, IndexError, PoolOptions, Trees, Verify};
 
 use crate::event::{Event, EventFn};
+use crate::wal::{Folder, LogFolder};
 use crate::{Domain, Durability};
 
 /// How to open a store. Each setting says what it does and what it is by default.
@@ -37,9 +37,8 @@ pub struct Options {
     pub(crate) events: EventFn,
     /// Of the files of the log; 0 for what is usual.
     pub(crate) segment_size_bytes: u64,
-    /// A disk for the log that is none.
-    #[cfg(test)]
-    pub(crate) simulated: Option<everleaf_log::simulated::SimulatedDisk>,
+    /// The disk of the log, if it can be another.
+    pub(crate) log_disk: <LogFolder as Folder>::Choice,
 }
 
 /// The tree that the maps of a pool are in. What they promise is the same.
@@ -98,8 +97,7 @@ impl Options {
             rebuild_progress: None,
             events: EventFn::default(),
             segment_size_bytes: 0,
-            #[cfg(test)]
-            simulated: None,
+            log_disk: Default::default(),
         }
     }
 
@@ -269,10 +267,6 @@ impl Options {
 
     /// Whether the log is on a simulated disk: then nothing happens but what the run does.
     pub(crate) fn is_simulated(&self) -> bool {
-        #[cfg(test)]
-        let is_simulated = self.simulated.is_some();
-        #[cfg(not(test))]
-        let is_simulated = false;
-        is_simulated
+        LogFolder::is_simulated(&self.log_disk)
     }
 }

@@ -46,6 +46,7 @@ mod live_maps;
 mod load;
 mod log_directory;
 mod log_effect;
+mod log_folder;
 mod log_metadata;
 mod open;
 mod owed;
@@ -69,10 +70,11 @@ use everleaf_log::{Disk, Log, Lsn, Record, SnapshotWriter};
 
 pub(crate) use self::age::refuse_stale;
 pub(crate) use self::live_maps::refuse_lost_maps;
-use self::log_directory::LogDisk;
 pub(crate) use self::log_directory::{LogDirectory, LogState};
 pub use self::log_effect::LogEffect;
 use self::log_effect::log_record;
+use self::log_folder::LogDisk;
+pub(crate) use self::log_folder::{Folder, LogFolder};
 pub(crate) use self::log_metadata::{
     copy_log_metadata, last_durability, last_number, leave_refused, logged_at_close,
     note_durability, own_log,

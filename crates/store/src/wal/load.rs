@@ -8,7 +8,7 @@ use everleaf_log::SnapshotReader;
 
 use super::NAMES;
 use super::filling::{Filling, Names, name_of};
-use super::log_directory::LogDisk;
+use super::log_folder::LogDisk;
 use crate::{Error, Result};
 
 /// Pieces per thread, so that all end at about the same time.

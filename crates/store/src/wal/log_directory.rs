@@ -24,14 +24,13 @@
 //! - P2 a folder with records that none of these files explains is refused, whatever the pool is like.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{ErrorKind, Read, Result as IoResult};
+use std::io::{ErrorKind, Result as IoResult};
 use std::path::{Path, PathBuf};
 
 use everleaf_log::{Disk, DiskFile, FileOwner, Lsn, is_file_of_log, is_put_aside, owner_of};
 
 use super::io;
-use crate::regular_file::open_regular;
+use super::log_folder::{Folder, LogDisk, LogFolder};
 use crate::{Durability, Error, Options, Result, Tree};
 
 const IDENTITY: &str = "identity";
@@ -52,18 +51,10 @@ const SMALL: u64 = 4096;
 /// Sixteen bytes that tell a log from every other.
 pub(crate) type Identity = [u8; 16];
 
-/// The disk that the log is on. The tests of this crate can have another, which they simulate.
-#[cfg(not(test))]
-pub(crate) type LogDisk = everleaf_log::RealDisk;
-#[cfg(test)]
-pub(crate) use super::simulated::LogDisk;
-
 /// Where the log of a pool is.
 #[derive(Clone, Debug)]
 pub(crate) struct LogDirectory {
-    folder: PathBuf,
-    #[cfg(test)]
-    simulated: Option<everleaf_log::simulated::SimulatedDisk>,
+    folder: LogFolder,
 }
 
 /// What the folder of a log says.
@@ -159,26 +150,18 @@ pub(super) fn parse_digits(text: &str) -> Option<Identity> {
 impl LogDirectory {
     /// Where the log of the pool at `pool` is.
     pub fn of(pool: &Path, options: &Options) -> LogDirectory {
-        let _ = options;
         let mut name = pool.as_os_str().to_owned();
         name.push(".log");
-        LogDirectory {
-            folder: PathBuf::from(name),
-            #[cfg(test)]
-            simulated: options.simulated.clone(),
-        }
+        LogDirectory { folder: LogFolder::at(PathBuf::from(name), &options.log_disk) }
     }
 
     pub fn display(&self) -> std::path::Display<'_> {
-        self.folder.display()
+        self.folder.path().display()
     }
 
     /// The disk with the log. The folder is made if there is none.
     pub fn open(&self) -> Result<LogDisk> {
-        #[cfg(test)]
-        return Ok(LogDisk::open(&self.folder, self.simulated.as_ref())?);
-        #[cfg(not(test))]
-        return Ok(LogDisk::open(&self.folder)?);
+        Ok(self.folder.open()?)
     }
 
     /// What the folder says, without holding it.
@@ -219,7 +202,7 @@ impl LogDirectory {
 
     /// The error for a file `identity` that cannot be believed.
     fn refused(&self, why: &str) -> Error {
-        let (path, identity) = (self.display(), self.folder.join(IDENTITY));
+        let (path, identity) = (self.display(), self.folder.path().join(IDENTITY));
         Error::Corrupt(format!(
             "{} {why}; nothing was changed: if the pool is whole, move {path} away and open it again, \
              which makes a new log; otherwise restore the log's folder from a backup, or write the 32 \
@@ -309,41 +292,19 @@ impl LogDirectory {
         let mut names = self.list()?;
         names.retain(|name| is_put_aside(name));
         names.sort_unstable();
-        Ok(names.into_iter().map(|name| self.folder.join(name)).collect())
+        Ok(names.into_iter().map(|name| self.folder.path().join(name)).collect())
     }
 
     /// The names in the folder; none if there is no folder.
     fn list(&self) -> Result<Vec<String>> {
-        #[cfg(test)]
-        if let Some(disk) = &self.simulated {
-            return disk.list().map_err(io("cannot list the folder of the log"));
-        }
-        let cannot = || io(format!("cannot list the folder {} of the log", self.display()));
-        let entries = match std::fs::read_dir(&self.folder) {
-            Err(error) if is_absent(&error) => return Ok(vec![]),
-            entries => entries.map_err(cannot())?,
-        };
-        // A name that is no UTF-8 is none of ours.
-        let name = |entry: IoResult<std::fs::DirEntry>| {
-            entry.map(|entry| entry.file_name().into_string().ok()).transpose()
-        };
-        entries.filter_map(name).collect::<IoResult<_>>().map_err(cannot())
+        let listed = self.folder.list();
+        listed.map_err(io(format!("cannot list the folder {} of the log", self.display())))
     }
 
     /// The first bytes of a file, all of a small one, if there is one; without holding the folder.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        #[cfg(test)]
-        if let Some(disk) = &self.simulated {
-            return Ok(super::simulated::read_start(disk, name, SMALL));
-        }
-        let path = self.folder.join(name);
-        let mut bytes = vec![];
-        let read = open_regular(&path).and_then(|file| file.take(SMALL).read_to_end(&mut bytes));
-        match read {
-            Ok(_) => Ok(Some(bytes)),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(io(format!("cannot read {}", path.display()))(error)),
-        }
+        let read = self.folder.read(name, SMALL);
+        read.map_err(io(format!("cannot read {}", self.folder.path().join(name).display())))
     }
 
     /// Notes durably that the log is whole from now on, and whose it is.
@@ -420,7 +381,7 @@ impl LogDirectory {
         match error {
             Error::Corrupt(text) if text.contains("cut off") => Error::Corrupt(format!(
                 "{text}; to go on with the earlier state that is left, remove {}",
-                self.folder.join(REACHED).display()
+                self.folder.path().join(REACHED).display()
             )),
             other => other,
         }
@@ -428,7 +389,7 @@ impl LogDirectory {
 
     /// Writes a small file, durably: as a whole or not at all.
     pub(super) fn write(&self, disk: &LogDisk, name: &str, text: &str) -> Result<()> {
-        let what = format!("cannot write {}", self.folder.join(name).display());
+        let what = format!("cannot write {}", self.folder.path().join(name).display());
         write_small(disk, name, text.as_bytes()).map_err(io(what))
     }
 
@@ -473,41 +434,12 @@ impl LogDirectory {
         }
         removed.map_err(io(self.cannot("remove")))?;
         drop(disk);
-        self.remove_folder().map_err(io(self.cannot("remove")))
+        self.folder.remove().map_err(io(self.cannot("remove")))
     }
 
     fn is_there(&self) -> bool {
-        #[cfg(test)]
-        if self.simulated.is_some() {
-            return true;
-        }
         self.folder.exists()
     }
-
-    fn remove_folder(&self) -> IoResult<()> {
-        #[cfg(test)]
-        if self.simulated.is_some() {
-            return Ok(());
-        }
-        match std::fs::remove_dir(&self.folder) {
-            Ok(()) => {}
-            // Something else is in it, or it is a link or a mount: an empty folder is no log either.
-            Err(error) if is_harmless(&error) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        let parent = self.folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all())
-    }
-}
-
-/// Whether there is no such file; nor can there be one, if the name of the pool leaves no room for `.log`.
-fn is_absent(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename)
-}
-
-fn is_harmless(error: &std::io::Error) -> bool {
-    use ErrorKind::{DirectoryNotEmpty, NotADirectory, PermissionDenied, ResourceBusy};
-    matches!(error.kind(), DirectoryNotEmpty | NotADirectory | PermissionDenied | ResourceBusy)
 }
 
 /// Whose files there are, in words.

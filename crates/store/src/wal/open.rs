@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 use everleaf_log::{Disk, Error as LogError, Log, LogOptions, Lsn, Recovered, SyncMode};
 
-use super::log_directory::{Identity, LogDirectory, LogDisk, LogState, Settings};
+use super::log_directory::{Identity, LogDirectory, LogState, Settings};
+use super::log_folder::LogDisk;
 use super::log_metadata::{new_identity, older_than_its_log, own_log, refuse_integers};
 use super::{IDENTITY, LOGGED, MODE, NAME, OPENED, StoreLog, age, live_maps, own_key};
 use crate::ranked::{Rank, RankedMutex};

@@ -14,7 +14,8 @@ use everleaf_index::{
 use everleaf_log::{Log, Lsn, Recovered};
 
 use super::filling::{Filling, Names, Progress};
-use super::log_directory::{LogDirectory, LogDisk, LogState, Settings};
+use super::log_directory::{LogDirectory, LogState, Settings};
+use super::log_folder::LogDisk;
 use super::log_metadata::reached_note;
 use super::{
     IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, open::log_options, own_key, replay,

@@ -19,7 +19,7 @@ use everleaf_log::{Lsn, Record, RecordEffect, Recovered};
 
 use super::NAMES;
 use super::filling::{Filling, Names};
-use super::log_directory::LogDisk;
+use super::log_folder::LogDisk;
 use crate::{Error, Result};
 
 /// Bytes in memory after which a share is handed over: the more changes it has, the closer together

@@ -5,7 +5,7 @@ use everleaf_index::{
 };
 use everleaf_log::{Disk, Log, Lsn, Place, Record};
 
-use super::log_directory::LogDisk;
+use super::log_folder::LogDisk;
 use super::{LogEffect, NAMES, StoreLog, log_record};
 use crate::{Error, Result};
 

@@ -8,7 +8,8 @@
 use everleaf_log::Disk;
 
 use super::io;
-use super::log_directory::{LogDirectory, LogDisk, SALVAGING, remove_durably, sealed};
+use super::log_directory::{LogDirectory, SALVAGING, remove_durably, sealed};
+use super::log_folder::LogDisk;
 use crate::{Error, Result};
 
 impl LogDirectory {

@@ -2,41 +2,75 @@
 
 use std::fs::File;
 use std::io::Result as IoResult;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use everleaf_log::simulated::{SimulatedDisk, SimulatedFile};
 use everleaf_log::{Disk, DiskFile, RealDisk};
 
+use super::log_folder::{Folder, RealFolder};
+
 /// One of the two.
 #[derive(Debug)]
-pub(crate) enum LogDisk {
+pub(crate) enum EitherDisk {
     Real(RealDisk),
     Simulated(SimulatedDisk),
 }
 
 /// A file on one of the two.
 #[derive(Debug)]
-pub(crate) enum LogFile {
+pub(crate) enum EitherFile {
     Real(File),
     Simulated(SimulatedFile),
 }
 
-impl LogDisk {
-    pub fn open(folder: &Path, simulated: Option<&SimulatedDisk>) -> everleaf_log::Result<LogDisk> {
-        match simulated {
-            Some(disk) => Ok(LogDisk::Simulated(disk.clone())),
-            None => Ok(LogDisk::Real(RealDisk::open(folder)?)),
-        }
-    }
+/// A folder whose disk is the real one unless the options of the store have another.
+#[derive(Clone, Debug)]
+pub(crate) struct EitherFolder {
+    real: RealFolder,
+    simulated: Option<SimulatedDisk>,
 }
 
-/// The first bytes of a file, if there is one.
-pub(crate) fn read_start(disk: &SimulatedDisk, name: &str, most: u64) -> Option<Vec<u8>> {
-    let file = disk.open(name).ok()?;
-    let mut bytes = vec![0; usize::try_from(file.size().ok()?.min(most)).ok()?];
-    let read = file.read_at(&mut bytes, 0).ok()?;
-    bytes.truncate(read);
-    Some(bytes)
+impl Folder for EitherFolder {
+    type Disk = EitherDisk;
+    type Choice = Option<SimulatedDisk>;
+
+    fn at(path: PathBuf, choice: &Self::Choice) -> Self {
+        EitherFolder { real: RealFolder::at(path, &()), simulated: choice.clone() }
+    }
+
+    fn path(&self) -> &Path {
+        self.real.path()
+    }
+
+    fn exists(&self) -> bool {
+        self.simulated.is_some() || self.real.exists()
+    }
+
+    fn open(&self) -> everleaf_log::Result<EitherDisk> {
+        match &self.simulated {
+            Some(disk) => Ok(EitherDisk::Simulated(disk.clone())),
+            None => Ok(EitherDisk::Real(self.real.open()?)),
+        }
+    }
+
+    fn list(&self) -> IoResult<Vec<String>> {
+        self.simulated.as_ref().map_or_else(|| self.real.list(), Disk::list)
+    }
+
+    fn read(&self, name: &str, most: u64) -> IoResult<Option<Vec<u8>>> {
+        match &self.simulated {
+            Some(disk) => Ok(read_start(disk, name, most)),
+            None => self.real.read(name, most),
+        }
+    }
+
+    fn remove(&self) -> IoResult<()> {
+        self.simulated.as_ref().map_or_else(|| self.real.remove(), |_| Ok(()))
+    }
+
+    fn is_simulated(choice: &Self::Choice) -> bool {
+        choice.is_some()
+    }
 }
 
 macro_rules! on_either {
@@ -48,82 +82,91 @@ macro_rules! on_either {
     };
 }
 
-impl Disk for LogDisk {
-    type File = LogFile;
+impl Disk for EitherDisk {
+    type File = EitherFile;
 
-    fn create(&self, name: &str) -> IoResult<LogFile> {
+    fn create(&self, name: &str) -> IoResult<EitherFile> {
         match self {
-            LogDisk::Real(disk) => disk.create(name).map(LogFile::Real),
-            LogDisk::Simulated(disk) => disk.create(name).map(LogFile::Simulated),
+            EitherDisk::Real(disk) => disk.create(name).map(EitherFile::Real),
+            EitherDisk::Simulated(disk) => disk.create(name).map(EitherFile::Simulated),
         }
     }
 
-    fn open(&self, name: &str) -> IoResult<LogFile> {
+    fn open(&self, name: &str) -> IoResult<EitherFile> {
         match self {
-            LogDisk::Real(disk) => Disk::open(disk, name).map(LogFile::Real),
-            LogDisk::Simulated(disk) => disk.open(name).map(LogFile::Simulated),
+            EitherDisk::Real(disk) => Disk::open(disk, name).map(EitherFile::Real),
+            EitherDisk::Simulated(disk) => disk.open(name).map(EitherFile::Simulated),
         }
     }
 
     fn rename(&self, from: &str, to: &str) -> IoResult<()> {
-        on_either!(LogDisk, self, disk => disk.rename(from, to))
+        on_either!(EitherDisk, self, disk => disk.rename(from, to))
     }
 
     fn remove(&self, name: &str) -> IoResult<()> {
-        on_either!(LogDisk, self, disk => disk.remove(name))
+        on_either!(EitherDisk, self, disk => disk.remove(name))
     }
 
     fn list(&self) -> IoResult<Vec<String>> {
-        on_either!(LogDisk, self, disk => disk.list())
+        on_either!(EitherDisk, self, disk => disk.list())
     }
 
     fn sync_folder(&self) -> IoResult<()> {
-        on_either!(LogDisk, self, disk => disk.sync_folder())
+        on_either!(EitherDisk, self, disk => disk.sync_folder())
     }
 
     fn has_name(&self) -> IoResult<bool> {
-        on_either!(LogDisk, self, disk => disk.has_name())
+        on_either!(EitherDisk, self, disk => disk.has_name())
     }
 
     fn mutant(&self, name: &'static str) -> bool {
-        on_either!(LogDisk, self, disk => disk.mutant(name))
+        on_either!(EitherDisk, self, disk => disk.mutant(name))
     }
 
     fn reached(&self, point: &'static str) {
-        on_either!(LogDisk, self, disk => disk.reached(point));
+        on_either!(EitherDisk, self, disk => disk.reached(point));
     }
 
     fn waits(&self, point: &'static str) -> bool {
-        on_either!(LogDisk, self, disk => disk.waits(point))
+        on_either!(EitherDisk, self, disk => disk.waits(point))
     }
 }
 
-impl DiskFile for LogFile {
+impl DiskFile for EitherFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> IoResult<usize> {
-        on_either!(LogFile, self, file => DiskFile::read_at(file, buffer, offset))
+        on_either!(EitherFile, self, file => DiskFile::read_at(file, buffer, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> IoResult<usize> {
-        on_either!(LogFile, self, file => DiskFile::write_at(file, bytes, offset))
+        on_either!(EitherFile, self, file => DiskFile::write_at(file, bytes, offset))
     }
 
     fn sync_data(&self) -> IoResult<()> {
-        on_either!(LogFile, self, file => DiskFile::sync_data(file))
+        on_either!(EitherFile, self, file => DiskFile::sync_data(file))
     }
 
     fn preallocate(&self, size: u64) -> IoResult<()> {
-        on_either!(LogFile, self, file => DiskFile::preallocate(file, size))
+        on_either!(EitherFile, self, file => DiskFile::preallocate(file, size))
     }
 
     fn truncate(&self, size: u64) -> IoResult<()> {
-        on_either!(LogFile, self, file => DiskFile::truncate(file, size))
+        on_either!(EitherFile, self, file => DiskFile::truncate(file, size))
     }
 
     fn size(&self) -> IoResult<u64> {
-        on_either!(LogFile, self, file => DiskFile::size(file))
+        on_either!(EitherFile, self, file => DiskFile::size(file))
     }
 
     fn has_name(&self) -> IoResult<bool> {
-        on_either!(LogFile, self, file => DiskFile::has_name(file))
+        on_either!(EitherFile, self, file => DiskFile::has_name(file))
     }
+}
+
+/// The first bytes of a file, if there is one.
+pub(crate) fn read_start(disk: &SimulatedDisk, name: &str, most: u64) -> Option<Vec<u8>> {
+    let file = disk.open(name).ok()?;
+    let mut bytes = vec![0; usize::try_from(file.size().ok()?.min(most)).ok()?];
+    let read = file.read_at(&mut bytes, 0).ok()?;
+    bytes.truncate(read);
+    Some(bytes)
 }

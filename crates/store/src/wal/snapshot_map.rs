@@ -6,7 +6,7 @@ use std::time::Instant;
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Machine, Session};
 use everleaf_log::{Disk, Log, SnapshotWriter};
 
-use super::log_directory::LogDisk;
+use super::log_folder::LogDisk;
 use super::log_record;
 use crate::{Error, Result};
 

@@ -9,7 +9,7 @@ use everleaf_log::simulated::{Faults, SimulatedDisk};
 use everleaf_log::{Record, SnapshotWriter};
 
 use super::super::super::NAMES;
-use super::super::super::log_directory::LogDisk;
+use super::super::super::log_folder::LogDisk;
 use super::world::{folder, options};
 use crate::{Durability, Map, Store, WriteBatch};
 

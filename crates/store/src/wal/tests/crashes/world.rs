@@ -173,7 +173,7 @@ fn options_of(disk: &SimulatedDisk, interval: Option<u64>) -> Options {
 
 pub fn options(disk: &SimulatedDisk) -> Options {
     let mut options = Options::new().create(true).max_size_bytes(1 << 26).recovery_threads(2);
-    options.simulated = Some(disk.clone());
+    options.log_disk = Some(disk.clone());
     options.segment_size_bytes = 64 << 10;
     options.durability(Durability::Power)
 }
