@@ -142,7 +142,7 @@ impl RawStore {
             options = options.durability(durability(name, interval_ms)?);
         }
         let store = py.detach(|| options.open(path)).map_err(raised)?;
-        let is_slow = store.statistics().durability != "process";
+        let is_slow = store.statistics().durability.name() != "process";
         let (store, waits) = (RwLock::new(Some(store)), Arc::default());
         Ok(RawStore { store, maps: Mutex::default(), is_slow, waits })
     }
@@ -215,8 +215,8 @@ impl RawStore {
             numbers.set_item(name, number)?;
         }
         numbers.set_item("recovery_seconds", found.recovery.as_secs_f64())?;
-        numbers.set_item("durability", found.durability)?;
-        numbers.set_item("domain", found.domain)?;
+        numbers.set_item("durability", found.durability.name())?;
+        numbers.set_item("domain", found.domain.name())?;
         numbers.set_item("was_clean", found.was_clean)?;
         numbers.set_item("log_owes_snapshot", found.log_owes_snapshot)?;
         Ok(numbers)

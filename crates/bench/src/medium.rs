@@ -146,7 +146,7 @@ mod tests {
             let (store, home) = new_store(&medium, Some(Domain::Adr), 1 << 30).unwrap();
             let path = home.as_ref().unwrap().path.clone();
             assert!(path.exists());
-            assert_eq!(store.statistics().domain, "adr");
+            assert_eq!(store.statistics().domain, Domain::Adr);
             drop((store, home));
             assert!(!path.exists() && !path.parent().unwrap().exists());
         }

@@ -17,7 +17,7 @@ use std::str::FromStr;
 /// assert_eq!("eadr".parse(), Ok(Domain::Eadr));
 /// assert_eq!(Domain::Adr.to_string(), "adr");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Domain {
     /// Durable once flushed and drained; survives loss of power.
@@ -25,6 +25,7 @@ pub enum Domain {
     /// Durable once globally visible; survives loss of power.
     Eadr = 2,
     /// Durable once globally visible; survives the death of the process only.
+    #[default]
     Process = 3,
 }
 

@@ -26,6 +26,15 @@ pub enum Durability {
 }
 
 impl Durability {
+    /// Its name on command lines and in reports: `process`, `interval` or `power`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Process => "process",
+            Durability::Interval(_) => "interval",
+            Durability::Power => "power",
+        }
+    }
+
     /// The interval in milliseconds; 0 if each write waits.
     pub(crate) fn interval_ms(self) -> u64 {
         match self {
@@ -39,5 +48,11 @@ impl Durability {
             0 => Durability::Power,
             _ => Durability::Interval(Duration::from_millis(interval_ms)),
         }
+    }
+}
+
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
     }
 }

@@ -9,7 +9,7 @@ use everleaf_index::{BytesTree, Hardware, Session};
 
 use crate::map::Map;
 use crate::shared::Shared;
-use crate::{Durability, Result, Store};
+use crate::{Domain, Durability, Result, Store};
 
 /// Numbers about a store, as of one moment. Counts are exact when no writer is active.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,9 +42,9 @@ pub struct Statistics {
     pub merges: u64,
     /// How long opening took, recovery included.
     pub recovery: Duration,
-    /// What survives: `process`, `interval` or `power`. Of a store that is open for reading, what survives
+    /// What survives. Of a store that is open for reading, what survives
     /// of what is written by those who open it for writing without saying otherwise.
-    pub durability: String,
+    pub durability: Durability,
     /// Bytes of keys and values in the log since the last snapshot; 0 without a log. Of a store that is open
     /// for reading, as of its closing; 0 if it was not closed, since nobody has counted them then.
     pub log_bytes: u64,
@@ -71,8 +71,8 @@ pub struct Statistics {
     pub recovered_batches: u64,
     /// Whether the previous process closed the pool.
     pub was_clean: bool,
-    /// The persistence domain in force: `adr`, `eadr` or `process`.
-    pub domain: String,
+    /// The persistence domain in force.
+    pub domain: Domain,
 }
 
 /// Numbers about a map, as of one moment. Counts are exact when no writer is active.
@@ -159,7 +159,7 @@ impl Statistics {
             merges: sum(|map| map.merges),
             by_map,
             recovery: shared.recovery,
-            durability: name_of(shared.durability()).to_string(),
+            durability: shared.durability(),
             log_bytes,
             log_lag,
             log_owes_snapshot: shared.owes_snapshot(),
@@ -171,17 +171,8 @@ impl Statistics {
             swept_keys: shared.swept.load(Ordering::Relaxed),
             recovered_batches: shared.recovered_batches,
             was_clean: pool.was_clean(),
-            domain: heap.medium().domain().to_string(),
+            domain: heap.medium().domain(),
         }
-    }
-}
-
-/// A durability in a word.
-fn name_of(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Process => "process",
-        Durability::Interval(_) => "interval",
-        Durability::Power => "power",
     }
 }
 

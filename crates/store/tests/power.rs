@@ -162,7 +162,7 @@ fn a_compacted_pool_keeps_its_log_and_no_other_takes_it() {
     Store::compact(&path, |_| {}).expect("room");
     // Opened as it was opened last: with its log.
     let store = Options::new().open(&path).expect("it opens");
-    assert_eq!(store.statistics().durability, "power");
+    assert_eq!(store.statistics().durability.name(), "power");
     change_everything(&store, 2);
     let expected = all(&store);
     store.backup(folder.path().join("copy"), |_| {}).expect("room");
@@ -504,7 +504,7 @@ fn a_rebuilt_pool_is_as_large_and_durable_as_the_lost_one() {
     let options = Options::new().rebuild_progress(progress).recovery_threads(3);
     let store = options.open(&path).expect("it opens");
     assert_eq!(all(&store), expected);
-    assert_eq!(store.statistics().durability, "interval");
+    assert_eq!(store.statistics().durability.name(), "interval");
     assert_eq!(store.statistics().pool_max_bytes, 1 << 31);
     let rebuilt = store.rebuilt().expect("it was lost");
     assert_eq!((rebuilt.snapshot_pairs, rebuilt.replayed), (20_000, 21_000));

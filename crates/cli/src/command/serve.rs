@@ -11,7 +11,7 @@ use crate::service_manager;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use everleaf::regular_file::read_at_most;
-use everleaf::{Durability, Statistics, Store};
+use everleaf::{Domain, Durability, Statistics, Store};
 use everleaf_server::{
     ClientCertificates, Config, DebugCommand, Handle, ListeningSocket, Server, ServerError,
     TlsConfig, TlsFiles,
@@ -344,7 +344,7 @@ fn begin_log(args: &ServeArgs) {
 
 /// Says what a crash of the machine does to a pool that was made without a log.
 fn tell_of_process(statistics: &Statistics, pool: &Path) {
-    if statistics.durability == "process" && statistics.domain == "process" {
+    if statistics.durability == Durability::Process && statistics.domain == Domain::Process {
         tracing::info!(
             "{} has no log: after a crash of the machine it will be refused; --durability interval gives \
              it a log",

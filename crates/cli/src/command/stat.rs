@@ -58,8 +58,8 @@ fn as_text(statistics: &Statistics) -> Vec<(&'static str, String)> {
     let mut figures = vec![
         ("keys", statistics.keys.to_string()),
         ("maps", statistics.maps.to_string()),
-        ("domain", statistics.domain.clone()),
-        ("durability", statistics.durability.clone()),
+        ("domain", statistics.domain.to_string()),
+        ("durability", statistics.durability.to_string()),
         (
             "size",
             format!(

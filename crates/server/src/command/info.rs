@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use everleaf::{DEFAULT_MAP, Statistics};
+use everleaf::{DEFAULT_MAP, Durability, Statistics};
 
 use super::connection::COMPATIBLE_VERSION;
 use super::{Context, Outcome};
@@ -105,12 +105,12 @@ fn persistence(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("rdb_bgsave_in_progress", u8::from(saver.is_busy()));
     lines.add("rdb_last_save_time", saver.last_s());
     lines.add("rdb_last_bgsave_status", if saver.has_failed() { "err" } else { "ok" });
-    lines.add("aof_enabled", u8::from(store.durability != "process"));
-    lines.add("durability", &store.durability);
+    lines.add("aof_enabled", u8::from(store.durability != Durability::Process));
+    lines.add("durability", store.durability.name());
     lines.add("log_bytes_since_snapshot", store.log_bytes);
     lines.add("log_commits_not_on_disk", store.log_lag);
     lines.add("log_owes_snapshot", u8::from(store.log_owes_snapshot));
-    lines.add("pool_domain", &store.domain);
+    lines.add("pool_domain", store.domain.name());
     lines.add("pool_size_bytes", store.pool_size_bytes);
     lines.add("pool_used_bytes", store.pool_used_bytes);
     lines.add("pool_returned_bytes", store.pool_returned_bytes);

@@ -155,10 +155,7 @@ fn memory(shared: &Shared, store: &Statistics, page: &mut Page) {
 
 fn persistence(shared: &Shared, store: &Statistics, page: &mut Page) {
     page.family("everleaf_durability", "info", "", "What survives.");
-    page.line(format_args!(
-        "everleaf_durability_info{{durability=\"{}\"}} 1",
-        label(&store.durability)
-    ));
+    page.line(format_args!("everleaf_durability_info{{durability=\"{}\"}} 1", store.durability));
     page.gauge("everleaf_pool_bytes", "Size of the pool file.", store.pool_size_bytes);
     page.gauge("everleaf_pool_used_bytes", "Of it, what is in use.", store.pool_used_bytes);
     page.gauge("everleaf_pool_max_bytes", "How far it may grow.", store.pool_max_bytes);

@@ -81,7 +81,7 @@ impl Map {
     }
 
     /// Changes `key` to `new` if its value is `expected`, atomically; `None` stands for absent on
-    /// both sides.
+    /// both sides. (Slices, unlike elsewhere, so that `None` need not say of which type it is not.)
     ///
     /// # Errors
     /// As [`Self::replace`].
