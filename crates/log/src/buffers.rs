@@ -16,9 +16,11 @@
 //! - B2 nobody turns before everything of the turn before was taken: the half that is turned to is
 //!   empty, and of a place that is not filled at most one turn was made.
 
+use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use everleaf_machine::lock_rank::Rank;
+use everleaf_machine::ranked_mutex::{RankedGuard, RankedMutex};
 use everleaf_machine::{LINE_SIZE, prefetch_write};
 
 use crate::record::encode_entry;
@@ -60,14 +62,20 @@ struct State {
 
 /// Two cache lines, because the prefetcher fetches them in pairs.
 #[repr(align(128))]
-#[derive(Default)]
-struct Buffer(Mutex<State>);
+struct Buffer(RankedMutex<State>);
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Buffer(RankedMutex::new(Rank::LogBuffer, State::default()))
+    }
+}
 
 impl Buffer {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic between `encode_entry` and the unlock is impossible but for lack of memory, which
-        // aborts; so what the lock protects is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A panic between `encode_entry` and the unlock is impossible but for lack of memory, which
+    /// aborts; so what the lock protects is whole.
+    #[inline]
+    fn lock(&self) -> RankedGuard<'_, State> {
+        self.0.lock()
     }
 }
 
@@ -88,7 +96,7 @@ pub(crate) struct Buffers {
     /// A buffer has more than [`PATIENT_SIZE`] bytes.
     is_crowded: AtomicBool,
     /// Whether a place was filled for which a collection sleeps.
-    has_come: Mutex<bool>,
+    has_come: RankedMutex<bool>,
     comes: Condvar,
 }
 
@@ -108,7 +116,7 @@ impl Buffers {
             next: AtomicU64::new(next),
             collected: AtomicU64::new(next - 1),
             is_crowded: AtomicBool::new(false),
-            has_come: Mutex::new(false),
+            has_come: RankedMutex::new(Rank::LogComes, false),
             comes: Condvar::new(),
         }
     }
@@ -183,9 +191,8 @@ impl Buffers {
         self.wake();
     }
 
-    fn come(&self) -> MutexGuard<'_, bool> {
-        // The lock protects a flag that is whole at every moment.
-        self.has_come.lock().unwrap_or_else(PoisonError::into_inner)
+    fn come(&self) -> RankedGuard<'_, bool> {
+        self.has_come.lock()
     }
 
     fn wake(&self) {
@@ -279,7 +286,7 @@ impl Buffers {
     fn sleep(&self) {
         let mut has_come = self.come();
         while !*has_come {
-            has_come = self.comes.wait(has_come).unwrap_or_else(PoisonError::into_inner);
+            has_come = has_come.wait(&self.comes);
         }
         *has_come = false;
     }

@@ -9,11 +9,13 @@ mod owed;
 mod place;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use everleaf_machine::OwnerProcess;
+use everleaf_machine::lock_rank::Rank;
+use everleaf_machine::ranked_mutex::{RankedGuard, RankedMutex};
 
 use self::interval::Clock;
 pub use self::place::Place;
@@ -73,8 +75,8 @@ pub(crate) struct Shared<D: Disk> {
     buffers: Buffers,
     durable: Arc<AtomicU64>,
     stored: Arc<AtomicU64>,
-    writer: Mutex<Writer<D>>,
-    turn: Mutex<Turn>,
+    writer: RankedMutex<Writer<D>>,
+    turn: RankedMutex<Turn>,
     /// A leader is done, or the log has failed.
     done: Condvar,
     /// The background thread has something to do.
@@ -126,14 +128,17 @@ impl<D: Disk> Log<D> {
             durable: writer.durable(),
             stored: writer.stored(),
             is_owing: AtomicBool::new(writer.is_owing()),
-            writer: Mutex::new(writer),
-            turn: Mutex::new(Turn {
-                is_led: false,
-                failed: None,
-                is_ending: false,
-                is_sync_due: false,
-                clock: Clock::new(options.mode),
-            }),
+            writer: RankedMutex::new(Rank::LogWriter, writer),
+            turn: RankedMutex::new(
+                Rank::LogTurn,
+                Turn {
+                    is_led: false,
+                    failed: None,
+                    is_ending: false,
+                    is_sync_due: false,
+                    clock: Clock::new(options.mode),
+                },
+            ),
             done: Condvar::new(),
             work: Condvar::new(),
             has_failed: AtomicBool::new(false),
@@ -405,23 +410,14 @@ impl<D: Disk> Drop for Log<D> {
 }
 
 impl<D: Disk> Shared<D> {
-    pub(crate) fn turn(&self) -> MutexGuard<'_, Turn> {
+    pub(crate) fn turn(&self) -> RankedGuard<'_, Turn> {
         // The lock protects plain flags that are whole at every moment.
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 
     /// The writing end. If its holder panicked, the log has failed, and nobody writes any more.
-    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer<D>> {
-        loop {
-            match self.writer.try_lock() {
-                Ok(writer) => return writer,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if self.disk.waits("log.awaits_writer") => {}
-                Err(TryLockError::WouldBlock) => {
-                    return self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-        }
+    pub(crate) fn writer(&self) -> RankedGuard<'_, Writer<D>> {
+        self.writer.lock_unless(|| self.disk.waits("log.awaits_writer"))
     }
 
     pub(crate) fn durable_lsn(&self) -> Lsn {
@@ -509,7 +505,7 @@ impl<D: Disk> Shared<D> {
             if !self.disk.waits("log.awaits_leader") {
                 let turn = self.turn();
                 if turn.is_led {
-                    drop(self.done.wait(turn).unwrap_or_else(PoisonError::into_inner));
+                    drop(turn.wait(&self.done));
                 }
             }
             return Ok(false);
@@ -519,7 +515,7 @@ impl<D: Disk> Shared<D> {
 
     /// Leads one round; nobody else does. Syncs if that is asked for, or due: else the threads that
     /// write without a sync could take every turn from the one that waits for one.
-    fn lead(&self, mut turn: MutexGuard<'_, Turn>, sync: bool) -> Result<()> {
+    fn lead(&self, mut turn: RankedGuard<'_, Turn>, sync: bool) -> Result<()> {
         turn.is_led = true;
         let is_due = std::mem::take(&mut turn.is_sync_due);
         drop(turn);

@@ -29,6 +29,7 @@ pub mod lock_rank;
 pub mod mapping;
 mod process;
 pub mod random;
+pub mod ranked_mutex;
 mod seam;
 pub mod search;
 #[cfg(feature = "simulated")]

@@ -1,6 +1,6 @@
 //! The order of locks, checked in debug builds.
 //!
-//! Every lock of a store has a [`Rank`]. A thread takes locks in ascending order of their ranks, so no
+//! Every lock of a store, of its log, and of its server that is held while another is waited for has a [`Rank`]. A thread takes locks in ascending order of their ranks, so no
 //! two threads can wait for each other in a circle. In debug builds each thread knows the ranks it
 //! holds, and a lock that is taken out of order panics where it is taken, whether or not anybody else
 //! is there; in release builds nothing of this exists. The table, with what each lock guards, is in
@@ -16,6 +16,18 @@ use crate::Machine;
 /// A lock's place in the order. Ascending: what is taken first comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
+    /// Of the server: held by who runs a command while nobody else does.
+    ServerAlone,
+    /// Of the server: those of the event loops. Several are taken in ascending order.
+    ServerLoop,
+    /// Of the server: the turns of collections. Several are taken in ascending order.
+    Turn,
+    /// Of the server: the connections that watch keys.
+    WatchingList,
+    /// Of the server: what a connection watches.
+    Watched,
+    /// Of the server: the clients that wait.
+    Waiters,
     /// A session of the pool of sessions. A thread may take several, if it holds nothing else.
     Session,
     /// While a map of the store is made, numbered or removed.
@@ -36,6 +48,14 @@ pub enum Rank {
     LogNumber,
     /// The numbers of maps in the log.
     LogNumbers,
+    /// Which thread writes the log.
+    LogTurn,
+    /// The writing end of the log.
+    LogWriter,
+    /// An append buffer of the log.
+    LogBuffer,
+    /// Whether a place in the log was filled for which its collection sleeps.
+    LogComes,
     /// While space is in nobody's books, and while trees are checked.
     Maintenance,
     /// The trees by name.

@@ -4,53 +4,48 @@
 //! costs a few nanoseconds. Who must be alone (`SWAPDB`) leaves, and takes the locks of all loops, in order; only one
 //! does so at a time. So no deadlock: who waits for others holds nothing that they want. The locks come before all others.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 
 /// Who runs commands. Thread-safe.
 #[derive(Debug)]
 pub struct Exclusion {
     /// Held by who is alone.
-    alone: Mutex<()>,
-    loops: Box<[Mutex<()>]>,
+    alone: RankedMutex<()>,
+    loops: Box<[RankedMutex<()>]>,
 }
 
 /// Who has entered: nobody is alone meanwhile.
 #[must_use]
 pub struct Entered<'a> {
-    _lock: MutexGuard<'a, ()>,
+    _lock: RankedGuard<'a, ()>,
 }
 
 /// Who is alone: nobody has entered meanwhile.
 #[must_use]
 pub struct Alone<'a> {
-    _loops: Vec<MutexGuard<'a, ()>>,
-    _alone: MutexGuard<'a, ()>,
-}
-
-/// Nothing is kept under it that a panic could leave half changed.
-fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    _loops: Vec<RankedGuard<'a, ()>>,
+    _alone: RankedGuard<'a, ()>,
 }
 
 impl Exclusion {
     /// For so many event loops.
     pub fn new(loop_count: usize) -> Self {
         Exclusion {
-            alone: Mutex::default(),
-            loops: (0..loop_count).map(|_| Mutex::default()).collect(),
+            alone: RankedMutex::new(Rank::ServerAlone, ()),
+            loops: (0..loop_count).map(|_| RankedMutex::new(Rank::ServerLoop, ())).collect(),
         }
     }
 
     /// Waits until nobody is alone.
     #[inline]
     pub fn enter(&self, loop_index: usize) -> Entered<'_> {
-        Entered { _lock: lock(&self.loops[loop_index]) }
+        Entered { _lock: self.loops[loop_index].lock() }
     }
 
     /// Waits until all others have left. The caller has left.
     pub fn be_alone(&self) -> Alone<'_> {
-        let alone = lock(&self.alone);
-        Alone { _loops: self.loops.iter().map(lock).collect(), _alone: alone }
+        let alone = self.alone.lock();
+        Alone { _loops: RankedMutex::lock_all(&self.loops), _alone: alone }
     }
 }
 

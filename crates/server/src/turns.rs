@@ -10,7 +10,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 
 /// Locks, by the hash of a key.
 const LOCK_COUNT: usize = 256;
@@ -24,21 +25,27 @@ pub struct Turns {
     hasher: RandomState,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Turn {
     /// So many commands still lock.
     heat: AtomicU32,
-    lock: Mutex<()>,
+    lock: RankedMutex<()>,
+}
+
+impl Turn {
+    fn new() -> Self {
+        Turn { heat: AtomicU32::new(0), lock: RankedMutex::new(Rank::Turn, ()) }
+    }
 }
 
 impl Turns {
     pub fn new() -> Self {
-        let locks = (0..LOCK_COUNT).map(|_| Turn::default()).collect();
+        let locks = (0..LOCK_COUNT).map(|_| Turn::new()).collect();
         Turns { locks, hasher: RandomState::new() }
     }
 
     /// Waits for the turn of a key, if its collection is hot.
-    pub fn wait(&self, key: &[u8]) -> Option<MutexGuard<'_, ()>> {
+    pub fn wait(&self, key: &[u8]) -> Option<RankedGuard<'_, ()>> {
         let turn = self.of(key);
         // Relaxed throughout: a hint; any value is correct.
         let heat = turn.heat.load(Ordering::Relaxed);
@@ -47,19 +54,19 @@ impl Turns {
         }
         // Relaxed: a hint.
         turn.heat.store(heat - 1, Ordering::Relaxed);
-        Some(turn.lock.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(turn.lock.lock())
     }
 
     /// Notes a conflict, and waits for the turn of a key.
-    pub fn wait_after_conflict(&self, key: &[u8]) -> MutexGuard<'_, ()> {
+    pub fn wait_after_conflict(&self, key: &[u8]) -> RankedGuard<'_, ()> {
         let turn = self.of(key);
         // Relaxed: see `wait`.
         turn.heat.store(HOT_COUNT, Ordering::Relaxed);
-        turn.lock.lock().unwrap_or_else(PoisonError::into_inner)
+        turn.lock.lock()
     }
 
     /// Waits for the turns of those of several keys whose collections are hot.
-    pub fn wait_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Vec<MutexGuard<'_, ()>> {
+    pub fn wait_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Vec<RankedGuard<'_, ()>> {
         let mut indexes = self.indexes(keys);
         indexes.retain(|index| {
             let turn = &self.locks[*index];
@@ -76,7 +83,7 @@ impl Turns {
     pub fn wait_all_after_conflict<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
-    ) -> Vec<MutexGuard<'_, ()>> {
+    ) -> Vec<RankedGuard<'_, ()>> {
         let indexes = self.indexes(keys);
         for index in &indexes {
             // Relaxed: see `wait`.
@@ -100,9 +107,8 @@ impl Turns {
         indexes
     }
 
-    fn lock_all(&self, indexes: &[usize]) -> Vec<MutexGuard<'_, ()>> {
-        let lock = |index: &usize| self.locks[*index].lock.lock();
-        indexes.iter().map(|index| lock(index).unwrap_or_else(PoisonError::into_inner)).collect()
+    fn lock_all(&self, indexes: &[usize]) -> Vec<RankedGuard<'_, ()>> {
+        RankedMutex::lock_all(indexes.iter().map(|index| &self.locks[*index].lock))
     }
 
     fn of(&self, key: &[u8]) -> &Turn {

@@ -19,8 +19,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 
 use crate::databases::{Database, Databases, Place};
 use crate::registry::Client;
@@ -64,7 +66,7 @@ pub struct Waiters {
     /// For how many keys of a hash somebody waits.
     counts: Box<[AtomicU32]>,
     hasher: RandomState,
-    table: Mutex<Table>,
+    table: RankedMutex<Table>,
 }
 
 /// Who waits for each key of each database.
@@ -83,7 +85,7 @@ pub struct Table {
 /// The locked table.
 pub struct Locked<'a> {
     waiters: &'a Waiters,
-    table: MutexGuard<'a, Table>,
+    table: RankedGuard<'a, Table>,
 }
 
 impl Waiters {
@@ -92,7 +94,7 @@ impl Waiters {
             total: AtomicUsize::new(0),
             counts: (0..COUNT_LENGTH).map(|_| AtomicU32::new(0)).collect(),
             hasher: RandomState::new(),
-            table: Mutex::default(),
+            table: RankedMutex::new(Rank::Waiters, Table::default()),
         }
     }
 
@@ -118,8 +120,7 @@ impl Waiters {
 
     /// Locks the table.
     pub fn lock(&self) -> Locked<'_> {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        Locked { waiters: self, table }
+        Locked { waiters: self, table: self.table.lock() }
     }
 
     /// Takes a client out. Returns whether it still waited: if not, a reply is on its way.

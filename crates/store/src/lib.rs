@@ -153,7 +153,8 @@ mod opening;
 mod options;
 mod ordered_write;
 mod range;
-mod ranked;
+#[doc(hidden)]
+pub mod ranked;
 #[doc(hidden)]
 pub mod regular_file;
 mod repair;

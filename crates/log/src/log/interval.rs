@@ -4,8 +4,8 @@
 //! the next sync may take the other. Whoever leads does the sync that is due, since under load the
 //! thread might get its turn late.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -68,8 +68,7 @@ fn run<D: Disk>(shared: &Shared<D>) {
         let left = turn.clock.left(start.elapsed());
         // Relaxed: a hint, see `Log::append_to`.
         if !left.is_zero() && !shared.is_work_due.load(Ordering::Relaxed) {
-            let waited = shared.work.wait_timeout(turn, left);
-            turn = waited.unwrap_or_else(PoisonError::into_inner).0;
+            turn = turn.wait_timeout(&shared.work, left);
             if turn.is_ending {
                 return;
             }

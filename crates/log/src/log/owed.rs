@@ -2,7 +2,6 @@
 //!
 //! Whatever changes it takes the lock of the turn and tells [`Shared::done`], so that who waits misses nothing.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::Shared;
@@ -41,7 +40,7 @@ impl<D: Disk> Shared<D> {
             }
             let turn = self.turn();
             if turn.failed.is_none() && !is_so() {
-                drop(self.done.wait(turn).unwrap_or_else(PoisonError::into_inner));
+                drop(turn.wait(&self.done));
             }
         }
     }

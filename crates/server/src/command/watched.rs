@@ -5,8 +5,9 @@
 //! who watch; only `SWAPDB`, while nobody else runs a command, looks at what is not its own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 use everleaf::{Watch, WriteBatch};
 
 use super::{Failure, Outcome};
@@ -96,22 +97,28 @@ impl Watched {
 }
 
 /// What a connection watches, as the server knows it, too.
-pub type SharedWatched = Arc<Mutex<Watched>>;
+pub type SharedWatched = Arc<RankedMutex<Watched>>;
 
 /// Locks what a connection watches. A panic elsewhere cannot have left it half changed.
-pub fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
-    watched.lock().unwrap_or_else(PoisonError::into_inner)
+pub fn lock(watched: &RankedMutex<Watched>) -> RankedGuard<'_, Watched> {
+    watched.lock()
 }
 
 /// All connections that watch keys. Thread-safe; its lock comes before those of what they watch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Watching {
-    list: Mutex<List>,
+    list: RankedMutex<List>,
+}
+
+impl Default for Watching {
+    fn default() -> Self {
+        Watching { list: RankedMutex::new(Rank::WatchingList, List::default()) }
+    }
 }
 
 #[derive(Debug, Default)]
 struct List {
-    all: Vec<Weak<Mutex<Watched>>>,
+    all: Vec<Weak<RankedMutex<Watched>>>,
     /// How many were there when those that are gone were forgotten.
     count: usize,
 }
@@ -119,7 +126,7 @@ struct List {
 impl Watching {
     /// What a connection will watch.
     pub fn begin(&self) -> SharedWatched {
-        let watched = SharedWatched::default();
+        let watched = Arc::new(RankedMutex::new(Rank::Watched, Watched::default()));
         let mut list = self.lock();
         if list.all.len() >= FORGET_COUNT_MIN.max(2 * list.count) {
             list.all.retain(|it| it.strong_count() > 0);
@@ -136,8 +143,8 @@ impl Watching {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> RankedGuard<'_, List> {
+        self.list.lock()
     }
 }
 
