@@ -426,7 +426,8 @@ const SMALL: [(&str, usize, &[&[Operation]]); 10] = [
 /// Those of them that are run on hashed leaves, too.
 const SMALL_HASHED: [&str; 3] = ["batch, put", "fillers, put", "crowded"];
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME` or `refused/NAME`; behind `hashed/`, on
+/// hashed leaves.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     let (hashes, name) = match name.strip_prefix("hashed/") {
         Some(rest) => (true, rest),
@@ -443,12 +444,12 @@ fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {
     if let Some(seed) = name.strip_prefix("tiny/") {
         return Some(plan_of(seed.parse().ok()?, 2));
     }
-    let wanted = name.strip_prefix("small/")?;
+    let refused = name.strip_prefix("refused/");
+    let (refuses, wanted) = (refused.is_some(), refused.or_else(|| name.strip_prefix("small/"))?);
     let (_, stripes, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let fills = wanted.starts_with("fillers");
     let (is_crowded, stripes, threads) = (wanted == "crowded", *stripes, plan.len());
-    let refuses = false;
     Some((Batches { threads, stripes, fills, is_crowded, refuses, hashes: false }, plan))
 }
 
@@ -490,5 +491,9 @@ impl step::Programs for Programs {
 
     fn small(&self) -> Vec<String> {
         small()
+    }
+
+    fn refused(&self) -> Vec<String> {
+        small().into_iter().map(|name| name.replacen("small/", "refused/", 1)).collect()
     }
 }

@@ -6,62 +6,22 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use everleaf_machine::simulated::{
-    Config, CrashConfig, Domain, Failure, Fault, MemoryModel, Random, Report, SchedulerKind,
-    cpu_time, mix,
+    Config, CrashConfig, Domain, Failure, Random, Report, SchedulerKind, cpu_time, mix,
 };
 
-use crate::configure::{Fixed, exhaustive};
+use crate::configure::exhaustive;
 use crate::corpus::Corpus;
 use crate::coverage::Coverage;
 use crate::dimensions::Values;
 use crate::made::Room;
 use crate::record::Record;
+pub use crate::settings::{Budget, Settings, WORK};
+use crate::small_passes::{
+    self, Pass, Small, WORK_OF_FIRST_LIVES, WORK_OF_LIVES, WORK_OF_TWO_STOPS,
+};
 use crate::step::Step;
 use crate::structure::Structure;
 use crate::tiny::{ORDERS, Tiny, is_tiny};
-
-/// When a search ends, if nothing is found. Not by the time on the wall, of which other programs take
-/// a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budget {
-    /// After about this CPU time.
-    Cpu(Duration),
-    /// After about so many schedules: the same search on every machine.
-    Schedules(u64),
-}
-
-/// What a search is asked to do.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// How much to search, about.
-    pub budget: Budget,
-    /// Where all chance begins: the same seed gives the same programs and schedules.
-    pub seed: u64,
-    /// The domain and the memory model, if only one of each is wanted.
-    pub fixed: Fixed,
-    /// A planted bug that is switched on.
-    pub mutant: Option<&'static str>,
-    /// An access that is spoilt.
-    pub fault: Option<Fault>,
-    /// Schedules of each program.
-    pub schedules: u64,
-    /// Preemptions of the exhaustive search of the small programs; none skips it.
-    pub preemptions: Option<u32>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            budget: Budget::Cpu(Duration::from_secs(30)),
-            seed: 1,
-            fixed: Fixed::default(),
-            mutant: None,
-            fault: None,
-            schedules: 100,
-            preemptions: Some(1),
-        }
-    }
-}
 
 /// What is told when a program begins: the structure, the program, the machine.
 pub type Begin = fn(&str, &str, &Config);
@@ -127,7 +87,10 @@ pub fn run(
         exhausted: vec![],
         long_lives: vec![],
     };
-    let mut small = campaign.small_programs().into_iter();
+    let small = small_passes::all(structure, settings);
+    let in_every_order = small.iter().filter(|one| one.pass == Pass::AllOrders);
+    campaign.verdict.exhausted.1 = in_every_order.count();
+    let mut small = small.into_iter();
     let (mut on_small, mut on_steps, mut on_brief) = (0, 0, 0);
     for number in 0.. {
         // The small programs get half of the work until all have been run, brief ones most of the rest.
@@ -135,7 +98,7 @@ pub fn run(
             && let Some(one) = small.next()
         {
             on_small += campaign.run_small(one);
-        } else if campaign.is_by_time()
+        } else if settings.is_by_time()
             && on_brief <= BRIEF * on_steps
             && let Some(step) = structure.brief(settings.seed, number, settings.fixed)
         {
@@ -164,53 +127,6 @@ struct Campaign<'a> {
     long_lives: Vec<(String, Domain)>,
 }
 
-/// What is done with a small program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
-    /// A few orders without crashes, and a few crashes: what anything at all finds.
-    Glance,
-    /// A life after every crash, which is cut again.
-    Lives,
-    /// Orders with two preemptions, without crashes: what two threads do when each stops at a place.
-    TwoStops,
-    /// Some of its orders, if its lives take long.
-    SomeOrders,
-    /// The rest of such lives.
-    LongLives,
-    /// All of its orders.
-    AllOrders,
-}
-
-/// A search of one small program.
-struct Small {
-    program: String,
-    config: Config,
-    schedules: u64,
-    pass: Pass,
-}
-
-/// What a first look at a small program costs, without crashes and with some.
-const WORK_OF_GLANCES: [u64; 2] = [15_000, 50_000];
-/// What the orders of a small program with two preemptions may cost, one by one, and as many by chance if those
-/// are not all: the first that come switch late.
-const WORK_OF_TWO_STOPS: [u64; 2] = [3_000_000, 1_000_000];
-/// Lives that take more work wait until those of all programs have begun.
-const WORK_OF_FIRST_LIVES: u64 = 2 * WORK;
-/// Schedules of a small program of which every crash has a life after it.
-const SMALL_SCHEDULES_OF_LIVES: u64 = 2;
-/// Crash images that are taken at each point of them, about: with more of them, lives after lives take
-/// minutes where a recovery writes much.
-const IMAGES_OF_LIVES: usize = 8;
-/// If those take at most this work, every crash in such a life has a life after it, too: some bugs show
-/// in no other way. It takes several times as much, and far more where a recovery writes much.
-const WORK_OF_LIVES: u64 = 1_000_000;
-/// The most that lives of one small program may take: with less, the last crashes of a schedule would
-/// have none.
-const WORK_OF_ALL_LIVES: u64 = 8 * WORK;
-/// The most schedules of a small program: where every order is to be run, none has as many.
-const SMALL_SCHEDULES: u64 = 1_000_000;
-/// The same where stores wait in buffers, whose steps multiply the orders: only a part of them.
-const SMALL_SCHEDULES_TSO: u64 = 20_000;
 /// One of so many steps goes back to where another one was first.
 const RETURNS_ONE_IN: u64 = 3;
 /// So many times as many schedules are run of a program without crashes, which cost many times as much.
@@ -221,17 +137,10 @@ const BRIEF: u64 = 2;
 const REFUSALS: u64 = 16;
 /// What a tiny program may cost: most have all their orders by then, and more programs find more.
 const WORK_OF_TINY: u64 = 250_000;
-/// What one random program may cost, in [`Counts::work`](everleaf_machine::simulated::Counts::work).
-pub const WORK: u64 = 1_000_000;
 
 impl Campaign<'_> {
     fn seconds(&self) -> f64 {
         (cpu_time() - self.started).as_secs_f64()
-    }
-
-    /// Whether it ends after some time. Of a number of schedules, short ones would take more than their part.
-    fn is_by_time(&self) -> bool {
-        matches!(self.settings.budget, Budget::Cpu(_))
     }
 
     fn is_over(&self) -> bool {
@@ -270,64 +179,7 @@ impl Campaign<'_> {
     }
 
     fn planted(&self, config: Config) -> Config {
-        let mutants = self.settings.mutant.into_iter().collect();
-        Config { mutants, fault: self.settings.fault, ..config }
-    }
-
-    /// The small programs: a glance at each, then in each domain with a life after every crash, which is cut
-    /// again (where that takes long, with some orders in between), then with the search through all their
-    /// orders.
-    fn small_programs(&mut self) -> Vec<Small> {
-        let Some(preemptions) = self.settings.preemptions else { return vec![] };
-        let Fixed { domain, memory } = self.settings.fixed;
-        let domains = domain.map_or(vec![Domain::Adr, Domain::Eadr], |domain| vec![domain]);
-        let memory = memory.unwrap_or(MemoryModel::Sc);
-        let races = memory == MemoryModel::Sc;
-        let in_every_order =
-            if memory == MemoryModel::Sc { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
-        let by_time = self.is_by_time();
-        let (mut glances, mut all) = (vec![], vec![]);
-        for &domain in &domains {
-            let (mut long, mut whole, mut two_stops) = (vec![], vec![], vec![]);
-            let base = self.planted(Config { domain, memory, races, ..Config::default() });
-            let budget = IMAGES_OF_LIVES;
-            let crash =
-                CrashConfig { nested_one_in: 1, nested_depth: 1, budget, ..CrashConfig::default() };
-            let seed = self.settings.seed;
-            let lives = Config { crash, work_limit: WORK_OF_ALL_LIVES, seed, ..base.clone() };
-            let work_limit = if by_time { WORK_OF_FIRST_LIVES } else { WORK_OF_ALL_LIVES };
-            let first = Config { work_limit, ..lives.clone() };
-            let orders = exhaustive(&base, preemptions);
-            let some = Config { work_limit: WORK, ..orders.clone() };
-            for program in self.structure.small() {
-                let small = |pass, config: &Config, schedules| {
-                    let (program, config) = (program.clone(), config.clone());
-                    Small { program, config, schedules, pass }
-                };
-                for (enabled, work_limit) in [false, true].into_iter().zip(WORK_OF_GLANCES) {
-                    let crash = CrashConfig { enabled, budget, ..CrashConfig::default() };
-                    let config = Config { crash, work_limit, seed, ..base.clone() };
-                    glances.push(small(Pass::Glance, &config, self.settings.schedules));
-                }
-                all.push(small(Pass::Lives, &first, SMALL_SCHEDULES_OF_LIVES));
-                two_stops.push(small(Pass::TwoStops, &base, in_every_order));
-                all.push(small(Pass::SomeOrders, &some, in_every_order));
-                long.push(small(Pass::LongLives, &lives, SMALL_SCHEDULES_OF_LIVES));
-                whole.push(small(Pass::AllOrders, &orders, in_every_order));
-            }
-            self.verdict.exhausted.1 += whole.len();
-            if by_time {
-                // What threads do to each other hardly depends on the domain.
-                all.extend(two_stops.into_iter().filter(|_| domain == domains[0]));
-                all.extend(long);
-            }
-            all.extend(whole);
-        }
-        if by_time {
-            glances.extend(all);
-            return glances;
-        }
-        all
+        self.settings.planted(config)
     }
 
     fn run_small(&mut self, small: Small) -> u64 {
@@ -335,7 +187,10 @@ impl Campaign<'_> {
         let named = (program.clone(), config.domain);
         let is_due = match pass {
             Pass::TwoStops => return self.run_two_stops(&program, &config, schedules),
-            Pass::Glance | Pass::Lives => true,
+            Pass::Refused => {
+                return self.refuse_in_turn(&program, &config, schedules).counts.work();
+            }
+            Pass::Glance | Pass::Lives | Pass::Tight => true,
             Pass::SomeOrders | Pass::LongLives => self.long_lives.contains(&named),
             Pass::AllOrders => !self.exhausted.contains(&named),
         };
@@ -346,7 +201,9 @@ impl Campaign<'_> {
         self.verdict.coverage.count_lives(config.domain, &report);
         let work = report.counts.work();
         match pass {
-            Pass::Glance | Pass::LongLives | Pass::TwoStops => return work,
+            Pass::Glance | Pass::LongLives | Pass::TwoStops | Pass::Tight | Pass::Refused => {
+                return work;
+            }
             Pass::SomeOrders | Pass::AllOrders => {
                 self.verdict.exhausted.0 += usize::from(report.exhausted);
                 if report.exhausted {

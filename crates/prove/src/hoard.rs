@@ -15,8 +15,16 @@ use everleaf_machine::simulated::mix;
 /// A record that has a chunk of its own, where chunks have 4096 bytes.
 const CHUNK: usize = 2104;
 
+/// How many blocks of the smallest class each session has at hand, by its number.
+pub type Hands = [usize; 4];
+
 /// Blocks that a session may have at hand: a split takes two and leaves two, what helps takes one.
-const HANDS: [usize; 6] = [0, 1, 1, 2, 4, 5];
+const AT_HAND: [usize; 6] = [0, 1, 1, 2, 4, 5];
+
+/// Blocks at hand by chance: some sessions have none, some just one.
+pub(crate) fn draw_hands(random: u64) -> Hands {
+    std::array::from_fn(|number| AT_HAND[mix(random ^ mix(number as u64)) as usize % AT_HAND.len()])
+}
 
 /// What is held back.
 pub(crate) struct Hoard {
@@ -47,12 +55,12 @@ impl Hoard {
         Ok(Hoard { session, chunks, blocks })
     }
 
-    /// As [`Self::take`], but that each session has a few blocks at hand, some of them none and some just one,
-    /// as `hands` says: so one finds space where another finds none.
+    /// As [`Self::take`], but that each session has as many blocks at hand as `hands` says: so one finds space
+    /// where another finds none.
     pub(crate) fn take_but_for(
         heap: &Arc<Heap<Simulated>>,
         left: usize,
-        hands: u64,
+        hands: Hands,
         sessions: &[RefCell<Option<Session<Simulated>>>],
     ) -> Result<Self, AllocError> {
         for slot in sessions {
@@ -61,17 +69,21 @@ impl Hoard {
                 session.give_back();
             }
         }
+        // Before all else is taken: few are left of the chunks that the program has begun.
+        let mut finder = heap.session()?;
+        let mut promised = vec![];
+        for _ in 0..hands.iter().take(sessions.len()).sum() {
+            promised.extend(unless_full(finder.allocate_block_of(0))?);
+        }
+        drop(finder);
         let mut hoard = Self::take(heap, left)?;
-        for (number, slot) in sessions.iter().enumerate() {
-            let count = HANDS[mix(hands ^ mix(number as u64)) as usize % HANDS.len()];
-            for _ in 0..count {
-                let place = hoard.blocks.iter().rposition(|(class, _)| *class == 0);
-                if let (Some(place), Some(session)) = (place, &mut *slot.borrow_mut()) {
-                    let (class, block) = hoard.blocks.swap_remove(place);
-                    session.free_block_of(class, block);
-                }
+        for (slot, count) in sessions.iter().zip(hands) {
+            if let Some(session) = &mut *slot.borrow_mut() {
+                let first = promised.len().saturating_sub(count);
+                promised.drain(first..).for_each(|block| session.free_block_of(0, block));
             }
         }
+        promised.into_iter().for_each(|block| hoard.session.free_block_of(0, block));
         Ok(hoard)
     }
 

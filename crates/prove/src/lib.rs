@@ -14,6 +14,9 @@
 //! | `allocator_plans` | what the threads of a program for the allocator do, by chance |
 //! | `block_program` | a program for the allocators of NBTree's paper |
 //! | `scenarios`, `plans`, `exhaustion` | what the threads of a program do: by name, by chance, with too little space |
+//! | `meetings` | small programs for searches that end by time |
+//! | `settings` | what a search is asked to do |
+//! | `small_passes` | what such a search does with small programs |
 //! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
 //! | `tiny` | programs that are made so small that every order is run |
 //! | `long` | long walks of one thread through trees with many keys, and wide nodes |
@@ -69,6 +72,7 @@ mod log_program;
 pub mod long;
 pub mod made;
 pub mod maps;
+mod meetings;
 pub mod mutants;
 pub mod mutation;
 mod nbtree;
@@ -80,6 +84,8 @@ pub mod published;
 pub mod record;
 pub mod safeguards;
 pub mod scenarios;
+mod settings;
+mod small_passes;
 pub mod step;
 pub mod structure;
 pub mod subject;

@@ -9,6 +9,7 @@ use everleaf_machine::simulated::history::Call;
 use everleaf_pool::Pool;
 
 use crate::backing::{SIZE_MIN, new_pool_up_to};
+use crate::hoard::Hands;
 
 /// One operation on the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,8 +90,8 @@ pub struct Space {
     pub blocks_at_hand: usize,
     /// How many blocks the pool still has when the threads come, if nearly all are held back.
     pub blocks_left: Option<usize>,
-    /// Decides how many each session has at hand then; none: what it has by then.
-    pub hands: Option<u64>,
+    /// How many each session has at hand then; none: what it has by then.
+    pub hands: Option<Hands>,
     /// Whether operations may fail because the pool or the volatile memory is full.
     pub may_fill: bool,
     /// Whether the pool may grow to its largest size before it is opened again.

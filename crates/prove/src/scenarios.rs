@@ -70,8 +70,8 @@ impl Scenario {
             | Clear
             | Operation::Rejoin
             | Operation::Release
-            | Operation::Reopen { .. }
-            | Operation::WriteMany(_) => operation.clone(),
+            | Operation::Reopen { .. } => operation.clone(),
+            Operation::WriteMany(_) => operation.map(rank, |value| value),
         };
         let history = self.history.iter().map(renamed).collect();
         let plan: Plan<Operation> =
@@ -82,7 +82,12 @@ impl Scenario {
     /// The keys that are used, ascending.
     fn keys(&self) -> Vec<u64> {
         let mut keys = vec![];
-        for operation in self.history.iter().chain(self.plan.iter().flatten()) {
+        let all = self.history.iter().chain(self.plan.iter().flatten());
+        let all = all.flat_map(|one| match one {
+            Operation::WriteMany(many) => many.as_slice(),
+            one => std::slice::from_ref(one),
+        });
+        for operation in all {
             match *operation {
                 Get(key)
                 | Remove(key)
@@ -116,7 +121,7 @@ fn name(rank: usize) -> Vec<u8> {
     bytes
 }
 
-fn scenario<const H: usize, const T: usize>(
+pub(crate) fn scenario<const H: usize, const T: usize>(
     name: &'static str,
     slots: usize,
     history: [Operation; H],

@@ -36,4 +36,19 @@ pub trait Programs: Sync {
 
     /// The programs that are small enough for an exhaustive search.
     fn small(&self) -> Vec<String>;
+
+    /// More of them, which only searches that end by time run.
+    fn more_small(&self) -> Vec<String> {
+        vec![]
+    }
+
+    /// Small programs whose operations may find no space. None where there are no such programs.
+    fn tight(&self) -> Vec<String> {
+        vec![]
+    }
+
+    /// Small programs whose operations may be refused memory. None where there are no such programs.
+    fn refused(&self) -> Vec<String> {
+        vec![]
+    }
 }

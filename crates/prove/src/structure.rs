@@ -71,6 +71,11 @@ impl Structure {
     pub fn small(&self) -> Vec<String> {
         self.programs.small()
     }
+
+    /// What a structure has for searches that end by time.
+    pub fn programs(&self) -> &'static dyn Programs {
+        self.programs
+    }
 }
 
 const fn any<T: Design<M>>() -> AnyTree {

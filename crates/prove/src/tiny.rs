@@ -20,6 +20,7 @@
 use everleaf_machine::simulated::{Plan, Random, mix};
 
 use crate::bytes_program::{AnyWords, BytesProgram};
+use crate::hoard::draw_hands;
 use crate::living::AnyTree;
 use crate::made::{
     CLEAR, KEYS, KINDS, Keys, ROOMS, Room, name_in, named, numbers, operation_of, words,
@@ -159,7 +160,7 @@ impl Tiny {
         let varies = self.room == Room::Tight && hands & 3 != 0;
         let few = if hands >> 8 & 3 == 0 { left / 3 } else { 0 };
         let blocks_left = if varies { Some(few) } else { blocks_left };
-        let hands = varies.then_some(hands);
+        let hands = varies.then(|| draw_hands(hands));
         Space { blocks_at_hand, blocks_left, hands, may_fill, ..Space::default() }
     }
 

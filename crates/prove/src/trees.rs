@@ -13,6 +13,8 @@
 //!   made/..               a program that is made (`made.rs`)
 //!   tiny/SLOTS/KEYS/SPACE/NUMBER a tiny one, for every order (`tiny.rs`); so cached/.., crowd/.., emptied/..
 //!   directed/NAME         a program made for a planted bug
+//!   refused/NAME          a small program whose operations may be refused memory
+//!   tight/DIGITS/NAME     one in a pool without space but so many blocks that sessions have at hand
 //! ```
 
 use everleaf_index::Tiny as Small;
@@ -22,11 +24,13 @@ use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::case::{Case, Outcome, PlannedCase, explore};
 use crate::configure::Fixed;
 use crate::dimensions::{self, Dimension, Drawn};
+use crate::hoard::Hands;
 use crate::living::AnyTree;
 use crate::long::Long;
 use crate::made::{
     CLEAR, CLOSING, ENDING, KEYS, LOCKING, Made, ROOMS, Room, draw_operations, draw_phases, name_in,
 };
+use crate::meetings::meetings;
 use crate::operation::{SPACE_AT_HAND, Space};
 use crate::scenarios::{self, Scenario};
 use crate::step::{Programs, Step};
@@ -72,13 +76,39 @@ fn random_of(name: &str) -> Option<(bool, usize, u64)> {
     Some((refuses, slots.parse().ok()?, seed.parse().ok()?))
 }
 
+/// Small scenarios, and those for searches that end by time.
+fn all_small() -> impl Iterator<Item = Scenario> {
+    scenarios::small().into_iter().chain(meetings())
+}
+
+/// Small scenarios that replace leaves.
+fn all_structure() -> impl Iterator<Item = Scenario> {
+    scenarios::small_structure().into_iter().chain(meetings())
+}
+
+/// The space of a pool in which sessions have as many blocks at hand as digits say, and there is no more.
+fn tight_space(digits: &str) -> Option<Space> {
+    let mut hands: Hands = [0; 4];
+    for (count, digit) in hands.iter_mut().zip(digits.chars()) {
+        *count = digit.to_digit(10)? as usize;
+    }
+    let (hands, blocks_left) = (Some(hands), Some(0));
+    Some(Space { hands, blocks_left, may_fill: true, ..Space::default() })
+}
+
 /// The scenario of a name, and its space.
 fn scenario_of(name: &str) -> Option<(Scenario, Space)> {
     let (kind, wanted) = name.split_once('/')?;
+    if kind == "tight" {
+        let (digits, wanted) = wanted.split_once('/')?;
+        let scenario = all_structure().find(|scenario| scenario.name == wanted)?;
+        return Some((scenario, tight_space(digits)?));
+    }
     let (list, space) = match kind {
         "scenario" => (scenarios::named(), Space::default()),
         "roomy" => (scenarios::named(), SPACE_AT_HAND),
-        "small" => (scenarios::small(), Space::default()),
+        "small" => (all_small().collect(), Space::default()),
+        "refused" => (all_small().collect(), Space { may_fill: true, ..Space::default() }),
         "anomaly" => (anomalies::scenarios(), Space::default()),
         "directed" => (safeguards::scenarios(), Space::default()),
         _ => return None,
@@ -136,6 +166,18 @@ impl Programs for Trees {
 
     fn small(&self) -> Vec<String> {
         small()
+    }
+
+    fn more_small(&self) -> Vec<String> {
+        under("small", meetings())
+    }
+
+    fn tight(&self) -> Vec<String> {
+        tight()
+    }
+
+    fn refused(&self) -> Vec<String> {
+        under("refused", all_small())
     }
 }
 
@@ -221,6 +263,18 @@ impl Programs for Strings {
 
     fn small(&self) -> Vec<String> {
         small()
+    }
+
+    fn more_small(&self) -> Vec<String> {
+        under("small", meetings())
+    }
+
+    fn tight(&self) -> Vec<String> {
+        tight()
+    }
+
+    fn refused(&self) -> Vec<String> {
+        under("refused", all_small())
     }
 }
 
@@ -374,7 +428,23 @@ fn name_at(number: u64) -> &'static str {
 
 /// The small programs, for exhaustive search.
 pub fn small() -> Vec<String> {
-    scenarios::small().into_iter().map(|scenario| format!("small/{}", scenario.name)).collect()
+    under("small", scenarios::small())
+}
+
+/// Names of scenarios.
+fn under(kind: &str, scenarios: impl IntoIterator<Item = Scenario>) -> Vec<String> {
+    scenarios.into_iter().map(|scenario| format!("{kind}/{}", scenario.name)).collect()
+}
+
+/// Blocks that each of two sessions has at hand: a split takes two and leaves two, what helps takes one.
+const AT_HAND: [[usize; 2]; 10] =
+    [[4, 1], [1, 4], [2, 1], [1, 2], [4, 0], [0, 4], [1, 1], [2, 2], [3, 3], [0, 0]];
+
+/// The small programs in pools without any space but what sessions have at hand.
+fn tight() -> Vec<String> {
+    let of =
+        |[first, second]: [usize; 2]| under(&format!("tight/{first}{second}"), all_structure());
+    AT_HAND.into_iter().flat_map(of).collect()
 }
 
 /// Runs a scenario on trees of numbers with 2 or 3 slots.

@@ -34,7 +34,9 @@ fn names_are_distinct_and_every_program_of_a_structure_is_found() {
         let others = &STRUCTURES[index + 1..];
         assert!(others.iter().all(|other| other.name != structure.name), "{}", structure.name);
         let steps = (0..200).map(|number| structure.step(1, number, Fixed::default()).program);
-        for program in structure.small().into_iter().chain(steps) {
+        let programs = structure.programs();
+        let by_time = [programs.more_small(), programs.tight(), programs.refused()].concat();
+        for program in structure.small().into_iter().chain(by_time).chain(steps) {
             assert!(structure.case(&program).is_some(), "{}: {program}", structure.name);
         }
         assert!(structure.case("no such program").is_none());
