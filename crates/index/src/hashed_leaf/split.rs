@@ -257,7 +257,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             _ => (None, None),
         };
         let count = entries.len();
-        if count * 2 <= G::CAPACITY || count < 2 {
+        // What merges give up comes without a write: each of its leaves has one of the two blocks that were
+        // reserved, and if one split, a full pool would be left with a frozen leaf.
+        if count * 2 <= G::CAPACITY || count < 2 || carry.is_none() {
             let successor = self.build_successor(session, leaf, &entries, count, 0)?;
             return Ok(Candidate { successor, carried, no_space: None });
         }

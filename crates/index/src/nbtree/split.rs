@@ -245,7 +245,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             _ => (None, None),
         };
         let count = entries.len();
-        if count * 2 <= G::SLOT_COUNT || count < 2 {
+        // What merges give up comes without a write: each of its leaves has one of the two blocks that were
+        // reserved, and if one split, a full pool would be left with a frozen leaf.
+        if count * 2 <= G::SLOT_COUNT || count < 2 || carry.is_none() {
             let successor = self.build_successor(session, leaf, &entries, count, leaf.high)?;
             return Ok(Candidate { successor, carried, no_space: None });
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
 mod failed_allocation_leaked_blocks;
+mod merge_left_a_frozen_leaf;
 mod published_nbtree;
 mod published_trees;
 mod scan_forgot_removals;
