@@ -138,6 +138,7 @@ impl Record {
                 "torn_matches": config.torn_matches,
                 "wide_compares": config.wide_compares,
                 "races": config.races,
+                "births": config.births,
                 "simulate_open": config.simulate_open,
                 "mutants": config.mutants,
                 "abandon": abandon,
@@ -299,6 +300,8 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
         // The first records were made before it existed.
         wide_compares: fields.has("wide_compares") && fields.flag("wide_compares")?,
         races: fields.flag("races")?,
+        // As above.
+        births: fields.has("births") && fields.flag("births")?,
         simulate_open: fields.flag("simulate_open")?,
         recovery_limit: fields.number("recovery_limit")?,
         abandon,

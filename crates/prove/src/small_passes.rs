@@ -100,7 +100,8 @@ fn domains(settings: &Settings) -> Vec<Domain> {
 fn base(settings: &Settings, domain: Domain) -> Config {
     let memory = settings.fixed.memory.unwrap_or(MemoryModel::Sc);
     let races = memory == MemoryModel::Sc;
-    settings.planted(Config { domain, memory, races, ..Config::default() })
+    let births = races && settings.is_by_time();
+    settings.planted(Config { domain, memory, races, births, ..Config::default() })
 }
 
 fn glances(programs: &[String], settings: &Settings, domain: Domain) -> Vec<Small> {

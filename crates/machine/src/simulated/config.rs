@@ -123,6 +123,8 @@ pub struct Config {
     /// Whether the orderings named in the source are followed, so that a private access that nothing
     /// orders after another thread's write is a failure. Under [`MemoryModel::Sc`] only.
     pub races: bool,
+    /// Whether they must order any use of memory behind its allocation, too, where they are followed.
+    pub births: bool,
     /// Whether every schedule begins with [`open`](super::Program::open) inside the simulation, on
     /// thread 0 and with crash points, instead of at full speed with all it did durable.
     pub simulate_open: bool,
@@ -167,6 +169,7 @@ impl Default for Config {
             torn_matches: false,
             wide_compares: false,
             races: false,
+            births: false,
             simulate_open: false,
             recovery_limit: 50_000_000,
             work_limit: u64::MAX,

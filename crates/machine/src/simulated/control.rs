@@ -104,7 +104,13 @@ impl Core {
         // An opening without memory is refused, which is no failure of recovery.
         let may_refuse = self.is_running() && !self.opening.get();
         let refuse = state.config.fail_allocation;
-        state.space.allocate(layout, may_refuse, refuse)
+        let pointer = state.space.allocate(layout, may_refuse, refuse);
+        let thread = state.current;
+        let is_judged = state.config.births && self.is_running() && !pointer.is_null();
+        if let Some(races) = state.races.as_mut().filter(|_| is_judged) {
+            races.hand_out(thread, pointer.addr(), layout.size());
+        }
+        pointer
     }
 
     /// Takes arena memory out of use for the rest of the schedule; false if it is not the arena's.
@@ -174,8 +180,12 @@ impl Core {
         // What a recovery hands out was written in an earlier life.
         let is_fresh = self.is_running() && !self.opening.get();
         state.space.revive(start, length, is_fresh);
+        let is_judged = state.config.births && self.is_running();
         if let Some(races) = &mut state.races {
             races.forget(address, length);
+            if is_judged {
+                races.hand_out(thread, address, length);
+            }
         }
     }
 

@@ -1,15 +1,16 @@
 //! The check of named orderings: what is missing is found, what is there is accepted.
 
+use std::alloc::Layout;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use crate::support::list::ListProgram;
 use crate::support::words::{Script, Words, run};
 use everleaf_machine::simulated::{Config, CrashConfig, FailureKind};
-use everleaf_machine::{Machine, Simulated, SpinLock};
+use everleaf_machine::{Atomic, Machine, Simulated, SpinLock};
 
 fn config() -> Config {
     let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
-    Config { races: true, crash, ..Config::default() }
+    Config { races: true, births: true, crash, ..Config::default() }
 }
 
 fn outcome(script: Script) -> Result<(), FailureKind> {
@@ -184,4 +185,30 @@ fn who_frees_has_the_reads_of_others_behind_it() {
     };
     assert_eq!(outcome(read_and_free(Release)), Ok(()));
     assert_eq!(outcome(read_and_free(Relaxed)), Err(FailureKind::DataRace));
+}
+
+/// What its owner left in a node by plain stores nobody sees; the words in it tell who may look.
+#[test]
+fn a_node_is_used_only_behind_its_allocation() {
+    let publish = |order: Ordering| -> Script {
+        vec![
+            Box::new(move |words: &Words| {
+                let layout = Layout::new::<[Atomic<u64, Simulated>; 8]>();
+                let layout = layout.align_to(64).expect("a power of two");
+                let node = Simulated::allocate(layout).cast::<Atomic<u64, Simulated>>();
+                // SAFETY: large enough, and nobody else has it yet.
+                unsafe { node.write(Atomic::new(7)) };
+                words.at(8).store(node.expose_provenance() as u64, order);
+                0
+            }),
+            Box::new(|words: &Words| {
+                let address = words.at(8).load(Acquire) as usize;
+                let node = std::ptr::with_exposed_provenance::<Atomic<u64, Simulated>>(address);
+                // SAFETY: null, or the node above, which is never freed.
+                unsafe { node.as_ref() }.map_or(7, |node| node.load(Relaxed))
+            }),
+        ]
+    };
+    assert_eq!(outcome(publish(Release)), Ok(()));
+    assert_eq!(outcome(publish(Relaxed)), Err(FailureKind::DataRace));
 }
