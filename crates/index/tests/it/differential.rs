@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use everleaf_index::build::{self as writes, Intent, Outcome};
 use everleaf_index::{
-    Answer, BytesTree, Change, Decision, Domain, Exchange, Geometry, IndexError, Pool, Production,
-    Session, Tiny, Trees, U64Tree,
+    Answer, BytesTree, Change, Decision, Domain, Geometry, IndexError, Pool, Production, Session,
+    Tiny, Trees,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+
+use super::common::operate;
 
 const SEEDS: std::ops::Range<u64> = 0..4;
 
@@ -42,16 +43,8 @@ fn u64_operations<G: Geometry>(
     let mut session = trees.heap().session().expect("a free session");
     let mut model = BTreeMap::new();
     let mut random = StdRng::seed_from_u64(seed);
-    // Keys near the class boundaries, the ends, and everywhere.
-    let special = [0, 1, (1 << 61) - 1, 1 << 61, (1 << 61) + 1, 7 << 61, u64::MAX - 1, u64::MAX];
-    let pick = |random: &mut StdRng| match random.random_range(0..4) {
-        0 => special[random.random_range(0..special.len())],
-        _ => random.random_range(0..keys).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-    };
     for _ in 0..operations {
-        let key = pick(&mut random);
-        let value = random.random::<u64>();
-        u64_operation(&tree, &mut session, &mut model, &mut random, key, value);
+        operate(&*tree, &mut session, &mut model, &mut random, keys);
     }
     assert_eq!(tree.len(&mut session).expect("len"), model.len() as u64);
     let mut all = vec![];
@@ -60,93 +53,6 @@ fn u64_operations<G: Geometry>(
     drop(session);
     let report = trees.check().expect("check");
     assert_eq!(report.problems, Vec::<String>::new());
-}
-
-fn u64_operation<G: Geometry>(
-    tree: &U64Tree<G>,
-    session: &mut Session<everleaf_index::Hardware>,
-    model: &mut BTreeMap<u64, u64>,
-    random: &mut StdRng,
-    key: u64,
-    value: u64,
-) {
-    let old = model.get(&key).copied();
-    match random.random_range(0..13) {
-        0..3 => {
-            assert_eq!(tree.insert(session, key, value).expect("room"), old);
-            model.entry(key).or_insert(value);
-        }
-        3 => {
-            assert_eq!(tree.update(session, key, value).expect("room"), old);
-            model.entry(key).and_modify(|v| *v = value);
-        }
-        4 => {
-            assert_eq!(tree.upsert(session, key, value).expect("room"), old);
-            model.insert(key, value);
-        }
-        5..8 => {
-            assert_eq!(tree.remove(session, key).expect("room"), old);
-            model.remove(&key);
-        }
-        8 => {
-            let expected = if random.random() { old.unwrap_or(5) } else { 5 };
-            let exchange = tree.compare_exchange(session, key, expected, value).expect("room");
-            match old {
-                None => assert_eq!(exchange, Exchange::Absent),
-                Some(old) if old == expected => {
-                    assert_eq!(exchange, Exchange::Done);
-                    model.insert(key, value);
-                }
-                Some(old) => assert_eq!(exchange, Exchange::Mismatch(old)),
-            }
-        }
-        9 => {
-            let (mut up, mut down) = (vec![], vec![]);
-            tree.scan(session, key, 7, &mut up).expect("scan");
-            tree.scan_back(session, key, 7, &mut down).expect("scan");
-            let pair = |(key, value): (&u64, &u64)| (*key, *value);
-            assert_eq!(up, model.range(key..).take(7).map(pair).collect::<Vec<_>>());
-            if key != u64::MAX {
-                assert_eq!(down, model.range(..=key).rev().take(7).map(pair).collect::<Vec<_>>());
-            }
-        }
-        10 => {
-            let keys: Vec<u64> = (0..40).map(|i| key.wrapping_add(i / 2)).collect();
-            let mut values = vec![None; 40];
-            tree.get_many(session, &keys, &mut values).expect("get");
-            let expected: Vec<_> = keys.iter().map(|key| model.get(key).copied()).collect();
-            assert_eq!(values, expected);
-        }
-        11 => u64_write_many(tree, session, model, random, key),
-        _ => assert_eq!(tree.get(session, key).expect("get"), old),
-    }
-}
-
-/// Writes near each other, some of the same key, at once.
-fn u64_write_many<G: Geometry>(
-    tree: &U64Tree<G>,
-    session: &mut Session<everleaf_index::Hardware>,
-    model: &mut BTreeMap<u64, u64>,
-    random: &mut StdRng,
-    key: u64,
-) {
-    let intents = [Intent::Insert, Intent::Update, Intent::Upsert, Intent::Remove];
-    let change = |i: u64| {
-        let (key, value) = (key.wrapping_add(i / 2), random.random());
-        writes::Change { key, intent: intents[random.random_range(0..4)], value }
-    };
-    let changes: Vec<writes::Change> = (0..40).map(change).collect();
-    let mut outcomes = vec![Outcome { changed: false, old: None }; changes.len()];
-    tree.write_many(session, &changes, &mut outcomes).expect("room");
-    for (change, outcome) in changes.iter().zip(outcomes) {
-        let old = model.get(&change.key).copied();
-        assert_eq!(outcome.old, old, "{change:?}");
-        match (change.intent, old) {
-            (Intent::Remove, _) => drop(model.remove(&change.key)),
-            (Intent::Insert, Some(_)) | (Intent::Update, None) => {}
-            _ => drop(model.insert(change.key, change.value)),
-        }
-    }
 }
 
 #[test]

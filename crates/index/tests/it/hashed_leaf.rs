@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use everleaf_index::build::{Change, Effect, Intent, Outcome};
 use everleaf_index::hashed_leaf::layout::{HalfLeaves, LeafShape};
 use everleaf_index::{
-    CreateMode, Domain, Exchange, Hardware, HashedLeafTree, IndexError, OrderedIndex, Pool,
-    PoolOptions, Production, Session, SingleTreePool, Tiny, Trees, U64Kind,
+    CreateMode, Domain, HashedLeafTree, IndexError, OrderedIndex, Pool, PoolOptions, Production,
+    SingleTreePool, Tiny, Trees, U64Kind,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+
+use super::common::operate;
 
 type Tree<G> = HashedLeafTree<U64Kind, G>;
 
@@ -32,16 +34,8 @@ fn operations<G: LeafShape>(domain: Domain, seed: u64, keys: u64, operations: us
     let mut session = solo.heap().session().expect("a free session");
     let mut model = BTreeMap::new();
     let mut random = StdRng::seed_from_u64(seed);
-    // Keys near the class boundaries, the ends, and everywhere.
-    let special = [0, 1, (1 << 61) - 1, 1 << 61, (1 << 61) + 1, 7 << 61, u64::MAX - 1, u64::MAX];
-    let pick = |random: &mut StdRng| match random.random_range(0..4) {
-        0 => special[random.random_range(0..special.len())],
-        _ => random.random_range(0..keys).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-    };
     for _ in 0..operations {
-        let key = pick(&mut random);
-        let value = random.random::<u64>();
-        operation(tree, &mut session, &mut model, &mut random, key, value);
+        operate(tree, &mut session, &mut model, &mut random, keys);
     }
     assert_eq!(tree.len(&mut session).expect("len"), model.len() as u64);
     let mut all = vec![];
@@ -49,62 +43,6 @@ fn operations<G: LeafShape>(domain: Domain, seed: u64, keys: u64, operations: us
     assert_eq!(all, model.into_iter().collect::<Vec<_>>());
     drop(session);
     assert_sound(&solo);
-}
-
-fn operation<G: LeafShape>(
-    tree: &Tree<G>,
-    session: &mut Session<Hardware>,
-    model: &mut BTreeMap<u64, u64>,
-    random: &mut StdRng,
-    key: u64,
-    value: u64,
-) {
-    let old = model.get(&key).copied();
-    match random.random_range(0..12) {
-        0..3 => {
-            assert_eq!(tree.insert(session, key, value).expect("room"), old);
-            model.entry(key).or_insert(value);
-        }
-        3 => {
-            assert_eq!(tree.update(session, key, value).expect("room"), old);
-            model.entry(key).and_modify(|v| *v = value);
-        }
-        4 => {
-            assert_eq!(tree.upsert(session, key, value).expect("room"), old);
-            model.insert(key, value);
-        }
-        5..8 => {
-            assert_eq!(tree.remove(session, key).expect("room"), old);
-            model.remove(&key);
-        }
-        8 => {
-            let expected = if random.random() { old.unwrap_or(5) } else { 5 };
-            let exchange = tree.compare_exchange(session, key, expected, value).expect("room");
-            match old {
-                None => assert_eq!(exchange, Exchange::Absent),
-                Some(old) if old == expected => {
-                    assert_eq!(exchange, Exchange::Done);
-                    model.insert(key, value);
-                }
-                Some(old) => assert_eq!(exchange, Exchange::Mismatch(old)),
-            }
-        }
-        9 => {
-            let limit = random.random_range(0..300);
-            let mut pairs = vec![];
-            tree.scan(session, key, limit, &mut pairs).expect("scan");
-            let expected = model.range(key..).take(limit).map(|(k, v)| (*k, *v));
-            assert_eq!(pairs, expected.collect::<Vec<_>>());
-        }
-        10 => {
-            let limit = random.random_range(0..300);
-            let mut pairs = vec![];
-            tree.scan_back(session, key, limit, &mut pairs).expect("scan");
-            let expected = model.range(..=key).rev().take(limit).map(|(k, v)| (*k, *v));
-            assert_eq!(pairs, expected.collect::<Vec<_>>());
-        }
-        _ => assert_eq!(tree.get(session, key).expect("get"), old),
-    }
 }
 
 #[test]

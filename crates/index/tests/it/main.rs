@@ -1,5 +1,6 @@
 //! The tests of the flagship on hardware, in one program: its generic code is compiled once.
 
+mod common;
 mod differential;
 mod hashed_leaf;
 mod hashed_leaf_bytes;
