@@ -5,7 +5,7 @@ use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
 
-use super::hybrid_trees::{one_thread, open, shared};
+use super::common::{one_thread, open, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {

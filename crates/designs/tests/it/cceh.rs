@@ -8,7 +8,7 @@ use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
 
-use super::hybrid_trees::{closed, one_thread, open, reopened, shared};
+use super::common::{closed, one_thread, open, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {

@@ -9,7 +9,7 @@ use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
 
-use super::hybrid_trees::{blind, one_thread, open, reopened, shared};
+use super::common::{blind, one_thread, open, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {

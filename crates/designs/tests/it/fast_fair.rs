@@ -3,8 +3,6 @@
 
 #![expect(clippy::print_stdout, reason = "a failing run must say its seed")]
 
-use std::collections::BTreeMap;
-
 use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::{
     BLink, Binary, Buffered, BufferedUnlogged, Cached, Fenced, LeafLocks, Logging, Nodes256,
@@ -12,90 +10,19 @@ use everleaf_designs::fast_fair::variant::{
     WholeUnlogged,
 };
 use everleaf_index::{
-    CreateMode, Domain, Exchange, Hardware, IndexError, Intent, OrderedIndex, Outcome, Pool,
-    PoolOptions, Session, SingleTreePool,
+    CreateMode, Domain, Hardware, IndexError, OrderedIndex, Pool, PoolOptions, Session,
+    SingleTreePool,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-type Model = BTreeMap<u64, u64>;
+use super::common::{Model, Script, Values, new_solo, operate};
+
 const VALUE_MAX: u64 = (1 << 56) - 1;
 
-fn new_solo<V: Variant>(domain: Domain) -> SingleTreePool<FastFair<V>> {
-    let pool = Pool::in_memory(1 << 20, 1 << 30, domain).expect("memory");
-    SingleTreePool::create(pool).expect("a new pool has room")
-}
-
-/// A key near an end, or one of `keys` spread over all.
-fn pick(random: &mut StdRng, keys: u64) -> u64 {
-    let special = [0, 1, 2, u64::MAX - 1, u64::MAX];
-    match random.random_range(0..8) {
-        0 => special[random.random_range(0..special.len())],
-        _ => random.random_range(0..keys).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-    }
-}
-
-fn operate<V: Variant>(
-    tree: &FastFair<V>,
-    session: &mut Session<Hardware>,
-    model: &mut Model,
-    random: &mut StdRng,
-    keys: u64,
-) {
-    // Few values, so that neighbours are often equal.
-    let (key, value) = (pick(random, keys), [0, 1, VALUE_MAX][random.random_range(0..3)]);
-    let old = model.get(&key).copied();
-    match random.random_range(0..12) {
-        0..3 => {
-            assert_eq!(tree.insert(session, key, value).expect("room"), old);
-            model.entry(key).or_insert(value);
-        }
-        3 => {
-            assert_eq!(tree.update(session, key, value).expect("room"), old);
-            model.entry(key).and_modify(|v| *v = value);
-        }
-        4 => {
-            assert_eq!(tree.upsert(session, key, value).expect("room"), old);
-            model.insert(key, value);
-        }
-        5..7 => {
-            assert_eq!(tree.remove(session, key).expect("room"), old);
-            model.remove(&key);
-        }
-        7 => {
-            // Half of the time the value is the right one.
-            let expected = old.filter(|_| random.random()).unwrap_or(1);
-            let intent = Intent::RemoveExact(expected);
-            let outcome = tree.change(session, key, intent, 0).expect("room");
-            let changed = old == Some(expected);
-            assert_eq!(outcome, Outcome { changed, old });
-            if changed {
-                model.remove(&key);
-            }
-        }
-        8 => {
-            let exchange = tree.compare_exchange(session, key, 1, value).expect("room");
-            match old {
-                None => assert_eq!(exchange, Exchange::Absent),
-                Some(1) => {
-                    assert_eq!(exchange, Exchange::Done);
-                    model.insert(key, value);
-                }
-                Some(old) => assert_eq!(exchange, Exchange::Mismatch(old)),
-            }
-        }
-        9 => {
-            let (mut up, mut down) = (vec![], vec![]);
-            let pair = |(key, value): (&u64, &u64)| (*key, *value);
-            tree.scan(session, key, 37, &mut up).expect("scan");
-            assert_eq!(up, model.range(key..).take(37).map(pair).collect::<Vec<_>>());
-            if V::LOW_FENCE {
-                tree.scan_back(session, key, 37, &mut down).expect("scan");
-                assert_eq!(down, model.range(..=key).rev().take(37).map(pair).collect::<Vec<_>>());
-            }
-        }
-        _ => assert_eq!(tree.get(session, key).expect("get"), old),
-    }
+/// Few values, so that neighbours are often equal.
+fn script(keys: u64) -> Script {
+    Script { keys, values: Values::Few, scan_length: 37 }
 }
 
 fn same<V: Variant>(tree: &FastFair<V>, session: &mut Session<Hardware>, model: &Model) {
@@ -113,12 +40,12 @@ fn differential<V: Variant>(operations: usize) {
     for (seed, domain) in [(1, Domain::Adr), (2, Domain::Eadr), (3, Domain::Process)] {
         for keys in [3, 60, 4000] {
             println!("{}, seed {seed}, {keys} keys", V::NAME);
-            let solo = new_solo::<V>(domain);
+            let solo = new_solo::<FastFair<V>>(domain);
             let mut session = solo.heap().session().expect("a free session");
             let mut model = Model::new();
             let mut random = StdRng::seed_from_u64(seed);
             for _ in 0..operations {
-                operate(solo.tree(), &mut session, &mut model, &mut random, keys);
+                operate(solo.tree(), &mut session, &mut model, &mut random, script(keys));
             }
             same(solo.tree(), &mut session, &model);
             // Down to nothing, in order: nodes merge up to the root.
@@ -173,7 +100,7 @@ fn variants_with_buffers_agree_with_a_map() {
 
 #[test]
 fn an_emptied_tree_has_given_its_nodes_back() {
-    let solo = new_solo::<Standard>(Domain::Process);
+    let solo = new_solo::<FastFair>(Domain::Process);
     let mut session = solo.heap().session().expect("a free session");
     let tree = solo.tree();
     for key in 0..50_000 {
@@ -190,7 +117,7 @@ fn an_emptied_tree_has_given_its_nodes_back() {
 
 #[test]
 fn a_value_of_more_than_56_bits_is_refused() {
-    let solo = new_solo::<Standard>(Domain::Process);
+    let solo = new_solo::<FastFair>(Domain::Process);
     let mut session = solo.heap().session().expect("a free session");
     let refused = solo.tree().insert(&mut session, 1, VALUE_MAX + 1);
     assert!(matches!(refused, Err(IndexError::ValueOutOfRange(value)) if value == VALUE_MAX + 1));
@@ -212,7 +139,7 @@ fn a_pool_is_opened_again_and_again_and_written() {
             let mut session = solo.heap().session().expect("a free session");
             same(solo.tree(), &mut session, &model);
             for _ in 0..3000 {
-                operate(solo.tree(), &mut session, &mut model, &mut random, 700);
+                operate(solo.tree(), &mut session, &mut model, &mut random, script(700));
             }
             drop(session);
             clean(&solo);
@@ -254,7 +181,7 @@ fn variants_without_a_log_keep_what_a_closed_pool_had() {
             let mut session = solo.heap().session().expect("a free session");
             same(solo.tree(), &mut session, &model);
             for _ in 0..2000 {
-                operate(solo.tree(), &mut session, &mut model, &mut random, 700);
+                operate(solo.tree(), &mut session, &mut model, &mut random, script(700));
             }
             drop(session);
             solo.close().expect("closed");
@@ -269,7 +196,7 @@ fn variants_without_a_log_keep_what_a_closed_pool_had() {
 /// Each thread owns the keys that leave its number as remainder, and knows what they must be.
 fn threads_share<V: Variant>(rounds: u64) {
     const THREADS: u64 = 4;
-    let solo = new_solo::<V>(Domain::Process);
+    let solo = new_solo::<FastFair<V>>(Domain::Process);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let solo = &solo;

@@ -4,6 +4,7 @@ mod allocators;
 mod bw_tree;
 mod bztree;
 mod cceh;
+mod common;
 mod f3_tree;
 mod fast_fair;
 mod hybrid_trees;

@@ -3,7 +3,7 @@
 use everleaf_designs::Masstree;
 use everleaf_index::{CreateMode, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool};
 
-use super::hybrid_trees::{one_thread, open, shared};
+use super::common::{one_thread, open, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {

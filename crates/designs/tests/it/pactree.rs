@@ -4,7 +4,7 @@ use everleaf_designs::PacTree;
 use everleaf_designs::pactree::variant::Small;
 use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
 
-use super::hybrid_trees::{one_thread, reopened, shared};
+use super::common::{one_thread, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {

@@ -4,7 +4,7 @@ use everleaf_designs::PSkiplist;
 use everleaf_designs::skiplist::variant::Small;
 use everleaf_index::{CreateMode, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool};
 
-use super::hybrid_trees::{one_thread, open, reopened, shared};
+use super::common::{one_thread, open, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {

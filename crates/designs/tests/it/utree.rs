@@ -3,7 +3,7 @@
 use everleaf_designs::UTree;
 use everleaf_index::{Production, Tiny};
 
-use super::hybrid_trees::{one_thread, reopened, shared};
+use super::common::{one_thread, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {

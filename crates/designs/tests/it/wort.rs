@@ -2,7 +2,7 @@
 
 use everleaf_designs::Wort;
 
-use super::hybrid_trees::{one_thread, reopened, shared};
+use super::common::{one_thread, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {
