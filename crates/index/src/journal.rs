@@ -39,13 +39,13 @@ use everleaf_machine::check_sum::crc32c;
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::FEATURE_BATCHES;
 
-use crate::bytes_change::{Change, What};
-use crate::bytes_tree::BytesTree;
-use crate::error::IndexError;
+use crate::api::error::IndexError;
+use crate::bytes::change::{Change, What};
+use crate::bytes::record::VALUE_SIZE_MAX;
+use crate::bytes::staged_write::{StagedWrite, free_payload};
+use crate::bytes::tree::BytesTree;
 use crate::geometry::{Geometry, Production};
-use crate::record::VALUE_SIZE_MAX;
-use crate::staged_write::{StagedWrite, free_payload};
-use crate::trees::Trees;
+use crate::pool_trees::trees::Trees;
 
 /// The name of the journal in the pool's directory.
 pub const NAME: &str = "\u{1}batches";

@@ -33,7 +33,7 @@ use everleaf_machine::{Machine, Pair};
 
 use crate::nbtree::layout::INLINE_PREFIX_SIZE;
 use crate::nbtree::state::State;
-use crate::pool_base::PoolBase;
+use crate::pool_trees::pool_base::PoolBase;
 
 /// How keys and payloads are laid out in entries, fences and inner nodes.
 ///

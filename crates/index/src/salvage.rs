@@ -21,7 +21,9 @@ use everleaf_pool::layout::{
 };
 use everleaf_pool::{DATA_START, Seal};
 
-use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
+use crate::api::ordered::Design;
+use crate::bytes::entry::{BytesKey, BytesKind, record_offset};
+use crate::bytes::record;
 use crate::geometry::Production;
 use crate::hashed_leaf::layout::{HalfLeaves, LeafShape};
 use crate::hashed_leaf::{self, HashedLeafTree};
@@ -29,8 +31,6 @@ use crate::kind::{Kind, U64Kind};
 use crate::nbtree::layout::{BLOCK_HEADER_SIZE, SLOT_COUNT_MAX, owner_parts};
 use crate::nbtree::state::{BlockState, NO_BLOCK, holds};
 use crate::nbtree::sum_of;
-use crate::ordered::Design;
-use crate::record;
 
 /// What leaf blocks of a class look like.
 struct Blocks {

@@ -6,17 +6,17 @@ use everleaf_alloc::{Heap, Recovery, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
-use crate::change::{Change, Exchange, Intent, Outcome};
-use crate::check_report::CheckReport;
-use crate::error::IndexError;
+use crate::api::change::{Change, Exchange, Intent, Outcome};
+use crate::api::check_report::CheckReport;
+use crate::api::error::IndexError;
+use crate::api::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
 use crate::nbtree::write::Write;
 use crate::nbtree::{BulkLoader, Extent, TreeShape, find_live_blocks, group};
-use crate::nodes::{Nodes, NodesDesign};
-use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
-use crate::tree_cell::{CellTree, TreeCell};
+use crate::pool_trees::nodes::{Nodes, NodesDesign};
+use crate::pool_trees::tree_cell::{CellTree, TreeCell};
 
 /// An ordered map from `u64` to `u64`: all keys and all values are allowed.
 ///

@@ -300,7 +300,7 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
         // The first records were made before it existed.
         wide_compares: fields.has("wide_compares") && fields.flag("wide_compares")?,
         races: fields.flag("races")?,
-        // As above.
+        // Nor had they this one.
         births: fields.has("births") && fields.flag("births")?,
         simulate_open: fields.flag("simulate_open")?,
         recovery_limit: fields.number("recovery_limit")?,

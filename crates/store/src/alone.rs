@@ -7,9 +7,9 @@
 
 use everleaf_index::{Hardware, Session, lock_rank};
 
-use crate::key_range::{KeyRange, owned_bounds};
 use crate::map::Map;
-use crate::scan::Scan;
+use crate::map::key_range::{KeyRange, owned_bounds};
+use crate::map::scan::Scan;
 use crate::shared::Shared;
 use crate::{Error, Expiry, Result, Store, WriteBatch, Written};
 

@@ -126,43 +126,24 @@
 #![forbid(unsafe_code)]
 
 // First, so that the documentation of a store begins with how to open one.
+mod maintenance;
 mod shared;
 mod store;
 
 mod alone;
 mod batch;
-#[doc(hidden)]
-pub mod behind_damage;
-mod bulk;
-mod change;
 mod conversion;
-mod copy;
 mod durability;
 mod error;
 mod event;
-mod expiring;
-mod expiry;
-mod expiry_in_place;
-mod key_range;
 mod lifecycle;
-mod lost_map;
 mod map;
-#[doc(hidden)]
-pub mod new_file;
 mod opening;
 mod options;
 mod ordered_write;
-mod range;
 #[doc(hidden)]
 pub mod ranked;
-#[doc(hidden)]
-pub mod regular_file;
-mod repair;
-mod reserved;
-mod saved;
-mod scan;
 mod statistics;
-mod upkeep;
 mod versions;
 mod view;
 mod wal;
@@ -171,22 +152,28 @@ mod watches;
 
 pub use alone::Alone;
 pub use batch::{WriteBatch, Written};
-pub use change::{Action, Exchange};
-pub use copy::Copied;
 pub use durability::Durability;
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 pub use event::Event;
 pub use everleaf_index::{CheckReport, Domain, human_size};
 #[doc(hidden)]
 pub use everleaf_index::{random, standard_output_was_closed};
-pub use expiry::Expiry;
-pub use key_range::KeyRange;
+pub use maintenance::behind_damage;
+pub use maintenance::copy::Copied;
+pub use maintenance::new_file;
+#[doc(hidden)]
+#[doc(hidden)]
+#[doc(hidden)]
+pub use maintenance::regular_file;
+pub use maintenance::repair::Repaired;
 pub use map::Map;
+pub use map::change::{Action, Exchange};
+pub use map::expiry::Expiry;
+pub use map::key_range::KeyRange;
+pub use map::range::Range;
+pub use map::reserved::DEFAULT_MAP;
+pub use map::scan::Scan;
 pub use options::{Options, Tree};
-pub use range::Range;
-pub use repair::Repaired;
-pub use reserved::DEFAULT_MAP;
-pub use scan::Scan;
 pub use statistics::{MapStatistics, Statistics};
 pub use store::Store;
 pub use view::{MapView, View};

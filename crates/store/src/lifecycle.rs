@@ -1,4 +1,4 @@
-//! What lives as long as a store is open: the thread of the sweep (`upkeep.rs`), and the end.
+//! What lives as long as a store is open: the thread of the sweep (`maintenance/upkeep.rs`), and the end.
 //!
 //! Every handle of a store holds the [`Lifecycle`]; the last of them ends the sweep, waits for it, and
 //! marks the pool clean. The sweep holds nothing that keeps the store open. In a process that was forked
@@ -11,11 +11,11 @@ use std::thread::JoinHandle;
 
 use everleaf_index::{BytesTree, Hardware, Machine, Session, Verify};
 
-use crate::behind_damage::first_readable;
 use crate::event::{Event, EventFn};
-use crate::expiring::Seen;
+use crate::maintenance::behind_damage::first_readable;
+use crate::maintenance::expiring::Seen;
+use crate::maintenance::upkeep::{ShutdownSignal, run};
 use crate::shared::Shared;
-use crate::upkeep::{ShutdownSignal, run};
 use crate::{Error, Options, Result};
 
 /// Keys that the sweep looks at in one go.

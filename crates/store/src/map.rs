@@ -1,8 +1,16 @@
 //! One ordered map of byte strings.
 
+pub(crate) mod bulk;
+pub(crate) mod change;
 mod clearing;
 mod conditional;
+pub(crate) mod expiry;
+pub(crate) mod expiry_in_place;
+pub(crate) mod key_range;
 mod ordered;
+pub(crate) mod range;
+pub(crate) mod reserved;
+pub(crate) mod scan;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

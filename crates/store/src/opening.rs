@@ -9,9 +9,9 @@ use everleaf_index::{
 };
 
 use crate::conversion::{from_new_pool, from_pool, is_lost};
-use crate::lost_map::refuse_lost_default;
-use crate::new_file::NewFile;
-use crate::reserved::{DEFAULT_MAP, is_reserved};
+use crate::maintenance::lost_map::refuse_lost_default;
+use crate::maintenance::new_file::NewFile;
+use crate::map::reserved::{DEFAULT_MAP, is_reserved};
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
 use crate::{Durability, Error, Options, Rebuilt, Result};
 

@@ -10,9 +10,9 @@ use everleaf_index::{
     lock_rank,
 };
 
-use crate::expiring::Expiring;
+use crate::maintenance::expiring::Expiring;
+use crate::map::reserved::is_reserved;
 use crate::ranked::RankedMutex;
-use crate::reserved::is_reserved;
 use crate::versions::Versions;
 use crate::wal::StoreLog;
 use crate::watches::Watches;

@@ -9,16 +9,16 @@ use everleaf_index::{BytesTree, Hardware, IndexError, Session, WriteOrder};
 
 use everleaf_log::Lsn;
 
-use crate::expiring::Expiring;
 use crate::lifecycle::Lifecycle;
+use crate::maintenance::expiring::Expiring;
+use crate::maintenance::new_file::remove_leftovers;
+use crate::maintenance::saved;
 use crate::map::Map;
-use crate::new_file::remove_leftovers;
+use crate::map::reserved::{DEFAULT_MAP, is_reserved, name_is_taken, refuse_reserved};
 use crate::opening::{
     OpenedPool, is_untouched, open_pool, open_rest, open_trees, remove_new, resolved,
 };
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
-use crate::reserved::{DEFAULT_MAP, is_reserved, name_is_taken, refuse_reserved};
-use crate::saved;
 use crate::shared::{Shared, thread_number};
 use crate::versions::Versions;
 use crate::wal::{LogDirectory, StoreLog};

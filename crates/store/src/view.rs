@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_index::{BytesTree, Hardware, IndexError, Record, Session, Verify};
 
-use crate::key_range::{KeyRange, owned_bounds, prefix_bounds};
 use crate::map::Map;
-use crate::range::{Page, Range};
+use crate::map::key_range::{KeyRange, owned_bounds, prefix_bounds};
+use crate::map::range::{Page, Range};
 use crate::shared::Shared;
 use crate::versions::{Value, Versions, Was};
 use crate::{Error, Result, Store};

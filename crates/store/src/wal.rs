@@ -271,7 +271,7 @@ impl StoreLog {
         if !self.is_pool_misnumbered.load(Ordering::Relaxed) {
             return Ok(());
         }
-        for name in trees.names().iter().filter(|name| !crate::reserved::is_reserved(name)) {
+        for name in trees.names().iter().filter(|name| !crate::map::reserved::is_reserved(name)) {
             if let Some(tree) = trees.find_bytes_tree(name)? {
                 // Relaxed: as above.
                 let number = self.number_of(&tree).load(Ordering::Relaxed).to_le_bytes();
@@ -402,7 +402,9 @@ impl StoreLog {
         let stored = self.log.stored_bytes();
         let mut writer = SnapshotWriter::begin(&self.log)?;
         let mut maps = BTreeMap::new();
-        for name in trees.names().into_iter().filter(|name| !crate::reserved::is_reserved(name)) {
+        for name in
+            trees.names().into_iter().filter(|name| !crate::map::reserved::is_reserved(name))
+        {
             if let Ok(Some(tree)) = trees.find_bytes_tree(&name) {
                 // Relaxed: a map that is emptied meanwhile is in the log with its new number.
                 let number = self.number_of(&tree).load(Ordering::Relaxed);

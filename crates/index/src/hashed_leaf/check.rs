@@ -10,7 +10,7 @@ use everleaf_machine::{Machine, Ordering, Pair};
 use super::HashedLeafTree;
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, Successor, UNKNOWN};
 use super::state::FROZEN_EMPTY;
-use crate::check_report::CheckReport;
+use crate::api::check_report::CheckReport;
 use crate::kind::Kind;
 use crate::nbtree::inner::{self, Child};
 use crate::nbtree::layout::{Inner, owner_parts};

@@ -5,14 +5,14 @@ use everleaf_machine::{Machine, Pair};
 
 use super::layout::{LeafShape, OrderPlace};
 use super::{HashedLeafTree, Slab};
-use crate::change::{Change, Outcome};
-use crate::check_report::CheckReport;
-use crate::error::IndexError;
+use crate::api::change::{Change, Outcome};
+use crate::api::check_report::CheckReport;
+use crate::api::error::IndexError;
+use crate::api::operations::{Operations, Way};
+use crate::api::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 use crate::kind::{U64Kind, u64_key};
 use crate::nbtree::write::Write;
 use crate::nbtree::{Extent, TOGETHER, TreeShape, find_live_blocks};
-use crate::operations::{Operations, Way};
-use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 
 impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
     type Machine = M;

@@ -11,7 +11,7 @@ use super::HashedLeafTree;
 use super::layout::{LeafId, LeafShape, UNKNOWN};
 use super::placement::Placement;
 use super::probe::Probe;
-use crate::change::Outcome;
+use crate::api::change::Outcome;
 use crate::kind::Kind;
 use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;

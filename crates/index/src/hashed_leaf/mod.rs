@@ -88,7 +88,7 @@ use crate::nbtree::TreeShape;
 use crate::nbtree::inner_tree::InnerTree;
 use crate::nbtree::state::BlockState;
 use crate::nbtree::tally::Tally;
-use crate::pool_base::PoolBase;
+use crate::pool_trees::pool_base::PoolBase;
 use layout::{BLOCK_HEADER_SIZE, Cold, Header, LeafId, LeafShape};
 pub(crate) use slab::Slab;
 pub(crate) use write::Near;

@@ -20,7 +20,7 @@ use super::merge::{ABORTED, COMMITTED};
 use super::placement::Placement;
 use super::probe::{Filling, usable};
 use super::state::FROZEN_EMPTY;
-use crate::change::{Effect, Outcome};
+use crate::api::change::{Effect, Outcome};
 use crate::kind::Kind;
 use crate::nbtree::layout::owner_word;
 use crate::nbtree::shared::Shared;

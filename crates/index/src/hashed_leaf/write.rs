@@ -12,7 +12,7 @@ use super::layout::{DEAD, LeafId, LeafShape};
 use super::probe::{Probe, fingerprint};
 use super::search::Place;
 use super::state::FROZEN_EMPTY;
-use crate::change::{Intent, Outcome};
+use crate::api::change::{Intent, Outcome};
 use crate::kind::Kind;
 use crate::nbtree::state::{EMPTY_ENTRY, FROZEN, LIVE, PENDING, TOMB};
 use crate::nbtree::write::Write;

@@ -9,7 +9,7 @@ use super::NbTree;
 use super::inner::Child;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
-use crate::pool_base::PoolBase;
+use crate::pool_trees::pool_base::PoolBase;
 
 /// Part of the slots that a bulk load fills, in sixteenths: later inserts find room.
 const LEAF_FILL: usize = 14;

@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::state::{
     BlockState, COMMITTED, EMPTY, FREEZING, FROZEN, LIVE, PENDING, REPLACED, TOMB, holds,
 };
-use crate::check_report::CheckReport;
+use crate::api::check_report::CheckReport;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 

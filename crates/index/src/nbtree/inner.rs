@@ -19,7 +19,7 @@ use super::layout::{
 };
 use super::shared::Shared;
 use crate::kind::Kind;
-use crate::pool_base::PoolBase;
+use crate::pool_trees::pool_base::PoolBase;
 
 /// A lower fence and the child for the keys from there on.
 pub(crate) type Child = (u64, *mut ());

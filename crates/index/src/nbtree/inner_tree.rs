@@ -13,7 +13,7 @@ use super::layout::Inner;
 use super::shared::Shared;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
-use crate::pool_base::PoolBase;
+use crate::pool_trees::pool_base::PoolBase;
 
 /// Part of the children that a new inner node gets, in sixteenths.
 const INNER_FILL: usize = 13;

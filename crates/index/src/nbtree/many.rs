@@ -13,7 +13,7 @@ use super::scan::Extent;
 use super::shared::Shared;
 use super::state::{COMMITTED, REPLACED};
 use super::write::Write;
-use crate::change::Outcome;
+use crate::api::change::Outcome;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
@@ -193,12 +193,12 @@ mod tests {
     use everleaf_pool::{Domain, Pool};
 
     use super::*;
-    use crate::bytes_kind::BytesKey;
-    use crate::change::Intent;
+    use crate::api::change::Intent;
+    use crate::bytes::entry::BytesKey;
     use crate::geometry::Tiny;
     use crate::journal::Changes;
     use crate::kind::U64Kind;
-    use crate::nodes::BytesNodes;
+    use crate::pool_trees::nodes::BytesNodes;
     use crate::{BatchOp, Change, Trees};
 
     fn trees(size_max: u64) -> Trees {

@@ -387,7 +387,7 @@ mod tests {
 
     use super::*;
     use crate::Trees;
-    use crate::change::Intent;
+    use crate::api::change::Intent;
     use crate::geometry::Production;
     use crate::kind::U64Kind;
 

@@ -81,7 +81,7 @@ use everleaf_pool::Medium;
 
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind};
-use crate::pool_base::PoolBase;
+use crate::pool_trees::pool_base::PoolBase;
 use inner_tree::InnerTree;
 use state::BlockState;
 use tally::Tally;

@@ -22,7 +22,7 @@ use super::shared::Shared;
 use super::state::{BlockState, EMPTY, FREEZING, FROZEN, NO_BLOCK, PENDING, holds};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
-use crate::pool_base::PoolBase;
+use crate::pool_trees::pool_base::PoolBase;
 
 /// Threads that rebuild a tree together, at most.
 const SHARE_COUNT_MAX: usize = 128;

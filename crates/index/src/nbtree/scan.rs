@@ -18,10 +18,10 @@ use super::NbTree;
 use super::layout::{BLOCK_HEADER_SIZE, Block, Inner, Leaf, Order, SLOT_COUNT_MAX};
 use super::shared::Shared;
 use super::state::{COMMITTED, EMPTY, REPLACED, TOMB, holds};
+use crate::bytes::record::Verify;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
-use crate::pool_base::PoolBase;
-use crate::record::Verify;
+use crate::pool_trees::pool_base::PoolBase;
 
 /// The value of a retired leaf's `order`: no order is installed any more.
 pub(super) fn closed<M: Machine>() -> *mut Order<M> {

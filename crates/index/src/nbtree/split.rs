@@ -23,7 +23,7 @@ use super::state::{
     TOMB, holds,
 };
 use super::write::Write;
-use crate::change::{Effect, Outcome};
+use crate::api::change::{Effect, Outcome};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 

@@ -9,7 +9,7 @@
 use everleaf_machine::{Machine, Pair};
 
 use crate::kind::Kind;
-use crate::pool_base::PoolBase;
+use crate::pool_trees::pool_base::PoolBase;
 
 /// So many newest entries, each next to the one before it, are keys that arrive in order.
 const RUN: usize = 8;

@@ -12,7 +12,7 @@ use super::NbTree;
 use super::layout::{BLOCK_HEADER_SIZE, Leaf};
 use super::shared::Shared;
 use super::state::{COMMITTED, FREEZING, FROZEN, LIVE, PENDING, TOMB};
-use crate::change::{Intent, Outcome};
+use crate::api::change::{Intent, Outcome};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 

@@ -29,7 +29,7 @@ pub use stripes::{StripeGuard, Stripes, StripesGuard};
 use everleaf_alloc::Heap;
 use everleaf_machine::{Atomic, Machine, Ordering};
 
-use crate::record;
+use crate::bytes::record;
 
 /// Stripes of an ordinary store.
 const STRIPE_COUNT: usize = 1024;

@@ -6,9 +6,9 @@ use everleaf_index::{Hardware, Record, Session, Verify};
 
 use super::Map;
 use crate::Result;
-use crate::key_range::{KeyRange, owned_bounds, prefix_bounds};
-use crate::range::{Page, Range};
-use crate::scan::Scan;
+use crate::map::key_range::{KeyRange, owned_bounds, prefix_bounds};
+use crate::map::range::{Page, Range};
+use crate::map::scan::Scan;
 
 /// A page of a range ends early when it holds this many bytes.
 const PAGE_BYTES: usize = 256 << 10;

@@ -11,7 +11,7 @@ use std::path::Path;
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 
 use super::{NAME, own_key};
-use crate::reserved::is_reserved;
+use crate::map::reserved::is_reserved;
 use crate::{Error, Result};
 
 const PREFIX: &[u8] = b"live:";

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use everleaf_log::{Disk, RealDisk};
 
-use crate::regular_file::open_regular;
+use crate::maintenance::regular_file::open_regular;
 
 /// The folder of a log, whether it is there or not.
 pub(crate) trait Folder: Sized {

@@ -10,7 +10,7 @@ use super::age::{self, not_its_log};
 use super::live_maps;
 use super::log_directory::{Identity, LogState};
 use super::{IDENTITY, LAST, LOGGED, LogDirectory, MODE, NAME, REACHED};
-use crate::reserved::is_reserved;
+use crate::map::reserved::is_reserved;
 use crate::{Durability, Error, Result};
 
 /// Above every LSN.

@@ -136,7 +136,7 @@ impl StoreLog {
         *self.last_number.lock() = last;
         let names = trees.names();
         live_maps::note_all(&self.own, session, &names)?;
-        for name in names.iter().filter(|name| !crate::reserved::is_reserved(name)) {
+        for name in names.iter().filter(|name| !crate::map::reserved::is_reserved(name)) {
             if let Some(tree) = trees.find_bytes_tree(name)? {
                 let own = self.own.get_with(session, &own_key(name), |value| {
                     <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)

@@ -21,7 +21,7 @@ use super::{
     IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, open::log_options, own_key, replay,
 };
 use crate::conversion::{from_pool, is_lost};
-use crate::regular_file::open_regular;
+use crate::maintenance::regular_file::open_regular;
 use crate::{Durability, Error, Options, Result};
 
 /// What a rebuilding did.
@@ -109,7 +109,7 @@ fn try_rebuild(
         place.end_salvage(log.disk())?;
     }
     damages.extend_from_slice(&recovered.report().damages);
-    let new = crate::new_file::NewFile::beside(path)?;
+    let new = crate::maintenance::new_file::NewFile::beside(path)?;
     let pool_options = PoolOptions {
         create: CreateMode::New,
         read_only: false,
@@ -196,7 +196,7 @@ fn keep_other(path: &Path, ending: &str) -> Result<()> {
         // A link is refused if there is such a name; both names are the file until it is replaced.
         match std::fs::hard_link(path, &kept) {
             // Durable before the other name is given away.
-            Ok(()) => return crate::new_file::sync_name(path).map_err(cannot()),
+            Ok(()) => return crate::maintenance::new_file::sync_name(path).map_err(cannot()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             // Without hard links: it goes, and what was to replace it comes to its place.
             Err(_) if !Path::new(&kept).exists() => {

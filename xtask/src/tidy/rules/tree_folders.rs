@@ -34,10 +34,12 @@ const WITHOUT: [(&str, &str); 9] = [
 ];
 
 /// Folders that are no trees: what several trees share, and how a pool's trees are held and written.
-const SHARED: [&str; 4] = [
+const SHARED: [&str; 6] = [
     "crates/designs/src/node",
     "crates/designs/src/allocators",
-    "crates/index/src/trees",
+    "crates/index/src/api",
+    "crates/index/src/bytes",
+    "crates/index/src/pool_trees",
     "crates/index/src/write_order",
 ];
 

@@ -234,7 +234,7 @@ fn an_owed_snapshot_is_written_although_its_writing_panics() {
                 && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
             assert!(!is_due, "as if its writing had a fault");
         });
-        crate::upkeep::settle(store.shared());
+        crate::maintenance::upkeep::settle(store.shared());
         disk.clear_hook();
         let written = store.default_map().put("key", "value");
         if panics == 1 {
@@ -317,7 +317,7 @@ fn an_owed_snapshot_is_written_anew_if_a_batch_is_rolled_back() {
             log.log.place().give_up_taken_back();
         }
     });
-    crate::upkeep::settle(store.shared());
+    crate::maintenance::upkeep::settle(store.shared());
     assert!(!owes(&store));
     // Relaxed: one thread.
     assert_eq!(left.swap(1, Relaxed), 0, "three were of no use");

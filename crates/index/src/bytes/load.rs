@@ -1,0 +1,211 @@
+//! Loading a tree of byte strings from sorted pairs, by one thread or piece by piece by several.
+
+use std::sync::Arc;
+
+use everleaf_alloc::{Heap, Session};
+use everleaf_machine::{Machine, SpinLock};
+
+use crate::api::error::IndexError;
+use crate::bytes::entry::{BytesKey, BytesKind};
+use crate::bytes::record::{self, KEY_SIZE_MAX};
+use crate::bytes::tree::BytesTree;
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+use crate::nbtree::state::LIVE;
+use crate::nbtree::{BulkLoader, Loadable, Part, join};
+use crate::pool_trees::nodes::{BytesNodes, NodesDesign};
+
+impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
+    /// Makes a new tree from pairs in strictly ascending key order, each with the time at which it
+    /// expires (0: never).
+    pub(crate) fn load<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
+        session: &mut Session<M>,
+        design: &NodesDesign<G, M>,
+        id: u32,
+        pairs: impl IntoIterator<Item = (Key, Value, u64)>,
+    ) -> Result<BytesNodes<G, M, HEADS>, IndexError> {
+        let heap = session.heap().clone();
+        Self::load_tree(session, BytesNodes::without_leaves(design, &heap, id), pairs)
+    }
+
+    fn load_tree<T: Loadable<BytesKind<HEADS>, M>, Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
+        session: &mut Session<M>,
+        tree: T,
+        pairs: impl IntoIterator<Item = (Key, Value, u64)>,
+    ) -> Result<T, IndexError> {
+        let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::new(session, tree);
+        match Self::load_into(&mut loader, pairs) {
+            Ok(()) => Ok(loader.finish()?),
+            Err(error) => {
+                loader.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    fn load_into<T: Loadable<BytesKind<HEADS>, M>, Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
+        loader: &mut BulkLoader<'_, BytesKind<HEADS>, T, M>,
+        pairs: impl IntoIterator<Item = (Key, Value, u64)>,
+    ) -> Result<(), IndexError> {
+        let mut last = Last::default();
+        for (position, (key, value, expiry_ms)) in pairs.into_iter().enumerate() {
+            last.follow(key.as_ref(), position)?;
+            Self::push(loader, key.as_ref(), value.as_ref(), expiry_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a pair, whose key is greater than all before.
+    #[inline]
+    fn push<T: Loadable<BytesKind<HEADS>, M>>(
+        loader: &mut BulkLoader<'_, BytesKind<HEADS>, T, M>,
+        key: &[u8],
+        value: &[u8],
+        expiry_ms: u64,
+    ) -> Result<(), IndexError> {
+        if key.len() > KEY_SIZE_MAX {
+            return Err(IndexError::KeyTooLarge(key.len()));
+        }
+        let limit = record::value_size_max(key.len(), expiry_ms);
+        if value.len() > limit {
+            return Err(IndexError::ValueTooLarge(value.len()));
+        }
+        let features = record::features_of(value.len(), expiry_ms);
+        if features != 0 {
+            loader.session().heap().pool().enable_features(features)?;
+        }
+        let key = BytesKey::new(key);
+        let record = record::create_expiring(loader.session(), key.bytes, value, expiry_ms)?;
+        let payload = key.payload(record);
+        Ok(loader.push(key, <BytesKind<HEADS> as Kind<M>>::entry(key, 0, payload, LIVE))?)
+    }
+
+    /// As [`Self::load`], by several threads: `feed(i, sink)` gives the pairs of piece `i`, whose keys
+    /// begin at `lows[i - 1]` and end before `lows[i]`.
+    pub(crate) fn load_pieces<E: From<IndexError> + Send>(
+        heap: &Arc<Heap<M>>,
+        design: &NodesDesign<G, M>,
+        id: u32,
+        lows: &[Vec<u8>],
+        threads: usize,
+        feed: &(impl Fn(usize, &mut Sink<'_>) -> Result<(), E> + Sync),
+    ) -> Result<BytesNodes<G, M, HEADS>, E> {
+        let tree = || BytesNodes::without_leaves(design, heap, id);
+        Self::load_trees(heap, &tree, lows, threads, feed)
+    }
+
+    fn load_trees<T: Loadable<BytesKind<HEADS>, M>, E: From<IndexError> + Send>(
+        heap: &Arc<Heap<M>>,
+        tree: &(impl Fn() -> T + Sync),
+        lows: &[Vec<u8>],
+        threads: usize,
+        feed: &(impl Fn(usize, &mut Sink<'_>) -> Result<(), E> + Sync),
+    ) -> Result<T, E> {
+        let mut session = heap.session().map_err(IndexError::from)?;
+        let mut fences = vec![0];
+        for low in lows {
+            match record::create(&mut session, low, &[]) {
+                Ok(fence) => fences.push(fence),
+                Err(error) => {
+                    free_fences::<M, HEADS>(&mut session, &fences);
+                    return Err(IndexError::from(error).into());
+                }
+            }
+        }
+        let count = fences.len();
+        let parts = SpinLock::<_, M>::new((0..count).map(|_| None).collect::<Vec<_>>());
+        M::parallel(threads.min(count), count, &|index| {
+            let bounds = Bounds {
+                low: index.checked_sub(1).map(|below| lows[below].as_slice()),
+                high: lows.get(index).map(Vec::as_slice),
+            };
+            let high = fences.get(index + 1).copied().unwrap_or(0);
+            let part = Self::load_piece(heap, tree(), (fences[index], high), bounds, &|sink| {
+                feed(index, sink)
+            });
+            parts.lock()[index] = Some(part);
+        });
+        let parts = std::mem::take(&mut *parts.lock());
+        let (mut all, mut failed) = (vec![], None);
+        for (part, done) in parts.into_iter().flatten() {
+            all.push(part);
+            failed = failed.or(done.err());
+        }
+        if let Some(error) = failed {
+            // Only now: each piece could read the first fence of the next one until all had ended.
+            let tree = tree();
+            all.into_iter().for_each(|part| part.give_back(&mut session, &tree));
+            return Err(error);
+        }
+        Ok(join(&mut session, tree(), all).map_err(IndexError::from)?)
+    }
+
+    /// One piece, and whether it is whole. It owns the first of the two fences, also if it fails.
+    fn load_piece<T: Loadable<BytesKind<HEADS>, M>, E: From<IndexError>>(
+        heap: &Arc<Heap<M>>,
+        tree: T,
+        (low, high): (u64, u64),
+        bounds: Bounds<'_>,
+        feed: &dyn Fn(&mut Sink<'_>) -> Result<(), E>,
+    ) -> (Part, Result<(), E>) {
+        let mut session = match heap.session() {
+            Ok(session) => session,
+            Err(error) => return (Part::of_fence(low), Err(IndexError::from(error).into())),
+        };
+        let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::piece(&mut session, tree, low);
+        let (mut last, mut position) = (Last::default(), 0);
+        let fed = feed(&mut |key, value, expiry_ms| {
+            if bounds.low.is_some_and(|low| key < low)
+                || bounds.high.is_some_and(|high| key >= high)
+            {
+                return Err(IndexError::NotSorted(position));
+            }
+            last.follow(key, position)?;
+            position += 1;
+            Self::push(&mut loader, key, value, expiry_ms)
+        });
+        match fed {
+            Ok(()) => {
+                let (part, done) = loader.finish_piece(high);
+                (part, done.map_err(|error| IndexError::from(error).into()))
+            }
+            Err(error) => (loader.stop(), Err(error)),
+        }
+    }
+}
+
+/// Takes the pairs of a load in the order of their keys: key, value, and when it expires.
+pub type Sink<'a> = dyn FnMut(&[u8], &[u8], u64) -> Result<(), IndexError> + 'a;
+
+/// Where the keys of a piece lie.
+#[derive(Clone, Copy)]
+struct Bounds<'a> {
+    low: Option<&'a [u8]>,
+    high: Option<&'a [u8]>,
+}
+
+/// The key that was added last.
+#[derive(Default)]
+struct Last {
+    key: Vec<u8>,
+    is_any: bool,
+}
+
+impl Last {
+    /// Refuses a key that does not come behind the last one.
+    #[inline]
+    fn follow(&mut self, key: &[u8], position: usize) -> Result<(), IndexError> {
+        if std::mem::replace(&mut self.is_any, true) && self.key.as_slice() >= key {
+            return Err(IndexError::NotSorted(position));
+        }
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        Ok(())
+    }
+}
+
+fn free_fences<M: Machine, const HEADS: bool>(session: &mut Session<M>, fences: &[u64]) {
+    for fence in fences {
+        <BytesKind<HEADS> as Kind<M>>::free_fence(session, *fence);
+    }
+}

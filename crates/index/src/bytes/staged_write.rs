@@ -1,0 +1,117 @@
+//! Writes of byte strings in two halves, for those that must be able to go back.
+//!
+//! First the records are made, which needs space and may fail. Then they are put in the tree, and
+//! what they replace is kept: it is retired when all is well, or put back.
+
+use everleaf_alloc::Session;
+use everleaf_machine::Machine;
+
+use crate::api::change::{Intent, Outcome};
+use crate::api::error::IndexError;
+use crate::bytes::change::Change;
+use crate::bytes::entry::{BytesKey, BytesKind, record_offset};
+use crate::bytes::found::record_size_of;
+use crate::bytes::record;
+use crate::bytes::tree::BytesTree;
+use crate::geometry::Geometry;
+use crate::nbtree::write::Write;
+
+/// A change that is ready to be made.
+pub(crate) struct StagedWrite<'a, G: Geometry, M: Machine> {
+    pub tree: &'a BytesTree<G, M>,
+    pub write: Write<'a, BytesKind, M>,
+}
+
+impl<G: Geometry, M: Machine> BytesTree<G, M> {
+    /// Makes the record of a change that stores a value, durably; in no tree yet. A removal needs none, and no
+    /// space.
+    pub(crate) fn prepare<'a>(
+        &'a self,
+        session: &mut Session<M>,
+        change: &Change<'a>,
+    ) -> Result<StagedWrite<'a, G, M>, IndexError> {
+        let Change { key, expiry_ms, .. } = *change;
+        let value = change.value();
+        self.admit(key, value, expiry_ms)?;
+        // A tree that was removed is found out here, before anything is done.
+        self.slot().with(session, |_, session| {
+            let key = BytesKey::new(key);
+            let (intent, payload) = match value {
+                Some(value) => {
+                    let offset = record::create_expiring(session, key.bytes, value, expiry_ms)?;
+                    (Intent::Upsert, key.payload(offset))
+                }
+                None => (Intent::Remove, 0),
+            };
+            Ok(StagedWrite { tree: self, write: Write { key, intent, payload } })
+        })?
+    }
+
+    /// Makes changes that were prepared for this tree, in order, and calls `done` for each with the
+    /// payload it replaced or took out, which is still there.
+    ///
+    /// # Errors
+    /// As any write: then `done` was called for all changes before the one that could not be made.
+    pub(crate) fn make(
+        &self,
+        session: &mut Session<M>,
+        changes: &[StagedWrite<'_, G, M>],
+        mut done: impl FnMut(Option<u64>),
+    ) -> Result<(), IndexError> {
+        self.slot().with(session, |tree, session| {
+            let mut added = 0;
+            let result = tree.write_many(
+                session,
+                changes,
+                |change| &change.write,
+                |change, Outcome { changed, old }| {
+                    added += match (change.write.intent.removes(), old) {
+                        (false, None) => 1,
+                        (true, Some(_)) if changed => -1,
+                        _ => 0,
+                    };
+                    done(old);
+                },
+            );
+            tree.count(session, added);
+            Ok(result?)
+        })?
+    }
+
+    /// Undoes a change that was prepared and made, when nobody else has changed the key: it had this
+    /// payload before. Needs no more space than a removal.
+    pub(crate) fn roll_back(
+        &self,
+        session: &mut Session<M>,
+        change: &StagedWrite<'_, G, M>,
+        old: Option<u64>,
+    ) -> Result<(), IndexError> {
+        let Write { key, payload, .. } = change.write;
+        self.slot().with(session, |tree, session| {
+            let (intent, restored) = match old {
+                Some(old) => (Intent::Exchange(payload), old),
+                None => (Intent::RemoveExact(payload), 0),
+            };
+            let outcome = tree.write(session, key, intent, restored)?;
+            if outcome.changed && old.is_none() {
+                tree.count(session, -1);
+            }
+            Ok::<_, IndexError>(())
+        })??;
+        self.retire_payload(session, payload);
+        Ok(())
+    }
+
+    /// Retires the record of a payload that is in no tree any more.
+    pub(crate) fn retire_payload(&self, session: &mut Session<M>, payload: u64) {
+        let size = record_size_of(session.heap(), payload);
+        session.retire_record(record_offset(payload), size);
+    }
+}
+
+/// Frees a record that nobody else can reach: it was never put in a tree, or nobody but its owner
+/// looked for it there.
+pub(crate) fn free_payload<M: Machine>(session: &mut Session<M>, payload: u64) {
+    let size = record_size_of(session.heap(), payload);
+    session.free_record(record_offset(payload), size);
+}

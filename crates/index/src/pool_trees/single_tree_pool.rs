@@ -1,0 +1,228 @@
+//! A pool with one tree of one design, without dispatch: for measuring and proving.
+
+use std::sync::Arc;
+
+use everleaf_alloc::{AllocError, Audit, Heap, SessionPool};
+use everleaf_machine::{Hardware, Machine};
+use everleaf_pool::Pool;
+
+use crate::api::check_report::CheckReport;
+use crate::api::error::IndexError;
+use crate::api::ordered::{Design, Reads};
+
+/// The name of the tree in the pool's directory.
+const NAME: &str = "index";
+/// Sessions that threads share by hints.
+const SESSION_COUNT: usize = 128;
+
+/// A pool with one tree. Shared by reference between threads.
+///
+/// # Example
+/// ```
+/// use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool, U64Tree};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let solo: SingleTreePool<U64Tree> = SingleTreePool::create(Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?)?;
+/// let mut session = solo.heap().session()?;
+/// solo.tree().insert(&mut session, 7, 70)?;
+/// drop(session);
+/// assert_eq!(solo.check()?.keys, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub struct SingleTreePool<T, M: Machine = Hardware> {
+    tree: T,
+    sessions: SessionPool<M>,
+    heap: Arc<Heap<M>>,
+}
+
+impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
+    /// Makes the tree in a new pool.
+    ///
+    /// # Errors
+    /// The pool has no room, or is not empty.
+    pub fn create(pool: Pool<M>) -> Result<Self, IndexError> {
+        Self::on_heap(Heap::create(pool)?)
+    }
+
+    /// As [`Self::create`] with chunks of `1 << shift` bytes: for small simulated pools.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_with_chunks(pool: Pool<M>, shift: u32) -> Result<Self, IndexError> {
+        Self::on_heap(Heap::create_with_chunks(pool, shift)?)
+    }
+
+    fn on_heap(heap: Arc<Heap<M>>) -> Result<Self, IndexError> {
+        let mut session = heap.session()?;
+        let mut tree = T::create(&mut session)?;
+        match heap.pool().create_root(NAME, T::INFO.kind, tree.root_value()) {
+            Ok(root) => tree.attach(root.index),
+            Err(error) => {
+                tree.free_all(&mut session);
+                return Err(error.into());
+            }
+        }
+        Ok(Self::assemble(heap, tree))
+    }
+
+    fn assemble(heap: Arc<Heap<M>>, tree: T) -> Self {
+        SingleTreePool { tree, sessions: SessionPool::new(heap.clone(), SESSION_COUNT), heap }
+    }
+
+    /// Opens a pool that [`Self::create`] made, recovering on up to `threads` threads. A pool whose
+    /// making was cut short is rebuilt.
+    ///
+    /// # Errors
+    /// Damage, or a pool with something else in it.
+    pub fn open(pool: Pool<M>, threads: usize) -> Result<Self, IndexError> {
+        Self::open_with(pool, threads, false)
+    }
+
+    /// As [`Self::open`], without a walk through the tree if its design can do without
+    /// ([`Design::MARKS_LATER`]): only the header of each chunk of the pool is read. Space that was
+    /// free is not used before [`Self::sweep`]; until then a check calls it leaked.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_at_once(pool: Pool<M>) -> Result<Self, IndexError> {
+        Self::open_with(pool, 1, T::MARKS_LATER)
+    }
+
+    fn open_with(pool: Pool<M>, threads: usize, at_once: bool) -> Result<Self, IndexError> {
+        if !Heap::exists(&pool) {
+            return Self::create(pool);
+        }
+        let (heap, recovery) = Heap::open(pool)?;
+        let Some(root) = heap.pool().root(NAME) else {
+            // The heap was made and the tree not named: whatever was allocated is free.
+            recovery.finish(&heap);
+            return Self::on_heap(heap);
+        };
+        if root.kind != T::INFO.kind {
+            return Err(IndexError::OtherKind(root.name));
+        }
+        let mut session = heap.session()?;
+        let mut tree = T::recover(&mut session, &recovery, root.value, threads)?;
+        tree.attach(root.index);
+        if at_once {
+            recovery.finish_unmarked(&heap);
+        } else {
+            if T::MARKS_LATER {
+                tree.mark(&mut session, &recovery)?;
+            }
+            recovery.finish(&heap);
+        }
+        drop(session);
+        Ok(Self::assemble(heap, tree))
+    }
+
+    /// The tree.
+    #[inline(always)]
+    pub fn tree(&self) -> &T {
+        &self.tree
+    }
+
+    /// The heap the tree lives in.
+    pub fn heap(&self) -> &Arc<Heap<M>> {
+        &self.heap
+    }
+
+    /// Sessions for threads that come and go.
+    pub fn sessions(&self) -> &SessionPool<M> {
+        &self.sessions
+    }
+
+    /// Checks the tree and the allocator: invariants, and that everything is in use or free, exactly
+    /// once. Nobody has a session of the heap but this value's own.
+    ///
+    /// # Errors
+    /// The check itself could not be made.
+    pub fn check(&self) -> Result<CheckReport, IndexError> {
+        let mut session = self.heap.session()?;
+        let guards = self.sessions.enter_all(None)?;
+        session.collect_all();
+        let mut audit = Audit::new(&self.heap)?;
+        let mut report = CheckReport::default();
+        self.tree.check(&mut session, audit.used(), &mut report)?;
+        for guard in &guards {
+            if let Some(session) = guard.opened() {
+                audit.add_session(session);
+            }
+        }
+        audit.add_session(&session);
+        report.problems.extend(audit.finish(&self.heap));
+        Ok(report)
+    }
+
+    /// Finds the space that was free when [`Self::open_at_once`] opened the pool. Returns how many
+    /// places were found, or `None` if somebody has a session of the heap besides this value's own:
+    /// then nothing was done.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn sweep(&self) -> Result<Option<u64>, IndexError> {
+        let mut session = self.heap.session()?;
+        let guards = self.sessions.enter_all(None)?;
+        // From here on nobody gets a session, so what is counted now stays all there is.
+        let _door = self.heap.block_new_sessions();
+        let opened = guards.iter().filter(|guard| guard.opened().is_some()).count();
+        if self.heap.session_count() != opened + 1 {
+            return Ok(None);
+        }
+        session.collect_all();
+        let mut audit = Audit::new(&self.heap)?;
+        let mut report = CheckReport::default();
+        self.tree.check(&mut session, audit.used(), &mut report)?;
+        if !report.is_clean() {
+            // What is damaged may be in use though the check could not reach it.
+            let what = report.problems.join("; ");
+            return Err(AllocError::Corrupt { offset: 0, what }.into());
+        }
+        for guard in &guards {
+            if let Some(session) = guard.opened() {
+                audit.add_session(session);
+            }
+        }
+        audit.add_session(&session);
+        Ok(Some(audit.sweep(&self.heap)))
+    }
+
+    /// Makes what the tree defers durable, and marks the pool cleanly closed. The caller makes sure that nobody
+    /// writes any more.
+    ///
+    /// # Errors
+    /// The mark cannot be written; of a tree that defers also: no space, or no free session.
+    pub fn close(&self) -> Result<(), IndexError> {
+        if self.heap.pool().is_read_only() {
+            return Ok(());
+        }
+        // Else no session is needed, and all may be taken.
+        if T::INFO.reads == Reads::Deferred && !M::mutant("solo.closes_unsettled") {
+            let mut session = self.heap.session()?;
+            // Persist: what the tree defers before the mark of a clean end, or the next opening would trust what
+            // was never written.
+            self.tree.persist_deferred(&mut session)?;
+        }
+        Ok(self.heap.pool().set_clean()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf_pool::Domain;
+
+    use super::*;
+    use crate::u64_tree::U64Tree;
+
+    /// Closing asked for a session although this tree has nothing to make durable, and failed.
+    #[test]
+    fn a_pool_whose_sessions_are_all_taken_is_closed() {
+        let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+        let solo: SingleTreePool<U64Tree> = SingleTreePool::create(pool).expect("room");
+        let mut sessions = vec![];
+        while let Ok(session) = solo.heap().session() {
+            sessions.push(session);
+        }
+        solo.close().expect("nothing is deferred");
+    }
+}

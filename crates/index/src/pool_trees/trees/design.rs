@@ -1,0 +1,48 @@
+//! Which tree the trees of a pool are made by.
+
+use std::sync::Arc;
+
+use everleaf_alloc::AllocError;
+use everleaf_machine::Machine;
+use everleaf_pool::FEATURE_HASHED_LEAVES;
+
+use super::Trees;
+use crate::api::error::IndexError;
+use crate::geometry::Geometry;
+use crate::hashed_leaf::Slab;
+use crate::pool_trees::nodes::NodesDesign;
+
+impl<G: Geometry, M: Machine> Trees<G, M> {
+    /// What trees are made by: with hashed leaves or without.
+    pub(super) fn nodes_design(&self, is_hashed: bool) -> Result<NodesDesign<G, M>, AllocError> {
+        if !is_hashed {
+            return Ok(NodesDesign::NbTree);
+        }
+        let mut slab = self.slab.lock();
+        if let Some(slab) = &*slab {
+            return Ok(NodesDesign::HashedLeaf(slab.clone()));
+        }
+        let new = Arc::new(Slab::new(self.heap.pool().max_size())?);
+        *slab = Some(new.clone());
+        Ok(NodesDesign::HashedLeaf(new))
+    }
+
+    /// What new trees are made by.
+    pub(super) fn new_design(&self) -> Result<NodesDesign<G, M>, AllocError> {
+        self.nodes_design(self.makes_hashed_leaves())
+    }
+
+    /// Whether new trees have hashed leaves ([`Self::make_hashed_leaves`]).
+    pub fn makes_hashed_leaves(&self) -> bool {
+        self.heap.pool().features() & FEATURE_HASHED_LEAVES != 0
+    }
+
+    /// From now on, and after the next opening, new trees have hashed leaves
+    /// ([`HashedLeafTree`](crate::HashedLeafTree)). Those that are there stay as they are.
+    ///
+    /// # Errors
+    /// The pool cannot be written.
+    pub fn make_hashed_leaves(&self) -> Result<(), IndexError> {
+        Ok(self.heap.pool().enable_features(FEATURE_HASHED_LEAVES)?)
+    }
+}

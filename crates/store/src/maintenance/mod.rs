@@ -1,0 +1,11 @@
+//! What keeps a store in shape: copies, repair, the sweep, space, and the files that they write.
+
+pub mod behind_damage;
+pub mod copy;
+pub mod expiring;
+pub mod lost_map;
+pub mod new_file;
+pub mod regular_file;
+pub mod repair;
+pub mod saved;
+pub mod upkeep;

@@ -1,0 +1,49 @@
+//! What [`Store::save`](crate::Store::save) may replace: the backup that it has written before, and nothing else.
+//!
+//! The name of the backup may be a link, and somebody else may have put a file there. Without a look at it, a link to
+//! the pool itself had the pool replaced under its own store, which then lost all that it acknowledged, and one
+//! to a device had that replaced.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::maintenance::new_file::followed;
+use crate::maintenance::regular_file::{is_pool, open_regular};
+use crate::opening::refuse_log_beside;
+use crate::{Error, Result};
+
+/// Looks at what is where a backup is to go. Returns it, locked against those who would write to it, if there
+/// is one.
+///
+/// # Errors
+/// It is not a pool; it is open for writing, or has a log; what the file system answers.
+pub fn admit(place: &Path) -> Result<Option<File>> {
+    let cannot = |error| Error::Io(format!("cannot save to {}", place.display()), error);
+    let refuse = |what: &str| {
+        Error::Unsupported(format!(
+            "cannot save to {}: {what}; move it away, or make a backup elsewhere with `everleaf backup`",
+            place.display()
+        ))
+    };
+    // Behind links, as the new one will be put there.
+    let resolved = followed(place).map_err(cannot)?;
+    refuse_log_beside(&resolved)?;
+    let file = match open_regular(&resolved) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            return Err(refuse("it is not a regular file"));
+        }
+        opened => opened.map_err(cannot)?,
+    };
+    if !is_pool(&file).map_err(cannot)? {
+        return Err(refuse("it is not an Everleaf pool"));
+    }
+    match file.try_lock_shared() {
+        Ok(()) => Ok(Some(file)),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            Err(refuse("it is a pool that is open for writing"))
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(cannot(error)),
+    }
+}

@@ -1,0 +1,316 @@
+//! What is done in the background while a store is open: snapshots that are due, space that is returned, and the sweep.
+//!
+//! One thread does all of it. A round of the sweep over all maps may take hours, because it rests most of the time so
+//! that it costs a few percent of a CPU. Log and space do not wait for its end: while it rests, they are looked
+//! after once a second.
+
+use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use everleaf_index::FEATURE_EXPIRY;
+
+use crate::Error;
+use crate::event::{Event, EventFn};
+use crate::maintenance::expiring::Seen;
+use crate::shared::Shared;
+
+/// The sweep rests this many times as long as it has worked.
+const REST: u32 = 24;
+/// Between two goes, and between two rounds.
+const REST_MIN: Duration = Duration::from_millis(2);
+const ROUND_REST: Duration = Duration::from_secs(1);
+/// Between two looks at log and space.
+const LOOK_REST: Duration = Duration::from_secs(1);
+/// Looks after which it is asked whether so much space is free that it should be returned.
+const SPACE_ROUNDS: u32 = 60;
+const SPACE_MIN: u64 = 64 << 20;
+/// The part of the used space that is kept free then.
+const KEPT_PART: u64 = 8;
+
+/// How often it is tried to write the snapshot that is owed, if that panics.
+const OWED_TRIES: u32 = 3;
+
+/// Tells it to end.
+#[derive(Default)]
+pub(crate) struct ShutdownSignal {
+    is_signalled: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl ShutdownSignal {
+    pub fn signal(&self) {
+        *self.is_signalled.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    pub fn has_rung(&self) -> bool {
+        *self.is_signalled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits so long, or until it rings. Returns whether it has rung.
+    pub fn wait(&self, rest: Duration) -> bool {
+        let is_signalled = self.is_signalled.lock().unwrap_or_else(PoisonError::into_inner);
+        let result =
+            self.wake.wait_timeout_while(is_signalled, rest, |is_signalled| !*is_signalled);
+        *result.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Works until the store is closed.
+pub(crate) fn run(
+    shared: &Shared,
+    shutdown: &ShutdownSignal,
+    sweep: bool,
+    snapshot_after_bytes: u64,
+    events: &EventFn,
+) {
+    settle(shared);
+    let mut upkeep = Upkeep::new(shared, shutdown, snapshot_after_bytes, events);
+    while upkeep.rest(ROUND_REST).is_continue() {
+        if sweep && upkeep.sweep().is_break() {
+            return;
+        }
+    }
+}
+
+/// What there is to do besides the sweep, and when.
+struct Upkeep<'s> {
+    shared: &'s Shared,
+    shutdown: &'s ShutdownSignal,
+    snapshot_after_bytes: u64,
+    next_look: Instant,
+    next_snapshot: Instant,
+    spare: SpareSpace,
+    events: &'s EventFn,
+    has_told_of_the_log: bool,
+}
+
+impl<'s> Upkeep<'s> {
+    fn new(
+        shared: &'s Shared,
+        shutdown: &'s ShutdownSignal,
+        snapshot_after_bytes: u64,
+        events: &'s EventFn,
+    ) -> Self {
+        let now = Instant::now();
+        Upkeep {
+            shared,
+            shutdown,
+            snapshot_after_bytes,
+            next_look: now + LOOK_REST,
+            next_snapshot: now,
+            spare: SpareSpace::default(),
+            events,
+            has_told_of_the_log: false,
+        }
+    }
+
+    /// Rests so long at least, and looks after log and space meanwhile. Breaks when the store is closed.
+    fn rest(&mut self, rest: Duration) -> ControlFlow<()> {
+        let end = Instant::now() + rest;
+        loop {
+            let until = end.min(self.next_look);
+            if self.shutdown.wait(until.saturating_duration_since(Instant::now())) {
+                return ControlFlow::Break(());
+            }
+            if Instant::now() >= self.next_look {
+                self.look();
+                self.next_look = Instant::now() + LOOK_REST;
+            }
+            if Instant::now() >= end {
+                return ControlFlow::Continue(());
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        self.shorten_log();
+        self.spare.round(self.shared, self.shutdown);
+    }
+
+    /// Writes a snapshot if one is due.
+    fn shorten_log(&mut self) {
+        let Some(log) = &self.shared.log else { return };
+        log.check_names();
+        if !self.has_told_of_the_log
+            && let Err(error) = log.check()
+        {
+            self.has_told_of_the_log = true;
+            self.events.tell(&Event::LogFailed(&error));
+        }
+        let started = Instant::now();
+        // Relaxed: a request, which carries nothing.
+        let due = log.snapshot_due.load(Ordering::Relaxed);
+        if !(due || log.is_long(self.snapshot_after_bytes)) || started < self.next_snapshot {
+            return;
+        }
+        // Before it begins: what becomes due meanwhile may not be in it. Taken, and not only cleared: it may have become
+        // due since the look above.
+        // Relaxed: as above.
+        let due = log.snapshot_due.swap(false, Ordering::Relaxed);
+        match self.shared.snapshot() {
+            Ok(pairs) => self.events.tell(&Event::Snapshot(pairs)),
+            Err(error) => {
+                // Tried again, but most of the time is left to others; writes tell, too.
+                // Relaxed: as above.
+                log.snapshot_due.fetch_or(due, Ordering::Relaxed);
+                self.next_snapshot = Instant::now() + started.elapsed() * REST;
+                self.events.tell(&Event::SnapshotFailed(&error));
+            }
+        }
+    }
+
+    /// A round of the sweep: all maps, slice by slice.
+    fn sweep(&mut self) -> ControlFlow<()> {
+        let shared = self.shared;
+        // Relaxed: a request, which carries nothing.
+        let is_paused = shared.sweep_paused.load(Ordering::Relaxed);
+        if is_paused || shared.trees.heap().pool().features() & FEATURE_EXPIRY == 0 {
+            return ControlFlow::Continue(());
+        }
+        for name in shared.map_names() {
+            // Of another kind, or dropped meanwhile: nothing there expires.
+            let Ok(Some(tree)) = shared.trees.find_bytes_tree(&name) else { continue };
+            let mut from = Some(Bound::Unbounded);
+            let mut seen = Seen::default();
+            while let Some(start) = from {
+                let started = Instant::now();
+                from = shared.sweep_slice(&tree, start, &mut seen).unwrap_or(None);
+                self.rest((started.elapsed() * REST).max(REST_MIN))?;
+                // Relaxed: as above. A round may take hours.
+                if shared.sweep_paused.load(Ordering::Relaxed) {
+                    return ControlFlow::Continue(());
+                }
+            }
+            shared.expiring.note(&tree, seen);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Writes the snapshot that is owed. If that panics, it is tried again: nobody else might do it, and nothing
+/// that is logged would ever count.
+pub(crate) fn settle(shared: &Shared) {
+    let Some(log) = &shared.log else { return };
+    for _ in 0..OWED_TRIES {
+        // What a panic leaves is whole: the writer of a snapshot removes its file, and the log fails if one
+        // of its own steps panics.
+        let settled = catch_unwind(AssertUnwindSafe(|| shared.settle_owed()));
+        match settled {
+            Ok(Ok(())) => return,
+            // What would be written meanwhile would be said to be kept, and is not.
+            Ok(Err(error)) => return log.fail_owed(&shared.trees, error),
+            Err(_) => {}
+        }
+    }
+    let text = format!("writing it panicked {OWED_TRIES} times");
+    log.fail_owed(&shared.trees, Error::LogFailed(text));
+}
+
+/// When free space is returned to the system: soon after a map was emptied, and seldom otherwise.
+#[derive(Default)]
+struct SpareSpace {
+    rounds: u32,
+    /// Bytes that seemed to be returnable when the last try was over: free records that fill no chunk,
+    /// and what was kept. Only what comes to them is worth another try.
+    left: u64,
+    /// Whether a try since the last map was emptied has returned something.
+    has_returned: bool,
+}
+
+impl SpareSpace {
+    fn round(&mut self, shared: &Shared, shutdown: &ShutdownSignal) {
+        self.rounds += 1;
+        // Relaxed: a request, which carries nothing.
+        let tries = shared.space_due.load(Ordering::Relaxed);
+        if tries == 0 && !self.is_worth_it(shared) {
+            return;
+        }
+        let heap = shared.trees.heap();
+        // What writes and removals in turn take and give back stays, or each would allocate it again.
+        let keep = if tries > 0 { 0 } else { heap.used_bytes() / KEPT_PART };
+        // What the kernel refuses stays where it is. Whoever closes the store does not wait.
+        let returned = shared.return_space_but(keep, || !shutdown.has_rung()).unwrap_or(0);
+        self.left = heap.returnable_bytes();
+        // Those who read the map while it was emptied have gone, and the rest with them.
+        let is_over = self.has_returned && returned == 0;
+        self.has_returned = tries > 1 && !is_over && (self.has_returned || returned > 0);
+        let next = if is_over { 0 } else { tries.saturating_sub(1) };
+        // Relaxed: as above. Not if another map was emptied meanwhile.
+        let _ =
+            shared.space_due.compare_exchange(tries, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Now and then: whether much has become free since the last try.
+    fn is_worth_it(&mut self, shared: &Shared) -> bool {
+        if !self.rounds.is_multiple_of(SPACE_ROUNDS) {
+            return false;
+        }
+        let heap = shared.trees.heap();
+        let spare = heap.returnable_bytes();
+        self.left = self.left.min(spare);
+        spare - self.left >= SPACE_MIN + heap.used_bytes() / KEPT_PART
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Durability, Expiry, Options, WriteBatch};
+
+    /// What was lost: while a round of the sweep went over many keys no snapshot began, and the log grew until its disk
+    /// was full.
+    #[test]
+    fn log_and_space_wait_for_no_round_of_the_sweep() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+        // A snapshot by its own thread is never due.
+        let options = options.durability(Durability::Power).snapshot_after_bytes(u64::MAX);
+        let store = options.open(folder.path().join("pool")).expect("it opens");
+        let (map, mut batch) = (store.default_map(), WriteBatch::new());
+        for number in 0..6000_u64 {
+            batch.put(map, number.to_be_bytes(), b"value");
+        }
+        batch.put_with_expiry(map, b"brief", b"value", Expiry::from_unix_ms(1));
+        assert!(store.write(&batch).expect("room").is_done());
+        assert!(store.statistics().log_bytes > 0);
+        let shutdown = ShutdownSignal::default();
+        let (told, events) = told();
+        let mut upkeep = Upkeep::new(store.shared(), &shutdown, 1, &events);
+        upkeep.next_look = Instant::now();
+        assert!(upkeep.sweep().is_continue());
+        assert_eq!(store.statistics().swept_keys, 1);
+        let rest = store.statistics().log_bytes;
+        assert!(rest < 1000, "the log still has {rest} bytes");
+        assert_eq!(upkeep.spare.rounds, 1);
+        let lines: Vec<String> = told.try_iter().collect();
+        assert!(lines.len() == 1 && lines[0].starts_with("wrote a snapshot of 600"), "{lines:?}");
+    }
+
+    /// Keeps the lines that are told.
+    fn told() -> (std::sync::mpsc::Receiver<String>, EventFn) {
+        let (tell, told) = std::sync::mpsc::channel();
+        (told, EventFn::new(move |event| tell.send(event.to_string()).expect("it is kept")))
+    }
+
+    #[test]
+    fn a_log_that_has_failed_is_told_of_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+        let options = options.durability(Durability::Power).snapshot_after_bytes(u64::MAX);
+        let store = options.open(folder.path().join("pool")).expect("it opens");
+        let (shutdown, (told, events)) = (ShutdownSignal::default(), told());
+        let mut upkeep = Upkeep::new(store.shared(), &shutdown, u64::MAX, &events);
+        upkeep.look();
+        assert_eq!(told.try_iter().count(), 0);
+        let log = store.shared().log.as_ref().expect("it has a log");
+        log.fail_owed(&store.shared().trees, Error::LogFailed("planted".to_string()));
+        upkeep.look();
+        upkeep.look();
+        let lines: Vec<String> = told.try_iter().collect();
+        assert!(lines.len() == 1 && lines[0].contains("planted"), "{lines:?}");
+    }
+}
