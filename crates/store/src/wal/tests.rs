@@ -4,7 +4,7 @@ mod crashes;
 mod replayed;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_log::{Record, SnapshotWriter};
 
@@ -212,15 +212,26 @@ fn an_expiry_in_place_waits_for_a_writer_that_keeps_the_old() {
             is_to_go_on.recv().expect("somebody lets it go on");
         }
     });
+    let may_end = AtomicBool::new(false);
+    let (begins, is_begun) = channel();
     std::thread::scope(|scope| {
         scope.spawn(|| map.update_with(b"key", |_| Action::Put(vec![2; 5000])).expect("room"));
         is_standing.recv().expect("it comes there");
-        scope.spawn(|| map.expire(b"key", Expiry::from_unix_ms(1 << 46)).expect("room"));
-        let is_early = (0..30).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+        let expiring = scope.spawn(|| {
+            begins.send(()).expect("somebody waits");
+            map.expire(b"key", Expiry::from_unix_ms(1 << 46)).expect("room");
+            // SeqCst: set before the writer goes on, for which this waits.
+            assert!(may_end.load(Ordering::SeqCst), "the writer has the key");
+        });
+        is_begun.recv().expect("it begins");
+        let is_early = (0..1000).any(|_| {
+            std::thread::yield_now();
             map.expiry(b"key").expect("get") != Some(Expiry::from_unix_ms(1 << 45))
         });
+        // SeqCst: see above.
+        may_end.store(true, Ordering::SeqCst);
         go_on.send(()).expect("it stands there");
+        expiring.join().expect("it waited");
         assert!(!is_early, "the writer has the key");
     });
     disk.clear_hook();

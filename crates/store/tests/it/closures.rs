@@ -250,17 +250,25 @@ fn a_check_waits_for_a_load() {
             loaded.load_map("slow", pairs).expect("room").len()
         });
         is_inside.recv().expect("it loads");
-        let checked = store.clone();
-        let checker = std::thread::spawn(move || is_sound(&checked));
+        let (checked, may_end) = (store.clone(), Arc::new(AtomicBool::new(false)));
+        let (begins, is_begun) = mpsc::channel::<()>();
+        let checker = std::thread::spawn({
+            let may_end = may_end.clone();
+            move || {
+                begins.send(()).expect("somebody waits");
+                is_sound(&checked);
+                assert!(may_end.load(Ordering::SeqCst), "a check ended in the middle of a load");
+            }
+        });
+        is_begun.recv().expect("it begins");
         for number in 0..2000u32 {
             // Nobody else waits meanwhile, wherever the check is.
             store.default_map().put(number.to_be_bytes(), b"beside").expect("room");
             std::thread::yield_now();
         }
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(!checker.is_finished(), "a check has ended in the middle of a load");
         let quick = store.load_map("quick", (0..9u8).map(|number| ([number], b"v")));
         assert_eq!(quick.expect("room").len(), 9, "another load waits for nobody");
+        may_end.store(true, Ordering::SeqCst);
         go.send(()).expect("it waits");
         assert_eq!(loader.join().expect("no panic"), 20_000);
         checker.join().expect("nothing is leaked");
@@ -307,12 +315,18 @@ fn a_check_from_within_a_load_is_refused() {
         // From within an operation a load begins, whoever wants to check.
         store.default_map().put(b"k", b"v").expect("room");
         let checker = store.default_map().get_with(b"k", |_| {
+            let (begins, is_begun) = mpsc::channel::<()>();
             let checker = std::thread::spawn({
                 let store = store.clone();
-                move || is_sound(&store)
+                move || {
+                    begins.send(()).expect("somebody waits");
+                    is_sound(&store);
+                }
             });
-            std::thread::sleep(Duration::from_millis(20));
-            store.load_map("nested", [("k", "v")]).expect("room");
+            is_begun.recv().expect("it begins");
+            for round in 0..20 {
+                store.load_map(&format!("nested{round}"), [("k", "v")]).expect("room");
+            }
             checker
         });
         checker.expect("get").expect("there").join().expect("nothing is leaked");
