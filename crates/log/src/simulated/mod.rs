@@ -12,6 +12,8 @@ mod state;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use everleaf_machine::lock_rank;
+
 use crate::buffers::Taken;
 use crate::{Disk, DiskFile, Log, Place};
 
@@ -175,7 +177,8 @@ impl SimulatedDisk {
     fn before_change(&self) -> io::Result<()> {
         let hook = lock(&self.inner.hook).take();
         if let Some(mut hook) = hook {
-            hook(self);
+            // It stands for another thread, or for another process behind a crash.
+            lock_rank::as_another_thread(|| hook(self));
             lock(&self.inner.hook).get_or_insert(hook);
         }
         self.perhaps_refuse()
