@@ -83,5 +83,9 @@ fn a_key_that_is_too_long_is_a_malformed_line() {
     let text = format!("a\t1\n{}\t2\n", "k".repeat(KEY_SIZE_MAX + 1));
     let failure = load(&store, SETTINGS, &[&text]).failure.unwrap();
     assert_eq!(failure.code, ExitCode::BadInput);
-    assert!(failure.message.contains("input0:2: the key has 65537 bytes"), "{}", failure.message);
+    assert!(
+        failure.message.contains("input0:2: the key has 64 KiB (65537 bytes)"),
+        "{}",
+        failure.message
+    );
 }

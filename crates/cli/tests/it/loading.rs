@@ -116,7 +116,7 @@ fn a_key_that_is_too_long_is_bad_data() {
     let place = Place::with_pool();
     place.write("a.tsv", format!("a\t1\n{}\t2\n", "k".repeat(everleaf::KEY_SIZE_MAX + 1)));
     let sentence = place.run(["load", "pool", "a.tsv"]).failed(3);
-    assert!(sentence.starts_with("a.tsv:2: the key has 65537 bytes"), "{sentence}");
+    assert!(sentence.starts_with("a.tsv:2: the key has 64 KiB (65537 bytes)"), "{sentence}");
     place.write("b.tsv", format!("{}\t2\n", "k".repeat(everleaf::KEY_SIZE_MAX)));
     place.run(["load", "pool", "b.tsv"]).succeeded();
 }
