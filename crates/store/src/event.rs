@@ -1,6 +1,7 @@
 //! What a store does by itself, told to whoever wants to log it.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::Error;
@@ -12,11 +13,11 @@ use crate::Error;
 pub enum Event<'a> {
     /// A snapshot of so many pairs was written, because the log had become long or one was due.
     Snapshot(u64),
-    /// Such a snapshot could not be written. It is tried again.
+    /// Such a snapshot could not be written. It is tried again; more failures are told only behind a success.
     SnapshotFailed(&'a Error),
     /// The log has failed: nothing can be written any more.
     LogFailed(&'a Error),
-    /// The last handle is gone, and the pool is closed.
+    /// The last handle is gone, and the pool is closed; its lock is given back as soon as the function has returned.
     Closed,
     /// As [`Self::Closed`], but something went wrong: the next opening recovers the pool.
     CloseFailed(&'a Error),
@@ -45,9 +46,11 @@ impl EventFn {
         EventFn(Some(Arc::new(tell)))
     }
 
+    /// A panic of the function ends with it: what the store does by itself, and its end, go on.
     pub fn tell(&self, event: &Event<'_>) {
         if let Some(tell) = &self.0 {
-            tell(event);
+            // What a panic may leave half done is the function's own.
+            drop(catch_unwind(AssertUnwindSafe(|| tell(event))));
         }
     }
 }

@@ -38,7 +38,7 @@ impl Lifecycle {
             shared: shared.clone(),
             shutdown: shutdown.clone(),
             sweep: None,
-            events: options.events.clone(),
+            events: EventFn::default(),
             ended: false,
         };
         let sweep = options.sweep;
@@ -52,6 +52,8 @@ impl Lifecycle {
                         threads, or open the store without the sweep";
             life.sweep = Some(sweep.map_err(|error| Error::Io(what.to_string(), error))?);
         }
+        // From here on: of what was never open no end is told.
+        life.events = options.events.clone();
         Ok(Arc::new(life))
     }
 
@@ -88,12 +90,14 @@ impl Lifecycle {
         if let Some(log) = &self.shared.log {
             // The pool may count as clean only if the log has everything, too.
             // Relaxed: the thread that also looks at it has ended.
-            if log.snapshot_due.load(Ordering::Relaxed) {
-                self.events.tell(&Event::Snapshot(self.shared.snapshot()?));
-            }
+            let is_due = log.snapshot_due.load(Ordering::Relaxed);
+            let written = is_due.then(|| self.shared.snapshot()).transpose()?;
             self.shared.settle_owed()?;
             log.renumber(&self.shared.trees, &mut *self.shared.session()?)?;
             log.end(&mut *self.shared.session()?)?;
+            if let Some(pairs) = written {
+                self.events.tell(&Event::Snapshot(pairs));
+            }
         }
         Ok(self.shared.trees.close()?)
     }

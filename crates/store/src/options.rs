@@ -239,7 +239,8 @@ impl Options {
     }
 
     /// `tell` is called with what the store does without being asked, and with its end, by the thread that
-    /// does it: of the store's own, or whichever drops the last handle. It must not use the store. Default: nobody is told.
+    /// does it: of the store's own, or whichever drops the last handle; so two threads may call it at once. It must not use the store. A panic of it
+    /// ends with it. Default: nobody is told.
     ///
     /// ```
     /// # fn main() -> Result<(), everleaf::Error> {
@@ -254,6 +255,12 @@ impl Options {
     /// ```
     pub fn events(mut self, tell: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         self.events = EventFn::new(tell);
+        self
+    }
+
+    /// For a store that is opened for a moment, and that the caller never has.
+    pub(crate) fn untold(mut self) -> Self {
+        self.events = EventFn::default();
         self
     }
 

@@ -297,7 +297,7 @@ impl Options {
         let path = path.as_ref();
         let tree = self.tree;
         // Nobody removes what expires meanwhile.
-        let store = self.sweep(false).open(path)?;
+        let store = self.untold().sweep(false).open(path)?;
         // Opened for writing, so that nobody else is; closed only when the new one has the name.
         let (new, copied) = store.copy_to(path, true, tree, &mut progress)?;
         if let (Some(tree), Some(log)) = (tree, &store.shared().log) {
@@ -314,7 +314,7 @@ impl Options {
     /// # Errors
     /// As [`Self::open`].
     pub fn upgrade(self, path: impl AsRef<Path>) -> Result<Vec<&'static str>> {
-        let store = self.open(path)?;
+        let store = self.untold().open(path)?;
         let pool = store.shared().trees.heap().pool();
         // Which leaves maps have is said when the pool is made.
         let wanted = KNOWN_FEATURES & !FEATURE_HASHED_LEAVES;

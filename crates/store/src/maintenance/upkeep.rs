@@ -86,6 +86,8 @@ struct Upkeep<'s> {
     spare: SpareSpace,
     events: &'s EventFn,
     has_told_of_the_log: bool,
+    /// Of one that failed, since the last one that did not.
+    has_told_of_a_snapshot: bool,
 }
 
 impl<'s> Upkeep<'s> {
@@ -105,6 +107,7 @@ impl<'s> Upkeep<'s> {
             spare: SpareSpace::default(),
             events,
             has_told_of_the_log: false,
+            has_told_of_a_snapshot: false,
         }
     }
 
@@ -135,11 +138,12 @@ impl<'s> Upkeep<'s> {
     fn shorten_log(&mut self) {
         let Some(log) = &self.shared.log else { return };
         log.check_names();
-        if !self.has_told_of_the_log
-            && let Err(error) = log.check()
-        {
-            self.has_told_of_the_log = true;
-            self.events.tell(&Event::LogFailed(&error));
+        if let Err(error) = log.check() {
+            if !std::mem::replace(&mut self.has_told_of_the_log, true) {
+                self.events.tell(&Event::LogFailed(&error));
+            }
+            // No snapshot of it can be written any more.
+            return;
         }
         let started = Instant::now();
         // Relaxed: a request, which carries nothing.
@@ -152,13 +156,20 @@ impl<'s> Upkeep<'s> {
         // Relaxed: as above.
         let due = log.snapshot_due.swap(false, Ordering::Relaxed);
         match self.shared.snapshot() {
-            Ok(pairs) => self.events.tell(&Event::Snapshot(pairs)),
+            Ok(pairs) => {
+                self.has_told_of_a_snapshot = false;
+                self.events.tell(&Event::Snapshot(pairs));
+            }
             Err(error) => {
                 // Tried again, but most of the time is left to others; writes tell, too.
                 // Relaxed: as above.
                 log.snapshot_due.fetch_or(due, Ordering::Relaxed);
                 self.next_snapshot = Instant::now() + started.elapsed() * REST;
-                self.events.tell(&Event::SnapshotFailed(&error));
+                // If somebody else writes one, nothing is wrong.
+                let is_failure = !matches!(error, Error::SnapshotBusy(_));
+                if is_failure && !std::mem::replace(&mut self.has_told_of_a_snapshot, true) {
+                    self.events.tell(&Event::SnapshotFailed(&error));
+                }
             }
         }
     }
@@ -303,14 +314,34 @@ mod tests {
         let options = options.durability(Durability::Power).snapshot_after_bytes(u64::MAX);
         let store = options.open(folder.path().join("pool")).expect("it opens");
         let (shutdown, (told, events)) = (ShutdownSignal::default(), told());
-        let mut upkeep = Upkeep::new(store.shared(), &shutdown, u64::MAX, &events);
+        // A snapshot is always due: none of a log that has failed is tried, and said to be tried again.
+        let mut upkeep = Upkeep::new(store.shared(), &shutdown, 0, &events);
+        let _ = store.default_map().put("key", "value").expect("room");
         upkeep.look();
-        assert_eq!(told.try_iter().count(), 0);
-        let log = store.shared().log.as_ref().expect("it has a log");
-        log.fail_owed(&store.shared().trees, Error::LogFailed("planted".to_string()));
+        let lines: Vec<String> = told.try_iter().collect();
+        assert!(lines.len() == 1 && lines[0].starts_with("wrote a snapshot of 1"), "{lines:?}");
+        std::fs::remove_dir_all(folder.path().join("pool.log")).expect("it is there");
         upkeep.look();
         upkeep.look();
         let lines: Vec<String> = told.try_iter().collect();
-        assert!(lines.len() == 1 && lines[0].contains("planted"), "{lines:?}");
+        assert!(lines.len() == 1 && lines[0].contains("has removed it"), "{lines:?}");
+    }
+
+    /// What was lost: the thread ended, and with it snapshots, the return of space and the sweep.
+    #[test]
+    fn a_panic_of_who_is_told_ends_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+        let options = options.durability(Durability::Power).snapshot_after_bytes(u64::MAX);
+        let options = options.events(|event| panic!("{event}"));
+        let store = options.clone().open(folder.path().join("pool")).expect("it opens");
+        let _ = store.default_map().put("key", "value").expect("room");
+        let shutdown = ShutdownSignal::default();
+        let events = options.events.clone();
+        let mut upkeep = Upkeep::new(store.shared(), &shutdown, 0, &events);
+        upkeep.look();
+        store.close().expect("it is closed all the same");
+        let store = options.open(folder.path().join("pool")).expect("it opens");
+        assert!(store.statistics().was_clean);
     }
 }
