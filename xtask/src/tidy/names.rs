@@ -2,7 +2,7 @@
 //!
 //! Read from the tokens, so that paths inside of macros are seen like all others.
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A path as written: `a::b::{c, d}` is two of them.
@@ -68,7 +68,7 @@ impl Reader<'_> {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
         while let Some(token) = tokens.get(at) {
-            let before = at.checked_sub(1).map(|before| &tokens[before]);
+            let is_within_path = is_separator(&tokens[..at]);
             at += 1;
             match token {
                 TokenTree::Group(group) => match module_name(&tokens[..at - 1]) {
@@ -95,7 +95,7 @@ impl Reader<'_> {
                         self.names.definitions.insert((self.module.clone(), name.to_string()));
                     }
                 }
-                TokenTree::Ident(_) if !before.is_some_and(|token| is(token, ':')) => {
+                TokenTree::Ident(_) if !is_within_path => {
                     let (segments, size) = path(&tokens[at - 1..]);
                     at += size - 1;
                     self.words.extend(segments.first().cloned());
@@ -198,6 +198,12 @@ fn is(token: &TokenTree, sign: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign)
 }
 
+/// Whether they end in `::`, behind which a path goes on: `a: b::C` has a path behind one colon.
+fn is_separator(tokens: &[TokenTree]) -> bool {
+    matches!(tokens, [.., TokenTree::Punct(first), second]
+        if first.as_char() == ':' && first.spacing() == Spacing::Joint && is(second, ':'))
+}
+
 fn starts_with(tokens: &TokenStream, word: &str) -> bool {
     matches!(tokens.clone().into_iter().next(), Some(TokenTree::Ident(first)) if first == word)
 }
@@ -226,6 +232,8 @@ mod tests {
     fn paths_in_code_and_in_macros_are_seen() {
         let text = "fn f() -> b::C { vec![crate::d::e(1)]; g() }\npub(in crate::h) fn i() {}\n";
         assert_eq!(paths(text), ["b::C", "crate::d::e"]);
+        let text = "fn f<T: super::Tr>(a: crate::b::B) {}\nstruct S { c: d::C }\n";
+        assert_eq!(paths(text), ["super::Tr", "crate::b::B", "d::C"]);
     }
 
     #[test]
@@ -245,6 +253,7 @@ mod tests {
             paths("pub use b::C;\npub(crate) use d::{E, F as G};\nfn f() -> G {}\n"),
             ["d::F"]
         );
+        assert_eq!(paths("pub use b::C;\nfn f(c: C) {}\n"), ["b::C"]);
     }
 
     #[test]
