@@ -125,6 +125,8 @@ pub fn put(
     if keys.rows != values.rows {
         return Err(PyValueError::new_err("there is not one value for each key"));
     }
+    // Told of also where there are no rows.
+    held.with(|_| Ok(()))?;
     let size = rows_of_block(keys.row + values.row);
     let (mut key_bytes, mut value_bytes) = (vec![0; size * keys.row], vec![0; size * values.row]);
     for first in (0..keys.rows).step_by(size) {

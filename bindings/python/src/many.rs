@@ -104,6 +104,8 @@ fn find_block<'py>(
 pub fn put(held: &Held, codecs: &Codecs, pairs: &Object<'_>) -> PyResult<()> {
     let py = pairs.py();
     let mut pairs = pairs.try_iter()?;
+    // Told of also where there are no pairs.
+    held.with(|_| Ok(()))?;
     loop {
         let block = block(&mut pairs)?;
         if block.is_empty() {

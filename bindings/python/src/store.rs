@@ -73,9 +73,10 @@ impl RawStore {
 
     /// Closes the maps and the store. By a detached thread.
     fn end(&self) -> everleaf::Result<()> {
+        // First the store: a map that another thread opens meanwhile is in the list before this has the lock.
+        let taken = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
         let maps = std::mem::take(&mut *self.maps.lock().unwrap_or_else(PoisonError::into_inner));
         maps.iter().filter_map(Weak::upgrade).for_each(|map| map.close());
-        let taken = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
         match taken.map_or(Ok(()), Store::close) {
             // Iterators and views that are held: the last of them closes it.
             Err(everleaf::Error::StillOpen { .. }) => Ok(()),
@@ -91,15 +92,18 @@ impl RawStore {
 
     /// The map of this name, made if it is missing.
     pub fn open_map(&self, py: Python<'_>, name: &str) -> PyResult<Arc<Held>> {
-        let map = py.detach(|| {
-            self.with(|store| match store.existing_map(name)? {
-                Some(map) => Ok(map),
-                None => store.map(name),
+        py.detach(|| {
+            self.with(|store| {
+                let map = match store.existing_map(name)? {
+                    Some(map) => map,
+                    None => store.map(name)?,
+                };
+                let held = Held::new(map, self.is_slow, self.waits.clone());
+                // While the store is held, so that whoever closes it closes the map, too.
+                self.remember(&held);
+                Ok(held)
             })
-        })?;
-        let held = Held::new(map, self.is_slow, self.waits.clone());
-        self.remember(&held);
-        Ok(held)
+        })
     }
 
     /// A view of a map as it is now.

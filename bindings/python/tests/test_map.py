@@ -701,7 +701,16 @@ def test_a_closed_store_refuses(tmp_path: Path) -> None:
     store.close()
     store.close()
     assert store.closed and "closed" in repr(store) and "closed" in repr(other)
-    for use in [lambda: store[b"k"], lambda: other.get(b"k"), store.sync, lambda: len(other)]:
+    none = numpy.array([], "S1")
+    for use in [
+        lambda: store[b"k"],
+        lambda: other.get(b"k"),
+        store.sync,
+        lambda: len(other),
+        lambda: other.put_many([]),
+        lambda: other.put_many(none, none),
+        lambda: other.__ior__({}),
+    ]:
         with pytest.raises(everleaf.Closed):
             use()
     with pytest.raises(everleaf.NotFound):
@@ -870,6 +879,48 @@ def test_arrays_of_what_are_no_numbers_are_no_floats(store: everleaf.Store) -> N
             reals.get_many(wrong)
     reals.put_many(numpy.array([1, 2], "u4"), numpy.array([3, 4], "f4"))
     assert dict(reals) == {1.0: 3.0, 2.0: 4.0}
+
+
+def test_a_map_that_is_opened_while_the_store_closes_is_closed(tmp_path: Path) -> None:
+    """It stayed open, was written to, and kept the pool locked."""
+    for _ in range(20):
+        store = everleaf.open(tmp_path / "a.pool", max_size=1 << 26)
+        begun = threading.Event()
+        maps: list[Any] = []
+
+        def run() -> None:
+            try:
+                for number in range(900):
+                    maps.append(store.map(f"{number}"))
+                    begun.set()
+            except everleaf.Closed:
+                pass
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        begun.wait()
+        store.close()
+        thread.join()
+        for map in maps:
+            with pytest.raises(everleaf.Closed):
+                map[b"k"] = b"v"
+        everleaf.open(tmp_path / "a.pool").close()
+        (tmp_path / "a.pool").unlink()
+
+
+def test_pairs_are_counted_from_the_end_without_reading_all(tmp_path: Path) -> None:
+    with everleaf.open(tmp_path / "a.pool") as store:
+        model = [(b"%03d" % number, b"v") for number in range(300)]
+        store.put_many(model)
+        for place in [slice(-2, None), slice(-5, -2), slice(-2, -5), slice(-400, -290), slice(-3, 299), slice(None, -298)]:
+            assert store.items()[place] == model[place]
+        with pytest.raises(IndexError):
+            store.peekitem(10**20)
+        view = store.view()
+        assert list(view) == sorted(view) == [key for key, _ in model]
+        # Counted once, though each asked how many there are.
+        assert len(view) == view._count == 300
+        view.close()
 
 
 def test_a_store_that_is_closed_amid_many_keys_is_closed(tmp_path: Path) -> None:

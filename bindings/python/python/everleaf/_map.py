@@ -6,6 +6,7 @@ What is fast, and like a dictionary, is compiled (`RawMap`, `RawView`): these ar
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from itertools import islice
 from types import TracebackType
@@ -165,14 +166,19 @@ def _behind(prefix: Any) -> Any:
 
 
 def _at(mapping: Any, of: str, place: int | slice) -> Any:
-    """The key, value or pair at a place in the order, or a list of those of a slice; it counts from the nearer end."""
+    """The key, value or pair at a place in the order, or a list of those of a slice. It counts from the beginning, below
+    zero from the end; a slice of another step than 1, or of which one side is below zero, reads all."""
     if isinstance(place, slice):
-        parts = (place.start, place.stop, place.step)
-        if all(part is None or operator.index(part) >= 0 for part in parts):
+        parts = [None if part is None else operator.index(part) for part in (place.start, place.stop, place.step)]
+        if all(part is None or part >= 0 for part in parts):
             return list(islice(mapping.pairs(None, None, (True, True), False, of), *parts))
+        start, stop, step = parts
+        if step in (None, 1) and start is not None and start < 0 and (stop is None or stop < 0):
+            pairs = mapping.pairs(None, None, (True, True), True, of)
+            return list(islice(pairs, -(stop or 0), -start))[::-1]
         return list(mapping.pairs(None, None, (True, True), False, of))[place]
     steps = place if place >= 0 else -1 - place
-    for found in islice(mapping.pairs(None, None, (True, True), place < 0, of), steps, None):
+    for found in islice(mapping.pairs(None, None, (True, True), place < 0, of), min(steps, sys.maxsize), None):
         return found
     raise IndexError("there is no pair at this place")
 
@@ -259,12 +265,12 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
         """A dict of what is here and in another mapping, whose values win."""
         if not isinstance(other, Mapping):
             return NotImplemented
-        return {**dict(self.items()), **other}
+        return dict(self.items()) | _as_dict(other)
 
     def __ror__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
         if not isinstance(other, Mapping):
             return NotImplemented
-        return {**other, **dict(self.items())}
+        return _as_dict(other) | dict(self.items())
 
     def __ior__(self, other: Mapping[K, V] | Iterable[tuple[K, V]]) -> Self:  # type: ignore[misc]
         """As `update`: each pair is put for itself."""
@@ -312,14 +318,23 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
         return View(self._store, self)
 
 
+def _as_dict(pairs: Mapping[Any, Any]) -> dict[Any, Any]:
+    """By its pairs: what another thread removes meanwhile is left out, where a dict that asks for each key fails."""
+    return dict(pairs.items())
+
+
 class View(RawView[K, V], _Reader[K, V], Mapping[K, V]):
     """A map as it was at one moment: a dictionary that is not changed. `len` counts its pairs one by one."""
 
     def __init__(self, store: RawStore, map: Map[K, V]) -> None:
         self._keys, self._values = map._keys, map._values
+        self._count: Optional[int] = None
 
     def __len__(self) -> int:
-        return self.count_range(None, None, (True, True))
+        # Once: `list` and its like ask for it before they read, and it does not change.
+        if self._count is None:
+            self._count = self.count_range(None, None, (True, True))
+        return self._count
 
     def __bool__(self) -> bool:
         return any(True for _ in self.pairs(None, None, (True, True), False, "keys"))
