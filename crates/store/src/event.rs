@@ -39,7 +39,9 @@ impl fmt::Display for Event<'_> {
 
 /// Who is told.
 #[derive(Clone, Default)]
-pub(crate) struct EventFn(Option<Arc<dyn Fn(&Event<'_>) + Send + Sync>>);
+pub(crate) struct EventFn(Option<Arc<Tell>>);
+
+type Tell = dyn Fn(&Event<'_>) + Send + Sync;
 
 impl EventFn {
     pub fn new(tell: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {

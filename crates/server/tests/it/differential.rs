@@ -324,21 +324,29 @@ fn has_fields_of(redis: &Raw, ours: &Raw) -> bool {
         })
 }
 
+/// What may differ in errors of any command; `None` if the command decides.
+fn is_intended_of_any(request: &[Vec<u8>], redis: &Raw, ours: &Raw) -> Option<bool> {
+    // What an error repeats of a request is cleaned before it is shown.
+    let is_plain = |arg: &Vec<u8>| arg.iter().all(|byte| (b' '..=b'~').contains(byte));
+    let both_errors = redis.kind() == b'-' && ours.kind() == b'-';
+    if both_errors && !request.iter().all(is_plain) && redis.bytes[..12] == ours.bytes[..12] {
+        return Some(true);
+    }
+    // Behind what Redis says we say where it stands what we have not.
+    redis.starts_with("-ERR unknown command").then(|| {
+        let said = redis.bytes.strip_suffix(b"\r\n").unwrap();
+        ours.bytes.starts_with(said) && ours.bytes.ends_with(b"redis-differences.md)\r\n")
+    })
+}
+
 /// The list of what differs on purpose, or by chance.
 fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state: &State) -> bool {
+    if let Some(is_intended) = is_intended_of_any(request, redis, ours) {
+        return is_intended;
+    }
     let same_kind = redis.kind() == ours.kind();
     let both_errors = same_kind && redis.kind() == b'-';
     let both_start = |text| redis.starts_with(text) && ours.starts_with(text);
-    // What an error repeats of a request is cleaned before it is shown.
-    let is_plain = |arg: &Vec<u8>| arg.iter().all(|byte| (b' '..=b'~').contains(byte));
-    if both_errors && !request.iter().all(is_plain) && redis.bytes[..12] == ours.bytes[..12] {
-        return true;
-    }
-    // Behind what Redis says we say where it stands what we have not.
-    if redis.starts_with("-ERR unknown command") {
-        let said = redis.bytes.strip_suffix(b"\r\n").unwrap();
-        return ours.bytes.starts_with(said) && ours.bytes.ends_with(b"redis-differences.md)\r\n");
-    }
     match name {
         // No order is promised by Redis; and there the empty key matches `*`, but not `**`.
         b"keys" => {
@@ -407,7 +415,7 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
         b"command" if request.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(b"getkeys")) => {
             ours.starts_with("-ERR Invalid arguments")
         }
-        b"client" if same_kind && redis.starts_with("$") || redis.starts_with("=") => {
+        b"client" if (same_kind && redis.starts_with("$")) || redis.starts_with("=") => {
             has_fields_of(redis, ours)
         }
         b"client" | b"command" => same_kind && matches!(redis.kind(), b':' | b'*'),
