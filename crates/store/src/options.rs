@@ -139,7 +139,7 @@ impl Options {
     }
 
     /// Open a pool although the machine stopped while it was open on an ordinary disk, so that some
-    /// of its last writes may be lost and some of its bytes torn. Run [`Store::check`] afterwards. A
+    /// of its last writes may be lost and some of its bytes torn. Run [`Store::check`](crate::Store::check) afterwards. A
     /// pool with a log is rebuilt from there all the same. Default: no.
     pub fn trust_after_machine_crash(mut self, yes: bool) -> Self {
         self.pool.trust_after_machine_crash = yes;
