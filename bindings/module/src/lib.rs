@@ -18,7 +18,6 @@
 //! | `memory` | the module's memory in the server's count |
 //! | `server` | the server's functions |
 
-#[cfg(not(test))]
 mod allocator;
 mod arguments;
 mod call;
