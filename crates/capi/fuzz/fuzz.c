@@ -2,7 +2,7 @@
 //
 // Every input is a program (`program.h`) in a new pool, so that an input is all that is needed to see a
 // finding again. The lowest bits of its first byte say whether the pool is closed and opened in the middle, and, in one
-// of eight, whether it has a log.
+// of eight, whether it has a log; another bit, whether the map has a name.
 
 #include "program.h"
 #include <dirent.h>
@@ -37,12 +37,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     if (!p) exit(2);
     size_t half = data[0] & 1 ? size / 2 : size;
     p->has_log = (data[0] & 14) == 14;
+    p->name = data[0] & 16 ? "a map" : NULL;
     snprintf(p->copy, sizeof p->copy, "%s-copy", path);
     p->data = data + 1;
     p->size = half - 1;
     for (;;) {
         p->store = open_store(path, p->has_log);
-        MUST(el_store_map(p->store, NULL, false, &p->map) == EL_OK);
+        MUST(el_store_map(p->store, p->name, p->name != NULL, &p->map) == EL_OK);
         check_all(p);
         run_program(p);
         if (half == size) break;

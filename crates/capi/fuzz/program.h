@@ -343,6 +343,12 @@ static void step_batch(program *p) {
     if (!after) exit(2);
     copy_model(after, &p->now);
     MUST(el_batch_new(&batch) == EL_OK);
+    if (take(p) % 4 == 0) {
+        key_room room;
+        el_slice key = take_key(p, &room);
+        MUST(el_batch_put(batch, p->map, key, key) == EL_OK && el_batch_expect(batch, p->map, key, &key) == EL_OK);
+        MUST(el_batch_clear(batch) == EL_OK);
+    }
     for (unsigned left = take(p) % 8; left > 0 && after->count < PAIRS_MAX - 1; left--) {
         key_room room;
         unsigned what = take(p) % 4;
@@ -497,7 +503,8 @@ static void run_program(program *p) {
         step_put,     step_put,      step_put,      step_insert,   step_update,   step_remove,   step_get,
         step_get,     step_get_copy, step_exchange, step_scan,     step_iterate,  step_iterate,  step_batch,
         step_batch,   step_view,     step_get_many, step_columns,  step_expire,   step_wrong,    step_put_many,
-        step_prefix,  step_load_map, step_snapshot, step_copy,
+        step_prefix,  step_load_map, step_snapshot, step_copy,     step_names,    step_numbers,  step_space,
+        step_drop_map,
     };
     for (int left = STEPS_MAX; p->size > 0 && left > 0; left--) {
         unsigned what = take(p);
@@ -516,6 +523,11 @@ static void end_program(program *p) {
     MUST(el_map_free(p->map) == EL_OK);
 }
 
+// Is told what a store does.
+static void see_event(void *context, el_slice text) {
+    MUST(context == NULL && text.size > 0 && text.data);
+}
+
 // With a log in the folder `path`.log, or without one.
 static el_store *open_store(const char *path, int has_log) {
     el_options *options = NULL;
@@ -525,6 +537,7 @@ static el_store *open_store(const char *path, int has_log) {
     MUST(el_options_set(options, EL_MAX_SIZE, 1 << 26) == EL_OK);
     MUST(el_options_set(options, EL_SWEEP, 0) == EL_OK);
     MUST(el_options_set(options, EL_DURABILITY, has_log ? EL_POWER : EL_PROCESS) == EL_OK);
+    MUST(el_options_log(options, see_event, NULL) == EL_OK);
     MUST(el_store_open(path, options, &store) == EL_OK);
     MUST(el_options_free(options) == EL_OK);
     return store;

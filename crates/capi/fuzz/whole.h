@@ -1,5 +1,5 @@
 // Steps of a program (`program.h`) that take many pairs at once or the whole store: loads, many puts, prefixes,
-// snapshots, copies.
+// snapshots, copies, names, numbers, space.
 #ifndef EVERLEAF_WHOLE_H
 #define EVERLEAF_WHOLE_H
 
@@ -98,6 +98,77 @@ static void step_copy(program *p) {
     remove(restored);
     remove(p->copy);
     p->copy[0] = '\0';
+}
+
+typedef struct {
+    const program *p;
+    char before[80];
+    int has_own, count;
+} named;
+
+static void see_name(void *context, el_slice name) {
+    named *n = (named *)context;
+    const char *own = n->p->name ? n->p->name : "default";
+    MUST(name.size > 0 && name.size < sizeof n->before);
+    MUST(n->count++ == 0 || compare(n->before, strlen(n->before), name.data, name.size) < 0);
+    memcpy(n->before, name.data, name.size);
+    n->before[name.size] = '\0';
+    n->has_own |= strcmp(own, n->before) == 0;
+}
+
+static void step_names(program *p) {
+    named n;
+    memset(&n, 0, sizeof n);
+    n.p = p;
+    MUST(el_store_map_names(p->store, see_name, &n) == EL_OK && n.has_own);
+    MUST(el_store_map_names(p->store, NULL, &n) == EL_INVALID);
+    MUST(strcmp(el_version(), EL_VERSION) == 0 && el_abi_version() == EL_ABI_VERSION);
+    MUST(el_strerror((int)take(p) - 128)[0] != '\0');
+}
+
+// A program may know fewer numbers than the library, or more.
+static void step_numbers(program *p) {
+    struct {
+        el_statistics numbers;
+        unsigned char behind[64];
+    } room;
+    size_t known = 0, capacity = take(p) % (sizeof room + 1);
+    memset(&room, 0xa5, sizeof room);
+    MUST(el_store_statistics(p->store, el_room(&room, capacity), &known) == EL_OK && known == sizeof room.numbers);
+    const unsigned char *bytes = (const unsigned char *)&room;
+    for (size_t i = capacity < known ? capacity : known; i < sizeof room; i++) MUST(bytes[i] == 0xa5);
+    if (capacity < known) return;
+    MUST(room.numbers.keys >= p->now.count && room.numbers.maps > 0);
+    MUST(room.numbers.pool_used_bytes <= room.numbers.pool_size_bytes);
+    MUST(room.numbers.pool_size_bytes <= room.numbers.pool_max_bytes);
+    MUST(!p->view || room.numbers.views > 0);
+}
+
+static void step_space(program *p) {
+    uint64_t bytes = 0;
+    MUST(el_store_return_space(p->store, take(p) & 1 ? &bytes : NULL) == EL_OK);
+    MUST(el_store_sync(p->store) == EL_OK);
+    check_map(p, p->map);
+}
+
+// Drops the map under its handle, and makes it again; the default one is emptied.
+static void step_drop_map(program *p) {
+    key_room room;
+    el_slice key = take_key(p, &room);
+    // What a view shows of a map that is made again is nothing that the model has.
+    if (p->view) step_view(p);
+    MUST(el_store_drop_map(p->store, "no such map") == EL_NOT_FOUND);
+    MUST(el_store_drop_map(p->store, NULL) == EL_INVALID);
+    MUST(el_store_drop_map(p->store, p->name ? p->name : "default") == EL_OK);
+    empty(&p->now);
+    if (p->name) {
+        el_map *old = p->map;
+        MUST(el_store_map(p->store, p->name, false, &p->map) == EL_NOT_FOUND);
+        MUST(el_put(old, key, key) == EL_MAP_DROPPED && el_contains(old, key) == EL_MAP_DROPPED);
+        MUST(el_store_map(p->store, p->name, true, &p->map) == EL_OK);
+        MUST(el_put(old, key, key) == EL_MAP_DROPPED && el_map_free(old) == EL_OK);
+    }
+    check_map(p, p->map);
 }
 
 #endif
