@@ -21,6 +21,7 @@ mod ingest;
 mod open;
 pub mod output;
 mod progress;
+mod redis;
 mod service_manager;
 pub mod target_file;
 

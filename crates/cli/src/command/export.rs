@@ -1,4 +1,6 @@
-//! `everleaf export`: pairs into a file.
+//! `everleaf export`: pairs into a file, or all keys into a cluster.
+
+mod to_cluster;
 
 use super::scan::Selection;
 use crate::arguments::{EncodingArgs, RangeArgs, pool_and_rest};
@@ -9,6 +11,7 @@ use crate::global::Global;
 use crate::open::{self, MapArgs};
 use crate::output::{Output, counted, remark};
 use crate::progress::Progress;
+use crate::redis::address::Address;
 use crate::target_file::TargetFile;
 use clap::{Args, ValueEnum};
 use everleaf::{Map, Store};
@@ -30,6 +33,7 @@ Examples:
   everleaf export words.pool --output words.csv --header
   everleaf export words.pool --output backup.jsonl
   everleaf export words.pool --prefix ap --format csv
+  everleaf export shop.pool --to redis-cluster://10.0.0.7:7001
 
 Pairs come in the byte order of their keys. What `load` read, `export` writes back byte for byte,
 if it was sorted by key and in the exporter's own form: in tsv the escapes \\t \\n \\r \\\\ and no
@@ -37,6 +41,9 @@ others, in csv quotes only where needed, in jsonl the members key and value with
 As `resp`, all databases of a pool that a server has served are written as requests that make the same keys of
 all types, with their times, in any Redis. The other formats have the pairs of one map; a key that holds a list,
 hash or set ends them with code 1, or is left out with --strings-only.
+With --to redis-cluster://[USER[:PASSWORD]@]HOST[:PORT], or rediss-cluster:// with TLS, all keys of a pool that has no
+database but 0 go to the masters of a cluster of Redis or Valkey, of which one server is named, and are compared with the
+pool afterwards. The cluster must have no keys. Slots may move meanwhile.
 A file is written under another name and renamed once it is complete and on the disk.";
 
 /// Write pairs to a TSV, CSV or JSON-lines file
@@ -60,6 +67,16 @@ pub struct ExportArgs {
     /// Leave keys out that hold lists, hashes or sets, which only --format resp can hold, and say how many
     #[arg(long, conflicts_with = "keys_only")]
     pub strings_only: bool,
+    /// Do not compare the cluster with the pool when all is copied (--to redis-cluster://)
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Certificates in PEM that are trusted (--to rediss-cluster://) [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// How long a server may be silent (--to redis-cluster://) [default: 600]
+    #[arg(long, value_name = "SECONDS")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: Option<u64>,
     /// Which keys.
     #[command(flatten)]
     pub range: RangeArgs,
@@ -110,6 +127,9 @@ struct ExportedPairs<'a> {
 /// Writes the pairs.
 pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool.clone(), Vec::new(), &[])?;
+    if let Some(address) = cluster_of(&args)? {
+        return to_cluster::run(&args, &pool, &address, global, out);
+    }
     let encoding = EncodingArgs { hex: args.hex, base64: args.base64 };
     let range = args.range.bounds(&encoding)?;
     let unnamed = if global.json { Format::Jsonl } else { Format::Tsv };
@@ -169,6 +189,39 @@ pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Fai
         return Ok(());
     }
     out.line(&format!("exported {} to {}", counted(pairs, "pair"), args.output.display()))
+}
+
+/// The cluster that `--to` names, if it is no key to stop before.
+fn cluster_of(args: &ExportArgs) -> Result<Option<Address>, Failure> {
+    let to = args.range.to.as_ref().and_then(|to| to.to_str());
+    let to = to.filter(|to| Address::is_like(to) && !args.hex && !args.base64);
+    let Some(address) = to.map(Address::parse).transpose()?.flatten() else {
+        if args.no_verify || args.cacert.is_some() || args.timeout.is_some() {
+            return Err(Failure::usage(
+                "--no-verify, --cacert and --timeout are for --to redis-cluster://HOST:PORT",
+            ));
+        }
+        return Ok(None);
+    };
+    if !address.is_cluster {
+        return Err(Failure::usage(
+            "a single server gets all keys of `everleaf export POOL --format resp` by redis-cli --pipe; \
+             --to redis-cluster://HOST:PORT is for a cluster (and a key that begins so is given with --hex)",
+        ));
+    }
+    let is_plain = args.format.is_none()
+        && !(args.header || args.keys_only || args.strings_only)
+        && args.output == Path::new("-")
+        && args.map.map.is_none()
+        && args.range.from.is_none()
+        && args.range.prefix.is_none();
+    match is_plain {
+        true => Ok(Some(address)),
+        false => Err(Failure::usage(
+            "a cluster gets all keys: leave --format, --output, --map, --header, --keys-only, --strings-only and \
+             the range away",
+        )),
+    }
 }
 
 /// Why requests cannot be written.

@@ -7,78 +7,11 @@
 )]
 
 use crate::common::Place;
+use crate::redis::{Redis, SERVERS, fill, free_port};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Servers, each of which is tried.
-const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
-
-/// A server of Redis or Valkey, with its files in the place.
-struct Redis {
-    child: Child,
-    port: u16,
-}
-
-impl Redis {
-    /// `None`, which is told, where there is none.
-    fn start(program: &str, place: &Place, arguments: &[&str]) -> Option<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let started = Command::new(program)
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
-            .args(["--dir", place.path("").to_str().unwrap(), "--enable-debug-command", "yes"])
-            .args(arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(child) = started else {
-            println!("skipped: there is no {program}");
-            return None;
-        };
-        Some(Redis { child, port }.when_up())
-    }
-
-    /// The same, when it answers.
-    fn when_up(self) -> Self {
-        let start = Instant::now();
-        while !self.is_up() {
-            assert!(start.elapsed() < Duration::from_secs(20), "it does not come up");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self
-    }
-
-    fn is_up(&self) -> bool {
-        let ping = Command::new("redis-cli").args(["-p", &self.port.to_string(), "ping"]).output();
-        ping.is_ok_and(|ping| ping.stdout == b"PONG\n")
-    }
-
-    /// Runs lines of redis-cli.
-    fn run(&self, lines: &str) -> String {
-        let mut child = Command::new("redis-cli")
-            .args(["-p", &self.port.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
-    }
-
-    fn address(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// Passes on what a client and a server say, and does something before the second `SCAN`: when all is copied, and
 /// nothing compared. Ends with the connection. Where it listens.
@@ -171,35 +104,13 @@ fn a_silent_server_is_waited_for_as_long_as_is_said() {
     assert!(help.contains("[default: 600]"), "{help}");
 }
 
-/// Keys of all types in small and large encodings, in three databases.
-fn fill(redis: &Redis) {
-    let mut lines = String::from(
-        "set s value\nset n -123456\nset ttl v px 900000000\nset gone v pxat 1\nappend s more\n\
-         setrange zeros 5000 x\nrpush l a 1 -5000 70000000000 c\nsadd ints 1 2 3000000000\nsadd set a b 1\n\
-         hset h f v g 12\nzadd z 1.5 a -inf b 2e300 c\nexpire h 100000\n",
-    );
-    for number in 0..600 {
-        let long = format!("{number}").repeat(30);
-        lines += &format!("rpush long {long}\nsadd bigset {long}\nhset bighash {number} {long}\n");
-        lines += &format!("zadd bigz {number}.25 m{number}\nset k{number} {number}\n");
-    }
-    // Who asks for what has expired removes it: until then it is part of the digest.
-    lines += "get gone\nselect 3\nset s three\nsadd set x\nselect 15\nrpush l last\n";
-    redis.run(&lines);
-}
-
-/// Everything a server has, as it tells of itself.
-fn digest(redis: &Redis) -> String {
-    redis.run("debug digest\n")
-}
-
 #[test]
 fn a_server_and_its_file_are_imported_and_go_back() {
     for program in SERVERS {
         let place = Place::empty();
         let Some(redis) = Redis::start(program, &place, &[]) else { continue };
         fill(&redis);
-        let before = digest(&redis);
+        let before = redis.digest();
         redis.run("save\n");
         let told = place.run(["import", &redis.address(), "live.pool"]).succeeded();
         assert!(told.contains("imported 6") && told.contains("3 databases"), "{told}");
@@ -210,13 +121,8 @@ fn a_server_and_its_file_are_imported_and_go_back() {
             let file = format!("{pool}.resp");
             place.run(["export", pool, "--format", "resp", "--output", &file]).succeeded();
             redis.run("flushall\n");
-            let requests = std::fs::File::open(place.path(&file)).unwrap();
-            let port = redis.port.to_string();
-            let piped =
-                Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(requests).output();
-            let piped = String::from_utf8(piped.unwrap().stdout).unwrap();
-            assert!(piped.contains("errors: 0"), "{piped}");
-            assert_eq!(digest(&redis), before, "{pool}");
+            redis.pipe(&place.path(&file));
+            assert_eq!(redis.digest(), before, "{pool}");
         }
         assert!(place.run(["import", "dump.rdb", "file.pool"]).failed(4).contains("exist"));
         let one = format!("{}/3", redis.address());
@@ -360,7 +266,7 @@ fn large_collections_are_taken_and_compared_in_pieces() {
         let Some(redis) = Redis::start(program, &place, &[]) else { continue };
         fill(&redis);
         redis.run("pexpireat bighash 4102444800000\n");
-        let before = digest(&redis);
+        let before = redis.digest();
         let import = |source: &str, pool: &str| {
             place.run(["import", source, pool, "--whole-size-max", "1000"])
         };
@@ -369,12 +275,8 @@ fn large_collections_are_taken_and_compared_in_pieces() {
         assert!(place.run(["check", "new.pool"]).succeeded().starts_with("sound"));
         place.run(["export", "new.pool", "--format", "resp", "--output", "new.resp"]).succeeded();
         redis.run("flushall\n");
-        let requests = std::fs::File::open(place.path("new.resp")).unwrap();
-        let port = redis.port.to_string();
-        let piped =
-            Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(requests).output();
-        assert!(String::from_utf8(piped.unwrap().stdout).unwrap().contains("errors: 0"));
-        assert_eq!(digest(&redis), before);
+        redis.pipe(&place.path("new.resp"));
+        assert_eq!(redis.digest(), before);
         // Every difference is noticed that comes behind the copy; what the comparison asks is the same of both servers.
         let count = if program == SERVERS[0] { usize::MAX } else { 2 };
         let changes = [
@@ -412,9 +314,7 @@ fn large_collections_are_taken_and_compared_in_pieces() {
 
 /// A server of ours on a pool of its own.
 fn serve(place: &Place, pool: &str) -> Redis {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = free_port();
     let mut command = place.command(["serve", pool, "--port", &port.to_string()]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     Redis { child, port }.when_up()
@@ -474,17 +374,13 @@ fn a_server_is_followed_until_it_is_silent() {
         );
         assert!(remarks.contains("in step with the source"), "{remarks}");
         // Back into a pool, whose keys are those of the source.
-        let before = digest(&source);
+        let before = source.digest();
         place.run(["import", &ours.address(), "back.pool"]).succeeded();
         let export = ["export", "back.pool", "--format", "resp", "--output", "back.resp"];
         place.run(export).succeeded();
         source.run("flushall\n");
-        let requests = std::fs::File::open(place.path("back.resp")).unwrap();
-        let port = source.port.to_string();
-        let piped =
-            Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(requests).output();
-        assert!(String::from_utf8(piped.unwrap().stdout).unwrap().contains("errors: 0"));
-        assert_eq!(digest(&source), before);
+        source.pipe(&place.path("back.resp"));
+        assert_eq!(source.digest(), before);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod bench;
+mod cluster;
 mod common;
 mod copies;
 mod damage;
@@ -14,6 +15,7 @@ mod killed;
 mod killed_with_log;
 mod loading;
 mod pairs;
+mod redis;
 mod round_trip;
 mod serving;
 mod traced;

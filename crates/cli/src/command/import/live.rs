@@ -1,11 +1,12 @@
 //! The keys of a server that runs: `SCAN`, and of the keys that it shows `DUMP` and the time.
 
 use super::Item;
-use super::address::Address;
-use super::client::{Client, Reply};
 use super::pieces::Kind;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::redis::address::Address;
+use crate::redis::client::{Client, Reply};
+use crate::redis::log_in;
 use everleaf_server::transfer::{Entry, is_too_large, is_unsupported, value_of_payload};
 use std::io;
 use std::path::Path;
@@ -50,7 +51,7 @@ impl Live {
         let place = address.place();
         let mut client =
             Client::connect(&address, cacert, patience).map_err(|error| fail(&place, &error))?;
-        log_in(&mut client, &address, &place)?;
+        log_in(&mut client, &address)?;
         let mut live = Live {
             client,
             place,
@@ -69,7 +70,11 @@ impl Live {
             None => known,
         };
         let moment = live.ask(&[b"PEXPIRETIME", b"everleaf-import-asks"])?;
-        live.tells_moments = !matches!(moment, Reply::Error(_));
+        // Of a cluster another server may have the key: the command is known all the same.
+        live.tells_moments = match moment {
+            Reply::Error(error) => error.starts_with("MOVED ") || error.starts_with("ASK "),
+            _ => true,
+        };
         Ok(live)
     }
 
@@ -280,40 +285,24 @@ impl Live {
     }
 
     fn refusal(&self, command: &str, error: &str) -> Failure {
-        Failure::new(ExitCode::Io, format!("{} refuses {command}: {error}", self.place))
+        let hint = match error.starts_with("MOVED ") || error.starts_with("ASK ") {
+            true => ": slots move in its cluster; begin anew when none does",
+            false => "",
+        };
+        Failure::new(ExitCode::Io, format!("{} refuses {command}: {error}{hint}", self.place))
+    }
+
+    /// Whether a slot of this server of a cluster moves, from it or to it.
+    pub(super) fn has_open_slots(&mut self) -> Result<bool, Failure> {
+        match self.must(&[b"CLUSTER", b"NODES"])? {
+            Reply::Text(nodes) => Ok(has_open_slots(&String::from_utf8_lossy(&nodes))),
+            _ => Err(self.strange("CLUSTER NODES")),
+        }
     }
 
     pub(super) fn strange(&self, command: &str) -> Failure {
         let message = format!("{} answers {command} with what is no answer to it", self.place);
         Failure::new(ExitCode::Io, message)
-    }
-}
-
-/// What servers say that have no password, of Redis 6 and later, and before.
-const NEEDS_NO_PASSWORD: [&str; 2] = ["without any password configured", "no password is set"];
-
-/// Says who we are, if the address does.
-pub(super) fn log_in(client: &mut Client, address: &Address, place: &str) -> Result<(), Failure> {
-    let reply = match (&address.user, &address.password) {
-        (Some(user), password) => {
-            let password = password.as_deref().unwrap_or_default();
-            client.ask(&[b"AUTH", user.as_bytes(), password.as_bytes()])
-        }
-        (None, Some(password)) => client.ask(&[b"AUTH", password.as_bytes()]),
-        (None, None) => return Ok(()),
-    };
-    match reply.map_err(|error| fail(place, &error))? {
-        // One password of the environment may be meant for another server.
-        Reply::Error(error)
-            if address.user.is_none()
-                && NEEDS_NO_PASSWORD.iter().any(|text| error.contains(text)) =>
-        {
-            Ok(())
-        }
-        Reply::Error(error) => {
-            Err(Failure::new(ExitCode::Io, format!("{place} refuses AUTH: {error}")))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -350,6 +339,11 @@ fn step_of(reply: Reply) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     Some((cursor, keys.into_iter().map(key_of).collect::<Option<_>>()?))
 }
 
+/// Whether the line of a server itself, among those of `CLUSTER NODES`, has slots like `[7->-ID]` or `[7-<-ID]`.
+fn has_open_slots(nodes: &str) -> bool {
+    nodes.lines().any(|line| line.contains("myself") && line.contains(" ["))
+}
+
 /// The databases in the lines `db0:keys=1,expires=0,avg_ttl=0`.
 fn parse_keyspace(text: &str) -> Vec<(u64, Option<u64>)> {
     let database_of = |line: &str| {
@@ -373,6 +367,15 @@ mod tests {
         let step = Reply::Array(vec![Reply::Text(b"7".to_vec()), Reply::Array(vec![key.clone()])]);
         assert_eq!(step_of(step), Some((b"7".to_vec(), vec![b"k".to_vec()])));
         assert_eq!(step_of(Reply::Array(vec![key])), None);
+    }
+
+    #[test]
+    fn slots_that_move_are_seen_in_the_lines_of_a_cluster() {
+        let at_rest = "07c3 127.0.0.1:7001@17001 myself,master - 0 1 1 connected 0-5460\n\
+                       67ed [::1]:7002@17002 master - 0 2 2 connected 5461-16383\n";
+        assert!(!has_open_slots(at_rest));
+        assert!(has_open_slots(&at_rest.replace("0-5460", "0-5460 [93->-67ed]")));
+        assert!(!has_open_slots(&at_rest.replace("5461-16383", "5461-16383 [93-<-07c3]")));
     }
 
     /// What hung: 64 keys of 40 KiB, asked for four times each, fill the buffers of both sides before a reply is read.

@@ -1,10 +1,13 @@
 //! `everleaf import`: the keys of a Redis or Valkey server, or of a file of one, in a new pool.
 
-mod address;
-mod client;
+mod comparison;
 mod live;
+mod masters;
 mod onto;
 mod pieces;
+
+pub(super) use comparison::Comparison;
+pub(super) use masters::Masters;
 
 use crate::arguments::NewPoolArgs;
 use crate::exit_code::ExitCode;
@@ -12,7 +15,7 @@ use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::{Output, counted};
 use crate::progress::Progress;
-use address::Address;
+use crate::redis::address::Address;
 use clap::Args;
 use everleaf::new_file::NewFile;
 use everleaf::{Options, Store};
@@ -34,13 +37,15 @@ Examples:
   everleaf import rediss://10.0.0.7:6380 shop.pool --cacert ca.crt
   REDISCLI_AUTH=secret everleaf import redis://reader@10.0.0.7 shop.pool
   everleaf import dump.rdb shop.pool
+  everleaf import redis-cluster://10.0.0.7:7001 shop.pool
   everleaf import redis://10.0.0.7:6379 redis://127.0.0.1:6399 --follow 30
 
 A server is only read (SCAN, TYPE, MEMORY USAGE, DUMP, PEXPIRETIME, INFO): all its databases, or the one that the
 address ends with (redis://HOST:PORT/3). Collections of more than 64 MiB are read in pieces (HSCAN, SSCAN,
 ZSCAN, LRANGE, and their lengths). Let nobody write meanwhile: keys that are removed there before they are
 compared are removed here, too, and any other difference that is found refuses all; what is written later
-is missing. Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
+is missing. Of a cluster all masters are read, one after the other, and slots that move meanwhile refuse all.
+Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
 sorted sets are taken, with their times; streams, modules and functions there are not here.
 
 To a server that runs, of Everleaf or another with this protocol, the source sends what it sends to its replicas: a
@@ -55,14 +60,13 @@ more; so a file must be one that can be read twice, and no pipe, unless --no-ver
 
 /// Keys between two updates of the progress bar.
 const PROGRESS_STEP: u64 = 512;
-/// Keys that are named if they differ.
-const NAMED_COUNT_MAX: usize = 5;
 
 /// Copy a Redis or Valkey server, or its file, into a new pool
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ImportArgs {
-    /// The address of the server, redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE] or rediss:// with TLS, or an RDB file
+    /// The address of the server, redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE] or rediss:// with TLS; of a server of
+    /// a cluster, redis-cluster:// or rediss-cluster://; or an RDB file
     pub source: String,
     /// The pool file to create, or the address of a server without keys that gets them
     pub pool: PathBuf,
@@ -130,19 +134,21 @@ enum Source {
     /// The same file is read each time, whatever has its name by then.
     File(PathBuf, File),
     Server(Live),
+    Cluster(Masters),
 }
 
 impl Source {
     fn of(args: &ImportArgs) -> Result<Self, Failure> {
         match Address::parse(&args.source)? {
             Some(address) => {
-                let live = Live::connect(
-                    address,
-                    args.cacert.as_deref(),
-                    Duration::from_secs(args.timeout),
-                    args.whole_size_max,
-                )?;
-                Ok(Source::Server(live))
+                let (cacert, size_max) = (args.cacert.as_deref(), args.whole_size_max);
+                let patience = Duration::from_secs(args.timeout);
+                Ok(match address.is_cluster {
+                    true => {
+                        Source::Cluster(Masters::connect(&address, cacert, patience, size_max)?)
+                    }
+                    false => Source::Server(Live::connect(address, cacert, patience, size_max)?),
+                })
             }
             None => {
                 let path = PathBuf::from(&args.source);
@@ -157,6 +163,7 @@ impl Source {
         match self {
             Source::File(path, file) => each_of_file(path, file, see),
             Source::Server(live) => live.each(see),
+            Source::Cluster(masters) => masters.each(see),
         }
     }
 
@@ -173,6 +180,7 @@ impl Source {
             // Its check sum says that it is the one that was copied.
             Source::File(..) => Ok(Vec::new()),
             Source::Server(live) => live.gone(database, keys),
+            Source::Cluster(masters) => masters.gone(keys),
         }
     }
 
@@ -181,6 +189,7 @@ impl Source {
         match self {
             Source::File(..) => None,
             Source::Server(live) => live.key_count(),
+            Source::Cluster(masters) => masters.key_count(),
         }
     }
 }
@@ -366,80 +375,18 @@ fn verify(
     report: &mut Report,
     show: bool,
 ) -> Result<(), Failure> {
-    let progress = Progress::pairs(show, "comparing", report.keys);
-    let (mut different, mut count) = (Vec::new(), 0u64);
-    // Of a collection that comes in pieces: whether those so far are the same.
-    let mut is_same_so_far = true;
-    source.each(&mut |item| {
-        let (database, key, is_same) = match item {
-            Item::Key { database, key, mut entry, slack_ms } => {
-                let expiry_ms = &mut entry.expiry_ms;
-                *expiry_ms = settled(keyspace, database, &key, *expiry_ms, slack_ms)?;
-                let is_same = has_expired(entry.expiry_ms)
-                    || keyspace.holds(database, &key, &entry).map_err(refused)?;
-                (database, key, is_same)
-            }
-            Item::Unsupported { database, key: Some(key), .. } => {
-                let found = keyspace.contains(database, &key).map_err(refused)?;
-                (database, key, !found)
-            }
-            Item::Unsupported { key: None, .. } => return Ok(()),
-            Item::Begin { .. } => {
-                is_same_so_far = true;
-                return Ok(());
-            }
-            Item::Members { database, key, first, members } => {
-                let found = keyspace.has_piece(database, &key, first, &members);
-                is_same_so_far &= found.map_err(refused)?;
-                return Ok(());
-            }
-            Item::End { database, key, mut extent, slack_ms, .. } => {
-                let found = keyspace.extent(database, &key).map_err(refused)?;
-                // Then it goes here, too, behind the comparison.
-                let is_gone = extent.count == 0;
-                extent.expiry_ms = settled(keyspace, database, &key, extent.expiry_ms, slack_ms)?;
-                let is_same = is_gone || is_same_so_far && found == Some(extent);
-                (database, key, has_expired(extent.expiry_ms) || is_same)
-            }
-        };
-        report.verified += 1;
-        if !is_same {
-            count += 1;
-            if different.len() < NAMED_COUNT_MAX {
-                different.push(shown(database, &key));
-            }
-        }
-        if report.verified.is_multiple_of(PROGRESS_STEP) {
-            progress.set(report.verified);
-        }
-        Ok(())
-    })?;
-    if count == 0 {
+    let mut comparison = Comparison::new(Progress::pairs(show, "comparing", report.keys));
+    source.each(&mut |item| comparison.take(keyspace, item))?;
+    report.verified = comparison.compared;
+    if comparison.different == 0 {
         return Ok(());
     }
     Err(Failure::not_found(format!(
         "{} of the source differ from what was imported ({}), so no pool was made: let nobody write to the \
          source meanwhile, or take what there is with --no-verify",
-        counted(count, "key"),
-        different.join(", ")
+        counted(comparison.different, "key"),
+        comparison.named(),
     )))
-}
-
-/// The time of a key at the source, which may be off by so much: what it is here, if that may be it.
-fn settled(
-    keyspace: &mut Keyspace<'_>,
-    database: u64,
-    key: &[u8],
-    expiry_ms: Option<u64>,
-    slack_ms: u64,
-) -> Result<Option<u64>, Failure> {
-    let Some(there) = expiry_ms.filter(|_| slack_ms > 0) else { return Ok(expiry_ms) };
-    let here = keyspace.expiry(database, key).map_err(refused)?;
-    Ok(here.filter(|here| here.abs_diff(there) <= slack_ms).or(expiry_ms))
-}
-
-fn has_expired(expiry_ms: Option<u64>) -> bool {
-    expiry_ms.is_some_and(|time| time <= now_ms())
 }
 
 /// Removes what was copied and is not there at the source any more.
@@ -461,6 +408,10 @@ fn remove_gone(
         }
     }
     keyspace.flush().map_err(refused)
+}
+
+pub(super) fn has_expired(expiry_ms: Option<u64>) -> bool {
+    expiry_ms.is_some_and(|time| time <= now_ms())
 }
 
 fn now_ms() -> u64 {

@@ -3,9 +3,9 @@
 //! A scan may show a member twice and, if it comes or goes meanwhile, not at all; so the number of members is told
 //! at the end, and whoever compares finds a difference if another is there.
 
-use super::client::Reply;
 use super::live::Live;
 use super::{Failure, Item};
+use crate::redis::client::Reply;
 use everleaf_server::transfer::{Extent, Value};
 
 /// Bytes that are asked for at once, about, and members at most.

@@ -1,13 +1,15 @@
 //! Whether the target holds what the source does.
 
-use super::super::address::Address;
-use super::super::client::{Client, Reply};
-use super::super::live::{Live, log_in};
-use super::super::{ImportArgs, Item, NAMED_COUNT_MAX, has_expired, shown};
+use super::super::comparison::NAMED_COUNT_MAX;
+use super::super::live::Live;
+use super::super::{ImportArgs, Item, has_expired, shown};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::counted;
 use crate::progress::Progress;
+use crate::redis::address::Address;
+use crate::redis::client::{Client, Reply};
+use crate::redis::log_in;
 use everleaf_server::transfer::{Entry, Extent, Value, value_of_payload};
 use std::io;
 use std::time::Duration;
@@ -50,7 +52,7 @@ pub fn run(
     let place = target.place();
     let connected = Client::connect(target, cacert, patience);
     let mut client = connected.map_err(|error| fail(&place, &error))?;
-    log_in(&mut client, target, &place)?;
+    log_in(&mut client, target)?;
     let mut side = Side {
         client,
         place,

@@ -11,13 +11,13 @@ mod keys;
 mod replica;
 mod target;
 
-use super::address::Address;
 use super::live::Live;
 use super::{ImportArgs, Report};
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::{Output, counted, remark};
 use crate::progress::Progress;
+use crate::redis::address::{Address, without_password};
 use replica::Replica;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -51,6 +51,12 @@ pub fn run(
              `everleaf export --format resp` of the pool to redis-cli --pipe",
         )
     })?;
+    if source.is_cluster || target.is_cluster {
+        return Err(Failure::usage(
+            "a cluster is imported into a pool, and a pool goes into a cluster with \
+             `everleaf export POOL --to redis-cluster://HOST:PORT`",
+        ));
+    }
     if source.database.is_some() || target.database.is_some() {
         return Err(Failure::usage("from server to server all databases go: name none"));
     }
@@ -177,7 +183,7 @@ fn tell(args: &ImportArgs, done: &Done, global: Global, out: &mut Output) -> Res
             expired: report.expired,
             keys: report.keys,
             skipped: report.skipped,
-            target: super::address::without_password(&args.pool.to_string_lossy()),
+            target: without_password(&args.pool.to_string_lossy()),
             verified: !args.no_verify,
         });
     }

@@ -1,11 +1,11 @@
 //! A source as one of its replicas: a snapshot of its keys, and every command behind it that changes one.
 
-use super::super::address::Address;
-use super::super::client::{Client, Reply};
-use super::super::live::log_in;
 use super::super::{Item, each_record};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::redis::address::Address;
+use crate::redis::client::{Client, Reply};
+use crate::redis::log_in;
 use std::io::{self, BufRead, ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Replica {
         let place = address.place();
         let mut client =
             Client::connect(address, cacert, PATIENCE).map_err(|error| fail(&place, &error))?;
-        log_in(&mut client, address, &place)?;
+        log_in(&mut client, address)?;
         let mut replica = Replica { client, place, offset: 0, acknowledged_at: Instant::now() };
         let known = replica.client.ask(&[b"REPLCONF", b"capa", b"psync2"]);
         if let Reply::Error(error) = known.map_err(|error| replica.fail(&error))? {

@@ -1,14 +1,14 @@
 //! The server that gets everything: commands are sent together, and each must be answered as done.
 
 use super::super::ImportArgs;
-use super::super::address::Address;
-use super::super::client::{Client, Reply};
-use super::super::live::log_in;
 use super::changes::{Kind, kind_of};
 use super::held::Held;
 use super::replica::Command;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::redis::address::Address;
+use crate::redis::client::{Client, Reply};
+use crate::redis::log_in;
 use std::io;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Target {
         let connected =
             Client::connect(address, args.cacert.as_deref(), Duration::from_secs(args.timeout));
         let mut client = connected.map_err(|error| fail(&place, &error))?;
-        log_in(&mut client, address, &place)?;
+        log_in(&mut client, address)?;
         Ok(Target {
             client,
             place,

@@ -1,4 +1,5 @@
-//! Addresses of servers: `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`.
+//! Addresses of servers: `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, and of clusters, of which one server is
+//! named: `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT]`; with TLS `rediss://` and `rediss-cluster://`.
 
 use crate::failure::Failure;
 
@@ -7,12 +8,22 @@ const PORT: u16 = 6379;
 /// The environment variable that holds the password, as that of redis-cli.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
+/// How addresses begin, whether what is there is reached by TLS, and whether it is a cluster.
+const SCHEMES: [(&str, bool, bool); 4] = [
+    ("redis://", false, false),
+    ("rediss://", true, false),
+    ("redis-cluster://", false, true),
+    ("rediss-cluster://", true, true),
+];
+
 /// Where a server is, and how to come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub host: String,
     pub port: u16,
     pub is_tls: bool,
+    /// Whether all servers of the cluster are meant that this one is of.
+    pub is_cluster: bool,
     pub user: Option<String>,
     pub password: Option<String>,
     pub database: Option<u64>,
@@ -21,18 +32,36 @@ pub struct Address {
 impl Address {
     /// The place alone, for messages.
     pub fn place(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// Another server, where the same ones are let in.
+    pub fn at(&self, host: &str, port: u16) -> Self {
+        Self { host: host.to_string(), port, ..self.clone() }
+    }
+
+    /// Whether a text can only be meant as an address.
+    pub fn is_like(text: &str) -> bool {
+        SCHEMES.iter().any(|(scheme, ..)| text.starts_with(scheme))
     }
 
     /// The address, if it is one and not the name of a file.
     pub fn parse(text: &str) -> Result<Option<Self>, Failure> {
-        let (is_tls, rest) = match (text.strip_prefix("redis://"), text.strip_prefix("rediss://")) {
-            (Some(rest), _) => (false, rest),
-            (_, Some(rest)) => (true, rest),
-            _ if text.contains("://") => {
-                return Err(wrong(text, "it begins with redis://, or rediss:// for TLS"));
-            }
-            _ => return Ok(None),
+        let found = SCHEMES.iter().find_map(|(scheme, is_tls, is_cluster)| {
+            Some((text.strip_prefix(scheme)?, *is_tls, *is_cluster))
+        });
+        let Some((rest, is_tls, is_cluster)) = found else {
+            return match text.contains("://") {
+                true => Err(wrong(
+                    text,
+                    "it begins with redis://, or rediss:// for TLS, or for a cluster with redis-cluster:// or \
+                     rediss-cluster://",
+                )),
+                false => Ok(None),
+            };
         };
         let (rest, database) = match rest.split_once('/') {
             None | Some((_, "")) => (rest.trim_end_matches('/'), None),
@@ -41,6 +70,9 @@ impl Address {
                 (rest, Some(number))
             }
         };
+        if is_cluster && database.is_some_and(|number: u64| number > 0) {
+            return Err(wrong(text, "a cluster has database 0 only"));
+        }
         let (login, place) = match rest.rsplit_once('@') {
             Some((login, place)) => (Some(login), place),
             None => (None, rest),
@@ -65,7 +97,8 @@ impl Address {
             return Err(wrong(text, "it names no host"));
         }
         let password = password.or_else(|| std::env::var(PASSWORD_VARIABLE).ok());
-        Ok(Some(Address { host: host.to_string(), port, is_tls, user, password, database }))
+        let host = host.to_string();
+        Ok(Some(Address { host, port, is_tls, is_cluster, user, password, database }))
     }
 }
 
@@ -116,6 +149,13 @@ mod tests {
         assert_eq!((&*address.host, address.port, address.database), ("host", 6379, None));
         assert_eq!(parse("redis://:secret@host").unwrap().unwrap().user, None);
         assert_eq!(parse("dump.rdb"), Ok(None));
+        let cluster = parse("rediss-cluster://:secret@[::1]:7000").unwrap().unwrap();
+        assert_eq!((cluster.is_tls, cluster.is_cluster, cluster.database), (true, true, None));
+        assert_eq!(cluster.place(), "[::1]:7000");
+        let other = cluster.at("10.0.0.7", 7001);
+        assert_eq!((other.place().as_str(), other.password), ("10.0.0.7:7001", cluster.password));
+        assert_eq!(parse("redis-cluster://h/0").unwrap().unwrap().database, Some(0));
+        assert!(Address::is_like("redis-cluster://h") && !Address::is_like("http://h"));
     }
 
     #[test]
@@ -125,6 +165,7 @@ mod tests {
             ("redis://", "no host"),
             ("redis://u:secret@host:70000", "port"),
             ("redis://host/x", "number"),
+            ("redis-cluster://u:secret@host/3", "database 0 only"),
             ("redis://[::1", "bracket"),
             ("redis://u:secret%4@host", "hexadecimal"),
         ] {

@@ -113,6 +113,11 @@ impl Client {
         }
     }
 
+    /// Adds a request in the form in which it is sent.
+    pub fn add_encoded(&mut self, request: &[u8]) {
+        self.requests.extend_from_slice(request);
+    }
+
     /// Sends what was added.
     pub fn send(&mut self) -> io::Result<()> {
         let stream = self.stream.get_mut();

@@ -1,0 +1,99 @@
+//! Whether a pool has what a source shows, key by key.
+
+use super::{Item, has_expired, shown};
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use everleaf_server::transfer::Keyspace;
+
+/// Keys between two updates of the progress bar.
+const PROGRESS_STEP: u64 = 512;
+/// Keys that are named if they differ.
+pub(super) const NAMED_COUNT_MAX: usize = 5;
+
+/// What was compared so far.
+pub(in crate::command) struct Comparison {
+    /// Keys that the source showed.
+    pub compared: u64,
+    /// Those of them that are not the same here.
+    pub different: u64,
+    named: Vec<String>,
+    /// Of a collection that comes in pieces: whether those so far are the same.
+    is_same_so_far: bool,
+    progress: Progress,
+}
+
+impl Comparison {
+    /// Nothing yet.
+    pub fn new(progress: Progress) -> Self {
+        Self { compared: 0, different: 0, named: Vec::new(), is_same_so_far: true, progress }
+    }
+
+    /// The names of the first keys that differ.
+    pub fn named(&self) -> String {
+        self.named.join(", ")
+    }
+
+    /// Compares what a source shows next.
+    pub fn take(&mut self, keyspace: &mut Keyspace<'_>, item: Item) -> Result<(), Failure> {
+        match item {
+            Item::Key { database, key, mut entry, slack_ms } => {
+                let expiry_ms = &mut entry.expiry_ms;
+                *expiry_ms = settled(keyspace, database, &key, *expiry_ms, slack_ms)?;
+                let is_same = has_expired(entry.expiry_ms)
+                    || keyspace.holds(database, &key, &entry).map_err(unreadable)?;
+                self.judge(database, &key, is_same);
+            }
+            Item::Unsupported { database, key: Some(key), .. } => {
+                let found = keyspace.contains(database, &key).map_err(unreadable)?;
+                self.judge(database, &key, !found);
+            }
+            Item::Unsupported { key: None, .. } => {}
+            Item::Begin { .. } => self.is_same_so_far = true,
+            Item::Members { database, key, first, members } => {
+                let found = keyspace.has_piece(database, &key, first, &members);
+                self.is_same_so_far &= found.map_err(unreadable)?;
+            }
+            Item::End { database, key, mut extent, slack_ms, .. } => {
+                let found = keyspace.extent(database, &key).map_err(unreadable)?;
+                // Then it goes here, too, behind the comparison.
+                let is_gone = extent.count == 0;
+                extent.expiry_ms = settled(keyspace, database, &key, extent.expiry_ms, slack_ms)?;
+                let is_same = is_gone || self.is_same_so_far && found == Some(extent);
+                self.judge(database, &key, has_expired(extent.expiry_ms) || is_same);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a key that is not the same, or is.
+    pub fn judge(&mut self, database: u64, key: &[u8], is_same: bool) {
+        self.compared += 1;
+        if !is_same {
+            self.different += 1;
+            if self.named.len() < NAMED_COUNT_MAX {
+                self.named.push(shown(database, key));
+            }
+        }
+        if self.compared.is_multiple_of(PROGRESS_STEP) {
+            self.progress.set(self.compared);
+        }
+    }
+}
+
+/// The time of a key at the source, which may be off by so much: what it is here, if that may be it.
+fn settled(
+    keyspace: &mut Keyspace<'_>,
+    database: u64,
+    key: &[u8],
+    expiry_ms: Option<u64>,
+    slack_ms: u64,
+) -> Result<Option<u64>, Failure> {
+    let Some(there) = expiry_ms.filter(|_| slack_ms > 0) else { return Ok(expiry_ms) };
+    let here = keyspace.expiry(database, key).map_err(unreadable)?;
+    Ok(here.filter(|here| here.abs_diff(there) <= slack_ms).or(expiry_ms))
+}
+
+fn unreadable(why: String) -> Failure {
+    Failure::new(ExitCode::Pool, format!("the pool cannot be read: {why}"))
+}

@@ -1,0 +1,264 @@
+//! `everleaf export --to redis-cluster://` and `import redis-cluster://`, with three masters of Redis or Valkey that the
+//! test makes a cluster of, as far as they are installed.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail")]
+
+use crate::common::Place;
+use crate::redis::{Redis, SERVERS, fill, free_port};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// First and last slot of each master.
+const SHARES: [(u16, u16); 3] = [(0, 5460), (5461, 10_922), (10_923, 16_383)];
+/// The slot of the key `s`, which is of the first share.
+const SLOT_OF_S: &str = "3828";
+
+/// Three masters, and the folders of their files.
+struct Masters {
+    servers: Vec<Redis>,
+    _folders: Vec<Place>,
+}
+
+impl Masters {
+    /// `None`, which is told, where there is no such server.
+    fn start(program: &str) -> Option<Self> {
+        let (mut servers, mut folders, mut buses) = (Vec::new(), Vec::new(), Vec::new());
+        for (first, last) in SHARES {
+            let (folder, bus) = (Place::empty(), free_port());
+            let server = Redis::start(
+                program,
+                &folder,
+                &[
+                    "--cluster-enabled",
+                    "yes",
+                    "--cluster-port",
+                    &bus.to_string(),
+                    "--cluster-require-full-coverage",
+                    "yes",
+                    "--cluster-node-timeout",
+                    "1500",
+                ],
+            )?;
+            server.run(&format!("cluster addslotsrange {first} {last}\n"));
+            servers.push(server);
+            folders.push(folder);
+            buses.push(bus);
+        }
+        for number in 1..servers.len() {
+            servers[0].run(&format!(
+                "cluster meet 127.0.0.1 {} {}\n",
+                servers[number].port, buses[number]
+            ));
+        }
+        let masters = Masters { servers, _folders: folders };
+        let is_whole = |server: &Redis| {
+            let info = server.run("cluster info\n");
+            info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+        };
+        masters.wait_until(|| masters.servers.iter().all(is_whole));
+        Some(masters)
+    }
+
+    fn wait_until(&self, is_so: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(60), "the cluster does not get there");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn address(&self, number: usize) -> String {
+        format!("redis-cluster://127.0.0.1:{}", self.servers[number].port)
+    }
+
+    fn id(&self, number: usize) -> String {
+        self.servers[number].run("cluster myid\n").trim().to_string()
+    }
+
+    fn key_counts(&self) -> Vec<u64> {
+        let count_of = |server: &Redis| server.run("dbsize\n").trim().parse().unwrap();
+        self.servers.iter().map(count_of).collect()
+    }
+
+    fn empty(&self) {
+        self.servers.iter().for_each(|server| drop(server.run("flushall\n")));
+    }
+
+    /// Lets a slot begin to move.
+    fn open_slot(&self, slot: &str, from: usize, to: usize) {
+        self.servers[to].run(&format!("cluster setslot {slot} importing {}\n", self.id(from)));
+        self.servers[from].run(&format!("cluster setslot {slot} migrating {}\n", self.id(to)));
+    }
+
+    /// Brings the rest of a slot's keys over, and lets it belong there.
+    fn close_slot(&self, slot: &str, from: usize, to: usize) {
+        let keys = self.servers[from].run(&format!("cluster getkeysinslot {slot} 1000\n"));
+        for key in keys.lines().filter(|key| !key.is_empty()) {
+            let port = self.servers[to].port;
+            self.servers[from].run(&format!("migrate 127.0.0.1 {port} {key} 0 5000 replace\n"));
+        }
+        for number in [to, from] {
+            self.servers[number].run(&format!("cluster setslot {slot} node {}\n", self.id(to)));
+        }
+        let place = format!("127.0.0.1:{}", self.servers[to].port);
+        let is_known = |server: &Redis| {
+            let told = server.run("get s\n");
+            match server.port == self.servers[to].port {
+                true => !told.contains("MOVED"),
+                false => told.contains("MOVED") && told.contains(&place),
+            }
+        };
+        self.wait_until(|| self.servers.iter().all(is_known));
+    }
+}
+
+/// A pool with the keys of all types of one database, one with those of several, and a server that is no cluster, with
+/// what it tells of the keys of the first.
+fn filled_pool(program: &str, place: &Place) -> Option<(Redis, String)> {
+    let redis = Redis::start(program, place, &[])?;
+    fill(&redis);
+    place.run(["import", &redis.address(), "all.pool"]).succeeded();
+    place.run(["import", &format!("{}/0", redis.address()), "one.pool"]).succeeded();
+    let digest = digest_of(&redis, place, "one.pool");
+    Some((redis, digest))
+}
+
+/// What a server tells of the keys of a pool, which are all it has then.
+fn digest_of(redis: &Redis, place: &Place, pool: &str) -> String {
+    place.run(["export", pool, "--format", "resp", "--output", "pool.resp"]).succeeded();
+    redis.run("flushall\n");
+    redis.pipe(&place.path("pool.resp"));
+    redis.digest()
+}
+
+#[test]
+fn a_pool_goes_into_a_cluster_and_back() {
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some((redis, before)) = filled_pool(program, &place) else { continue };
+        let masters = Masters::start(program).unwrap();
+        let to = |number| masters.address(number);
+        let refused = place.run(["export", "all.pool", "--to", &to(0)]).failed(1);
+        assert!(refused.contains("database 3") && refused.contains("nothing was"), "{refused}");
+        assert_eq!(masters.key_counts(), [0, 0, 0]);
+        let told = place.run(["export", "one.pool", "--to", &to(0)]).succeeded();
+        assert!(told.starts_with("exported 613 keys to 3 masters"), "{told}");
+        assert!(told.contains("compared with the pool"), "{told}");
+        assert!(masters.key_counts().iter().all(|count| *count > 100));
+        let full = place.run(["export", "one.pool", "--to", &to(1)]).failed(2);
+        assert!(full.contains("613 keys") && full.contains("FLUSHALL"), "{full}");
+        for size in ["1000", "100000000"] {
+            let pool = format!("{size}.pool");
+            let told = place.run(["import", &to(1), &pool, "--whole-size-max", size]).succeeded();
+            assert!(told.starts_with("imported 613 keys of 1 database"), "{told}");
+            assert_eq!(digest_of(&redis, &place, &pool), before, "{size}");
+        }
+        masters.empty();
+        let json = place.run(["export", "one.pool", "--to", &to(2), "--json"]).json();
+        assert_eq!((&json["keys"], &json["servers"]), (&613.into(), &3.into()));
+        assert_eq!((&json["redirected"], &json["verified"]), (&0.into(), &true.into()));
+        assert_eq!(json["target"], to(2));
+    }
+}
+
+/// What a server says of each key of a slot that moves: those that are new go where it moves to.
+#[test]
+fn slots_move_while_a_pool_goes_into_a_cluster() {
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some((redis, before)) = filled_pool(program, &place) else { continue };
+        let masters = Masters::start(program).unwrap();
+        masters.open_slot(SLOT_OF_S, 0, 2);
+        let export = ["export", "one.pool", "--to", &masters.address(0)];
+        let refused = place.run(export).failed(7);
+        assert!(refused.contains("slots") && refused.contains("was not compared"), "{refused}");
+        let refused = place.run(["import", &masters.address(1), "new.pool"]).failed(7);
+        assert!(refused.contains("slots") && !place.path("new.pool").exists(), "{refused}");
+        masters.close_slot(SLOT_OF_S, 0, 2);
+        let told = place.run(["import", &masters.address(1), "back.pool"]).succeeded();
+        assert!(told.starts_with("imported 613 keys"), "{told}");
+        assert_eq!(digest_of(&redis, &place, "back.pool"), before);
+        // Back and forth, until all is there.
+        masters.empty();
+        let is_over = AtomicBool::new(false);
+        let json = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut from, mut to) = (2, 0);
+                // SeqCst: nothing else is shared, and no speed is wanted.
+                while !is_over.load(Ordering::SeqCst) {
+                    masters.open_slot(SLOT_OF_S, from, to);
+                    masters.close_slot(SLOT_OF_S, from, to);
+                    (from, to) = (to, from);
+                }
+            });
+            let export = [&export[..], &["--no-verify", "--json"]].concat();
+            let ended = place.run(export);
+            // SeqCst: the partner of the load.
+            is_over.store(true, Ordering::SeqCst);
+            ended.json()
+        });
+        assert_eq!(json["keys"], 613);
+        place.run(["import", &masters.address(1), "again.pool"]).succeeded();
+        assert_eq!(digest_of(&redis, &place, "again.pool"), before);
+    }
+}
+
+#[test]
+fn a_password_is_for_all_and_a_cluster_without_a_master_is_down() {
+    for program in SERVERS {
+        let place = Place::with_pool();
+        let Some(mut masters) = Masters::start(program) else { continue };
+        place.run(["put", "pool", "s", "v"]).succeeded();
+        masters.servers[2].run("config set requirepass secret\n");
+        let export = ["export", "pool", "--to", &masters.address(0)];
+        let refused = place.run(export).failed(7);
+        let third = format!("127.0.0.1:{}", masters.servers[2].port);
+        assert!(refused.contains(&third) && refused.contains("NOAUTH"), "{refused}");
+        let with_password = masters.address(0).replace("//", "//:secret@");
+        let told = place.run(["export", "pool", "--to", &with_password]).succeeded();
+        assert!(told.starts_with("exported 1 key to 3 masters") && !told.contains("secret"));
+        let told = place.run(["import", &with_password, "new.pool"]).succeeded();
+        assert!(told.starts_with("imported 1 key"), "{told}");
+        masters.servers[2].child.kill().unwrap();
+        masters.servers[2].child.wait().unwrap();
+        let is_down = |server: &Redis| server.run("cluster info\n").contains("cluster_state:fail");
+        masters.wait_until(|| masters.servers[..2].iter().all(is_down));
+        for arguments in [&export[..], &["import", &masters.address(0), "other.pool"]] {
+            let refused = place.run(arguments).failed(7);
+            assert!(refused.contains(&third) || refused.contains("down"), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_cluster_or_no_place_for_one_is_refused() {
+    let place = Place::with_pool();
+    let is_refused = |arguments: &[&str], part: &str| {
+        let refused = place.run(arguments).failed(2);
+        assert!(refused.contains(part), "{arguments:?}: {refused}");
+    };
+    let to = "redis-cluster://127.0.0.1:1";
+    is_refused(&["export", "pool", "--to", "redis://127.0.0.1:1"], "redis-cli --pipe");
+    is_refused(&["export", "pool", "--to", "redis-cluster://h/3"], "database 0 only");
+    is_refused(&["export", "pool", "--to", to, "--format", "resp"], "leave --format");
+    is_refused(&["export", "pool", "--to", to, "--prefix", "x"], "the range away");
+    is_refused(&["export", "pool", "--no-verify"], "--to redis-cluster://");
+    is_refused(&["import", to, "redis://127.0.0.1:1"], "into a pool");
+    is_refused(&["import", "redis://127.0.0.1:1", to], "everleaf export POOL --to");
+    let nobody = place.run(["export", "pool", "--to", to]).failed(7);
+    assert!(nobody.contains("127.0.0.1:1 cannot be used"), "{nobody}");
+    // A key that begins so.
+    place.run(["put", "pool", "redis:", "v"]).succeeded();
+    let hex: String = "redis://".bytes().map(|byte| format!("{byte:02x}")).collect();
+    let told = place.run(["export", "pool", "--hex", "--to", &hex]).succeeded();
+    assert_eq!(told, "redis:\tv\n");
+    for program in SERVERS {
+        let Some(redis) = Redis::start(program, &place, &[]) else { continue };
+        let alone = redis.address().replace("redis://", "redis-cluster://");
+        for arguments in [["export", "pool", "--to", &alone], ["import", &alone, "new.pool", "-q"]]
+        {
+            let refused = place.run(arguments).failed(7);
+            assert!(refused.contains("is no server of a cluster"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Servers of Redis and Valkey, as far as they are installed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests may fail, and say what they skip"
+)]
+
+use crate::common::Place;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Servers, each of which is tried.
+pub const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
+
+/// A server of Redis or Valkey, with its files in the place.
+pub struct Redis {
+    pub child: Child,
+    pub port: u16,
+}
+
+impl Redis {
+    /// `None`, which is told, where there is none.
+    pub fn start(program: &str, place: &Place, arguments: &[&str]) -> Option<Self> {
+        let port = free_port();
+        let started = Command::new(program)
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--dir", place.path("").to_str().unwrap(), "--enable-debug-command", "yes"])
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(child) = started else {
+            println!("skipped: there is no {program}");
+            return None;
+        };
+        Some(Redis { child, port }.when_up())
+    }
+
+    /// The same, when it answers.
+    pub fn when_up(self) -> Self {
+        let start = Instant::now();
+        while !self.is_up() {
+            assert!(start.elapsed() < Duration::from_secs(20), "it does not come up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self
+    }
+
+    fn is_up(&self) -> bool {
+        let ping = Command::new("redis-cli").args(["-p", &self.port.to_string(), "ping"]).output();
+        ping.is_ok_and(|ping| ping.stdout == b"PONG\n")
+    }
+
+    /// Runs lines of redis-cli.
+    pub fn run(&self, lines: &str) -> String {
+        let mut child = Command::new("redis-cli")
+            .args(["-p", &self.port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    }
+
+    /// Runs the requests of a file, of which none may be refused.
+    pub fn pipe(&self, path: &Path) {
+        let requests = std::fs::File::open(path).unwrap();
+        let port = self.port.to_string();
+        let piped =
+            Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(requests).output();
+        let piped = String::from_utf8(piped.unwrap().stdout).unwrap();
+        assert!(piped.contains("errors: 0"), "{piped}");
+    }
+
+    /// Everything that it has, as it tells of itself.
+    pub fn digest(&self) -> String {
+        self.run("debug digest\n")
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+/// A port that nobody uses.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Keys of all types in small and large encodings, in three databases.
+pub fn fill(redis: &Redis) {
+    let mut lines = String::from(
+        "set s value\nset n -123456\nset ttl v px 900000000\nset gone v pxat 1\nappend s more\n\
+         setrange zeros 5000 x\nrpush l a 1 -5000 70000000000 c\nsadd ints 1 2 3000000000\nsadd set a b 1\n\
+         hset h f v g 12\nzadd z 1.5 a -inf b 2e300 c\nexpire h 100000\n",
+    );
+    for number in 0..600 {
+        let long = format!("{number}").repeat(30);
+        lines += &format!("rpush long {long}\nsadd bigset {long}\nhset bighash {number} {long}\n");
+        lines += &format!("zadd bigz {number}.25 m{number}\nset k{number} {number}\n");
+    }
+    // Who asks for what has expired removes it: until then it is part of the digest.
+    lines += "get gone\nselect 3\nset s three\nsadd set x\nselect 15\nrpush l last\n";
+    redis.run(&lines);
+}
