@@ -158,11 +158,11 @@ pub use event::Event;
 pub use everleaf_index::{CheckReport, Domain, human_size};
 #[doc(hidden)]
 pub use everleaf_index::{random, standard_output_was_closed};
+#[doc(hidden)]
 pub use maintenance::behind_damage;
 pub use maintenance::copy::Copied;
+#[doc(hidden)]
 pub use maintenance::new_file;
-#[doc(hidden)]
-#[doc(hidden)]
 #[doc(hidden)]
 pub use maintenance::regular_file;
 pub use maintenance::repair::Repaired;
@@ -173,6 +173,8 @@ pub use map::key_range::KeyRange;
 pub use map::range::Range;
 pub use map::reserved::DEFAULT_MAP;
 pub use map::scan::Scan;
+#[doc(hidden)]
+pub use opening::refuse_log_beside;
 pub use options::{Options, Tree};
 pub use statistics::{MapStatistics, Statistics};
 pub use store::Store;

@@ -122,8 +122,12 @@ pub fn remove_new(path: &Path, place: &LogDirectory) {
     let _ = std::fs::remove_file(path);
 }
 
-/// Refuses to put a new pool at `path` beside a log that is not its own.
+/// Refuses to put a new pool at `path`, or where a link of that name leads to, beside a log that is not its own.
+///
+/// # Errors
+/// There is such a log; what the file system answers.
 pub fn refuse_log_beside(path: &Path) -> Result<()> {
+    let path = &resolved(path);
     LogDirectory::of(path, &Options::new()).refuse_other(path)
 }
 

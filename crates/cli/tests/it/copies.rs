@@ -120,3 +120,19 @@ fn commands_that_rebuild_a_pool_say_so_unless_quiet() {
     assert_eq!(place.run(["get", "pool", "key:001"]).succeeded(), "new");
     assert_eq!(place.run(["get", "pool", "more"]).succeeded(), "1");
 }
+
+/// What was lost: a pool was put in the place of one that was lost, beside its log, which alone would have made it again.
+#[test]
+fn an_import_makes_no_pool_beside_a_log() {
+    let place = filled();
+    with_log(&place);
+    std::fs::remove_file(place.path("pool")).expect("it was there");
+    // Before the source is looked at.
+    let refused = place.run(["import", "none.rdb", "pool"]).failed(7);
+    assert!(refused.contains("pool.log") && refused.contains("move the log away"), "{refused}");
+    std::os::unix::fs::symlink("pool", place.path("link")).expect("a link");
+    let refused = place.run(["import", "none.rdb", "link"]);
+    assert!(refused.code != 0 && !place.path("pool").exists(), "{}", refused.err);
+    assert_eq!(place.run(["put", "pool", "one more", "1", "--quiet"]).succeeded(), "");
+    assert_eq!(place.run(["get", "pool", "key:123"]).succeeded(), "value 123");
+}

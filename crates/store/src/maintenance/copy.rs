@@ -111,7 +111,7 @@ impl Store {
         if path.exists() {
             return Err(Error::AlreadyExists(path.into()));
         }
-        refuse_log_beside(&resolved(path))?;
+        refuse_log_beside(path)?;
         let (new, copied) = self.copy_to(path, false, None, &mut progress)?;
         new.place()?;
         Ok(copied)

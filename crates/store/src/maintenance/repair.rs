@@ -12,7 +12,7 @@ use crate::maintenance::new_file::NewFile;
 use crate::maintenance::regular_file::{next_data, open_regular};
 use crate::map::Map;
 use crate::map::reserved::is_reserved;
-use crate::opening::{refuse_log_beside, resolved};
+use crate::opening::refuse_log_beside;
 use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, Tree, WriteBatch};
 
 /// The limit of the new pool: so many times the size of the damaged one, because leaves may be fuller there; and never less
@@ -104,7 +104,7 @@ impl Store {
         if to.exists() {
             return Err(Error::AlreadyExists(to.into()));
         }
-        refuse_log_beside(&resolved(to))?;
+        refuse_log_beside(to)?;
         let new = NewFile::beside(to)?;
         let mut options =
             Options::new().create_new(true).sweep(false).max_size_bytes(size_max_of(size));

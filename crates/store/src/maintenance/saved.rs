@@ -29,6 +29,8 @@ pub fn admit(place: &Path) -> Result<Option<File>> {
     // Behind links, as the new one will be put there.
     let resolved = followed(place).map_err(cannot)?;
     refuse_log_beside(&resolved)?;
+    // And where an opening by that name would look: older versions kept the log beside a link.
+    refuse_log_beside(place)?;
     let file = match open_regular(&resolved) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == ErrorKind::InvalidInput => {

@@ -309,6 +309,10 @@ fn a_save_replaces_nothing_but_the_last_one() {
     logged.expect("it opens").close().expect("it closes");
     assert!(store.save().is_err());
     std::fs::remove_file(&backup).expect("it goes");
+    // The log of one beside a link, where older versions kept it: an opening by that name looks there.
+    std::os::unix::fs::symlink("elsewhere", &backup).expect("a link");
+    assert!(store.save().is_err() && !folder.path().join("elsewhere").exists());
+    std::fs::remove_file(&backup).expect("the link goes");
     std::fs::remove_dir_all(folder.path().join("pool.backup.log")).expect("so does its log");
     for expected in [1, 2] {
         assert_eq!(store.save().expect("there is room"), expected);

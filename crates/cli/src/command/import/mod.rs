@@ -276,6 +276,8 @@ pub fn run(args: ImportArgs, global: Global, out: &mut Output) -> Result<(), Fai
     if args.pool.symlink_metadata().is_ok() {
         return Err(everleaf::Error::AlreadyExists(args.pool).into());
     }
+    // The pool is made under another name, where no log is.
+    everleaf::refuse_log_beside(&args.pool)?;
     let mut source = Source::of(&args)?;
     let new = NewFile::beside(&args.pool)?;
     let options = args.new_pool.apply(Options::new().create_new(true).sweep(false))?;
