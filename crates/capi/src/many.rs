@@ -16,14 +16,15 @@ use crate::store::el_store;
 /// Keys that are looked for at a time.
 const BLOCK: usize = 512;
 
-/// Calls `get(first, keys)` for block after block of the keys, of which the first has this number.
+/// Calls `get(first, keys)` for block after block of the keys, of which the first has this number; for no keys at all
+/// once, so that a map that cannot be read says so.
 pub(crate) fn in_blocks<'a>(
     keys: impl Iterator<Item = &'a [u8]>,
     mut get: impl FnMut(usize, &[&[u8]]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let (mut block, mut first): ([&[u8]; BLOCK], usize) = ([&[]; BLOCK], 0);
     let mut keys = keys.peekable();
-    while keys.peek().is_some() {
+    loop {
         let mut count = 0;
         for (place, key) in block.iter_mut().zip(&mut keys) {
             *place = key;
@@ -31,8 +32,10 @@ pub(crate) fn in_blocks<'a>(
         }
         get(first, &block[..count])?;
         first += count;
+        if keys.peek().is_none() {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// Shows the values of many keys to a function, in order, with overlapping cache misses: several times

@@ -10,7 +10,7 @@ use everleaf_capi::many::{
     el_get_columns, el_get_many, el_put_columns, el_put_many, el_store_load_map,
 };
 use everleaf_capi::map::*;
-use everleaf_capi::store::{el_store, el_store_check};
+use everleaf_capi::store::{el_store, el_store_check, el_store_drop_map, el_store_map};
 
 use crate::support::*;
 
@@ -124,6 +124,13 @@ fn many_keys_are_put_and_read_in_one_call() {
     assert_eq!(seen, [(0, Some(b"1".to_vec())), (1, None), (2, Some(vec![]))]);
     assert_eq!(el_get_many(map, slices(&wanted), None, context), EL_INVALID);
     assert_eq!(el_get_many(map, slices(&[]), Some(keep_found), context), EL_OK);
+    // A map that is gone says so for no keys, too.
+    let (store, name) = (opened.store(), c_text(c"gone"));
+    let gone = made(|room| el_store_map(store, name, true, room));
+    assert_eq!(el_store_drop_map(store, name), EL_OK);
+    assert_eq!(el_get_many(at(gone), slices(&[]), Some(keep_found), context), EL_MAP_DROPPED);
+    assert_eq!(el_map_free(at_mut(gone)), EL_OK);
+    assert_eq!(seen.len(), wanted.len());
 }
 
 #[test]
