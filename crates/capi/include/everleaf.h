@@ -332,8 +332,10 @@ int el_options_set(el_options *options, int option, uint64_t number);
 
 // Lets `tell` know what a store that is opened with these options does: opening with what it found;
 // snapshots, also those that are written in the background, and their failures; a log that failed; closing, by
-// whichever handle goes last. It is called in the thread that does so, which may be one of the store's own; it must
-// not unwind, must not use the store, and `context` must be valid until then. NULL: nobody is told.
+// whichever handle goes last. It is called in the thread that does so, which may be one of the store's own, so perhaps
+// in two threads at once; it must not unwind, and must not use the store. `context` must be valid until the last handle
+// is freed, be it a map, view, batch or iterator; so also behind `el_store_close` if that is `EL_STILL_OPEN`. NULL: nobody
+// is told.
 int el_options_log(el_options *options,
                    el_text_fn tell,
                    void *context);

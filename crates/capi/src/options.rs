@@ -118,8 +118,10 @@ pub extern "C" fn el_options_set(
 
 /// Lets `tell` know what a store that is opened with these options does: opening with what it found;
 /// snapshots, also those that are written in the background, and their failures; a log that failed; closing, by
-/// whichever handle goes last. It is called in the thread that does so, which may be one of the store's own; it must
-/// not unwind, must not use the store, and `context` must be valid until then. NULL: nobody is told.
+/// whichever handle goes last. It is called in the thread that does so, which may be one of the store's own, so perhaps
+/// in two threads at once; it must not unwind, and must not use the store. `context` must be valid until the last handle
+/// is freed, be it a map, view, batch or iterator; so also behind `el_store_close` if that is `EL_STILL_OPEN`. NULL: nobody
+/// is told.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_options_log(
     options: Option<&mut el_options>,

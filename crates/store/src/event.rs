@@ -11,13 +11,15 @@ use crate::Error;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A snapshot of so many pairs was written, because the log had become long or one was due.
+    /// A snapshot of so many pairs was written, because the log had become long or one was due, or owed since the
+    /// process before died.
     Snapshot(u64),
     /// Such a snapshot could not be written. It is tried again; more failures are told only behind a success.
     SnapshotFailed(&'a Error),
     /// The log has failed: nothing can be written any more.
     LogFailed(&'a Error),
-    /// The last handle is gone, and the pool is closed; its lock is given back as soon as the function has returned.
+    /// The last handle is gone, and the pool is closed: it can be opened again. (If the function itself dropped that handle,
+    /// in a thread of the store's own, as soon as it has returned.)
     Closed,
     /// As [`Self::Closed`], but something went wrong: the next opening recovers the pool.
     CloseFailed(&'a Error),

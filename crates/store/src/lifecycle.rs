@@ -23,11 +23,11 @@ const SLICE_KEYS: usize = 2048;
 
 /// Ends with the last handle of a store.
 pub(crate) struct Lifecycle {
-    shared: Arc<Shared>,
+    /// `None` once it has ended.
+    shared: Option<Arc<Shared>>,
     shutdown: Arc<ShutdownSignal>,
     sweep: Option<JoinHandle<()>>,
     events: EventFn,
-    ended: bool,
 }
 
 impl Lifecycle {
@@ -35,11 +35,10 @@ impl Lifecycle {
     pub fn begin(shared: Arc<Shared>, options: &Options) -> Result<Arc<Lifecycle>> {
         let shutdown = Arc::new(ShutdownSignal::default());
         let mut life = Lifecycle {
-            shared: shared.clone(),
+            shared: Some(shared.clone()),
             shutdown: shutdown.clone(),
             sweep: None,
             events: EventFn::default(),
-            ended: false,
         };
         let sweep = options.sweep;
         let has_work = sweep || shared.log.is_some();
@@ -63,16 +62,17 @@ impl Lifecycle {
     }
 
     fn close(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.ended, true) {
-            return Ok(());
-        }
-        if !self.shared.trees.heap().pool().is_of_this_process() {
+        let Some(shared) = self.shared.take() else { return Ok(()) };
+        if !shared.trees.heap().pool().is_of_this_process() {
             // Inherited by a fork: the store is open in another process, which ends it, and the
             // thread of the sweep is not here.
             std::mem::forget(self.sweep.take());
-            return self.shared.check_process();
+            return shared.check_process();
         }
-        let finished = self.finish();
+        let finished = self.finish(&shared);
+        // The lock of the pool goes with it: the last handle has nothing else of the pool any more, and the thread has
+        // ended, unless it is this one. Only then it is told.
+        drop(shared);
         self.events.tell(&match &finished {
             Ok(()) => Event::Closed,
             Err(error) => Event::CloseFailed(error),
@@ -81,25 +81,30 @@ impl Lifecycle {
     }
 
     /// Ends the thread, and leaves everything in order.
-    fn finish(&mut self) -> Result<()> {
+    fn finish(&mut self, shared: &Shared) -> Result<()> {
         self.shutdown.signal();
-        if let Some(sweep) = self.sweep.take() {
+        // If the function of events, in that thread, had the last handle, it cannot wait for itself: it does nothing
+        // more with the pool.
+        let is_other = |sweep: &JoinHandle<()>| sweep.thread().id() != std::thread::current().id();
+        if let Some(sweep) = self.sweep.take().filter(is_other) {
             // If it panicked, the panic was reported, and nothing depends on it.
             let _ = sweep.join();
         }
-        if let Some(log) = &self.shared.log {
+        if let Some(log) = &shared.log {
             // The pool may count as clean only if the log has everything, too.
-            // Relaxed: the thread that also looks at it has ended.
+            // Relaxed: the thread that also looks at it has ended, or is this one.
             let is_due = log.snapshot_due.load(Ordering::Relaxed);
-            let written = is_due.then(|| self.shared.snapshot()).transpose()?;
-            self.shared.settle_owed()?;
-            log.renumber(&self.shared.trees, &mut *self.shared.session()?)?;
-            log.end(&mut *self.shared.session()?)?;
-            if let Some(pairs) = written {
+            let written = is_due.then(|| shared.snapshot()).transpose()?;
+            let owed = shared.settle_owed()?;
+            log.renumber(&shared.trees, &mut *shared.session()?)?;
+            log.end(&mut *shared.session()?)?;
+            shared.trees.close()?;
+            for pairs in [written, owed].into_iter().flatten() {
                 self.events.tell(&Event::Snapshot(pairs));
             }
+            return Ok(());
         }
-        Ok(self.shared.trees.close()?)
+        Ok(shared.trees.close()?)
     }
 }
 

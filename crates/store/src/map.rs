@@ -67,12 +67,12 @@ pub(crate) type Decide<'a> = dyn FnMut(Option<Record<'_>>) -> Decision + 'a;
 /// ```
 #[derive(Clone)]
 pub struct Map {
-    /// Goes first: the last one closes the store.
-    life: Arc<Lifecycle>,
     shared: Arc<Shared>,
     tree: Arc<BytesTree>,
     /// The number of the map in the log; 0 without one.
     number: Arc<AtomicU32>,
+    /// Goes last: the last one closes the store, and says so when nobody has anything of the pool.
+    life: Arc<Lifecycle>,
 }
 
 impl std::fmt::Debug for Map {
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Map {
 impl Map {
     pub(crate) fn new(life: Arc<Lifecycle>, shared: Arc<Shared>, tree: Arc<BytesTree>) -> Self {
         let number = number_of(&shared, &tree);
-        Map { life, shared, tree, number }
+        Map { shared, tree, number, life }
     }
 
     /// A handle on another map of the same store.

@@ -9,6 +9,7 @@ use everleaf_index::{
 };
 
 use crate::conversion::{from_new_pool, from_pool, is_lost};
+use crate::event::Event;
 use crate::maintenance::lost_map::refuse_lost_default;
 use crate::maintenance::new_file::NewFile;
 use crate::map::reserved::{DEFAULT_MAP, is_reserved};
@@ -187,9 +188,11 @@ fn open_log(
             // Lives that are too short for the thread that does it otherwise add up to this. It may
             // fail: then the log is longer than it should be.
             let mut session = trees.heap().session().map_err(IndexError::from)?;
-            if log.snapshot(trees, &mut session).is_ok() {
+            // That it failed tells the thread, which tries it again.
+            if let Ok(pairs) = log.snapshot(trees, &mut session) {
                 // Only evidence: the next closing says it again.
                 let _ = log.note_reached(&mut session);
+                options.events.tell(&Event::Snapshot(pairs));
             }
         }
         return Ok(Some(log));

@@ -239,8 +239,9 @@ impl Options {
     }
 
     /// `tell` is called with what the store does without being asked, and with its end, by the thread that
-    /// does it: of the store's own, or whichever drops the last handle; so two threads may call it at once. It must not use the store. A panic of it
-    /// ends with it. Default: nobody is told.
+    /// does it: of the store's own, or whichever opens it or drops its last handle; so two threads may call it at
+    /// once. It must not use the store. A panic of it ends with it. Of a store that [`Self::compact`] or
+    /// [`Self::upgrade`] opens nothing is told. Default: nobody is told.
     ///
     /// ```
     /// # fn main() -> Result<(), everleaf::Error> {

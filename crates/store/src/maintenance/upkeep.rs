@@ -67,7 +67,7 @@ pub(crate) fn run(
     snapshot_after_bytes: u64,
     events: &EventFn,
 ) {
-    settle(shared);
+    settle(shared, events);
     let mut upkeep = Upkeep::new(shared, shutdown, snapshot_after_bytes, events);
     while upkeep.rest(ROUND_REST).is_continue() {
         if sweep && upkeep.sweep().is_break() {
@@ -124,13 +124,21 @@ impl<'s> Upkeep<'s> {
                 self.next_look = Instant::now() + LOOK_REST;
             }
             if Instant::now() >= end {
-                return ControlFlow::Continue(());
+                // Whoever was told meanwhile may have closed the store.
+                return match self.shutdown.has_rung() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                };
             }
         }
     }
 
     fn look(&mut self) {
         self.shorten_log();
+        if self.shutdown.has_rung() {
+            // Whoever was told may have closed the store: the pool is left as it is.
+            return;
+        }
         self.spare.round(self.shared, self.shutdown);
     }
 
@@ -204,14 +212,19 @@ impl<'s> Upkeep<'s> {
 
 /// Writes the snapshot that is owed. If that panics, it is tried again: nobody else might do it, and nothing
 /// that is logged would ever count.
-pub(crate) fn settle(shared: &Shared) {
+pub(crate) fn settle(shared: &Shared, events: &EventFn) {
     let Some(log) = &shared.log else { return };
     for _ in 0..OWED_TRIES {
         // What a panic leaves is whole: the writer of a snapshot removes its file, and the log fails if one
         // of its own steps panics.
         let settled = catch_unwind(AssertUnwindSafe(|| shared.settle_owed()));
         match settled {
-            Ok(Ok(())) => return,
+            Ok(Ok(pairs)) => {
+                if let Some(pairs) = pairs {
+                    events.tell(&Event::Snapshot(pairs));
+                }
+                return;
+            }
             // What would be written meanwhile would be said to be kept, and is not.
             Ok(Err(error)) => return log.fail_owed(&shared.trees, error),
             Err(_) => {}

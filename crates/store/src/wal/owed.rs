@@ -50,7 +50,7 @@ impl Shared {
     /// Makes everything durable that anybody can have seen.
     pub fn sync(&self) -> Result<()> {
         let Some(log) = &self.log else { return Ok(()) };
-        self.settle_owed()?;
+        let _pairs = self.settle_owed()?;
         log.sync()
     }
 
@@ -97,7 +97,7 @@ impl Shared {
     /// As [`Self::settle_owed`], and waits until whoever wrote the snapshot has let the older log go, too:
     /// then another snapshot can be begun.
     pub fn end_owed(&self) -> Result<()> {
-        self.settle_owed()?;
+        let _pairs = self.settle_owed()?;
         self.log.as_ref().map_or(Ok(()), StoreLog::await_settled)
     }
 
@@ -117,9 +117,11 @@ impl Shared {
         Ok(pair_count)
     }
 
-    /// Writes the snapshot that is owed, if it is, or waits for whoever is writing it.
-    pub fn settle_owed(&self) -> Result<()> {
-        let Some(log) = &self.log else { return Ok(()) };
+    /// Writes the snapshot that is owed, if it is, or waits for whoever is writing it. Returns the number of pairs if
+    /// it was written here.
+    pub fn settle_owed(&self) -> Result<Option<u64>> {
+        let Some(log) = &self.log else { return Ok(None) };
+        let mut pairs = None;
         while log.owes_snapshot() {
             if log.is_snapshotting() {
                 log.await_snapshot()?;
@@ -131,11 +133,9 @@ impl Shared {
                 Err(Error::SnapshotBusy(_)) => {}
                 // Another was faster.
                 Err(_) if log.is_snapshotting() || !log.owes_snapshot() => {}
-                written => {
-                    let _pairs = written?;
-                }
+                written => pairs = Some(written?),
             }
         }
-        Ok(())
+        Ok(pairs)
     }
 }

@@ -3,6 +3,7 @@
 mod attacks;
 mod closures;
 mod copies;
+mod events;
 mod expiry;
 mod formats;
 mod full_pool;

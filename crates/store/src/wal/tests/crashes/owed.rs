@@ -12,6 +12,7 @@ use std::time::Duration;
 use everleaf_log::simulated::{Faults, SimulatedDisk};
 
 use super::world::{folder, options};
+use crate::event::EventFn;
 use crate::{Durability, Store};
 
 /// Keys that were durable when the process died; that were in the pool then, and not in the log; and that
@@ -43,6 +44,16 @@ fn count(store: &Store) -> u32 {
         })
     );
     count
+}
+
+/// Who is told, and the lines that were.
+fn kept_lines() -> (Arc<Mutex<Vec<String>>>, EventFn) {
+    let lines = Arc::new(Mutex::new(vec![]));
+    let told = lines.clone();
+    let keep = move |event: &crate::Event<'_>| {
+        told.lock().expect("no panic").push(event.to_string());
+    };
+    (lines, EventFn::new(keep))
 }
 
 fn owes(store: &Store) -> bool {
@@ -234,15 +245,20 @@ fn an_owed_snapshot_is_written_although_its_writing_panics() {
                 && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
             assert!(!is_due, "as if its writing had a fault");
         });
-        crate::maintenance::upkeep::settle(store.shared());
+        let (lines, events) = kept_lines();
+        crate::maintenance::upkeep::settle(store.shared(), &events);
         disk.clear_hook();
         let written = store.default_map().put("key", "value");
         if panics == 1 {
             assert!(!owes(&store) && written.is_ok());
+            // What was not told: the snapshot on which all durability depends.
+            let lines = lines.lock().expect("no panic");
+            assert_eq!(*lines, [format!("wrote a snapshot of {SEEN} pairs")]);
             continue;
         }
         let error = written.expect_err("it would not count").to_string();
         assert!(owes(&store) && error.contains("panicked"), "{error}");
+        assert!(lines.lock().expect("no panic").is_empty());
     }
 }
 
@@ -317,7 +333,7 @@ fn an_owed_snapshot_is_written_anew_if_a_batch_is_rolled_back() {
             log.log.place().give_up_taken_back();
         }
     });
-    crate::maintenance::upkeep::settle(store.shared());
+    crate::maintenance::upkeep::settle(store.shared(), &EventFn::default());
     assert!(!owes(&store));
     // Relaxed: one thread.
     assert_eq!(left.swap(1, Relaxed), 0, "three were of no use");
