@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use everleaf_index::{BytesTree, Hardware, IndexError, Session, WriteOrder};
+use everleaf_index::{BytesTree, Hardware, IndexError, Session, Verify, WriteOrder};
 
 use everleaf_log::Lsn;
 
@@ -119,6 +119,10 @@ impl Store {
             error
         })?;
         let recovery = started.elapsed();
+        let is_planted = |name| log.as_ref().is_some_and(|log| log.mutant(name));
+        let verify_or = |unless, verify| if is_planted(unless) { Verify::Key } else { verify };
+        let verify = verify_or("store.gets_unverified", options.verify_of_reads());
+        let verify_scans = verify_or("store.scans_unverified", options.verify_of_scans());
         let shared = Arc::new(Shared {
             trees,
             order: WriteOrder::default(),
@@ -132,8 +136,8 @@ impl Store {
             space_due: AtomicU32::new(0),
             sweep_paused: AtomicBool::new(false),
             swept: AtomicU64::new(0),
-            verify: options.verify_of_reads(),
-            verify_scans: options.verify_of_scans(),
+            verify,
+            verify_scans,
             expiring: Expiring::default(),
             recovery,
             recovered_batches,

@@ -15,6 +15,7 @@ mod arranged;
 mod causes;
 mod clocks;
 mod cut_log;
+mod damaged;
 mod explore;
 mod free;
 mod looking;
