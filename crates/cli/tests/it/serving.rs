@@ -208,6 +208,7 @@ fn a_header_of_a_collection_is_not_loaded() {
     assert!(place.run(["get", "pool", "m"]).failed(1).contains("no key"));
 }
 
+/// What was left: a server whose port is taken had made the pool and its log first.
 #[test]
 fn a_server_that_cannot_listen_makes_no_pool() {
     let place = Place::empty();

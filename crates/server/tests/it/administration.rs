@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Client, TestServer, encode, eventually};
 
+/// What broke programs: `expires` and `avg_ttl` were 0 whatever there was, and the section `replication` was missing.
 #[test]
 fn info_tells_true_numbers() {
     let server = TestServer::start();

@@ -11,6 +11,7 @@ fn run(client: &mut Client, script: &[(&str, &str)]) {
     }
 }
 
+/// What broke programs: `GETRANGE` with both ends before the start, and options that are repeated, of which the last counts.
 #[test]
 fn strings_are_set_and_got_in_every_way() {
     let server = TestServer::start();
@@ -355,6 +356,7 @@ fn keys_above_the_limit_are_refused_and_the_rest_goes_on() {
     assert_eq!(client.line("SET k v"), "+OK");
 }
 
+/// What broke programs: a negative cursor was refused.
 #[test]
 fn scans_return_every_key_and_can_be_filtered() {
     let server = TestServer::start();

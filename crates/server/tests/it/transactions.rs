@@ -79,6 +79,7 @@ fn times_are_set_told_and_taken_away_in_every_way() {
     assert_eq!(client.line("DBSIZE").len(), 2);
 }
 
+/// What broke programs: a wrong subcommand, or a wrong number of its arguments, did not end the transaction it was queued in.
 #[test]
 fn a_transaction_is_run_as_a_whole() {
     let server = TestServer::start();

@@ -280,6 +280,8 @@ fn many_who_open_a_lost_pool_at_once_lose_nothing() {
     }
 }
 
+/// What was lost: a pool that `serve` had made was as durable as the library makes it, and was refused after a crash of the
+/// machine. Who asks for more of new pools must not change old ones.
 #[test]
 fn a_new_pool_is_as_durable_as_asked_and_an_old_one_as_it_was() {
     let interval = Durability::Interval(Duration::from_millis(50));

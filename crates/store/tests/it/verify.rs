@@ -11,6 +11,7 @@ fn value(number: u32, size: usize) -> Vec<u8> {
     }
 }
 
+/// What was lost: a value of which a byte had changed was shown and exported as if nothing were wrong.
 #[test]
 fn a_changed_byte_is_told_by_scans_unless_they_do_not_verify() {
     // Sums of one stream, of three, and of many times three.

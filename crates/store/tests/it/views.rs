@@ -295,6 +295,7 @@ fn a_range_over_a_view_reads_removed_keys_piece_by_piece() {
     assert_eq!(both.next(), None);
 }
 
+/// What was lost: the memory of the machine. Views held whatever they came to need: 3.8 GB in 40 s, of 0.8 MB.
 #[test]
 fn views_over_the_limit_are_given_up_the_oldest_first() {
     let folder = tempfile::tempdir().expect("a folder");
