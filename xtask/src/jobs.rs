@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::summary::Totals;
 use crate::tiers::{self, OverBudget};
-use crate::{licences, programs, tidy};
+use crate::{licences, mutate, programs, tidy};
 
 /// `cargo xtask ci`: both tiers of tests and every check, even after one failed; the last line has the totals.
 pub fn ci(root: &Path) -> bool {
@@ -166,6 +166,7 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
     let mut command = cargo(root, &["test", "--release", "-p", "everleaf", "--lib"]);
     command.args(["wal::tests::crashes", "--", "--include-ignored", "--nocapture"]);
     let passed = run_some(command, &mut totals) && answered && proven;
+    let passed = mutate::share(root, seconds) && passed;
     println!("{} passed, {} failed", totals.passed, totals.failed);
     passed
 }

@@ -14,6 +14,7 @@ mod jobs;
 mod lanes;
 mod licences;
 mod module;
+mod mutate;
 mod notices;
 mod package;
 mod packed;
@@ -65,7 +66,10 @@ usage: cargo xtask <command> [arguments]
   python  builds the wheel of the Python package, and runs its tests; `python --free-threaded [PROGRAM]`
           for a Python without its lock
   module  builds the module of Redis and Valkey, and runs its tests in live servers
-  sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
+  sim     long searches on the simulated machine and of replies, and a share of mutate; `sim 3600` for an
+          hour each
+  mutate  bugs by rule: every flush, ordering, check and bound in turn is spoilt in a copy of the sources,
+          and the prover looks for it: `mutate list`, `mutate build`, `mutate run --sample 40 --cpu 20`
   versus  what operations cost with two builds, turn by turn: `versus BEFORE AFTER [rounds [keys]]`,
           each a folder with `everleaf`, for a quiet machine
   instructions  how many instructions operations take with two builds, by valgrind:
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
         "python" => python::run(&root, rest),
         "module" => module::run(&root, rest),
         "figures" => figures(&root, rest),
+        "mutate" => mutate::run(&root, rest),
         "sim" => jobs::sim(&root, rest),
         "versus" => versus::run(rest),
         "instructions" => instructions::run(rest),

@@ -1,0 +1,71 @@
+//! A prover of a few structures: all of them take the compiler many minutes.
+
+use syn::spanned::Spanned;
+use syn::{Expr, Item};
+
+/// Where the list of all structures is.
+pub const LIST: &str = "crates/prove/src/structure.rs";
+
+/// The source of the list with these structures only, and without what they do not need.
+///
+/// # Errors
+/// A sentence if it is not what it was, or there is no such structure.
+pub fn only(text: &str, names: &[String]) -> Result<String, String> {
+    let file = syn::parse_file(text).map_err(|error| format!("{LIST}: {error}"))?;
+    let statics: Vec<_> = file
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Static(item) => Some(item),
+            _ => None,
+        })
+        .collect();
+    let list = statics.iter().find(|item| item.ident == "STRUCTURES");
+    let list = list.ok_or_else(|| format!("{LIST} has no STRUCTURES"))?;
+    let Expr::Reference(list) = &*list.expr else { return Err(format!("{LIST}: no list")) };
+    let Expr::Array(list) = &*list.expr else { return Err(format!("{LIST}: no list")) };
+    let mut chosen = String::new();
+    for name in names {
+        let is_it = |element: &&Expr| {
+            let text = &text[element.span().byte_range()];
+            let start = text.split_once('"').map(|(_, behind)| behind);
+            start.and_then(|text| text.split_once('"')).is_some_and(|(own, _)| own == name)
+        };
+        let element = list.elems.iter().find(is_it);
+        let element = element.ok_or_else(|| format!("there is no structure {name}"))?;
+        chosen.push_str(&text[element.span().byte_range()]);
+        chosen.push_str(", ");
+    }
+    let mut edits = vec![(list.span().byte_range(), format!("[{chosen}]"))];
+    // The compiler would compile a static that nobody uses.
+    let is_needed = |name: &str| {
+        chosen.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
+    };
+    for item in statics {
+        let name = item.ident.to_string();
+        if name != "STRUCTURES" && !is_needed(&name) {
+            edits.push((item.span().byte_range(), String::new()));
+        }
+    }
+    edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+    let mut result = text.to_string();
+    for (range, text) in edits {
+        result.replace_range(range, &text);
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prover_has_what_is_asked_for_and_its_statics() {
+        let text = "static A: u8 = 1;\nstatic B: u8 = 2;\npub static STRUCTURES: &[S] = &[one(\"a\", \"the a\", &A), one(\n\"b\", \"a\", &x(B))];\nfn f() {}\n";
+        let of = |name: &str| only(text, &[name.to_string()]);
+        let expected = "\nstatic B: u8 = 2;\npub static STRUCTURES: &[S] = &[one(\n\"b\", \"a\", &x(B)), ];\nfn f() {}\n";
+        assert_eq!(of("b").as_deref(), Ok(expected));
+        assert!(of("a").is_ok_and(|text| text.contains("static A") && !text.contains("static B")));
+        assert!(of("c").is_err_and(|what| what.contains("structure c")));
+    }
+}
