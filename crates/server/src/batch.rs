@@ -211,6 +211,7 @@ impl Batch<'_> {
     /// Whether also those commands must be timed that are quick.
     fn times_all(&self) -> bool {
         (0..TIMED_US_MIN).contains(&self.shared.settings.slow_log_us())
+            || self.shared.latency.wants_times()
     }
 
     /// Runs the request that was just parsed, alone if it must be.

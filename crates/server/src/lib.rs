@@ -69,6 +69,7 @@ mod exclusion;
 mod failure;
 mod glob;
 mod holdings;
+mod latency;
 mod metrics;
 mod monitor;
 mod parked;

@@ -15,6 +15,7 @@ use crate::client_memory::ClientMemory;
 use crate::command::watched::Watching;
 use crate::databases::{Database, Databases};
 use crate::exclusion::Exclusion;
+use crate::latency::Latency;
 use crate::monitor::Monitors;
 use crate::rate_limiter::RateLimiter;
 use crate::registry::{Client, Registry};
@@ -171,6 +172,8 @@ pub struct Shared {
     pub scans: ScanTable,
     pub saver: Saver,
     pub slow_log: SlowLog,
+    /// How long commands took.
+    pub latency: Latency,
     pub types: Types,
     pub databases: Databases,
     pub collector: Collector,
@@ -240,6 +243,7 @@ impl Shared {
             scans: ScanTable::new(),
             saver: Saver::new(),
             slow_log: SlowLog::default(),
+            latency: Latency::default(),
             types: Types::default(),
             collector: Collector::default(),
             waiters: Waiters::new(),
@@ -276,6 +280,7 @@ impl Shared {
     pub fn reset_statistics(&self) {
         let total = self.total();
         *self.base() = total;
+        self.latency.reset_histograms();
     }
 
     /// What happened since the start.

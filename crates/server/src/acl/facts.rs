@@ -61,7 +61,7 @@ pub type Fact = (&'static str, u32, Access, Access);
 
 /// All commands and subcommands, by name.
 #[rustfmt::skip]
-pub static FACTS: [Fact; 230] = [
+pub static FACTS: [Fact; 232] = [
     ("acl", SLOW, NONE, NONE),
     ("acl|cat", SLOW, NONE, NONE),
     ("acl|deluser", ADMIN | SLOW | DANGEROUS, NONE, NONE),
@@ -162,7 +162,9 @@ pub static FACTS: [Fact; 230] = [
     ("lastsave", ADMIN | FAST | DANGEROUS, NONE, NONE),
     ("latency", SLOW, NONE, NONE),
     ("latency|doctor", ADMIN | SLOW | DANGEROUS, NONE, NONE),
+    ("latency|graph", ADMIN | SLOW | DANGEROUS, NONE, NONE),
     ("latency|help", SLOW, NONE, NONE),
+    ("latency|histogram", ADMIN | SLOW | DANGEROUS, NONE, NONE),
     ("latency|history", ADMIN | SLOW | DANGEROUS, NONE, NONE),
     ("latency|latest", ADMIN | SLOW | DANGEROUS, NONE, NONE),
     ("latency|reset", ADMIN | SLOW | DANGEROUS, NONE, NONE),

@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 
 use everleaf::regular_file::read_regular;
 
-use super::{Context, Failure, Outcome, parse_integer, shown};
+use super::{Context, Failure, Outcome, facts, parse_integer, shown};
 use crate::Config;
 use crate::acl::file;
 use crate::config::{BULK_SIZE_MIN, DebugCommand, LOG_LEN_LIMIT, Setting};
@@ -157,7 +157,8 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("port", port.to_string()),
         ("proto-max-bulk-len", shared.settings.bulk_size_max().to_string()),
         ("client-query-buffer-limit", config.request_size_max.to_string()),
-        ("latency-monitor-threshold", "0".into()),
+        ("latency-monitor-threshold", shared.latency.threshold_ms().to_string()),
+        ("latency-tracking", yes_no(shared.latency.is_tracking()).into()),
         ("slowlog-log-slower-than", shared.settings.slow_log_us().to_string()),
         ("slowlog-max-len", shared.settings.slow_log_len_max().to_string()),
         ("tcp-keepalive", keepalive.to_string()),
@@ -290,6 +291,9 @@ enum Change {
     SlowLogAfter(i64),
     SlowLogLenMax(usize),
     AclLogLenMax(usize),
+    /// Milliseconds; 0 = never.
+    LatencyThreshold(u64),
+    LatencyTracking(bool),
     /// One of [`ENCODINGS`], by its index.
     Encoding(usize, i64),
 }
@@ -313,6 +317,10 @@ impl Change {
             Change::SlowLogAfter(microseconds) => settings.set_slow_log_us(microseconds),
             Change::Encoding(index, value) => settings.set_encoding(index, value),
             Change::AclLogLenMax(count) => settings.set_acl_log_len_max(count),
+            Change::LatencyThreshold(milliseconds) => shared.latency.set_threshold_ms(milliseconds),
+            Change::LatencyTracking(is_on) => {
+                shared.latency.set_tracking(is_on, facts::NUMBER_COUNT);
+            }
             Change::SlowLogLenMax(count) => settings.set_slow_log_len_max(count),
             Change::IdleTimeout(seconds) => {
                 settings.set_idle_timeout_s(seconds);
@@ -366,6 +374,12 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
         }
         "slowlog-max-len" => Ok(Change::SlowLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
         "acllog-max-len" => Ok(Change::AclLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
+        "latency-monitor-threshold" => Ok(Change::LatencyThreshold(number(0, i64::MAX as u64)?)),
+        "latency-tracking" => match value.to_ascii_lowercase().as_slice() {
+            b"yes" => Ok(Change::LatencyTracking(true)),
+            b"no" => Ok(Change::LatencyTracking(false)),
+            _ => Err(fail("argument must be 'yes' or 'no'".into())),
+        },
         "timeout" => Ok(Change::IdleTimeout(number(0, IDLE_TIMEOUT_MAX_S)?)),
         "proto-max-bulk-len" => {
             let size =
@@ -387,6 +401,10 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
             }
         }
     }
+}
+
+fn yes_no(is_on: bool) -> &'static str {
+    if is_on { "yes" } else { "no" }
 }
 
 /// Bytes, as a number with a unit that the protocol's original server knows: `100mb`, `1g`.

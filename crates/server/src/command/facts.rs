@@ -211,7 +211,18 @@ pub const SUBCOMMANDS: [(&str, Subcommands); 8] = [
     ),
     ("command", &[("count", 2), ("docs", -2), ("getkeys", -4), ("info", -2), ("list", -2)]),
     ("config", &[("get", -3), ("resetstat", 2), ("rewrite", 2), ("set", -4)]),
-    ("latency", &[("doctor", 2), ("help", 2), ("history", 3), ("latest", 2), ("reset", -2)]),
+    (
+        "latency",
+        &[
+            ("doctor", 2),
+            ("graph", 3),
+            ("help", 2),
+            ("histogram", -2),
+            ("history", 3),
+            ("latest", 2),
+            ("reset", -2),
+        ],
+    ),
     ("memory", &[("doctor", 2), ("help", 2), ("stats", 2), ("usage", -3)]),
     ("object", &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)]),
     ("slowlog", &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)]),
@@ -372,7 +383,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "linsert" 5 [TYPED | WRITE | GROWS] (1 1 1) "list", "Adds an element before or after another.";
     "sort_ro" -2 [TYPED | READ] (1 1 1) "generic", "Returns the members of a collection by their weights.";
     "slowlog" -2 [ADMIN] (0 0 0) "server", "Tells which commands took long.";
-    "latency" -2 [ADMIN] (0 0 0) "server", "Tells what was recorded of latency: nothing.";
+    "latency" -2 [ADMIN] (0 0 0) "server", "Tells how long commands took.";
     "restore" -4 [TYPED | WRITE | GROWS] (1 1 1) "generic", "Makes a key of what DUMP returned.";
     "bzpopmin" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set", "Waits for a member and removes the one with the lowest score.";
     "bzpopmax" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set", "Waits for a member and removes the one with the highest score.";
@@ -424,6 +435,25 @@ pub static COMMANDS: [Command; COUNT] = commands! {
 /// The number of a command, by its index in the table and which of its subcommands it is.
 pub fn number(index: usize, subcommand: Option<usize>) -> usize {
     index + COUNT * subcommand.map_or(0, |position| position + 1)
+}
+
+/// Numbers are below this.
+pub const NUMBER_COUNT: usize = COUNT * (1 + SUBCOMMAND_COUNT_MAX);
+
+/// The most subcommands of a command.
+const SUBCOMMAND_COUNT_MAX: usize = {
+    let (mut index, mut most) = (0, 0);
+    while index < SUBCOMMANDS.len() {
+        let count = SUBCOMMANDS[index].1.len();
+        most = if count > most { count } else { most };
+        index += 1;
+    }
+    most
+};
+
+/// Whether the command with this number is one that should be fast.
+pub fn is_fast(number: usize) -> bool {
+    COMMANDS[number % COUNT].flags & FAST != 0
 }
 
 /// The name of a command with this number, `client|list` for example; `None` if there is none.

@@ -19,6 +19,7 @@ mod info;
 pub mod key_positions;
 pub mod keys;
 mod keyspace;
+mod latency;
 mod lcs;
 mod list;
 mod members;
@@ -161,12 +162,13 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
     if mode == ReplyMode::SkipNext {
         context.session.reply_mode = ReplyMode::On;
     }
-    let settings = &context.shared.settings;
-    let began = settings.slow_log_after().map(|_| Instant::now());
+    let began = wants_time(context.shared).then(Instant::now);
     let outcome = execute(context, request);
     // What the command has set counts already.
-    if let (Some(began), Some(limit)) = (began, settings.slow_log_after()) {
-        note_slow(context, request, limit, began.elapsed());
+    if let Some(began) = began
+        && wants_time(context.shared)
+    {
+        note_time(context, request, began.elapsed());
     }
     let outcome = outcome.and_then(|()| context.reply.check());
     if let Err(failure) = outcome {
@@ -181,6 +183,34 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
             waiting.is_silent = true;
         }
     }
+}
+
+/// Whether the times of commands are wanted.
+#[inline]
+fn wants_time(shared: &Shared) -> bool {
+    shared.settings.slow_log_after().is_some() || shared.latency.wants_times()
+}
+
+/// Keeps the time of a command, as far as somebody wants it.
+#[inline]
+fn note_time(context: &mut Context<'_>, request: &Request<'_>, duration: Duration) {
+    if let Some(limit) = context.shared.settings.slow_log_after() {
+        note_slow(context, request, limit, duration);
+    }
+    if context.shared.latency.wants_times() {
+        note_latency(context, request, duration);
+    }
+}
+
+/// Adds the time of a command that there is to those of its kind.
+#[cold]
+fn note_latency(context: &Context<'_>, request: &Request<'_>, duration: Duration) {
+    let Some(index) = facts::find(request.arg(0)) else { return };
+    // Of a subcommand that there is not no time was taken.
+    let subcommand = facts::COMMANDS[index].check_subcommand(request);
+    let Ok(subcommand) = subcommand else { return };
+    let number = facts::number(index, subcommand);
+    context.shared.latency.note(number, facts::is_fast(number), duration);
 }
 
 /// Keeps a command that took long, unless it may hold a password.

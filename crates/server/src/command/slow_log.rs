@@ -1,4 +1,4 @@
-//! `SLOWLOG`, `LATENCY`: what took long.
+//! `SLOWLOG`: which commands took long; and `WAIT`.
 
 use super::object::help;
 use super::{Context, Failure, Outcome, parse_integer, shown};
@@ -52,28 +52,6 @@ fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         entry.args.iter().for_each(|arg| reply.bulk(arg));
         reply.bulk(entry.peer.as_bytes());
         reply.bulk(entry.name.as_bytes());
-    }
-    Ok(())
-}
-
-/// `LATENCY LATEST | HISTORY event | RESET [event ...] | DOCTOR | HELP`: the monitor of the original server
-/// is off there unless it is switched on, and does not exist here. So there are no events.
-pub fn latency(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    match request.arg(1).to_ascii_lowercase().as_slice() {
-        b"latest" | b"history" => context.reply.array(0),
-        b"reset" => context.reply.integer(0),
-        b"doctor" => context.reply.verbatim(
-            "Events of latency are not recorded. SLOWLOG GET tells which commands took long.",
-        ),
-        // The table knows no other subcommands.
-        _ => help(
-            context,
-            &[
-                "LATENCY LATEST, LATENCY HISTORY event: nothing is recorded",
-                "LATENCY RESET [event ...]: forgets nothing",
-                "LATENCY DOCTOR: where to look",
-            ],
-        ),
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use super::facts::{COMMANDS, COUNT, same};
 use super::{Context, Outcome};
 use super::{
     acl, admin, bits, client, configuration, connection, counter, debug, description, dump, expiry,
-    hash, info, keyspace, lcs, list, object, random_key, range, rename, save, scan, set, sets,
-    slow_log, sort, string, transaction, waiting, zset,
+    hash, info, keyspace, latency, lcs, list, object, random_key, range, rename, save, scan, set,
+    sets, slow_log, sort, string, transaction, waiting, zset,
 };
 use crate::resp::Request;
 
@@ -146,7 +146,7 @@ static FUNCTIONS: [(&str, Run); COUNT] = [
     ("linsert", list::change::linsert),
     ("sort_ro", sort::sort_ro),
     ("slowlog", slow_log::slowlog),
-    ("latency", slow_log::latency),
+    ("latency", latency::latency),
     ("restore", dump::restore),
     ("bzpopmin", waiting::run),
     ("bzpopmax", waiting::run),

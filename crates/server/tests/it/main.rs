@@ -12,6 +12,7 @@ mod differential;
 mod durability;
 mod hostile;
 mod kills;
+mod latency;
 mod load;
 mod metrics;
 mod parser_properties;

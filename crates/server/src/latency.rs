@@ -1,0 +1,202 @@
+//! How long commands take: a histogram of each, and what was slower than a limit.
+//!
+//! Both are off unless asked for (`latency-tracking`, `latency-monitor-threshold`): then a command costs one relaxed load more.
+//! While one of them is on every command is run by itself, and its time is taken. The time is that of the command alone: without
+//! waiting for elements, and for the disk at the end of a turn. What a transaction runs is a part of `EXEC`.
+//!
+//! Relaxed throughout: counters that nobody draws a conclusion from, and settings that may be seen late.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Buckets: times of up to 1, 2, 4, .. microseconds, the last one of all that are longer.
+const BUCKET_COUNT: usize = 40;
+/// Samples of an event that are kept.
+const SAMPLE_COUNT_MAX: usize = 160;
+/// The events: commands that should be fast, and others.
+pub const EVENTS: [&str; 2] = ["command", "fast-command"];
+
+/// The times of one command.
+#[derive(Debug)]
+struct Histogram([AtomicU64; BUCKET_COUNT]);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram([const { AtomicU64::new(0) }; BUCKET_COUNT])
+    }
+}
+
+/// What was seen of an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// Seconds since 1970 with the longest time in each, in milliseconds, the oldest first.
+    pub samples: VecDeque<(u64, u64)>,
+    /// The longest of all times, also of those that are not kept any more.
+    pub longest_ms: u64,
+}
+
+/// All that is known of times.
+#[derive(Debug, Default)]
+pub struct Latency {
+    is_tracking: AtomicBool,
+    /// Milliseconds; 0 = none.
+    threshold_ms: AtomicU64,
+    /// Of each command and subcommand; made when it is first asked for.
+    histograms: OnceLock<Box<[Histogram]>>,
+    events: Mutex<[Event; EVENTS.len()]>,
+}
+
+impl Latency {
+    /// True if somebody wants the times of commands.
+    #[inline]
+    pub fn wants_times(&self) -> bool {
+        self.is_tracking() || self.threshold_ms() > 0
+    }
+
+    /// Whether there are histograms.
+    pub fn is_tracking(&self) -> bool {
+        self.is_tracking.load(Ordering::Relaxed)
+    }
+
+    /// Begins or ends histograms, of so many commands and subcommands.
+    pub fn set_tracking(&self, is_tracking: bool, command_count: usize) {
+        if is_tracking {
+            self.histograms
+                .get_or_init(|| (0..command_count).map(|_| Histogram::default()).collect());
+        }
+        self.is_tracking.store(is_tracking, Ordering::Relaxed);
+    }
+
+    /// From how many milliseconds on a command is an event; 0 = never.
+    pub fn threshold_ms(&self) -> u64 {
+        self.threshold_ms.load(Ordering::Relaxed)
+    }
+
+    pub fn set_threshold_ms(&self, milliseconds: u64) {
+        self.threshold_ms.store(milliseconds, Ordering::Relaxed);
+    }
+
+    /// Takes the time of a command, by its number.
+    pub fn note(&self, number: usize, is_fast: bool, duration: Duration) {
+        if self.is_tracking()
+            && let Some(histogram) = self.histograms.get().and_then(|all| all.get(number))
+        {
+            histogram.0[bucket_of(duration)].fetch_add(1, Ordering::Relaxed);
+        }
+        let (limit, milliseconds) = (self.threshold_ms(), duration.as_millis());
+        if limit > 0 && milliseconds >= u128::from(limit) {
+            // A clock before 1970 has not been set yet.
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let milliseconds = u64::try_from(milliseconds).unwrap_or(u64::MAX);
+            self.events()[usize::from(is_fast)].add(now.as_secs(), milliseconds);
+        }
+    }
+
+    /// The times of a command, by its number: how often it was run, and for each bucket that has some its upper bound in
+    /// microseconds with the number of all times up to it. `None` if it was not run.
+    pub fn histogram(&self, number: usize) -> Option<(u64, Vec<(u64, u64)>)> {
+        let histogram = self.histograms.get()?.get(number)?;
+        let mut sum = 0;
+        let counts = histogram.0.iter().map(|count| count.load(Ordering::Relaxed));
+        let bounds = counts.enumerate().filter(|(_, count)| *count > 0).map(|(bucket, count)| {
+            sum += count;
+            (1 << bucket, sum)
+        });
+        let bounds: Vec<_> = bounds.collect();
+        (sum > 0).then_some((sum, bounds))
+    }
+
+    /// Forgets all histograms.
+    pub fn reset_histograms(&self) {
+        let all = self.histograms.get().into_iter().flatten().flat_map(|histogram| &histogram.0);
+        all.for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+
+    /// What was seen of an event; nothing of one that there is not.
+    pub fn event(&self, name: &[u8]) -> Event {
+        let index = EVENTS.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name));
+        index.map_or_else(Event::default, |index| self.events()[index].clone())
+    }
+
+    /// Forgets an event; whether anything was seen of it.
+    pub fn reset_event(&self, name: &[u8]) -> bool {
+        let index = EVENTS.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name));
+        let taken = index.map(|index| std::mem::take(&mut self.events()[index]));
+        taken.is_some_and(|event| !event.samples.is_empty())
+    }
+
+    fn events(&self) -> MutexGuard<'_, [Event; EVENTS.len()]> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Event {
+    fn add(&mut self, second: u64, milliseconds: u64) {
+        self.longest_ms = self.longest_ms.max(milliseconds);
+        match self.samples.back_mut() {
+            Some((last, longest)) if *last == second => *longest = milliseconds.max(*longest),
+            _ => {
+                if self.samples.len() == SAMPLE_COUNT_MAX {
+                    self.samples.pop_front();
+                }
+                self.samples.push_back((second, milliseconds));
+            }
+        }
+    }
+}
+
+fn bucket_of(duration: Duration) -> usize {
+    let microseconds = u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
+    // The first bucket has all up to one microsecond, the next one up to two.
+    let bucket = u64::BITS - microseconds.saturating_sub(1).leading_zeros();
+    (bucket as usize).min(BUCKET_COUNT - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_counted_in_buckets_of_powers_of_two() {
+        let bucket = |nanoseconds| bucket_of(Duration::from_nanos(nanoseconds));
+        assert_eq!(
+            [0, 1, 1000, 1001, 2000, 2001, 4000, 4001].map(bucket),
+            [0, 0, 0, 1, 1, 2, 2, 3]
+        );
+        assert_eq!(bucket_of(Duration::MAX), BUCKET_COUNT - 1);
+        let latency = Latency::default();
+        latency.note(1, false, Duration::from_micros(3));
+        assert_eq!(latency.histogram(1), None);
+        latency.set_tracking(true, 2);
+        for (number, microseconds) in [(1, 3), (1, 1), (1, 4), (2, 1)] {
+            latency.note(number, false, Duration::from_micros(microseconds));
+        }
+        assert_eq!(latency.histogram(1), Some((3, vec![(1, 1), (4, 3)])));
+        assert_eq!((latency.histogram(0), latency.histogram(2)), (None, None));
+        latency.reset_histograms();
+        assert_eq!(latency.histogram(1), None);
+    }
+
+    #[test]
+    fn events_keep_the_longest_of_a_second_and_the_last_seconds() {
+        let latency = Latency::default();
+        latency.note(0, true, Duration::from_secs(9));
+        latency.set_threshold_ms(100);
+        latency.note(0, true, Duration::from_millis(99));
+        assert_eq!(latency.event(b"fast-command"), Event::default());
+        latency.note(0, true, Duration::from_millis(100));
+        assert_eq!(latency.event(b"FAST-command").longest_ms, 100);
+        assert_eq!(latency.event(b"command"), Event::default());
+        assert!(latency.reset_event(b"fast-command") && !latency.reset_event(b"fast-command"));
+        assert!(!latency.reset_event(b"fork"));
+        let mut event = Event::default();
+        event.add(1, 500);
+        (2..).take(SAMPLE_COUNT_MAX).for_each(|second| event.add(second, second));
+        event.add(161, 7);
+        assert_eq!(event.samples.len(), SAMPLE_COUNT_MAX);
+        assert_eq!(event.samples.front(), Some(&(2, 2)));
+        assert_eq!((event.samples.back(), event.longest_ms), (Some(&(161, 161)), 500));
+    }
+}

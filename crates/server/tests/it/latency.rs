@@ -1,0 +1,77 @@
+//! `LATENCY`: histograms and events of commands, which are recorded once somebody asks for them.
+
+use crate::support::{Client, TestServer, encode};
+use everleaf_server::DebugCommand;
+
+/// Sends lines in one write, and reads the replies.
+fn together(client: &mut Client, lines: &[&str]) {
+    let words = |line: &&str| encode(&line.split(' ').collect::<Vec<_>>());
+    client.send(&lines.iter().flat_map(words).collect::<Vec<u8>>());
+    lines.iter().for_each(|_| drop(client.reply()));
+}
+
+/// Calls of a command, as its histogram has them: in its head, and up to its longest time.
+fn calls(client: &mut Client, command: &str) -> (String, String) {
+    let reply = client.line(&format!("LATENCY HISTOGRAM {command}"));
+    let head = format!("[\"{command}\" [\"calls\" :");
+    let rest = reply.strip_prefix(&head).unwrap_or_else(|| panic!("{command}: {reply}"));
+    let (count, bounds) = rest.split_once(" \"histogram_usec\" [").expect("it has one");
+    let last = bounds.trim_end_matches(']').rsplit(':').next().expect("there is a number");
+    (count.to_string(), last.to_string())
+}
+
+/// Also of requests that come together, which are done as one step otherwise.
+#[test]
+fn times_of_commands_are_counted_once_they_are_asked_for() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let lines = ["SET a 1", "SET b 2", "SET c 3", "GET a", "HSET h f v", "HSET h g w"];
+    together(&mut client, &lines);
+    assert_eq!(client.line("CONFIG GET latency-tracking"), "[\"latency-tracking\" \"no\"]");
+    assert_eq!(client.line("LATENCY HISTOGRAM"), "[]");
+    assert_eq!(client.line("CONFIG SET latency-tracking yes"), "+OK");
+    together(&mut client, &lines);
+    let three = ("3".to_string(), "3".to_string());
+    assert_eq!(calls(&mut client, "set"), three);
+    assert_eq!(calls(&mut client, "hset"), ("2".to_string(), "2".to_string()));
+    assert_eq!(calls(&mut client, "get"), ("1".to_string(), "1".to_string()));
+    client.line("CLIENT ID");
+    let clients = client.line("LATENCY HISTOGRAM client nosuch");
+    assert!(clients.starts_with("[\"client|id\" [\"calls\" :1"), "{clients}");
+    assert_eq!(client.line("LATENCY HISTOGRAM nosuch zadd"), "[]");
+    assert_eq!(client.line("CONFIG SET latency-tracking no"), "+OK");
+    together(&mut client, &lines);
+    assert_eq!(calls(&mut client, "set"), three);
+    assert_eq!(client.line("CONFIG SET latency-tracking yes"), "+OK");
+    assert_eq!(client.line("CONFIG RESETSTAT"), "+OK");
+    let left = client.line("LATENCY HISTOGRAM");
+    assert!(left.starts_with("[\"config|resetstat\" [\"calls\" :1"), "{left}");
+    assert!(client.line("CONFIG SET latency-tracking maybe").contains("'yes' or 'no'"));
+}
+
+#[test]
+fn a_command_that_takes_as_long_as_the_threshold_is_an_event() {
+    let server = TestServer::with(|config| config.debug_command = DebugCommand::Yes);
+    let mut client = server.connect();
+    assert_eq!(client.line("DEBUG SLEEP 0.02"), "+OK");
+    assert_eq!(client.line("LATENCY LATEST"), "[]");
+    assert_eq!(client.line("CONFIG SET latency-monitor-threshold 20"), "+OK");
+    assert_eq!(client.line("DEBUG SLEEP 0.02"), "+OK");
+    let latest = client.line("LATENCY LATEST");
+    assert!(latest.contains("[\"command\" :") && !latest.contains("fast"), "{latest}");
+    let history = client.line("LATENCY HISTORY command");
+    let longest = history.trim_end_matches(']').rsplit(':').next().expect("a number");
+    assert!(longest.parse::<u64>().expect("a number") >= 20, "{history}");
+    let graph = client.line("LATENCY GRAPH command");
+    assert!(graph.contains("command - high") && graph.contains("all time high"), "{graph}");
+    assert!(client.line("LATENCY DOCTOR").contains("SLOWLOG GET"));
+    assert_eq!(client.line("LATENCY HISTORY nosuch"), "[]");
+    let none = client.line("LATENCY GRAPH fast-command");
+    assert!(none.starts_with("-ERR No samples available for event"), "{none}");
+    // What a transaction forgets is there until it is done.
+    together(&mut client, &["MULTI", "LATENCY RESET command", "LATENCY HISTORY command", "EXEC"]);
+    assert_eq!(client.line("LATENCY LATEST"), "[]");
+    assert_eq!(client.line("LATENCY RESET"), ":0");
+    let wrong = client.line("CONFIG SET latency-monitor-threshold -1");
+    assert!(wrong.contains("between 0 and"), "{wrong}");
+}
