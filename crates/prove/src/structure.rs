@@ -141,7 +141,7 @@ macro_rules! records {
 macro_rules! objects {
     ($looks:literal, $run:literal: $($entries:literal)*) => {
         &Trees {
-            sizes: &[$(($entries, any::<F3Tree<f3::Small<$entries, 2, $looks, $run>, M>>())),*],
+            sizes: &[$(($entries, any::<F3Tree<f3::Small<$entries, 3, $looks, $run>, M>>())),*],
             wide: &[],
             alone: false,
         }

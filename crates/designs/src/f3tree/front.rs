@@ -42,27 +42,27 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         None
     }
 
-    /// Adds an object to the front, unless the tree has as many as it may have, and the front its
-    /// share of them.
+    /// Adds an object to the front, unless the tree has as many as it may have. The first one is kept for the
+    /// front: only the others count.
     pub(super) fn add_object(
         &self,
         session: &mut Session<M>,
         index: usize,
         front: &mut Front,
     ) -> Result<bool, AllocError> {
+        let counts = u64::from(!front.objects.is_empty());
         // Relaxed: a number of objects; who counts one too many takes it back.
-        let count = self.object_count.fetch_add(1, Ordering::Relaxed);
-        let has_share = front.objects.len() >= V::OBJECTS_MAX.div_ceil(V::FRONTS);
-        if count >= V::OBJECTS_MAX as u64 && has_share {
+        let others = self.other_objects.fetch_add(counts, Ordering::Relaxed) + counts;
+        if others > V::OBJECTS_MAX.saturating_sub(V::FRONTS) as u64 {
             // Relaxed: a number of objects.
-            self.object_count.fetch_sub(1, Ordering::Relaxed);
+            self.other_objects.fetch_sub(counts, Ordering::Relaxed);
             return Ok(false);
         }
         let object = match session.allocate_record(OBJECT_SIZE) {
             Ok(object) => object,
             Err(error) => {
                 // Relaxed: a number of objects.
-                self.object_count.fetch_sub(1, Ordering::Relaxed);
+                self.other_objects.fetch_sub(counts, Ordering::Relaxed);
                 return Err(error);
             }
         };
@@ -78,5 +78,33 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         front.cursor = front.objects.len() * V::ENTRIES;
         front.objects.push(object);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
+
+    use crate::F3Tree;
+    use crate::f3tree::variant::Objects100;
+
+    /// Fronts below their share might always add: one session could fill 100 objects, and fifteen others
+    /// added 105.
+    #[test]
+    fn all_fronts_together_keep_the_limit() {
+        let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+        let solo: SingleTreePool<F3Tree<Objects100>> = SingleTreePool::create(pool).expect("room");
+        let mut sessions: Vec<_> =
+            (0..16).map(|_| solo.heap().session().expect("a free session")).collect();
+        for (number, session) in sessions.iter_mut().enumerate() {
+            for key in 0..1500 {
+                let key = key << 8 | number as u64;
+                solo.tree().insert(session, key, key).expect("room");
+            }
+        }
+        let counts: Vec<usize> =
+            solo.tree().fronts.iter().map(|front| front.lock().objects.len()).collect();
+        assert!(counts.iter().all(|count| *count >= 1), "{counts:?}");
+        assert!(counts.iter().sum::<usize>() <= 100, "{counts:?}");
     }
 }

@@ -108,8 +108,8 @@ pub struct F3Tree<V: Variant = Objects500, M: Machine = everleaf_machine::Hardwa
     drained: Atomic<u64, M>,
     /// Writes that went to the global tree without an entry.
     direct: Atomic<u64, M>,
-    /// Future objects of all fronts.
-    object_count: Atomic<u64, M>,
+    /// Future objects of all fronts but for the first one of each.
+    other_objects: Atomic<u64, M>,
     /// Held by whoever evaluates. Taken before a shard's lock; nobody who holds a front's lock waits
     /// for it.
     round: SpinLock<(), M>,

@@ -75,7 +75,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             clock: Atomic::new(drained),
             drained: Atomic::new(drained),
             direct: Atomic::new(0),
-            object_count: Atomic::new(0),
+            other_objects: Atomic::new(0),
             round: SpinLock::new(()),
             heap: session.heap().clone(),
         }
@@ -99,11 +99,11 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 found.push(object);
                 object = self.objects.next(object).read_private();
             }
-            count += found.len() as u64;
+            count += found.len().saturating_sub(1) as u64;
             found.reverse();
             self.fronts[index].get_mut().objects = found;
         }
-        self.object_count.write_private(count);
+        self.other_objects.write_private(count);
         Ok(())
     }
 

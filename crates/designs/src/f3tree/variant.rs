@@ -7,7 +7,8 @@ use crate::node::variant::{Named, variants};
 pub trait Variant: Named {
     /// The nodes of the global tree.
     type Global: fast_fair::Variant;
-    /// Future objects of all fronts together. When they are full, writers evaluate before they go on.
+    /// Future objects of all fronts together, at least one of each. When they are full, writers evaluate
+    /// before they go on.
     const OBJECTS_MAX: usize;
     /// Entries of a future object that are used, 1..=14.
     const ENTRIES: usize = 14;
