@@ -108,7 +108,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             node.put(place.map(|(slot, _)| slot), (key, value));
             segment.head.lock.unlock();
             if grows {
-                self.trim_log(session);
+                self.trim_logs(session);
             }
             return Ok(outcome);
         }
@@ -312,13 +312,13 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         Ok(())
     }
 
-    /// Frees old chunks of the session's log while there are too many, by bringing to the pool what still
+    /// Frees old chunks of the longest log while there are too many, by bringing to the pool what still
     /// needs them. If the pool is full, they stay.
     #[cold]
-    fn trim_log(&self, session: &mut Session<M>) {
+    fn trim_logs(&self, session: &mut Session<M>) {
         let logs = &self.buffers.logs;
-        let log = logs.of(session);
-        while let Some(chunk) = logs.take_oldest(log, self.chunk_limit()) {
+        let each = V::LOGS.chunks_min();
+        while let Some((log, chunk)) = logs.take_oldest(each, self.chunks_shared()) {
             M::mark("cceh.collect");
             for (_, record) in logs.records(chunk) {
                 if !M::mutant("cceh.no_forced_flush")
@@ -331,12 +331,11 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         }
     }
 
-    /// Chunks that a log may have: twice those that full buffers need.
-    fn chunk_limit(&self) -> usize {
-        let shape = V::LOGS.shape();
+    /// Chunks that all logs may have together beside a few of each: twice those that full buffers need.
+    fn chunks_shared(&self) -> usize {
         // A directory has no more segments than entries, and seldom less than half as many.
         let segments = self.directory().count() as usize;
-        V::LOGS.chunks_min() + segments * V::NODES * V::NODE_LENGTH / shape.chunk_length
+        segments * V::NODES * V::NODE_LENGTH / V::LOGS.shape().chunk_length
     }
 
     /// Makes sure that a record is not needed any more.

@@ -53,7 +53,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             self.help(session, stray);
             if let Some((outcome, grows)) = done? {
                 if grows {
-                    self.trim_log(session);
+                    self.trim_logs(session);
                 }
                 return Ok(outcome);
             }
@@ -301,13 +301,13 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         Ok(())
     }
 
-    /// Frees old chunks of the session's log while there are too many, by bringing to the pool what still
+    /// Frees old chunks of the longest log while there are too many, by bringing to the pool what still
     /// needs them. If the pool is full, they stay.
     #[cold]
-    fn trim_log(&self, session: &mut Session<M>) {
+    fn trim_logs(&self, session: &mut Session<M>) {
         let logs = &self.buffers.logs;
-        let log = logs.of(session);
-        while let Some(chunk) = logs.take_oldest(log, self.chunk_limit()) {
+        let each = if V::SMALL_LOGS { 2 } else { 16 };
+        while let Some((log, chunk)) = logs.take_oldest(each, self.chunks_shared()) {
             M::mark("fast_fair.collect");
             for (_, record) in logs.records(chunk) {
                 if !M::mutant("fast_fair.no_forced_flush")
@@ -320,10 +320,9 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         }
     }
 
-    /// Chunks that a log may have: twice those that full buffers need.
-    fn chunk_limit(&self) -> usize {
-        let records = 2 * self.leaves.sum() as usize * V::BUFFER_CAPACITY;
-        (if V::SMALL_LOGS { 2 } else { 16 }) + records / Self::LOGS.chunk_length
+    /// Chunks that all logs may have together beside a few of each: twice those that full buffers need.
+    fn chunks_shared(&self) -> usize {
+        2 * self.leaves.sum() as usize * V::BUFFER_CAPACITY / Self::LOGS.chunk_length
     }
 
     /// Makes sure that a record is not needed any more.

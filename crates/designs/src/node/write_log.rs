@@ -311,15 +311,32 @@ impl<M: Machine> Logs<M> {
         (chunks * self.shape.chunk_size()) as u64
     }
 
-    /// The oldest chunk of a log that has more than `limit`, unless somebody is at work on it. To be
+    /// The log with the most chunks and its oldest, if all logs have more than `shared` and `each` for every
+    /// one that has been written since the pool was opened; nothing if somebody is at work on it. To be
     /// followed by [`Self::drop_oldest`] or [`Self::keep_oldest`].
-    pub fn take_oldest(&self, log: usize, limit: usize) -> Option<u64> {
-        let mut state = self.logs[log].lock();
-        if state.is_collected || state.chunks.len() <= limit.max(1) {
+    pub fn take_oldest(&self, each: usize, shared: usize) -> Option<(usize, u64)> {
+        let (mut longest, mut limit, mut count) = ((0, 1), shared, 0);
+        for (log, state) in self.logs.iter().enumerate() {
+            let state = state.lock();
+            let chunks = state.chunks.len();
+            if state.added > 0 {
+                limit += each;
+                count += chunks;
+            } else {
+                // The last chunk stays until the log is written again.
+                count += chunks.saturating_sub(1);
+            }
+            if chunks > longest.1 {
+                longest = (log, chunks);
+            }
+        }
+        let mut state = self.logs[longest.0].lock();
+        // The newest chunk is being written.
+        if count <= limit || state.is_collected || state.chunks.len() < 2 {
             return None;
         }
         state.is_collected = true;
-        state.chunks.front().copied()
+        state.chunks.front().map(|chunk| (longest.0, *chunk))
     }
 
     /// Ends [`Self::take_oldest`]: the chunk stays.

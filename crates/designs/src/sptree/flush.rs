@@ -136,12 +136,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         last
     }
 
-    /// Frees old chunks of the session's log while there are too many, by flushing the buffers that
+    /// Frees old chunks of the longest log while there are too many, by flushing the buffers that
     /// still need them. What cannot be flushed, because the pool is full, stays.
     #[cold]
-    pub(super) fn trim_log(&self, session: &mut Session<M>) {
-        let log = self.logs.of(session);
-        while let Some(chunk) = self.logs.take_oldest(log, self.chunk_limit()) {
+    pub(super) fn trim_logs(&self, session: &mut Session<M>) {
+        let (each, shared) = self.chunk_limits();
+        while let Some((log, chunk)) = self.logs.take_oldest(each, shared) {
             M::mark("sptree.collect");
             for (_, record) in self.logs.records(chunk) {
                 if !M::mutant("sptree.no_forced_flush")
@@ -154,11 +154,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         }
     }
 
-    /// Chunks that a log may have: twice those that full buffers need.
-    fn chunk_limit(&self) -> usize {
-        let (least, per_leaf) = if G::SLOT_COUNT < 62 { (2, 0) } else { (16, BUFFER_LENGTH * 2) };
+    /// Chunks that each log may have, and those that all may have beside: twice those that full buffers need.
+    fn chunk_limits(&self) -> (usize, usize) {
+        let (each, per_leaf) = if G::SLOT_COUNT < 62 { (2, 0) } else { (16, BUFFER_LENGTH * 2) };
         let Shape { chunk_length, .. } = Self::LOGS;
-        least + self.leaves.sum() as usize * per_leaf / chunk_length
+        (each, self.leaves.sum() as usize * per_leaf / chunk_length)
     }
 
     /// Makes sure that a record is not needed any more.

@@ -60,7 +60,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                         lock.unlock();
                     }
                     if grows {
-                        self.trim_log(session);
+                        self.trim_logs(session);
                     }
                     return Ok(outcome);
                 }

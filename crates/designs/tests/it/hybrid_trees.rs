@@ -162,6 +162,32 @@ fn buffers_are_restored_in_the_background() {
     assert_eq!((tree.unrestored(), tree.len(&mut session).expect("len")), (0, 5000));
 }
 
+/// Chunks of the logs of other sessions, of an earlier opening, stayed for ever: 38 in place of 22.
+#[test]
+fn logs_that_nobody_writes_any_more_are_freed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let write = |solo: &SingleTreePool<SpTreeBuffered<Production>>, sessions: usize| {
+        let mut all: Vec<_> =
+            (0..sessions).map(|_| solo.heap().session().expect("a free session")).collect();
+        for number in 0..40_000 {
+            for session in &mut all {
+                let _ = solo.tree().upsert(session, number * 7919 % 5000, number).expect("room");
+            }
+        }
+        solo.tree().log_bytes() >> 16
+    };
+    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::New);
+    let two = write(&solo, 2);
+    assert!((20..=40).contains(&two), "{two} chunks of two sessions");
+    drop(solo);
+    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+    let one = write(&solo, 1);
+    assert!((10..=24).contains(&one), "{one} chunks of one session");
+    let mut session = solo.heap().session().expect("a free session");
+    assert_eq!(solo.tree().get(&mut session, 39_999 * 7919 % 5000).expect("get"), Some(39_999));
+}
+
 #[test]
 fn nvtree_without_conditional_writes_holds_the_last_write() {
     blind::<NvTreeBlind<Production>>(3000, 20_000);
