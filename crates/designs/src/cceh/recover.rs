@@ -12,10 +12,7 @@ use super::layout::{DIRECTORY_WORD, LOG_WORD, Segment, TAG};
 use super::variant::Variant;
 use crate::node::buffer_table::Buffers;
 use crate::node::version_lock::VersionLock;
-use crate::node::write_log::Logs;
-
-/// Writes that a segment can have had: less than the numbers that records have room for.
-const SEQUENCE_BOUND: u64 = 1 << 46;
+use crate::node::write_log::{Logs, SEQUENCE_BOUND};
 
 fn damage(offset: u64, what: String) -> AllocError {
     AllocError::Corrupt { offset, what }
@@ -156,6 +153,9 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
                 return Err(damage(chunk, "a chunk of the log was expected here".to_owned()));
             }
             recovery.mark_record(chunk, size)?;
+            if !logs.ends_once(chunk) {
+                return Err(damage(chunk, "the log has a damaged record in the middle".to_owned()));
+            }
             logs.adopt(log, chunk);
             records.extend(logs.records(chunk));
             Ok(())

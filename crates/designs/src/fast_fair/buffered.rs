@@ -11,10 +11,7 @@ use super::FastFair;
 use super::variant::Variant;
 use crate::node::fast_node::{NONCE_BITS, Node, capacity};
 use crate::node::write_buffer::{BUFFER_LENGTH, Buffer, Buffered, overlay};
-use crate::node::write_log::{Record, Shape};
-
-/// Writes that a leaf can have had: less than the numbers that records have room for.
-const SEQUENCE_BOUND: u64 = 1 << 46;
+use crate::node::write_log::{Record, SEQUENCE_BOUND, Shape};
 
 /// Keys and values, or words.
 type Pairs = Vec<(u64, u64)>;
@@ -409,6 +406,10 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 return Err(AllocError::Corrupt { offset: chunk, what });
             }
             recovery.mark_record(chunk, size)?;
+            if !logs.ends_once(chunk) {
+                let what = "the log has a damaged record in the middle".to_owned();
+                return Err(AllocError::Corrupt { offset: chunk, what });
+            }
             logs.adopt(log, chunk);
             records.extend(logs.records(chunk));
             Ok(())

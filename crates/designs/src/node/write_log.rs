@@ -51,6 +51,9 @@ const RECORD_SIZE: usize = 32;
 const LINK_BITS: u32 = 48;
 const LOW_BITS: u32 = 31;
 
+/// More writes than any leaf will ever have; half of what a record can tell.
+pub const SEQUENCE_BOUND: u64 = 1 << 46;
+
 /// What no other chunk has, in this opening of the pool or another.
 type Mark = [u64; 2];
 
@@ -205,6 +208,17 @@ impl<M: Machine> Logs<M> {
             };
             record.map(|record| (place, record))
         })
+    }
+
+    /// Whether a chunk that nobody writes has nothing valid behind the first place without a valid record. A
+    /// crash cannot leave that, since a record is durable before the next one of its log is written.
+    pub fn ends_once(&self, chunk: u64) -> bool {
+        let mark = self.mark(chunk);
+        let is_valid = |index: usize| Record::decode(self.words(Self::place(chunk, index)), mark);
+        let places = 0..self.shape.chunk_length;
+        !places
+            .skip_while(|index| is_valid(*index).is_some())
+            .any(|index| is_valid(index).is_some())
     }
 
     /// Visits the chunks of all logs, oldest first, each before it is read.

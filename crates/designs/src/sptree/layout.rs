@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   root object   word 0       1                       2                     3..27              27..32
-//!           | "EVLSPTR1" | the variant's number  | first leaf: offset  | logs (`log.rs`)  | zero |
+//!           | "EVLSPTR1" | the variant's number  | first leaf: offset  | logs (`write_log.rs`) | zero |
 //!
 //!   leaf, 1216 bytes
 //!   line 0     | low 8 | high 8 | next 8 | bitmap 8 | version 8 | covered 8 | sorted 8 | flushed 8 |

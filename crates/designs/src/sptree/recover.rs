@@ -11,6 +11,7 @@ use everleaf_machine::{LINE_SIZE, Machine};
 use super::Tree;
 use super::layout::{HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, TAG, VARIANT_WORD, slots};
 use super::variant::Variant;
+use crate::node::write_log::SEQUENCE_BOUND;
 
 fn corrupt(offset: u64, what: impl Into<String>) -> AllocError {
     AllocError::Corrupt { offset, what: what.into() }
@@ -88,6 +89,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 return Err(corrupt(chunk, "a chunk of the log was expected here"));
             }
             recovery.mark_record(chunk, size)?;
+            if !self.logs.ends_once(chunk) {
+                return Err(corrupt(chunk, "the log has a damaged record in the middle"));
+            }
             self.logs.adopt(log, chunk);
             for (place, record) in self.logs.records(chunk) {
                 let leaf = self.top.find_le(record.key).leaf;
@@ -137,6 +141,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     fn mend(&self, recovery: &Recovery<M>, offset: u64) -> Result<Heading, IndexError> {
         let leaf = self.leaf(offset);
         let mut heading = leaf.heading();
+        // Far from what records can hold, and more than any index will ever write.
+        if heading.flushed >= SEQUENCE_BOUND {
+            let what = format!("a leaf says that {} writes are in their place", heading.flushed);
+            return Err(corrupt(offset, what).into());
+        }
         if Self::CAPACITY < 64 && heading.bitmap >> Self::CAPACITY != 0 {
             let what = format!("the bitmap {:#x} names more slots than there are", heading.bitmap);
             return Err(corrupt(offset, what).into());

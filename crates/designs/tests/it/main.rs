@@ -5,6 +5,7 @@ mod bw_tree;
 mod bztree;
 mod cceh;
 mod common;
+mod damaged_logs;
 mod f3_tree;
 mod fast_fair;
 mod hybrid_trees;

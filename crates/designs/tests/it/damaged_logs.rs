@@ -1,0 +1,94 @@
+//! Logs of buffered writes and what leaves say of them, damaged: opening refuses what no crash can leave.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use everleaf_designs::cceh::variant::Buffered as CcehBuffered;
+use everleaf_designs::fast_fair::variant::Buffered as FastFairBuffered;
+use everleaf_designs::{Cceh, FastFair, SpTreeBuffered, SpTreePlain};
+use everleaf_index::{CreateMode, Design, Pool, PoolOptions, Production, SingleTreePool};
+
+use super::common::open;
+
+/// Far apart, so that no other word of the pool has the value of one.
+fn key(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1 | 1 << 62
+}
+
+/// A closed pool of the tree, with buffers that are not empty.
+fn filled<T: Design>(path: &Path) -> Vec<u8> {
+    let solo = open::<T>(path, CreateMode::New);
+    let mut session = solo.heap().session().expect("a free session");
+    for number in 0..3000 {
+        let _ = solo.tree().upsert(&mut session, key(number), number + 1).expect("room");
+    }
+    drop(session);
+    drop(solo);
+    std::fs::read(path).expect("readable")
+}
+
+/// What opening a damaged pool says; nothing if it opens.
+fn refusal<T: Design>(path: &Path, damaged: &[u8]) -> Option<String> {
+    std::fs::write(path, damaged).expect("room");
+    let pool = match Pool::open(path, &PoolOptions::default()) {
+        Ok(pool) => pool,
+        Err(error) => return Some(error.to_string()),
+    };
+    SingleTreePool::<T>::open(pool, 1).err().map(|error| error.to_string())
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// A record whose value has changed ended its log: the records behind it, the newest of their leaves, were
+/// given up without a word.
+fn a_record_in_the_middle<T: Design>() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let whole = filled::<T>(&path);
+    let keys: BTreeSet<u64> = (0..3000).map(key).collect();
+    let is_key = |at: usize| keys.contains(&word(&whole, at));
+    // Records have 32 bytes and their key first; pairs of a leaf have 16.
+    let mut records = (64..whole.len() - 64).step_by(32).filter(|at| {
+        is_key(*at) && is_key(at + 32) && !is_key(at + 16) && word(&whole, at + 24) & 1 == 1
+    });
+    let at = records.nth(20).expect("there is a log");
+    let mut damaged = whole.clone();
+    damaged[at + 8] ^= 0x10;
+    let told = refusal::<T>(&path, &damaged).expect("the record is damaged");
+    assert!(told.contains("damaged record in the middle"), "{told}");
+    assert_eq!(refusal::<T>(&path, &whole), None);
+}
+
+#[test]
+fn a_damaged_record_before_others_is_told() {
+    a_record_in_the_middle::<SpTreeBuffered<Production>>();
+    a_record_in_the_middle::<SpTreePlain<Production>>();
+    a_record_in_the_middle::<FastFair<FastFairBuffered>>();
+    a_record_in_the_middle::<Cceh<CcehBuffered>>();
+}
+
+/// A number of flushed writes that nobody wrote was believed; the next write had a number that its record cannot
+/// hold.
+#[test]
+fn sptree_refuses_a_number_of_flushed_writes_nobody_made() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let whole = filled::<SpTreeBuffered<Production>>(&path);
+    // Line 0 of the first leaf: its low fence is 0, and its bitmap and the number are not.
+    let is_first = |at: &usize| {
+        let words: Vec<u64> = (0..8).map(|index| word(&whole, at + index * 8)).collect();
+        words[0] == 0
+            && words[1] >> 62 == 1
+            && words[3].count_ones() > 8
+            && (1..=3000).contains(&words[7])
+    };
+    let at = (0..whole.len() - 64).step_by(64).find(is_first).expect("there is a first leaf");
+    for wrong in [u64::MAX, 1 << 47, 1 << 46] {
+        let mut damaged = whole.clone();
+        damaged[at + 56..at + 64].copy_from_slice(&wrong.to_le_bytes());
+        let told = refusal::<SpTreeBuffered<Production>>(&path, &damaged).expect("it is wrong");
+        assert!(told.contains("writes are in their place"), "{told}");
+    }
+}
