@@ -51,7 +51,7 @@ impl Cceh {
             heap: Heap::new(1 << 32),
             free: Vec::new(),
             techniques,
-            log: Log::new(false),
+            log: Log::new(techniques.log),
         };
         for prefix in 0..2 {
             let place = made.heap.take(SIZE);
@@ -192,9 +192,7 @@ impl Play for Cceh {
         if !self.techniques.buffering {
             return self.insert_hash(machine, hash);
         }
-        if self.techniques.log {
-            self.log.append(machine);
-        }
+        self.log.append(machine);
         let index = self.segment(machine, hash);
         let buffer = &mut self.segments[index].buffer;
         buffer.push(hash);

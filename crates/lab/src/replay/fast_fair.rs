@@ -35,7 +35,7 @@ impl FastFair {
     pub fn new(techniques: Techniques) -> Self {
         let heap = Heap::new(1 << 20);
         // In the public case studies the flush of the log is commented out.
-        let log = Log::new(false);
+        let log = Log::new(techniques.log);
         let mut made =
             FastFair { nodes: Vec::new(), root: 0, heap, free: Vec::new(), techniques, log };
         made.root = made.node(0, 1 << 19, NONE, NONE);
@@ -248,9 +248,7 @@ impl Play for FastFair {
         if !self.techniques.buffering {
             return self.store(machine, leaf, (key, NONE));
         }
-        if self.techniques.log {
-            self.log.append(machine);
-        }
+        self.log.append(machine);
         self.at_mut(leaf).buffer.push(key);
         if self.at(leaf).buffer.len() >= BUFFER {
             self.empty_buffer(machine, leaf);

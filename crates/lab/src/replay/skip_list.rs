@@ -42,7 +42,7 @@ impl SkipList {
             buffer: Vec::new(),
         };
         // In the public case studies the flush of the log is commented out.
-        let log = Log::new(false);
+        let log = Log::new(techniques.log);
         SkipList { nodes: vec![head], heap, techniques, log, random: Random::new(seed) }
     }
 
@@ -139,9 +139,7 @@ impl Play for SkipList {
             return self.link(machine, key, &before);
         }
         let before = self.before(machine, key, 0, LOW..LEVELS);
-        if self.techniques.log {
-            self.log.append(machine);
-        }
+        self.log.append(machine);
         let node = before[LOW];
         self.nodes[node as usize].buffer.push(key);
         if self.at(node).buffer.len() >= BUFFER {

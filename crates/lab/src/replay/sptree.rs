@@ -6,7 +6,7 @@ use everleaf_bench::random::mix;
 
 use super::fast_fair::FastFair;
 use super::machine::Machine;
-use super::{Heap, Log, Play, Techniques};
+use super::{Heap, Log, LogWrites, Play, Techniques};
 
 /// Slots of a leaf.
 const SLOTS: usize = 64;
@@ -46,14 +46,14 @@ pub(super) struct SpTree {
 }
 
 impl SpTree {
-    pub fn new(buffered: bool, filtered: bool, flushes_bitmap: bool) -> Self {
+    pub fn new(buffered: Option<LogWrites>, filtered: bool, flushes_bitmap: bool) -> Self {
         let mut made = SpTree {
             order: std::collections::BTreeMap::new(),
             leaves: Vec::new(),
             top: FastFair::new(Techniques::default()),
             heap: Heap::new(1 << 40),
-            log: Log::new(true),
-            buffered,
+            log: Log::new(buffered.unwrap_or_default()),
+            buffered: buffered.is_some(),
             filtered,
             flushes_bitmap,
         };

@@ -5,7 +5,7 @@ use everleaf_bench::BenchError;
 
 use super::super::finding::{Figure, Grid, Series};
 use super::super::{Context, Outcome};
-use crate::replay::{PAPERS_KEYS, Program, Techniques, Traffic, Volumes, play};
+use crate::replay::{LogWrites, PAPERS_KEYS, Program, Techniques, Traffic, Volumes, play};
 use everleaf_lab_designs::Scans;
 use everleaf_lab_designs::count::{Operation, load, scaled_caches};
 
@@ -78,13 +78,24 @@ const CASES: [Measured; 12] = [
     ("FAST & FAIR BOC, log", Program::FastFair(Techniques::of("bocl")), [271.0, 343.0]),
 ];
 
+/// Programs of the techniques whose log is flushed, which those of the authors leave to the caches: no data can
+/// be published of them.
+const FLUSHED_LOGS: [(&str, Program); 4] = [
+    ("CCEH B, log flushed", Program::Cceh(Techniques::of("bf"))),
+    ("CCEH BOC, log flushed", Program::Cceh(Techniques::of("bocf"))),
+    ("FAST & FAIR B, log flushed", Program::FastFair(Techniques::of("bf"))),
+    ("FAST & FAIR BOC, log flushed", Program::FastFair(Techniques::of("bocf"))),
+];
+
 /// The skip list, of which no data are published.
-const SKIP_LISTS: [(&str, Techniques); 5] = [
+const SKIP_LISTS: [(&str, Techniques); 7] = [
     ("skip list", NONE),
     ("skip list B", BUFFERING),
     ("skip list BC", Techniques::of("bc")),
     ("skip list B, log", Techniques::of("bl")),
     ("skip list BC, log", Techniques::of("bcl")),
+    ("skip list B, log flushed", Techniques::of("bf")),
+    ("skip list BC, log flushed", Techniques::of("bcf")),
 ];
 
 /// Figure 3, the volumes of one thread.
@@ -100,6 +111,11 @@ pub(super) fn techniques(context: &mut Context<'_>) -> Result<Outcome, BenchErro
         };
         outcome.figures.push(figure("read", read, load.media_read));
         outcome.figures.push(figure("written", written, load.media_written));
+        series(&mut outcome, name, &load);
+    }
+    for (name, program) in FLUSHED_LOGS {
+        let load = played(context, name, program).load;
+        row(&mut grid, format!("{name}, insert"), &load);
         series(&mut outcome, name, &load);
     }
     for (name, techniques) in SKIP_LISTS {
@@ -127,17 +143,19 @@ fn phases(outcome: &mut Outcome, grid: &mut Grid, name: &str, volumes: &Volumes)
     series(outcome, name, load);
 }
 
-const fn sptree(buffered: bool, filtered: bool, flushes_bitmap: bool) -> Program {
+const fn sptree(buffered: Option<LogWrites>, filtered: bool, flushes_bitmap: bool) -> Program {
     Program::SpTree { buffered, filtered, flushes_bitmap }
 }
 
 /// SPTree as published, by variant.
-const SPTREES: [(&str, Program); 5] = [
-    ("SPTree, bitmap not flushed", sptree(false, true, false)),
-    ("SPTree", sptree(false, true, true)),
-    ("SPTree without filters", sptree(false, false, true)),
-    ("SPTree with buffers", sptree(true, true, true)),
-    ("SPTree with buffers, without filters", sptree(true, false, true)),
+const SPTREES: [(&str, Program); 7] = [
+    ("SPTree, bitmap not flushed", sptree(None, true, false)),
+    ("SPTree", sptree(None, true, true)),
+    ("SPTree without filters", sptree(None, false, true)),
+    ("SPTree with buffers", sptree(Some(LogWrites::Flushed), true, true)),
+    ("SPTree with buffers, without filters", sptree(Some(LogWrites::Flushed), false, true)),
+    ("SPTree with buffers, without log", sptree(Some(LogWrites::None), true, true)),
+    ("SPTree with buffers, without log and filters", sptree(Some(LogWrites::None), false, true)),
 ];
 
 /// Media bytes that FAST & FAIR reads by the authors' data: insert, lookups, scan of 50.
@@ -166,7 +184,7 @@ pub(super) fn trees(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         let volumes = played(context, name, program);
         phases(&mut outcome, &mut grid, name, &volumes);
         loads.push(volumes.load);
-        if program == sptree(false, true, true) {
+        if program == sptree(None, true, true) {
             for (name, other) in [("FAST & FAIR", &fast_fair), ("PACTree", &pactree)] {
                 let share = volumes.positive.media_read / other.positive.media_read;
                 let what = format!("SPTree's positive lookup, as a share of {name}'s");
@@ -252,7 +270,8 @@ mod tests {
     #[test]
     fn every_program_has_a_name_of_its_own() {
         let cases = CASES.iter().map(|case| case.0);
-        let names = cases.chain(SKIP_LISTS.map(|case| case.0)).chain(SPTREES.map(|case| case.0));
+        let others = SPTREES.into_iter().chain(FLUSHED_LOGS).map(|case| case.0);
+        let names = cases.chain(SKIP_LISTS.map(|case| case.0)).chain(others);
         let mut names: Vec<&str> = names.collect();
         let count = names.len();
         names.sort_unstable();
