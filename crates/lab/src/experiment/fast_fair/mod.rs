@@ -113,8 +113,8 @@ pub(super) const FAMILY: Family = Family {
             what: "Figure 7: TPC-C in four mixes",
             claim: "the fastest of all; a radix tree suffers from ranges",
             kinds: &[Kind::Latency],
-            seconds: (10, 1400),
-            needs: &["fast-fair", "fptree", "wbtree"],
+            seconds: (15, 2100),
+            needs: &["fast-fair", "fptree", "wbtree", "wort", "p-skiplist"],
             make: times::transactions,
         },
         Entry {
