@@ -132,6 +132,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_site_is_counted_all_the_same() {
+        let text = "fn f() { if a.b() { M::prefetch(a); } if c.d() { e(); } }";
+        let sites = sites_of("a.rs", text).expect("it is Rust");
+        assert_eq!(sites.iter().map(|site| site.key.ordinal).collect::<Vec<_>>(), [2, 2]);
+    }
+
+    #[test]
     fn constants_macros_tests_and_planted_bugs_are_left_alone() {
         for text in [
             "const fn f() -> bool { 1 < 2 }",
@@ -141,6 +148,9 @@ mod tests {
             "fn f() { debug_assert!(a < b); let x = [0; { (1 < 2) as usize }]; }",
             "fn f() { if M::mutant(\"a.b\") { x.y(); } if !M::mutant(\"a.b\") { x.y(); } if M::SIMULATED { a(); } }",
             "fn f() { if a.b() && self.disk.mutant(\"a.b\") { M::drain(); } }",
+            "fn f() { if M::SIMULATED { return; } if a.b() { c(); } }",
+            "fn f() { if a.b() { M::prefetch(a); M::mark(\"b\"); } }",
+            "fn prefetch_all() { if a < b { M::prefetch(a); } }",
             "impl fmt::Display for A { fn fmt(&self) { if self.a < 1 { b(); } } }",
         ] {
             let sites = sites_of("a.rs", text).expect("it is Rust");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
 
 use super::build::age;
 use super::search::Program;
@@ -30,6 +31,8 @@ pub struct Hunt<'a> {
     /// CPU seconds that one search may take.
     pub bound: f64,
     pub seed: u64,
+    /// So many searches at the same time.
+    pub jobs: usize,
     /// What was found before, within the bound, and is not now.
     pub lost: BTreeSet<Key>,
 }
@@ -95,19 +98,45 @@ impl Hunt<'_> {
         for (round, seconds) in rounds(self.bound).into_iter().enumerate() {
             println!("{} sites, {seconds} CPU seconds each", left.len());
             let wanted = STRUCTURES[round.min(1)];
-            for (done, site) in left.clone().into_iter().enumerate() {
-                let structures: Vec<&String> = meetings[&site].iter().take(wanted).collect();
-                let verdict = self.search(site, &structures, seconds)?;
-                if matches!(verdict, Verdict::Found { .. }) {
-                    left.remove(&site);
+            let sites: Vec<usize> = left.iter().copied().collect();
+            for (done, some) in sites.chunks(self.jobs).enumerate() {
+                for (site, verdict) in self.search_at_once(some, meetings, wanted, seconds)? {
+                    if matches!(verdict, Verdict::Found { .. }) {
+                        left.remove(&site);
+                    }
+                    self.put(site, verdict);
                 }
-                self.put(site, verdict);
                 if done % WRITTEN == 0 {
                     self.table.write(&self.page)?;
                 }
             }
         }
         self.table.write(&self.page)
+    }
+
+    /// Searches for some sites, each in a process of its own, all at the same time.
+    fn search_at_once(
+        &self,
+        sites: &[usize],
+        meetings: &Meetings,
+        wanted: usize,
+        seconds: f64,
+    ) -> Result<Vec<(usize, Verdict)>, String> {
+        let search = |site: usize| {
+            let structures: Vec<&String> = meetings[&site].iter().take(wanted).collect();
+            self.search(site, &structures, seconds).map(|verdict| (site, verdict))
+        };
+        thread::scope(|scope| {
+            let search = &search;
+            let spawn = |site: &usize| {
+                let site = *site;
+                scope.spawn(move || search(site))
+            };
+            let begun: Vec<_> = sites.iter().map(spawn).collect();
+            let wait =
+                |one: thread::ScopedJoinHandle<'_, _>| one.join().expect("it has not panicked");
+            begun.into_iter().map(wait).collect()
+        })
     }
 
     fn search(&self, site: usize, structures: &[&String], seconds: f64) -> Result<Verdict, String> {
@@ -206,6 +235,7 @@ esac
             folder: folder.path().join("met"),
             bound: 4.0,
             seed: 1,
+            jobs: 2,
             lost: BTreeSet::new(),
         };
         let meetings = hunt.meetings(&[]).expect("they are told");

@@ -38,6 +38,7 @@ usage: cargo xtask mutate list|build|run [arguments]
   --sample N       N of them, spread over all
   --seed K         another sample, and other searches [1]
   --cpu SECONDS    the most that one search may take [60]
+  --jobs N         so many searches at the same time [1]
   --again          those that were found before, too
   --left           only those that were missed or not reached before
   --argued         also those for which it is argued that nobody can find them
@@ -58,6 +59,7 @@ struct Arguments {
     sample: Option<usize>,
     seed: u64,
     cpu: f64,
+    jobs: usize,
     again: bool,
     left: bool,
     argued: bool,
@@ -95,7 +97,7 @@ pub fn share(root: &Path, seconds: u32) -> bool {
 }
 
 fn parse(words: &[String]) -> Result<Arguments, String> {
-    let mut arguments = Arguments { seed: 1, cpu: 60.0, ..Arguments::default() };
+    let mut arguments = Arguments { seed: 1, cpu: 60.0, jobs: 1, ..Arguments::default() };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().cloned().ok_or(format!("{word} needs a value\n{USAGE}"));
@@ -115,6 +117,11 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
                 let value = value()?;
                 let seconds: f64 = value.parse().map_err(|_| wrong(value.clone()))?;
                 arguments.cpu = Some(seconds).filter(|one| *one > 0.0).ok_or(wrong(value))?;
+            }
+            "--jobs" => {
+                let value = value()?;
+                let jobs = value.parse().ok().filter(|jobs| *jobs > 0);
+                arguments.jobs = jobs.ok_or_else(|| wrong(value))?;
             }
             "--again" => arguments.again = true,
             "--left" => arguments.left = true,
@@ -202,6 +209,7 @@ fn hunt(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         folder: root.join("target/mutate/met"),
         bound: arguments.cpu,
         seed: arguments.seed,
+        jobs: arguments.jobs,
         lost: BTreeSet::new(),
     };
     let meetings = hunt.meetings(&arguments.structures)?;
@@ -255,7 +263,7 @@ mod tests {
             read("--at a --at b --sample 5 --seed 3 --cpu 2.5 --again").expect("they are right");
         assert_eq!(all.at, ["a", "b"]);
         assert_eq!((all.sample, all.seed, all.cpu, all.again), (Some(5), 3, 2.5, true));
-        for wrong in ["--cpu", "--cpu 0", "--sample x", "--never"] {
+        for wrong in ["--cpu", "--cpu 0", "--jobs 0", "--sample x", "--never"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }

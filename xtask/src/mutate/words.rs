@@ -167,6 +167,27 @@ pub fn is_of_build(condition: &Expr) -> bool {
     !search.0
 }
 
+/// Whether a function of this name has no effect but speed, or what a search sees of it.
+pub fn is_hint(name: &str) -> bool {
+    name.contains("prefetch") || matches!(name, "mark" | "human_size")
+}
+
+/// Whether a block does nothing but ask for memory ahead, and mark that it was run.
+pub fn has_only_hints(block: &Block) -> bool {
+    let is_hint = |one: &Stmt| Callee::of(one).is_some_and(|callee| is_hint(&callee.0));
+    !block.stmts.is_empty() && block.stmts.iter().all(is_hint)
+}
+
+/// Whether what is behind a statement is for hardware only.
+pub fn ends_simulated(statement: &Stmt) -> bool {
+    match statement {
+        Stmt::Expr(Expr::If(branch), _) => {
+            constant(&branch.cond) == Some(true) && leads_away(&branch.then_branch)
+        }
+        _ => false,
+    }
+}
+
 /// Whether a block ends by leaving what it is in.
 pub fn leads_away(block: &Block) -> bool {
     match block.stmts.last() {
