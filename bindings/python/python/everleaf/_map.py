@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
-from itertools import islice
+from itertools import islice, zip_longest
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, Self, TypeVar, overload
 
@@ -51,6 +51,19 @@ class _Reader(Generic[K, V]):
         def count_range(
             self, low: Optional[K], high: Optional[K], inclusive: tuple[bool, bool]
         ) -> int: ...
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it has the pairs of another mapping. Two that have one order are read side by side, until they differ;
+        none of them is copied. Like a dictionary, it has no hash: `id` tells which object it is."""
+        if self is other:
+            return True
+        mine: Any = self
+        if isinstance(other, _Reader) and self._keys is other._keys:
+            return all(one == two for one, two in zip_longest(mine.items(), other.items()))
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        theirs = _as_dict(other)
+        return all(key in theirs and theirs.pop(key) == value for key, value in mine.items()) and not theirs
 
     def keys(self) -> KeysView[K]:
         """All keys, in order; also from the end (`reversed`), and by their place, which is counted to."""
@@ -169,14 +182,18 @@ def _at(mapping: Any, of: str, place: int | slice) -> Any:
     """The key, value or pair at a place in the order, or a list of those of a slice. It counts from the beginning, below
     zero from the end; a slice of another step than 1, or of which one side is below zero, reads all."""
     if isinstance(place, slice):
-        parts = [None if part is None else operator.index(part) for part in (place.start, place.stop, place.step)]
+        # No map has more pairs than fit into memory, so that what is beyond is behind all.
+        parts = [
+            None if part is None else max(-sys.maxsize, min(operator.index(part), sys.maxsize))
+            for part in (place.start, place.stop, place.step)
+        ]
         if all(part is None or part >= 0 for part in parts):
             return list(islice(mapping.pairs(None, None, (True, True), False, of), *parts))
         start, stop, step = parts
         if step in (None, 1) and start is not None and start < 0 and (stop is None or stop < 0):
             pairs = mapping.pairs(None, None, (True, True), True, of)
             return list(islice(pairs, -(stop or 0), -start))[::-1]
-        return list(mapping.pairs(None, None, (True, True), False, of))[place]
+        return list(mapping.pairs(None, None, (True, True), False, of))[slice(*parts)]
     steps = place if place >= 0 else -1 - place
     for found in islice(mapping.pairs(None, None, (True, True), place < 0, of), min(steps, sys.maxsize), None):
         return found
@@ -324,7 +341,10 @@ def _as_dict(pairs: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 class View(RawView[K, V], _Reader[K, V], Mapping[K, V]):
-    """A map as it was at one moment: a dictionary that is not changed. `len` counts its pairs one by one."""
+    """A map as it was at one moment: a dictionary that is not changed. `len` counts its pairs one by one.
+
+    It is equal to every mapping with the same pairs, and has no hash, as a dictionary: keep views by `id(view)`.
+    """
 
     def __init__(self, store: RawStore, map: Map[K, V]) -> None:
         self._keys, self._values = map._keys, map._values
