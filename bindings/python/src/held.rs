@@ -54,10 +54,15 @@ impl Waits {
         self.is_closing.store(true, Ordering::Relaxed);
     }
 
+    /// Whether it has begun.
+    pub fn is_closing(&self) -> bool {
+        // Relaxed: see `begin_close`.
+        self.is_closing.load(Ordering::Relaxed)
+    }
+
     /// Frees what keeps the store open, detached if that may close it.
     pub fn free<T: Send>(&self, held: T) {
-        // Relaxed: see `begin_close`.
-        if self.is_closing.load(Ordering::Relaxed) {
+        if self.is_closing() {
             release(held);
         }
     }
@@ -91,6 +96,13 @@ impl Held {
     /// Lets go of the map, and with it of the store. By a detached thread: calls end first.
     pub fn close(&self) {
         drop(self.map.write().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// As `close`, in a process that was forked: what a thread of the one before was using is left.
+    pub fn close_in_a_fork(&self) {
+        if let Ok(mut map) = self.map.try_write() {
+            drop(map.take());
+        }
     }
 
     /// The map, which is not closed while the guard is there. It does not wait: only `close` keeps others out, and

@@ -22,6 +22,8 @@ pub struct RawStore {
     /// Of all maps that were asked for: closing the store closes them.
     maps: Mutex<Vec<Weak<Held>>>,
     is_slow: bool,
+    /// The number of the process that opened it.
+    owner: u32,
     pub waits: Arc<Waits>,
 }
 
@@ -63,6 +65,9 @@ impl RawStore {
     /// Runs what uses the store, by a detached thread. It does not wait for whoever closes the store: it has come too
     /// late. (That thread is not there at all in a process that was forked meanwhile.)
     fn with<R>(&self, run: impl FnOnce(&Store) -> everleaf::Result<R>) -> PyResult<R> {
+        if self.waits.is_closing() {
+            return Err(closed());
+        }
         let guard = match self.store.try_read() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
@@ -73,6 +78,10 @@ impl RawStore {
 
     /// Closes the maps and the store. By a detached thread.
     fn end(&self) -> everleaf::Result<()> {
+        if std::process::id() != self.owner {
+            self.end_in_a_fork();
+            return Ok(());
+        }
         // First the store: a map that another thread opens meanwhile is in the list before this has the lock.
         let taken = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
         let maps = std::mem::take(&mut *self.maps.lock().unwrap_or_else(PoisonError::into_inner));
@@ -81,6 +90,18 @@ impl RawStore {
             // Iterators and views that are held: the last of them closes it.
             Err(everleaf::Error::StillOpen { .. }) => Ok(()),
             closed => closed,
+        }
+    }
+
+    /// Lets go of the maps and the store in a process that was forked. What a thread of the process before was using at
+    /// that moment is left as it is: the thread is not here, and whoever waits for it waits for ever. It is memory of this
+    /// process alone, and the store is closed in the other one.
+    fn end_in_a_fork(&self) {
+        if let Ok(mut store) = self.store.try_write() {
+            drop(store.take());
+        }
+        if let Ok(mut maps) = self.maps.try_lock() {
+            maps.drain(..).filter_map(|map| map.upgrade()).for_each(|map| map.close_in_a_fork());
         }
     }
 
@@ -109,8 +130,8 @@ impl RawStore {
     /// A view of a map as it is now.
     pub fn view_of(&self, py: Python<'_>, map: &RawMap) -> PyResult<MapView> {
         let map = map.held.map()?;
-        let view = self.waits.during(py, || self.with(Store::view))?;
-        Ok(view.map(&map))
+        // It moves in, and is freed there: it may be the last that keeps the store open.
+        self.waits.during(py, move || Ok(self.with(Store::view)?.map(&map)))
     }
 }
 
@@ -148,7 +169,8 @@ impl RawStore {
         let store = py.detach(|| options.open(path)).map_err(raised)?;
         let is_slow = store.statistics().durability.name() != "process";
         let (store, waits) = (RwLock::new(Some(store)), Arc::default());
-        Ok(RawStore { store, maps: Mutex::default(), is_slow, waits })
+        let owner = std::process::id();
+        Ok(RawStore { store, maps: Mutex::default(), is_slow, owner, waits })
     }
 
     /// The names of all maps.
@@ -163,12 +185,9 @@ impl RawStore {
 
     /// Writes a batch: None if all was done, or the number of the condition that did not hold.
     fn write(&self, py: Python<'_>, batch: &RawBatch) -> PyResult<Option<usize>> {
-        let taken = batch.lock(py).take().ok_or_else(being_written)?;
-        let (taken, written) = self.waits.during(py, || {
-            let written = self.with(|store| store.write(&taken));
-            (taken, written)
-        });
-        *batch.lock(py) = Some(taken);
+        let shared = batch.shared(py)?;
+        // It moves in, and with its end, however that comes, the batch can be used again.
+        let written = self.waits.during(py, move || self.with(|store| store.write(&shared)));
         match written? {
             Written::All => Ok(None),
             Written::Refused(number) => Ok(Some(number)),
@@ -241,8 +260,8 @@ impl RawStore {
 /// Changes, and conditions, to be done as one.
 #[pyclass(frozen, module = "everleaf._everleaf")]
 pub struct RawBatch {
-    /// `None` while it is written, so that no thread waits for that with the interpreter.
-    batch: Mutex<Option<WriteBatch>>,
+    /// Shared while it is written, so that no thread waits for that with the interpreter: they are refused.
+    batch: Mutex<Arc<WriteBatch>>,
 }
 
 /// The batch is used while another thread writes it.
@@ -252,8 +271,15 @@ fn being_written() -> PyErr {
 }
 
 impl RawBatch {
-    fn lock<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, Option<WriteBatch>> {
+    fn lock<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, Arc<WriteBatch>> {
         self.batch.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For whoever writes it; until that is freed all others are refused.
+    fn shared(&self, py: Python<'_>) -> PyResult<Arc<WriteBatch>> {
+        let mut batch = self.lock(py);
+        Arc::get_mut(&mut batch).ok_or_else(being_written)?;
+        Ok(batch.clone())
     }
 
     fn with(
@@ -262,18 +288,18 @@ impl RawBatch {
         map: &RawMap,
         run: impl FnOnce(&mut WriteBatch, &everleaf::Map),
     ) -> PyResult<()> {
-        let map = map.held.map()?;
-        run(self.lock(py).as_mut().ok_or_else(being_written)?, &map);
-        Ok(())
+        let (map, waits) = (map.held.map()?, &map.held.waits);
+        let added = Arc::get_mut(&mut self.lock(py)).map(|batch| run(batch, &map));
+        waits.free(map);
+        added.ok_or_else(being_written)
     }
 }
 
 impl Drop for RawBatch {
     fn drop(&mut self) {
         // It holds its maps, and may be the last that does: then it closes the store.
-        if let Some(batch) = self.batch.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            release(batch);
-        }
+        let batch = self.batch.get_mut().unwrap_or_else(PoisonError::into_inner);
+        release(std::mem::take(batch));
     }
 }
 
@@ -282,7 +308,7 @@ impl RawBatch {
     /// An empty batch.
     #[new]
     fn new() -> Self {
-        RawBatch { batch: Mutex::new(Some(WriteBatch::new())) }
+        RawBatch { batch: Mutex::default() }
     }
 
     /// Adds that a key gets a value.
@@ -313,7 +339,7 @@ impl RawBatch {
 
     /// How many changes it holds.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(self.lock(py).as_ref().ok_or_else(being_written)?.len())
+        Ok(Arc::get_mut(&mut self.lock(py)).ok_or_else(being_written)?.len())
     }
 }
 

@@ -49,15 +49,20 @@ impl RawView {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
     }
 
-    fn lookup(&self) -> PyResult<Lookup> {
-        self.view().map(Lookup::View)
+    /// Runs what looks for many keys. The view is freed as what may be the last that keeps the store open.
+    fn lookup<R>(&self, run: impl FnOnce(&Lookup) -> PyResult<R>) -> PyResult<R> {
+        let lookup = Lookup::View(self.view()?);
+        let found = run(&lookup);
+        self.waits.free(lookup);
+        found
     }
 
     fn find<'py>(&self, key: &Object<'py>) -> PyResult<Option<Object<'py>>> {
         let (py, view, values) = (key.py(), self.view()?, &self.codecs.values);
         let key = self.codecs.keys.encode(key)?;
         let key = key.as_ref();
-        match py.detach(|| view.get(key)).map_err(raised)? {
+        // The view moves in, and is freed there: it may be the last that keeps the store open.
+        match py.detach(move || view.get(key)).map_err(raised)? {
             Some(value) => values.decoded(values.seen(py, &value)?).map(Some),
             None => Ok(None),
         }
@@ -149,7 +154,7 @@ impl RawView {
 
     /// The values of many keys, None where there was none.
     fn find_many<'py>(&self, keys: &Object<'py>) -> PyResult<Object<'py>> {
-        many::find(&self.lookup()?, || true, &self.codecs, keys)
+        self.lookup(|lookup| many::find(lookup, || true, &self.codecs, keys))
     }
 
     /// As `everleaf.Map.get_columns`, on buffers.
@@ -160,7 +165,7 @@ impl RawView {
         values: &Object<'_>,
         found: &Object<'_>,
     ) -> PyResult<usize> {
-        columns::get(py, &self.lookup()?, keys, values, found)
+        self.lookup(|lookup| columns::get(py, lookup, keys, values, found))
     }
 
     /// Lets go of what is kept for it.
