@@ -26,6 +26,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from sortedcontainers import SortedDict
 
+# A machine that has other work may take any time for one example.
+settings.register_profile("without a deadline", deadline=None)
+settings.load_profile("without a deadline")
+
 
 @pytest.fixture
 def store(tmp_path: Path):
@@ -266,7 +270,7 @@ class Comparison(RuleBasedStateMachine):
 
 
 TestComparison = Comparison.TestCase
-TestComparison.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestComparison.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
@@ -319,7 +323,7 @@ def test_what_is_no_tuple_of_the_parts_is_refused() -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_compiled_codecs_do_what_those_in_python_do(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder, everleaf.open(folder + "/pool", max_size=1 << 26) as store:
         for name, native in [("bytes", codecs.raw), ("str", codecs.text), ("int", codecs.integer), ("float", codecs.real)]:
@@ -474,7 +478,7 @@ def test_many_of_numpy(store: everleaf.Store) -> None:
     st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), max_size=40),
     st.lists(st.integers(-(2**63), 2**63 - 1), max_size=10),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_numbers_of_numpy_are_those_of_python(pairs: dict[int, float], others: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder, everleaf.open(folder + "/pool", max_size=1 << 26) as store:
         map = store.map("numbers", keys=int, values=float)
