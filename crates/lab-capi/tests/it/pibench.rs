@@ -130,7 +130,8 @@ fn the_script_builds_and_runs_pibench_and_draws_what_it_says() {
             return;
         }
     }
-    let scratch = tempfile::tempdir().expect("a folder");
+    // It is told as a part of the command line, and is no failure.
+    let scratch = tempfile::Builder::new().prefix("failed-wrong-").tempdir().expect("a folder");
     let (source, prefix, out) =
         (scratch.path().join("source"), scratch.path().join("usr"), scratch.path().join("out"));
     std::fs::create_dir_all(source.join("include")).expect("a folder");
@@ -167,12 +168,21 @@ fn the_script_builds_and_runs_pibench_and_draws_what_it_says() {
     assert!(picture.contains("fast-fair") && picture.trim_end().ends_with("</svg>"), "{picture}");
 
     // A run that ends well was counted although it said that its verification had failed.
-    for says in
-        ["Verification: FAILED\n", "verification failed for key 7\n", "\tFailed operations: 12\n"]
-    {
+    for says in [
+        "Verification: FAILED\n",
+        "verification failed for key 7\n",
+        "\tFailed operations: 12\n",
+        "0 failed, 1 mismatches\n",
+    ] {
         let (code, told) = run_saying(&["store"], Some(says));
         assert_eq!(code, Some(1), "{says}: {told}");
         assert!(told.contains("store:reads"), "{told}");
+    }
+
+    // Nothing failed, of however many.
+    for says in ["Failed: 0 of 300\n", "0 mismatches of 300, failed operations: 0\n"] {
+        let (code, told) = run_saying(&["store"], Some(says));
+        assert_eq!(code, Some(0), "{says}: {told}");
     }
 
     // What fails is told by its name, and the others are made.

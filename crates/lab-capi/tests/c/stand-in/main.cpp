@@ -95,6 +95,8 @@ int main(int count, char **words) {
         }
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    // As PiBench, it repeats what it was given.
+    std::printf("Benchmark Options:\n\tTarget: %s\n\tPool: %s\n", words[1], options["pool_path"].c_str());
     // A run may end well and say that it did not go well.
     const char *said = std::getenv("STAND_IN_SAYS");
     std::printf("%s", said ? said : "Verification: passed\n\tFailed operations: 0\n");
