@@ -129,6 +129,35 @@ fn the_examples_run_under_the_sanitizers() {
     try_all(IN_CPP, "c/first.cpp", &format!("{TREES}done\nrefused\n"));
 }
 
+/// The guide has the commands; they run as if the library of these tests had been installed.
+#[test]
+fn the_commands_for_the_first_program_run() {
+    if !is_here("cc") || !is_here("pkg-config") {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let here = scratch.path();
+    for name in ["first.c", "first.sh"] {
+        std::fs::copy(folder().join("c").join(name), here.join(name)).expect("it is copied");
+    }
+    let number = everleaf_capi::entry::el_abi_version();
+    for name in ["libeverleaf.so".to_string(), format!("libeverleaf.so.{number}")] {
+        let shared = library().with_extension("so");
+        std::os::unix::fs::symlink(shared, here.join(name)).expect("a link");
+    }
+    let include = folder().join("include");
+    let description = format!(
+        "Name: everleaf\nDescription: here\nVersion: 0\nCflags: -I{}\nLibs: -L{} -leverleaf\n",
+        include.display(),
+        here.display()
+    );
+    std::fs::write(here.join("everleaf.pc"), description).expect("it is written");
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "first.sh"]).current_dir(here);
+    shell.env("PKG_CONFIG_PATH", here).env("LD_LIBRARY_PATH", here);
+    assert_eq!(run(&mut shell).expect("it runs"), TREES);
+}
+
 #[test]
 fn valgrind_finds_nothing() {
     if !is_here("valgrind") {
