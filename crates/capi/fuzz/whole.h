@@ -155,7 +155,7 @@ static void step_space(program *p) {
 static void step_drop_map(program *p) {
     key_room room;
     el_slice key = take_key(p, &room);
-    // What a view shows of a map that is made again is nothing that the model has.
+    // The view shows the map that was dropped, and the model has its pairs under the new one.
     if (p->view) step_view(p);
     MUST(el_store_drop_map(p->store, "no such map") == EL_NOT_FOUND);
     MUST(el_store_drop_map(p->store, NULL) == EL_INVALID);
