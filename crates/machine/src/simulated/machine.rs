@@ -9,8 +9,8 @@ use super::access::Orders;
 use super::core::{Core, Mode};
 use super::counting::{self, Access};
 use super::current;
-use super::fault::FaultKind;
 use super::raw::Place;
+use super::words::{self, Change, NOWHERE, note_plain, noted, running};
 use crate::atomic::AtomicLine;
 use crate::fingerprint::{FingerprintLine, match_words};
 use crate::line_store::LineStore;
@@ -26,12 +26,6 @@ use crate::{Hardware, LINE_SIZE, keys};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulated;
 
-/// The machine whose operations are simulated now.
-#[inline(always)]
-fn running<'a>() -> Option<&'a Core> {
-    current::core().filter(|core| core.is_running())
-}
-
 /// The words of so many lines, a step for each, in any order as on hardware: from the last one, which
 /// is not how they would be read one by one.
 fn load_lines<const LINES: usize>(
@@ -46,30 +40,6 @@ fn load_lines<const LINES: usize>(
     lines
 }
 
-/// Notes a plain access for whoever wants to know: a counting machine all of them, a simulated one
-/// between its runs those that may write.
-#[inline(always)]
-fn note_plain(access: Access, place: Place) {
-    match current::core() {
-        None => counting::note(access, place),
-        Some(core) => {
-            core.note_plain();
-            if access != Access::Read {
-                core.note_write(place.address, place.size);
-            }
-        }
-    }
-}
-
-/// Notes a compare-and-exchange that was refused.
-#[inline]
-fn noted<W>(result: Result<W, W>) -> Result<W, W> {
-    if result.is_err() {
-        counting::note(Access::Refused, NOWHERE);
-    }
-    result
-}
-
 fn halves(cell: &PairCell) -> [Place; 2] {
     [Place::of::<u64>(&cell.first), Place::of::<u64>(&cell.second)]
 }
@@ -78,25 +48,15 @@ fn whole(cell: &PairCell) -> Place {
     Place { size: 16, ..halves(cell)[0] }
 }
 
-/// A call that is no access to a place.
-const NOWHERE: Place = Place { address: 0, size: 0 };
-
-/// The orderings of a locked operation that cannot fail.
-fn always(success: Ordering) -> Orders {
-    Orders { success, failure: Ordering::Relaxed }
-}
-
-/// A locked operation on a word.
+/// A locked operation that cannot fail, on a word.
 #[inline]
 fn modify<W: Word>(
-    core: &Core,
     cell: &W::Cell,
-    orders: Orders,
+    change: Change,
+    order: Ordering,
     at: &'static Location<'static>,
-    change: impl FnOnce(W) -> Option<W>,
 ) -> W {
-    let change = |bits| change(W::from_bits(bits)).map(W::to_bits);
-    W::from_bits(core.exchange(Place::of::<W>(cell), orders, at, change))
+    W::from_bits(words::modify(Place::of::<W>(cell), change, order, at))
 }
 
 impl Machine for Simulated {
@@ -104,37 +64,17 @@ impl Machine for Simulated {
 
     #[inline]
     fn load<W: Word>(cell: &W::Cell, order: Ordering) -> W {
-        match running() {
-            Some(core) => W::from_bits(core.load(Place::of::<W>(cell), order, Location::caller())),
-            None => {
-                note_plain(Access::Read, Place::of::<W>(cell));
-                W::raw_load(cell, order)
-            }
-        }
+        W::from_bits(words::load(Place::of::<W>(cell), order, Location::caller()))
     }
 
     #[inline]
     fn store<W: Word>(cell: &W::Cell, value: W, order: Ordering) {
-        match running() {
-            Some(core) => {
-                core.store(Place::of::<W>(cell), value.to_bits(), order, Location::caller());
-            }
-            None => {
-                note_plain(Access::Write, Place::of::<W>(cell));
-                W::raw_store(cell, value, order);
-            }
-        }
+        words::store(Place::of::<W>(cell), value.to_bits(), order, Location::caller());
     }
 
     #[inline]
     fn swap<W: Word>(cell: &W::Cell, value: W, order: Ordering) -> W {
-        match running() {
-            Some(core) => modify(core, cell, always(order), Location::caller(), |_: W| Some(value)),
-            None => {
-                note_plain(Access::Locked, Place::of::<W>(cell));
-                W::raw_swap(cell, value, order)
-            }
-        }
+        modify(cell, Change::Set(value.to_bits()), order, Location::caller())
     }
 
     #[inline]
@@ -145,82 +85,39 @@ impl Machine for Simulated {
         success: Ordering,
         failure: Ordering,
     ) -> Result<W, W> {
-        let Some(core) = running() else {
-            note_plain(Access::Locked, Place::of::<W>(cell));
-            return noted(W::raw_compare_exchange(cell, current, new, success, failure));
-        };
-        let at = Location::caller();
-        let blind = core.is_spoilt(FaultKind::Blind, at);
-        let seen = modify(core, cell, Orders { success, failure }, at, |old: W| {
-            (blind || old == current).then_some(new)
-        });
-        if blind || seen == current { Ok(current) } else { Err(seen) }
+        let (place, orders) = (Place::of::<W>(cell), Orders { success, failure });
+        let (current, new) = (current.to_bits(), new.to_bits());
+        match words::compare_exchange(place, current, new, orders, Location::caller()) {
+            Ok(old) => Ok(W::from_bits(old)),
+            Err(old) => Err(W::from_bits(old)),
+        }
     }
 
     #[inline]
     fn fetch_add<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
-        match running() {
-            Some(core) => modify(core, cell, always(order), Location::caller(), |old: W| {
-                Some(old.wrapping_sum(value))
-            }),
-            None => {
-                note_plain(Access::Locked, Place::of::<W>(cell));
-                W::raw_fetch_add(cell, value, order)
-            }
-        }
+        modify(cell, Change::Add(value.to_bits()), order, Location::caller())
     }
 
     #[inline]
     fn fetch_or<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
-        match running() {
-            Some(core) => modify(core, cell, always(order), Location::caller(), |old: W| {
-                Some(old.bit_or(value))
-            }),
-            None => {
-                note_plain(Access::Locked, Place::of::<W>(cell));
-                W::raw_fetch_or(cell, value, order)
-            }
-        }
+        modify(cell, Change::Or(value.to_bits()), order, Location::caller())
     }
 
     #[inline]
     fn fetch_and<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
-        match running() {
-            Some(core) => modify(core, cell, always(order), Location::caller(), |old: W| {
-                Some(old.bit_and(value))
-            }),
-            None => {
-                note_plain(Access::Locked, Place::of::<W>(cell));
-                W::raw_fetch_and(cell, value, order)
-            }
-        }
+        modify(cell, Change::And(value.to_bits()), order, Location::caller())
     }
 
     #[inline]
     fn read_private<W: Word>(cell: &W::Cell) -> W {
-        match running() {
-            Some(core) => W::from_bits(core.read_private(Place::of::<W>(cell), Location::caller())),
-            None => {
-                note_plain(Access::Read, Place::of::<W>(cell));
-                // Relaxed: nobody else writes the word now.
-                W::raw_load(cell, Ordering::Relaxed)
-            }
-        }
+        W::from_bits(words::read_private(Place::of::<W>(cell), Location::caller()))
     }
 
     #[inline]
     fn write_private<W: Word>(cell: &W::Cell, value: W) {
-        match running() {
-            Some(core) => core.put(Place::of::<W>(cell), value.to_bits(), None, Location::caller()),
-            None => {
-                note_plain(Access::Write, Place::of::<W>(cell));
-                // Relaxed: nobody else can reach the word yet.
-                W::raw_store(cell, value, Ordering::Relaxed);
-            }
-        }
+        words::write_private(Place::of::<W>(cell), value.to_bits(), Location::caller());
     }
 
-    #[inline]
     fn load_pair(cell: &PairCell) -> Pair {
         match running() {
             Some(core) => core.load_pair(halves(cell), Location::caller()),
@@ -231,7 +128,6 @@ impl Machine for Simulated {
         }
     }
 
-    #[inline]
     fn compare_exchange_pair(cell: &PairCell, current: Pair, new: Pair) -> Result<Pair, Pair> {
         match running() {
             Some(core) => core.exchange_pair(halves(cell), current, new, Location::caller()),
@@ -242,7 +138,6 @@ impl Machine for Simulated {
         }
     }
 
-    #[inline]
     fn claim_pair(cell: &PairCell, current: Pair, new: Pair) -> Result<Pair, Pair> {
         match running() {
             Some(core) => core.claim_pair(halves(cell), current, new, Location::caller()),
@@ -253,7 +148,6 @@ impl Machine for Simulated {
         }
     }
 
-    #[inline]
     fn store_pair(cell: &PairCell, value: Pair) {
         match running() {
             Some(core) => core.store_pair(halves(cell), value, Location::caller()),
@@ -264,7 +158,6 @@ impl Machine for Simulated {
         }
     }
 
-    #[inline]
     fn fence(order: Ordering) {
         match running() {
             Some(core) => core.fence(order, Location::caller()),
@@ -317,7 +210,6 @@ impl Machine for Simulated {
         Some((0..keys::WORD_TABLE_SIZE / 8).map(bit).sum())
     }
 
-    #[inline]
     fn flush(address: *const u8) {
         match running() {
             Some(core) => core.flush(address.addr(), Location::caller()),
@@ -325,7 +217,6 @@ impl Machine for Simulated {
         }
     }
 
-    #[inline]
     fn drain() {
         match running() {
             Some(core) => core.drain(Location::caller()),
@@ -350,7 +241,6 @@ impl Machine for Simulated {
         }
     }
 
-    #[inline]
     fn prefetch(address: *const u8) {
         if running().is_none() {
             counting::note(Access::Prefetch, Place { address: address.addr(), size: 1 });

@@ -52,6 +52,7 @@ mod sites;
 mod space;
 mod state;
 mod trace;
+mod words;
 
 pub use clock::cpu_time;
 pub use config::{Abandon, Config, CrashConfig, Domain, MemoryModel, SchedulerKind};

@@ -34,17 +34,81 @@ fn cell<'a, A>(place: Place) -> &'a A {
     unsafe { &*std::ptr::with_exposed_provenance::<A>(place.address) }
 }
 
-/// The bits at `place`, a word of 1, 2, 4 or 8 bytes.
+/// Evaluates an expression for the standard atomic at a place, a word of 1, 2, 4 or 8 bytes, whose type has the
+/// name that is given second.
+macro_rules! with_cell {
+    ($place:expr, $cell:ident, $word:ident, $result:expr) => {{
+        macro_rules! sized {
+            ($atomic:ty, $integer:ty) => {{
+                type $word = $integer;
+                let $cell = cell::<$atomic>($place);
+                $result
+            }};
+        }
+        match $place.size {
+            1 => sized!(AtomicU8, u8),
+            2 => sized!(AtomicU16, u16),
+            4 => sized!(AtomicU32, u32),
+            _ => sized!(AtomicU64, u64),
+        }
+    }};
+}
+
+/// Plain load.
+#[inline]
+pub fn load(place: Place, order: Ordering) -> u64 {
+    with_cell!(place, cell, Integer, Integer::into(cell.load(order)))
+}
+
+/// Plain store of the low `place.size` bytes of `bits`.
+#[inline]
+pub fn store(place: Place, bits: u64, order: Ordering) {
+    with_cell!(place, cell, Integer, cell.store(bits as Integer, order))
+}
+
+/// Plain exchange; gives the previous bits. So do those that follow.
+pub fn swap(place: Place, bits: u64, order: Ordering) -> u64 {
+    with_cell!(place, cell, Integer, Integer::into(cell.swap(bits as Integer, order)))
+}
+
+/// Plain add, wrapping.
+pub fn fetch_add(place: Place, bits: u64, order: Ordering) -> u64 {
+    with_cell!(place, cell, Integer, Integer::into(cell.fetch_add(bits as Integer, order)))
+}
+
+/// Plain or.
+pub fn fetch_or(place: Place, bits: u64, order: Ordering) -> u64 {
+    with_cell!(place, cell, Integer, Integer::into(cell.fetch_or(bits as Integer, order)))
+}
+
+/// Plain and.
+pub fn fetch_and(place: Place, bits: u64, order: Ordering) -> u64 {
+    with_cell!(place, cell, Integer, Integer::into(cell.fetch_and(bits as Integer, order)))
+}
+
+/// Plain compare-and-exchange (strong).
+pub fn compare_exchange(
+    place: Place,
+    current: u64,
+    new: u64,
+    success: Ordering,
+    failure: Ordering,
+) -> Result<u64, u64> {
+    with_cell!(place, cell, Integer, {
+        let (current, new) = (current as Integer, new as Integer);
+        match cell.compare_exchange(current, new, success, failure) {
+            Ok(old) => Ok(old.into()),
+            Err(old) => Err(old.into()),
+        }
+    })
+}
+
+/// The bits at `place`.
 ///
 /// Relaxed: the words of a simulation are touched by one OS thread only.
 #[inline]
 pub fn read_raw(place: Place) -> u64 {
-    match place.size {
-        1 => u64::from(cell::<AtomicU8>(place).load(Ordering::Relaxed)),
-        2 => u64::from(cell::<AtomicU16>(place).load(Ordering::Relaxed)),
-        4 => u64::from(cell::<AtomicU32>(place).load(Ordering::Relaxed)),
-        _ => cell::<AtomicU64>(place).load(Ordering::Relaxed),
-    }
+    load(place, Ordering::Relaxed)
 }
 
 /// Writes the low `place.size` bytes of `bits`.
@@ -52,10 +116,5 @@ pub fn read_raw(place: Place) -> u64 {
 /// Relaxed: as for [`read_raw`].
 #[inline]
 pub fn write_raw(place: Place, bits: u64) {
-    match place.size {
-        1 => cell::<AtomicU8>(place).store(bits as u8, Ordering::Relaxed),
-        2 => cell::<AtomicU16>(place).store(bits as u16, Ordering::Relaxed),
-        4 => cell::<AtomicU32>(place).store(bits as u32, Ordering::Relaxed),
-        _ => cell::<AtomicU64>(place).store(bits, Ordering::Relaxed),
-    }
+    store(place, bits, Ordering::Relaxed);
 }
