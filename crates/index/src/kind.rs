@@ -178,6 +178,11 @@ fn u64_fingerprint(key: u64) -> u8 {
     ((u64_hash(key) >> 56) as u8).max(1)
 }
 
+/// Sorts entries by their keys: compiled once for each kind, and not for each shape of leaves.
+pub(crate) fn sort_entries<K: Kind<M>, M: Machine>(base: PoolBase<M>, entries: &mut [Pair]) {
+    entries.sort_unstable_by(|a, b| K::compare(base, *a, *b));
+}
+
 impl<M: Machine> Kind<M> for U64Kind {
     type Key<'k> = u64;
     const CODE: u16 = 1;

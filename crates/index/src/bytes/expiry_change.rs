@@ -19,7 +19,6 @@ use crate::bytes::found::record_of;
 use crate::bytes::record::{self, Verify};
 use crate::bytes::tree::BytesTree;
 use crate::geometry::Geometry;
-use crate::nbtree::write::Write;
 
 /// What became of an expiry that was to be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +90,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let found = record_of(session.heap(), old, key.bytes, Verify::Sum)?;
             self.admit(key.bytes, Some(found.value), expiry_ms)?;
             let offset = record::create_expiring(session, key.bytes, found.value, expiry_ms)?;
-            let write = Write { key, intent: Intent::Exchange(old), payload: key.payload(offset) };
-            self.perform(tree, session, write, |answer, _| answer.changed)
+            let payload = key.payload(offset);
+            let outcome = tree.write_rarely(session, key, Intent::Exchange(old), payload);
+            self.finish_write(tree, session, payload, outcome, |answer, _| answer.changed)
         })?
     }
 }

@@ -92,7 +92,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
                 Some(old) => (Intent::Exchange(payload), old),
                 None => (Intent::RemoveExact(payload), 0),
             };
-            let outcome = tree.write(session, key, intent, restored)?;
+            let outcome = tree.write_rarely(session, key, intent, restored)?;
             if outcome.changed && old.is_none() {
                 tree.count(session, -1);
             }

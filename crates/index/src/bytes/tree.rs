@@ -237,7 +237,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let write = Write { key, intent, payload };
             if intent == Intent::Update && self.may_expire() {
                 let outcome = update_unless_expired(tree, session, write);
-                return self.settle(tree, session, payload, outcome, see);
+                return self.finish_write(tree, session, payload, outcome, see);
             }
             self.perform_near(tree, session, near, write, see)
         })?
@@ -290,9 +290,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             }
             let unsure = M::mutant("bytes.purges_what_it_read");
             let intent = if unsure { Intent::Remove } else { Intent::RemoveExact(found) };
-            let outcome = tree.write(session, key, intent, 0);
+            let outcome = tree.write_rarely(session, key, intent, 0);
             let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
-            self.settle(tree, session, 0, outcome, |_, _| changed)
+            self.finish_write(tree, session, 0, outcome, |_, _| changed)
         })?
     }
 
@@ -345,21 +345,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         Ok(())
     }
 
-    /// Performs a write whose payload, if any, refers to a record of ours; settles what becomes of
-    /// the new and the old record. To an insertion, a key that has expired is absent.
-    #[inline(always)]
-    pub(crate) fn perform<R>(
-        &self,
-        tree: &BytesNodes<G, M, HEADS>,
-        session: &mut Session<M>,
-        write: Write<'_, BytesKind<HEADS>, M>,
-        see: impl FnOnce(Answer, Option<&[u8]>) -> R,
-    ) -> Result<R, IndexError> {
-        let near = tree.approach(write.key);
-        self.perform_near(tree, session, near, write, see)
-    }
-
-    /// [`Self::perform`], begun where [`BytesNodes::approach`] of the key came to under the same pin.
+    /// Performs a write whose payload, if any, refers to a record of ours, begun where [`BytesNodes::approach`] of
+    /// the key came to under the same pin. Decides what becomes of the new and the old record. To an insertion, a key
+    /// that has expired is absent.
     #[inline(always)]
     pub(crate) fn perform_near<R>(
         &self,
@@ -373,13 +361,13 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if write.intent == Intent::Insert && matches!(outcome, Ok(Outcome { changed: false, .. })) {
             outcome = insert_unless_kept(tree, session, &write, outcome);
         }
-        self.settle(tree, session, write.payload, outcome, see)
+        self.finish_write(tree, session, write.payload, outcome, see)
     }
 
     /// After a write that stored `payload` (0: removed): frees what nobody will read any more,
     /// counts, and lets the caller see.
     #[inline(always)]
-    fn settle<R>(
+    pub(crate) fn finish_write<R>(
         &self,
         tree: &BytesNodes<G, M, HEADS>,
         session: &mut Session<M>,
@@ -552,7 +540,7 @@ fn insert_unless_kept<const HEADS: bool, G: Geometry, M: Machine>(
             // What had expired went before we could replace it.
             None => Intent::Insert,
         };
-        outcome = tree.write(session, write.key, intent, write.payload);
+        outcome = tree.write_rarely(session, write.key, intent, write.payload);
     }
     outcome
 }
@@ -570,7 +558,7 @@ fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
         // Refused if the value changed meanwhile: then we look again.
         let revives = M::mutant("bytes.update_revives");
         let intent = if revives { Intent::Update } else { Intent::Exchange(old) };
-        match tree.write(session, write.key, intent, write.payload)? {
+        match tree.write_rarely(session, write.key, intent, write.payload)? {
             Outcome { changed: false, .. } => {}
             done => return Ok(done),
         }

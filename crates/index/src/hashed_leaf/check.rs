@@ -11,7 +11,7 @@ use super::HashedLeafTree;
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, Successor, UNKNOWN};
 use super::state::FROZEN_EMPTY;
 use crate::api::check_report::CheckReport;
-use crate::kind::Kind;
+use crate::kind::{Kind, sort_entries};
 use crate::nbtree::inner::{self, Child};
 use crate::nbtree::layout::{Inner, owner_parts};
 use crate::nbtree::shared::Shared;
@@ -223,7 +223,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Checks range and uniqueness of a leaf's keys, and counts them.
     fn check_keys(&self, leaf: LeafId, name: &str, live: &mut [Pair], findings: &mut Findings<'_>) {
         findings.keys += live.len() as u64;
-        live.sort_unstable_by(|a, b| K::compare(self.base, *a, *b));
+        sort_entries::<K, M>(self.base, live);
         if live.windows(2).any(|pair| K::compare(self.base, pair[0], pair[1]).is_eq()) {
             findings.problem(format!("{name}: a key is there twice (L2)"));
         }

@@ -16,7 +16,7 @@ use super::state::{
 };
 use crate::api::check_report::CheckReport;
 use crate::geometry::Geometry;
-use crate::kind::Kind;
+use crate::kind::{Kind, sort_entries};
 
 /// What a check has found so far.
 #[derive(Debug, Default)]
@@ -247,7 +247,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         state: &mut CheckState,
     ) {
         state.keys += live.len() as u64;
-        live.sort_unstable_by(|a, b| K::compare(self.base, *a, *b));
+        sort_entries::<K, M>(self.base, live);
         if live.windows(2).any(|pair| K::compare(self.base, pair[0], pair[1]).is_eq()) {
             state.problem(format!("{name}: a key is there twice (I4)"));
         }

@@ -193,7 +193,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // Each share has a session, of which a heap admits few.
         let shares = threads.clamp(1, tasks.len()).min(SHARE_COUNT_MAX);
         let share = tasks.len().div_ceil(shares);
-        let results = SpinLock::<_, M>::new(Vec::with_capacity(shares));
+        let nothing = (0..shares).map(|_| None).collect::<Vec<_>>();
+        let results = SpinLock::<_, M>::new(nothing);
         let verify = sealed.is_some();
         M::parallel(shares, shares, &|index| {
             let part =
@@ -201,13 +202,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             let result = heap
                 .session()
                 .and_then(|mut session| tree.rebuild_leaves(&mut session, recovery, part, verify));
-            results.lock().push((index, result));
+            results.lock()[index] = Some(result);
         });
         let mut results = results;
-        let mut parts = std::mem::take(results.get_mut());
-        parts.sort_by_key(|(index, _)| *index);
+        let parts = std::mem::take(results.get_mut());
         let mut children: Vec<Child> = Vec::with_capacity(tasks.len());
-        for (_, part) in parts {
+        for part in parts.into_iter().flatten() {
             let Rebuilt { children: part, keys, contents } = part?;
             children.extend(part.into_iter().map(|(low, leaf)| (low, leaf.0)));
             tree.keys.add(0, keys as i64);

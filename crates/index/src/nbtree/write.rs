@@ -219,17 +219,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 return self.replace_leaf(session, leaf, Some(write));
             }
         } {
-            // Somebody else committed the key first: our slot stays a dead claim.
-            M::mark("nbtree.write.lost_race");
             in_flight.end();
-            return match self.modify(leaf, slot, entry, write) {
-                Attempt::Done(outcome) => Ok(Some(outcome)),
-                Attempt::Gone if M::mutant("nbtree.lost_race_is_done") => {
-                    Ok(Some(Outcome { changed: true, old: None }))
-                }
-                Attempt::Gone => Ok(None),
-                Attempt::Frozen => self.replace_leaf(session, leaf, Some(write)),
-            };
+            return self.lost_race(session, leaf, (slot, entry), write);
         }
         if M::mutant("nbtree.fingerprint_late") {
             // Relaxed: a planted bug.
@@ -245,6 +236,34 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         in_flight.end();
         Ok(Some(Outcome { changed: true, old: None }))
+    }
+
+    /// Somebody else committed the key first: our slot stays a dead claim.
+    #[cold]
+    #[inline(never)]
+    fn lost_race(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        (slot, entry): (usize, Pair),
+        write: &Write<'_, K, M>,
+    ) -> Result<Option<Outcome>, AllocError> {
+        M::mark("nbtree.write.lost_race");
+        match self.modify(leaf, slot, entry, write) {
+            Attempt::Done(outcome) => Ok(Some(outcome)),
+            Attempt::Gone if M::mutant("nbtree.lost_race_is_done") => {
+                Ok(Some(Outcome { changed: true, old: None }))
+            }
+            Attempt::Gone => Ok(None),
+            Attempt::Frozen => self.replace_leaf(session, leaf, Some(write)),
+        }
+    }
+
+    /// The live entry of a key among slots that were committed meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn find_new(&self, leaf: Shared<Leaf<M>>, new: u64, key: K::Key<'_>) -> Option<(usize, Pair)> {
+        self.find_live(leaf, new, key, true)
     }
 
     /// Validates that no committed slot holds the key, and commits `slot`, as one step.
@@ -265,7 +284,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
             let new = meta & COMMITTED & !checked;
             if new != 0 && !M::mutant("nbtree.no_validate") {
-                if let Some((slot, entry)) = self.find_live(leaf, new, write.key, true) {
+                if let Some((slot, entry)) = self.find_new(leaf, new, write.key) {
                     return Commit::Exists(slot, entry);
                 }
                 checked =

@@ -240,6 +240,18 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         either!(self, tree => tree.write(session, key, intent, payload))
     }
 
+    /// [`Self::write`], compiled once: for what writes rarely, or again.
+    #[inline(never)]
+    pub fn write_rarely(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+        intent: Intent,
+        payload: u64,
+    ) -> Result<Outcome, AllocError> {
+        self.write(session, key, intent, payload)
+    }
+
     /// [`Self::write`], begun where [`Self::approach`] of the same key came to under the same pin.
     #[inline(always)]
     pub fn write_near(
@@ -258,7 +270,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
                 tree.write_near(session, near, key, intent, payload)
             }
             // Of another tree: from the root.
-            (nodes, _) => nodes.write(session, key, intent, payload),
+            (nodes, _) => nodes.write_rarely(session, key, intent, payload),
         }
     }
 

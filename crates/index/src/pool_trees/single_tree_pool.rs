@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Audit, Heap, SessionPool};
+use everleaf_alloc::{AllocError, Audit, Heap, Recovery, Session, SessionPool};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::Pool;
 
@@ -138,20 +138,10 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
     /// # Errors
     /// The check itself could not be made.
     pub fn check(&self) -> Result<CheckReport, IndexError> {
-        let mut session = self.heap.session()?;
-        let guards = self.sessions.enter_all(None)?;
-        session.collect_all();
-        let mut audit = Audit::new(&self.heap)?;
-        let mut report = CheckReport::default();
-        self.tree.check(&mut session, audit.used(), &mut report)?;
-        for guard in &guards {
-            if let Some(session) = guard.opened() {
-                audit.add_session(session);
-            }
-        }
-        audit.add_session(&session);
-        report.problems.extend(audit.finish(&self.heap));
-        Ok(report)
+        let tree = &self.tree;
+        check(&self.heap, &self.sessions, &mut |session, used, report| {
+            tree.check(session, used, report)
+        })
     }
 
     /// Finds the space that was free when [`Self::open_at_once`] opened the pool. Returns how many
@@ -205,6 +195,32 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         }
         Ok(self.heap.pool().set_clean()?)
     }
+}
+
+/// Checks the tree itself.
+type CheckTree<'a, M> =
+    dyn FnMut(&mut Session<M>, &Recovery<M>, &mut CheckReport) -> Result<(), IndexError> + 'a;
+
+/// [`SingleTreePool::check`], compiled once and not for each design.
+fn check<M: Machine>(
+    heap: &Arc<Heap<M>>,
+    sessions: &SessionPool<M>,
+    check_tree: &mut CheckTree<'_, M>,
+) -> Result<CheckReport, IndexError> {
+    let mut session = heap.session()?;
+    let guards = sessions.enter_all(None)?;
+    session.collect_all();
+    let mut audit = Audit::new(heap)?;
+    let mut report = CheckReport::default();
+    check_tree(&mut session, audit.used(), &mut report)?;
+    for guard in &guards {
+        if let Some(session) = guard.opened() {
+            audit.add_session(session);
+        }
+    }
+    audit.add_session(&session);
+    report.problems.extend(audit.finish(heap));
+    Ok(report)
 }
 
 #[cfg(test)]
