@@ -12,7 +12,7 @@ use super::layout::{DIRECTORY_WORD, LOG_WORD, Segment, TAG};
 use super::variant::Variant;
 use crate::node::buffer_table::Buffers;
 use crate::node::version_lock::VersionLock;
-use crate::node::write_log::{Logs, SEQUENCE_BOUND};
+use crate::node::write_log::{Logs, SEQUENCE_BOUND, sort_by_sequence};
 
 fn damage(offset: u64, what: String) -> AllocError {
     AllocError::Corrupt { offset, what }
@@ -161,7 +161,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             Ok(())
         })?;
         // The numbers of a segment's writes ascend, whatever logs they are in (C5).
-        records.sort_unstable_by_key(|(_, record)| record.sequence);
+        sort_by_sequence(&mut records);
         if M::mutant("cceh.no_sequence") {
             records.reverse();
         }

@@ -11,7 +11,7 @@ use super::FastFair;
 use super::variant::Variant;
 use crate::node::fast_node::{NONCE_BITS, Node, capacity};
 use crate::node::write_buffer::{BUFFER_LENGTH, Buffer, Buffered, overlay};
-use crate::node::write_log::{Record, SEQUENCE_BOUND, Shape};
+use crate::node::write_log::{Record, SEQUENCE_BOUND, Shape, sort_by_sequence};
 
 /// Keys and values, or words.
 type Pairs = Vec<(u64, u64)>;
@@ -415,7 +415,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             Ok(())
         })?;
         // The numbers of a leaf's writes ascend, whatever logs they are in (B1).
-        records.sort_unstable_by_key(|(_, record)| record.sequence);
+        sort_by_sequence(&mut records);
         if M::mutant("fast_fair.no_sequence") {
             records.reverse();
         }

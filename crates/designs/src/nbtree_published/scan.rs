@@ -86,8 +86,13 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 part.push((key, plain(slot.value.load(Ordering::Acquire))));
             }
         }
-        part.sort_unstable_by_key(|pair| pair.0);
+        part.sort_unstable_by_key(key_of);
         // Removed and inserted again while we read: both were there.
         part.dedup_by_key(|pair| pair.0);
     }
+}
+
+/// Not part of what is generic, so that sorting by it is compiled once.
+fn key_of(pair: &(u64, u64)) -> u64 {
+    pair.0
 }

@@ -134,6 +134,12 @@ pub struct Logs<M: Machine> {
     logs: Box<[SpinLock<State, M>]>,
 }
 
+/// Sorts records, with the places that they have, by the numbers of their writes. Not part of what is generic, so that
+/// it is compiled once.
+pub fn sort_by_sequence(records: &mut [(u64, Record)]) {
+    records.sort_unstable_by_key(|(_, record)| record.sequence);
+}
+
 // SAFETY: `base` is the pool's mapping, which the tree keeps; everything shared is atomic or locked.
 unsafe impl<M: Machine> Send for Logs<M> {}
 // SAFETY: as for `Send`.
