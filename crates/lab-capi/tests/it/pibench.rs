@@ -121,7 +121,8 @@ fn install(prefix: &Path) {
 
 /// PiBench's source cannot be had in every place: what stands for it has its interface, options and output.
 #[test]
-fn the_script_builds_and_runs_pibench_and_draws_what_it_says() {
+#[ignore = "guards a landing"]
+fn landing_the_script_runs_pibench_and_draws_what_it_says() {
     for program in ["cmake", "g++", "cc", "awk"] {
         let mut command = Command::new(program);
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());

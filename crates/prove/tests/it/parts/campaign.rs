@@ -27,7 +27,8 @@ const SMALL_FINDS_IN: u64 = 60_000;
 /// Neither bug harms anybody before the second crash, and then only what reused a block: of the
 /// programs by chance, one in hundreds does that. In ten thousands of schedules they were not found.
 #[test]
-fn small_programs_are_cut_again_in_the_life_after_a_crash() {
+#[ignore = "guards a landing"]
+fn landing_small_programs_are_cut_again_in_the_life_behind() {
     let structure = find("nbtree").expect("the flagship");
     for mutant in ["nbtree.recovery_keeps_marks", "nbtree.recovery_no_end_flush"] {
         let mut spent = 0;
