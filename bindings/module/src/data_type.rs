@@ -44,6 +44,7 @@ pub fn register(context: *mut raw::RedisModuleCtx) -> Result<(), String> {
         digest: Some(digest),
         free_effort: Some(free_effort),
         copy2: Some(copy),
+        defrag: Some(defrag),
         // SAFETY: a struct of numbers and optional functions, of which all zeros is a value.
         ..unsafe { std::mem::zeroed() }
     };
@@ -283,6 +284,26 @@ unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c
     // SAFETY: the server passes a value of our type.
     let map = unsafe { map_of(value) };
     if map.encoding() == "packed" { 1 } else { map.len() as usize }
+}
+
+/// Moves a map to where the allocator would rather have it. It is called by servers with an allocator that knows such places, which
+/// those of Debian are not: it was not tried in a server.
+unsafe extern "C" fn defrag(
+    context: *mut raw::RedisModuleDefragCtx,
+    _: *mut raw::RedisModuleString,
+    value: *mut *mut c_void,
+) -> c_int {
+    guarded((), || {
+        let mut relocate = |block: *mut u8| {
+            // SAFETY: the server's, which moves values right now; a block of its allocator, in which it may stay (null).
+            unsafe { server!(RedisModule_DefragAlloc(context, block.cast())) }.cast::<u8>()
+        };
+        // SAFETY: the server passes the place of a value of our type, made by `Box::into_raw`, which nobody else uses meanwhile;
+        // both are in blocks of the server's allocator, for they are aligned to no more than it gives.
+        unsafe { *value = OrderedMap::relocate((*value).cast(), &mut relocate).cast() };
+    });
+    // All of it is done.
+    0
 }
 
 unsafe extern "C" fn digest(md: *mut raw::RedisModuleDigest, value: *mut c_void) {

@@ -83,6 +83,26 @@ impl OrderedMap {
         if self.volatile == 0 { u64::MAX } else { self.next_due.get() }
     }
 
+    /// Lets the map, and what it has from the allocator, be moved by what takes a block and gives it back elsewhere, or null. The
+    /// tree is none of it: its pages are of a pool. Returns where the map is then.
+    ///
+    /// # Safety
+    /// The map is one of `Box::into_raw`, and nobody else uses it. What is given back has the same bytes, is as long, and comes
+    /// from the global allocator; it takes the place of what was taken.
+    pub unsafe fn relocate(
+        map: *mut OrderedMap,
+        relocate: &mut dyn FnMut(*mut u8) -> *mut u8,
+    ) -> *mut OrderedMap {
+        let moved = relocate(map.cast());
+        let map = if moved.is_null() { map } else { moved.cast() };
+        // SAFETY: the caller's promise: it lies there now, and nobody else uses it.
+        if let Entries::Packed(packed) = unsafe { &mut (*map).entries } {
+            // SAFETY: the caller's promise.
+            unsafe { packed.relocate(relocate) };
+        }
+        map
+    }
+
     /// `packed` or `tree`.
     pub fn encoding(&self) -> &'static str {
         match self.entries {

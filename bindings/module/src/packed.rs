@@ -8,6 +8,7 @@
 //! 1970, the lowest byte first. The same bytes are a block of the saved form ([`crate::format`]).
 //! Everything costs O(bytes): who has much keeps it in the tree.
 
+use std::mem::ManuallyDrop;
 use std::ops::Bound;
 
 use crate::entry::{Entry, Removed};
@@ -42,6 +43,23 @@ impl Packed {
     /// Bytes of memory that the buffer takes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
+    }
+
+    /// Lets the buffer be moved by what takes it and gives it back elsewhere, or null.
+    ///
+    /// # Safety
+    /// What is given back has the same bytes, is as long, and comes from the global allocator; it takes the place of what was
+    /// taken.
+    pub unsafe fn relocate(&mut self, relocate: &mut dyn FnMut(*mut u8) -> *mut u8) {
+        if self.bytes.capacity() == 0 {
+            return;
+        }
+        let mut old = ManuallyDrop::new(std::mem::take(&mut self.bytes));
+        let (length, capacity, start) = (old.len(), old.capacity(), old.as_mut_ptr());
+        let moved = relocate(start);
+        let start = if moved.is_null() { start } else { moved };
+        // SAFETY: the old buffer was given up, or is the same; that the new one is like it is the caller's promise.
+        self.bytes = unsafe { Vec::from_raw_parts(start, length, capacity) };
     }
 
     /// The entry of this name.

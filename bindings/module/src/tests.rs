@@ -268,3 +268,50 @@ fn blocks_that_cannot_be_had_count_for_nothing() {
     unsafe { ServerMemory.dealloc(block, layout(128)) };
     assert_eq!(counted(), before);
 }
+
+/// What a server with active defragmentation does: a block goes to another place, or stays.
+#[test]
+fn a_map_is_the_same_where_it_was_moved_to() {
+    space::open().expect("this machine is fit");
+    for (count, blocks) in [(0_u32, 1), (3, 2), (5000, 1)] {
+        let mut map = Box::new(OrderedMap::new());
+        let name = |number: u32| number.to_be_bytes();
+        (0..count).for_each(|number| put(&mut map, &name(number), &[7; 9], 0));
+        let sizes = [size_of::<OrderedMap>(), map.memory() as usize - size_of::<OrderedMap>()];
+        let mut map = Box::into_raw(map);
+        for moves in [true, false] {
+            let (mut seen, old) = (0, map);
+            let mut relocate = |block: *mut u8| {
+                seen += 1;
+                if !moves {
+                    return std::ptr::null_mut();
+                }
+                let is_map = block == old.cast();
+                let (size, align) =
+                    if is_map { (sizes[0], align_of::<OrderedMap>()) } else { (sizes[1], 1) };
+                let layout = Layout::from_size_align(size, align).expect("a layout");
+                // SAFETY: the block is of this layout; the other one is no part of it, and takes its place.
+                unsafe {
+                    let other = std::alloc::alloc(layout);
+                    block.copy_to_nonoverlapping(other, size);
+                    block.write_bytes(0xa5, size);
+                    std::alloc::dealloc(block, layout);
+                    other
+                }
+            };
+            // SAFETY: the map is one of `Box::into_raw`, and nobody else uses it; blocks are given back as is promised.
+            map = unsafe { OrderedMap::relocate(map, &mut relocate) };
+            assert_eq!(seen, blocks, "{count}");
+            assert_eq!(map != old, moves);
+        }
+        // SAFETY: it was made by `Box::into_raw`, or moved in its place.
+        let mut map = unsafe { Box::from_raw(map) };
+        assert_eq!(map.len(), u64::from(count));
+        for number in 0..count {
+            let found = map.get(&name(number), 0, |entry| entry.value == [7; 9]);
+            assert_eq!(found.expect("memory"), Some(true), "{number}");
+        }
+        put(&mut map, b"new", b"v", 0);
+        assert_eq!(map.len(), u64::from(count) + 1);
+    }
+}
