@@ -7,6 +7,7 @@ mod check;
 mod collections;
 mod damaged;
 mod databases;
+mod indices;
 mod rolled_back;
 mod series;
 mod sorted_sets;
