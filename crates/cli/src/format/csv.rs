@@ -152,6 +152,8 @@ impl<R: BufRead> Records<R> {
 
     fn too_large(&mut self) -> ReadError {
         self.machine.reset();
+        // An empty line: only at the very start of the input a byte order mark is none of the first key.
+        let _ = self.machine.read_record(b"\n", &mut self.bytes, &mut self.ends);
         let reason = format!(
             "the record is longer than {} or has more than {COLUMN_COUNT_MAX} columns: is \
              there a quote that is never closed?",
@@ -283,6 +285,15 @@ mod tests {
         let text = format!("{}\nb,2\n", ",".repeat(COLUMN_COUNT_MAX));
         let records = Records::new(text.as_bytes(), 1 << 20);
         assert_eq!(all(records), [Err(1), record(2, &["b", "2"])]);
+    }
+
+    /// What was lost: the mark that a key begins with, behind a record that was too large.
+    #[test]
+    fn a_byte_order_mark_stays_behind_a_record_too_large() {
+        let text = format!("{},1\n\u{feff}b,2\n\u{feff}c,3\n", "x".repeat(5000));
+        let expected = [Err(1), record(2, &["\u{feff}b", "2"]), record(3, &["\u{feff}c", "3"])];
+        assert_eq!(all(Records::new(text.as_bytes(), 2048)), expected);
+        assert_eq!(all(Records::new(dripping(text.as_bytes()), 2048)), expected);
     }
 
     #[test]

@@ -27,6 +27,8 @@ use target::Target;
 const TURN: Duration = Duration::from_millis(200);
 /// Bytes of commands that are sent before their replies are read.
 const BATCH_SIZE: u64 = 64 << 10;
+/// What an error leaves behind.
+const NO_COPY: &str = "nothing more is passed on, and the target is no copy of the source: empty it before the next attempt";
 /// Keys between two updates of the progress bar.
 const PROGRESS_STEP: u64 = 512;
 
@@ -67,12 +69,12 @@ pub fn run(
     let mut done = Done::default();
     copy(&mut from, &mut to, args, &mut done.keys, show)?;
     if let Some(seconds) = args.follow {
-        let in_step = || {
+        let say = |what: &str| {
             if !global.quiet {
-                remark("in step with the source: what is written there is passed on");
+                remark(what);
             }
         };
-        done.commands = follow(&mut from, &mut to, Duration::from_secs(seconds), in_step, show)?;
+        done.commands = follow(&mut from, &mut to, Duration::from_secs(seconds), say, show)?;
     }
     done.keys.skipped += to.left_away();
     if !args.no_verify {
@@ -121,47 +123,69 @@ fn copy(
 }
 
 /// Passes commands on until no change has come for so long; returns how many there were. Says once that
-/// nothing waits.
+/// nothing waits. A source that is lost is reached again, and what it could not say is no silence.
 fn follow(
     from: &mut Replica,
     to: &mut Target,
     silence: Duration,
-    in_step: impl FnOnce(),
+    say: impl Fn(&str),
     show: bool,
 ) -> Result<u64, Failure> {
     let progress = Progress::count(show, "following");
-    let (mut commands, mut last, mut in_step) = (0, Instant::now(), Some(in_step));
+    let (mut commands, mut last, mut is_behind) = (0, Instant::now(), true);
     loop {
-        let start = from.offset();
-        let mut is_asked = false;
-        if from.wait(TURN.min(silence))? {
-            while from.offset() - start < BATCH_SIZE && (from.offset() == start || from.has_more())
-            {
-                let command = from.next_command()?;
-                if replica::asks_for_offset(&command) {
-                    is_asked = true;
-                } else if to.pass_on(command)? {
-                    commands += 1;
-                    last = Instant::now();
-                }
+        let before = commands;
+        match pass_on(from, to, TURN.min(silence), &mut commands) {
+            Err(failure) if from.is_lost() => {
+                progress.clear();
+                say(&format!("{}: connecting again", failure.message));
+                from.reconnect()?;
+                last = Instant::now();
+                continue;
             }
-            to.flush()?;
-            from.acknowledge(is_asked)?;
-            progress.set(commands);
+            passed => passed?,
         }
+        if commands > before {
+            last = Instant::now();
+        }
+        progress.set(commands);
         // What is no change comes, too, where programs publish or wait.
         if from.has_more() {
             continue;
         }
-        if let Some(in_step) = in_step.take() {
+        if std::mem::take(&mut is_behind) {
             to.let_go()?;
             progress.clear();
-            in_step();
+            say("in step with the source: what is written there is passed on");
         }
         if last.elapsed() >= silence {
             return Ok(commands);
         }
     }
+}
+
+/// Waits so long for the stream, and passes a batch of it on, if something comes.
+fn pass_on(
+    from: &mut Replica,
+    to: &mut Target,
+    patience: Duration,
+    commands: &mut u64,
+) -> Result<(), Failure> {
+    let start = from.offset();
+    let mut is_asked = false;
+    if !from.wait(patience)? {
+        return Ok(());
+    }
+    while from.offset() - start < BATCH_SIZE && (from.offset() == start || from.has_more()) {
+        let command = from.next_command()?;
+        if replica::asks_for_offset(&command) {
+            is_asked = true;
+        } else if to.pass_on(command)? {
+            *commands += 1;
+        }
+    }
+    to.flush()?;
+    from.acknowledge(is_asked)
 }
 
 /// What is told as JSON.

@@ -1,19 +1,29 @@
 //! A source as one of its replicas: a snapshot of its keys, and every command behind it that changes one.
+//!
+//! Where the connection is lost behind the snapshot there is another, and the stream goes on behind the last command that
+//! came as a whole, as long as the source still has what was sent since. If it has not, only a new snapshot would do,
+//! and in front of it the target would have to be emptied: that is left to whoever knows that nobody writes to it.
 
 use super::super::{Item, each_record};
+use super::NO_COPY;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::redis::address::Address;
 use crate::redis::client::{Client, Reply};
 use crate::redis::log_in;
+use std::cell::Cell;
 use std::io::{self, BufRead, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a source may be silent: it says something every ten seconds unless it was told otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the source is told how far we are, if it does not ask.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
+/// How long it is tried to reach a source again, and how long the first and the longest rest between two attempts is.
+const RECONNECT_FOR: Duration = Duration::from_secs(60);
+const RECONNECT_REST: Duration = Duration::from_millis(100);
+const RECONNECT_REST_MAX: Duration = Duration::from_secs(5);
 /// The longest line, and the most parts of a command.
 const LINE_SIZE_MAX: u64 = 1 << 16;
 const PART_COUNT_MAX: u64 = 1 << 20;
@@ -23,9 +33,17 @@ const PART_SIZE_MAX: u64 = 1 << 30;
 /// A source that sends its stream.
 pub struct Replica {
     client: Client,
+    address: Address,
+    cacert: Option<PathBuf>,
     place: String,
-    /// Where in the source's stream we are, in bytes.
+    /// The name of the source's stream.
+    stream: String,
+    /// Where in it we are, in bytes.
     offset: u64,
+    /// Where the last command ended that came as a whole.
+    ended: u64,
+    /// Whether the connection has failed.
+    is_lost: Cell<bool>,
     acknowledged_at: Instant,
 }
 
@@ -44,23 +62,86 @@ impl Replica {
     /// Connects, and asks for everything.
     pub fn connect(address: &Address, cacert: Option<&Path>) -> Result<Self, Failure> {
         let place = address.place();
-        let mut client =
-            Client::connect(address, cacert, PATIENCE).map_err(|error| fail(&place, &error))?;
-        log_in(&mut client, address)?;
-        let mut replica = Replica { client, place, offset: 0, acknowledged_at: Instant::now() };
-        let known = replica.client.ask(&[b"REPLCONF", b"capa", b"psync2"]);
-        if let Reply::Error(error) = known.map_err(|error| replica.fail(&error))? {
-            return Err(replica.refusal(&error));
-        }
-        replica.client.add(&[b"PSYNC", b"?", b"-1"]);
-        replica.client.send().map_err(|error| replica.fail(&error))?;
-        let line = replica.line_behind_signs_of_life()?;
-        let offset = line.strip_prefix("+FULLRESYNC ").and_then(|rest| rest.split_once(' '));
-        match offset.and_then(|(_, offset)| offset.trim().parse().ok()) {
-            Some(offset) => replica.offset = offset,
-            None => return Err(replica.refusal(line.trim_start_matches('-'))),
-        }
+        let mut replica = Replica {
+            client: log_in_to(address, cacert, &place)?,
+            address: address.clone(),
+            cacert: cacert.map(Path::to_path_buf),
+            place,
+            stream: String::new(),
+            offset: 0,
+            ended: 0,
+            is_lost: Cell::new(false),
+            acknowledged_at: Instant::now(),
+        };
+        let line = replica.ask_for_stream("?", "-1")?;
+        let whole = line.strip_prefix("+FULLRESYNC ").and_then(|rest| rest.split_once(' '));
+        let whole = whole.and_then(|(name, offset)| Some((name, offset.trim().parse().ok()?)));
+        let Some((name, offset)) = whole else {
+            return Err(replica.refusal(line.trim_start_matches('-')));
+        };
+        replica.stream = name.to_string();
+        (replica.offset, replica.ended) = (offset, offset);
         Ok(replica)
+    }
+
+    /// Asks for the stream of this name from a byte on. Returns what is answered.
+    fn ask_for_stream(&mut self, name: &str, from: &str) -> Result<String, Failure> {
+        let known = self.client.ask(&[b"REPLCONF", b"capa", b"psync2"]);
+        if let Reply::Error(error) = known.map_err(|error| self.fail(&error))? {
+            return Err(self.refusal(&error));
+        }
+        self.client.add(&[b"PSYNC", name.as_bytes(), from.as_bytes()]);
+        self.client.send().map_err(|error| self.fail(&error))?;
+        self.line_behind_signs_of_life()
+    }
+
+    /// Whether the connection has failed, and not what came over it.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.get()
+    }
+
+    /// Reaches the source again, and goes on behind the last command that came as a whole.
+    ///
+    /// *Errors:* it cannot be reached for a while; it has the stream from there on no more.
+    pub fn reconnect(&mut self) -> Result<(), Failure> {
+        let (start, mut rest) = (Instant::now(), RECONNECT_REST);
+        loop {
+            match self.resume() {
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err(self.gone()),
+                Err(failure) if start.elapsed() >= RECONNECT_FOR => return Err(failure),
+                Err(_) => std::thread::sleep(rest),
+            }
+            rest = (2 * rest).min(RECONNECT_REST_MAX);
+        }
+    }
+
+    /// One attempt. Returns whether the source still has the stream from where we are.
+    fn resume(&mut self) -> Result<bool, Failure> {
+        self.client = log_in_to(&self.address, self.cacert.as_deref(), &self.place)?;
+        let (name, from) = (self.stream.clone(), self.ended + 1);
+        let line = self.ask_for_stream(&name, &from.to_string())?;
+        if line.starts_with("+FULLRESYNC") {
+            return Ok(false);
+        }
+        let Some(name) = line.strip_prefix("+CONTINUE") else {
+            return Err(self.refusal(line.trim_start_matches('-')));
+        };
+        if !name.trim().is_empty() {
+            self.stream = name.trim().to_string();
+        }
+        self.offset = self.ended;
+        self.is_lost.set(false);
+        Ok(true)
+    }
+
+    fn gone(&self) -> Failure {
+        let message = format!(
+            "{} was lost, and it no more has what it has sent since (a larger repl-backlog-size there keeps \
+             more); {NO_COPY}",
+            self.place
+        );
+        Failure::new(ExitCode::Io, message)
     }
 
     /// Where in the source's stream we are, in bytes.
@@ -125,12 +206,16 @@ impl Replica {
             let read = self.client.input().take(size + 2).read_to_end(&mut part);
             read.map_err(|error| self.fail(&error))?;
             self.offset += part.len() as u64;
-            if part.len() as u64 != size + 2 || !part.ends_with(b"\r\n") {
+            if part.len() as u64 != size + 2 {
+                return Err(self.fail(&ErrorKind::UnexpectedEof.into()));
+            }
+            if !part.ends_with(b"\r\n") {
                 return Err(self.strange("its stream"));
             }
             part.truncate(size as usize);
             command.push(part);
         }
+        self.ended = self.offset;
         Ok(command)
     }
 
@@ -157,7 +242,9 @@ impl Replica {
         let mut line = Vec::new();
         let read = self.client.input().take(LINE_SIZE_MAX).read_until(b'\n', &mut line);
         match read {
-            Ok(0) => Err(self.fail(&ErrorKind::UnexpectedEof.into())),
+            Ok(size) if size < LINE_SIZE_MAX as usize && !line.ends_with(b"\n") => {
+                Err(self.fail(&ErrorKind::UnexpectedEof.into()))
+            }
             Ok(_) => Ok(line),
             Err(error) => Err(self.fail(&error)),
         }
@@ -176,6 +263,7 @@ impl Replica {
     }
 
     fn fail(&self, error: &io::Error) -> Failure {
+        self.is_lost.set(true);
         fail(&self.place, error)
     }
 
@@ -196,6 +284,14 @@ impl Replica {
     }
 }
 
+/// A connection to a source, which knows who we are.
+fn log_in_to(address: &Address, cacert: Option<&Path>, place: &str) -> Result<Client, Failure> {
+    let mut client =
+        Client::connect(address, cacert, PATIENCE).map_err(|error| fail(place, &error))?;
+    log_in(&mut client, address)?;
+    Ok(client)
+}
+
 fn is_patience_over(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
@@ -206,4 +302,83 @@ fn fail(place: &str, error: &io::Error) -> Failure {
         false => error.to_string(),
     };
     Failure::new(ExitCode::Io, format!("{place} cannot be read: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    /// Takes a connection, answers what comes before `PSYNC`, and returns what that asks for.
+    fn accept(listener: &TcpListener) -> (TcpStream, String) {
+        let (mut stream, _) = listener.accept().expect("it comes");
+        let mut input = io::BufReader::new(stream.try_clone().expect("a second handle"));
+        loop {
+            let mut lines = input.by_ref().lines().map(|line| line.expect("readable"));
+            let count: usize = lines.next().expect("a request")[1..].parse().expect("a number");
+            let parts: Vec<String> = lines.skip(1).step_by(2).take(count).collect();
+            if parts[0] == "PSYNC" {
+                return (stream, parts[1..].join(" "));
+            }
+            stream.write_all(b"+OK\r\n").expect("it listens");
+        }
+    }
+
+    fn command(replica: &mut Replica) -> Result<String, Failure> {
+        Ok(replica.next_command()?.concat().iter().map(|byte| *byte as char).collect())
+    }
+
+    /// What was lost: the whole copy, by the first lost connection of a source that was followed for days.
+    #[test]
+    fn a_lost_source_is_followed_from_its_last_whole_command() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        let source = std::thread::spawn(move || {
+            let say = |answer: &str| {
+                let (mut stream, asked) = accept(&listener);
+                stream.write_all(answer.as_bytes()).expect("it listens");
+                asked
+            };
+            let mut all =
+                vec![say("+FULLRESYNC name 100\r\n*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nDEL\r\n$1")];
+            // It is busy, and then there, and lost in the middle of another part.
+            all.push(say("-LOADING not yet\r\n"));
+            all.push(say("+CONTINUE\r\n*2\r\n$3\r\nDEL\r\n$1\r\nk\r\n*2\r\n$3\r\nDEL\r\n$4\r\nab"));
+            all.push(say("+CONTINUE other\r\n*2\r\n$3\r\nDEL\r\n$4\r\nabcd\r\n"));
+            all.push(say("+FULLRESYNC new 7\r\n"));
+            all
+        });
+        let address = Address::parse(&format!("redis://127.0.0.1:{port}"));
+        let address = address.expect("it can be read").expect("it is one");
+        let mut replica = Replica::connect(&address, None).expect("it answers");
+        assert_eq!(command(&mut replica).expect("whole"), "PING");
+        for whole in ["DELk", "DELabcd"] {
+            assert!(command(&mut replica).is_err() && replica.is_lost());
+            replica.reconnect().expect("it goes on");
+            assert!(!replica.is_lost());
+            assert_eq!(command(&mut replica).expect("whole"), whole);
+        }
+        assert!(command(&mut replica).is_err() && replica.is_lost());
+        let gone = replica.reconnect().expect_err("it begins anew").message;
+        assert!(gone.contains("repl-backlog-size") && gone.contains("empty it"), "{gone}");
+        let asked = source.join().expect("it does not panic");
+        assert_eq!(asked, ["? -1", "name 115", "name 115", "name 135", "other 158"]);
+    }
+
+    /// What is no part of a stream is told, and is no reason for another connection.
+    #[test]
+    fn a_stream_that_cannot_be_read_is_not_lost() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        let source = std::thread::spawn(move || {
+            let (mut stream, _) = accept(&listener);
+            stream.write_all(b"+FULLRESYNC name 1\r\n*1\r\n$4\r\nPINGxx").expect("it listens");
+        });
+        let address = Address::parse(&format!("redis://127.0.0.1:{port}"));
+        let address = address.expect("it can be read").expect("it is one");
+        let mut replica = Replica::connect(&address, None).expect("it answers");
+        assert!(command(&mut replica).is_err() && !replica.is_lost());
+        source.join().expect("it does not panic");
+    }
 }

@@ -1,6 +1,7 @@
 //! The server that gets everything: commands are sent together, and each must be answered as done.
 
 use super::super::ImportArgs;
+use super::NO_COPY;
 use super::changes::{Kind, kind_of};
 use super::held::Held;
 use super::replica::Command;
@@ -181,9 +182,6 @@ impl Target {
         }
     }
 }
-
-/// What an error leaves behind.
-const NO_COPY: &str = "nothing more is passed on, and the target is no copy of the source: empty it before the next attempt";
 
 /// Why the source cannot be copied.
 pub fn refused(why: String) -> Failure {
