@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use everleaf::{Action, Error, Map, Options, Store};
+use everleaf::{Action, Durability, Error, Map, Options, Store, WriteBatch};
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 2;
@@ -136,4 +136,26 @@ fn who_has_freed_blocks_can_make_a_map_in_a_full_pool() {
     let made = (0..).take_while(|number| done(store.map(&format!("{number}"))).is_some()).count();
     assert!((10..300).contains(&made), "{made}");
     assert_eq!(store.check().expect("a check").problems, Vec::<String>::new());
+}
+
+/// The same of the first batch of a store, which makes the journal: it is told only of a pool that has no room.
+#[test]
+fn who_has_freed_blocks_can_write_a_batch_in_a_full_pool() {
+    for durability in [Durability::Process, Durability::Power] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let options = Options::new().create(true).max_size_bytes(4 << 20).durability(durability);
+        let store = options.open(folder.path().join("p")).expect("it opens");
+        let map = store.default_map();
+        let key = |number: u64| format!("{number:08}").into_bytes();
+        while done(map.put(key(map.len()), [7; 1000])).is_some() {}
+        let mut batch = WriteBatch::new();
+        batch.put(map, b"one", b"1").put(map, b"two", b"2");
+        assert_eq!(done(store.write(&batch)), None);
+        // Several chunks, which the records of the journal need one of.
+        for number in 0..1200 {
+            assert!(map.remove(key(number)).expect("no room needed"));
+        }
+        assert!(store.write(&batch).expect("there is room").is_done());
+        assert_eq!(store.check().expect("a check").problems, Vec::<String>::new());
+    }
 }
