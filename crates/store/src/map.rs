@@ -349,9 +349,7 @@ impl Map {
                 let mut pinned = session.pinned();
                 if self.shared.order.is_free() {
                     let done = match sees {
-                        Sees::Value => {
-                            self.tree.decide_record(&mut pinned, key, &mut *decide).map(Some)
-                        }
+                        Sees::Value => self.decide_shown(&mut pinned, key, &mut *decide),
                         Sees::Expiry => self.tree.decide_short(&mut pinned, key, &mut *decide),
                     };
                     match done {
@@ -366,6 +364,24 @@ impl Map {
                 return Ok(changed);
             }
         }
+    }
+
+    /// Decides on what is there, and does it. `None`: what is to change is only the expiry of a long value, which can be
+    /// done in place.
+    fn decide_shown(
+        &self,
+        session: &mut Session<Hardware>,
+        key: &[u8],
+        decide: &mut Decide<'_>,
+    ) -> std::result::Result<Option<bool>, IndexError> {
+        let mut is_in_place = false;
+        let changed = self.tree.decide_record(session, key, |found| {
+            let decision = decide(found);
+            is_in_place = matches!(decision, Decision::Expire(_))
+                && found.is_some_and(|record| record.value.len() >= LONG_VALUE_SIZE);
+            if is_in_place { Decision::Keep } else { decision }
+        })?;
+        Ok((!is_in_place).then_some(changed))
     }
 
     /// Decides on what is there now, and does it if the same is there still. `None`: it is not.
@@ -399,10 +415,9 @@ impl Map {
         if matches!(decision, Decision::Keep) {
             return Ok(Some(false));
         }
-        if let (Decision::Expire(expiry_ms), Some((_, old_ms, true))) = (&decision, &seen)
-            && sees == Sees::Expiry
-        {
-            match self.expire_in_place(key, *old_ms, *expiry_ms)? {
+        if let (Decision::Expire(expiry_ms), Some((value, old_ms, true))) = (&decision, &seen) {
+            let shown = (sees == Sees::Value).then_some(value.as_slice());
+            match self.expire_in_place(key, shown, *old_ms, *expiry_ms)? {
                 ExpiryChange::Done => return Ok(Some(true)),
                 ExpiryChange::Mismatch => return Ok(None),
                 ExpiryChange::NoPlace => {}

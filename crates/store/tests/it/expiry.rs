@@ -184,8 +184,21 @@ fn the_longest_value_expires_without_being_written_again() {
     assert_eq!(store.default_map().get_with(b"k", <[u8]>::len).expect("get"), Some(value.len()));
     assert!(store.default_map().persist(b"k").expect("room"));
     assert!(!store.default_map().persist(b"k").expect("room"));
+    // Nor when it is shown.
+    let shown = |expiry| {
+        let mut size = None;
+        let decide = |found: Option<(&[u8], Expiry)>| {
+            size = found.map(|(value, _)| value.len());
+            Action::Expire(expiry)
+        };
+        store.default_map().update_with_expiry(b"k", decide).expect("room");
+        size
+    };
+    assert_eq!(shown(at(LATER)), Some(value.len()));
+    assert_eq!(store.default_map().expiry(b"k").expect("get"), Some(at(LATER)));
     assert!(store.default_map().expire(b"k", at(1)).expect("room"));
     assert_eq!(store.default_map().get_with(b"k", |_| ()).expect("get"), None);
+    assert_eq!(shown(at(LATER)), None);
     let beyond = vec![0; everleaf::VALUE_SIZE_MAX + 1];
     assert!(matches!(
         store.default_map().put(b"k", &beyond),
@@ -213,9 +226,16 @@ fn an_expiry_in_place_is_seen_as_any_change() {
         for turn in 0..50 {
             assert!(map.expire(b"k", at(LATER + turn)).expect("room"));
         }
+        for turn in 50..100 {
+            let shown = |found: Option<(&[u8], Expiry)>| {
+                assert!(found.is_some_and(|(value, _)| value == long));
+                Action::Expire(at(LATER + turn))
+            };
+            map.update_with_expiry(b"k", shown).expect("room");
+        }
         assert_eq!(used(), before, "nothing was written again");
         assert!(watch.is_broken(), "it was touched");
-        assert_eq!(map.expiry(b"k").expect("get"), Some(at(LATER + 49)));
+        assert_eq!(map.expiry(b"k").expect("get"), Some(at(LATER + 99)));
         map.expire(b"k", at(1)).expect("room");
         assert_eq!(map.get(b"k").expect("get"), None);
         assert_eq!(
@@ -224,6 +244,19 @@ fn an_expiry_in_place_is_seen_as_any_change() {
             "it did not expire then"
         );
         drop((view, watch));
+        // The value that is shown last is the one whose expiry changes.
+        map.put(b"k", &long).expect("room");
+        let mut last = 0;
+        let replaced_meanwhile = |found: Option<(&[u8], Expiry)>| {
+            last = found.expect("it is there").0[0];
+            if last == 7 {
+                map.put(b"k", [8; 100_000]).expect("room");
+            }
+            Action::Expire(at(LATER))
+        };
+        map.update_with_expiry(b"k", replaced_meanwhile).expect("room");
+        let found = map.get_with_expiry(b"k", |value, at| (value[0], at)).expect("get");
+        assert_eq!((last, found), (8, Some((8, at(LATER)))));
         map.put(b"k", &long).expect("room");
         map.expire(b"k", at(u64::MAX >> 1)).expect("room");
         assert_eq!(
