@@ -11,7 +11,8 @@
 //! - S4 space is returned to the system only of a free run whose durable header says so as a whole, and
 //!   but for the page of this header: whatever of it a crash leaves, nobody looks there;
 //! - S5 a chunk whose space may have been returned gets space again before anything is written to it,
-//!   so that no store fails for want of space; the first page of a free run always has some.
+//!   so that no store fails for want of space; the first page of a free run always has some;
+//! - S6 what is read in such a chunk need not be durable: a crash may bring back what it held before.
 //!
 //! Chunks are taken, in this order: from the end of a free run that has its space; from the frontier,
 //! as far as the pool reaches; from a free run whose space was returned; and from a larger pool. So a
@@ -44,7 +45,8 @@ pub struct Space {
     /// Those that may have none (S5), and of which of these the first page has space all the same.
     holes: Runs,
     heads: BTreeSet<u64>,
-    /// Free chunks that were in use since the pool was opened: what is seen of them need not be durable.
+    /// Free chunks that were in use since the pool was opened, or got space again: what is seen of them need
+    /// not be durable (S6).
     used: Runs,
     /// Whether the medium has refused to take space back.
     keeps_all: bool,
@@ -193,11 +195,17 @@ impl Space {
 
     /// Gets space for free chunks (S5), all of it or none.
     fn fill<M: Machine>(&mut self, pool: &Pool<M>, start: u64, end: u64) -> Result<(), PoolError> {
-        if let Err(error) = pool.secure(start << self.shift, end << self.shift) {
+        if !M::mutant("alloc.secures_nothing")
+            && let Err(error) = pool.secure(start << self.shift, end << self.shift)
+        {
             self.empty_again(pool, start, end);
             return Err(error);
         }
         self.holes.cut(start, end);
+        if !M::mutant("alloc.trusts_returned") {
+            self.used.cut(start, end);
+            self.used.add(start, end - start);
+        }
         while let Some(&head) = self.heads.range(start..end).next() {
             self.heads.remove(&head);
         }
@@ -242,7 +250,7 @@ impl Space {
         self.backed.cut(from, to);
         self.holes.add(from, to - from);
         let (mut first, end) = (from << self.shift, to << self.shift);
-        if from == head {
+        if from == head && !M::mutant("alloc.returns_header") {
             self.heads.insert(head);
             first += HEADER_PAGE;
         }

@@ -4,7 +4,7 @@
 use everleaf_machine::simulated::{Plan, Random};
 
 use crate::allocator_program::{
-    AllocatorProgram, LONG_PLACES, LONG_SIZES, LONG_VALUES, MANY_PLACES, Operation, PLACES,
+    AllocatorProgram, File, LONG_PLACES, LONG_SIZES, LONG_VALUES, MANY_PLACES, Operation, PLACES,
 };
 use crate::backing::SIZE_MIN;
 
@@ -42,9 +42,36 @@ pub(crate) fn random_of(seed: u64, is_tiny: bool) -> (AllocatorProgram, Plan<Ope
     let warm_up = (0..past).map(|index| operation(5, index)).collect();
     let threads = threads as usize;
     let pool_bytes = SIZE_MIN as usize * if seed.is_multiple_of(4) { 2 } else { 1 };
-    let is_sparse = random.one_in(3);
+    let file = file_of(random);
     let program =
-        AllocatorProgram { initial, threads, pool_bytes, warm_up, is_sparse, ..Default::default() };
+        AllocatorProgram { initial, threads, pool_bytes, warm_up, file, ..Default::default() };
+    (program, plan)
+}
+
+/// A third of the files can return space.
+fn file_of(random: &mut Random) -> File {
+    if random.one_in(3) { File::Sparse } else { File::Plain }
+}
+
+/// A full pool, of which some chunks that lie together were freed in the life before: their space is returned,
+/// got again where blocks are wanted, and the power fails.
+pub(crate) fn returned() -> (AllocatorProgram, Plan<Operation>) {
+    let all = LONG_SIZES.len() as u64;
+    let put = |key: u64, bytes| {
+        let size = LONG_SIZES.iter().position(|size| *size == bytes).expect("in the list");
+        Operation::Put(key, LONG_VALUES - LONG_VALUES % all + all * (key + 1) + size as u64)
+    };
+    // Of two chunks, and then of one, until nothing is left.
+    let mut walk = vec![Operation::Turn];
+    walk.extend([0, 2, 4, 6, 8, 10].map(|key| put(key, 20_000)));
+    walk.extend([12, 14, 16].map(|key| put(key, 16_320)));
+    walk.extend([Operation::Remove(0), Operation::Remove(2)]);
+    // Three times, so that they are free before it is opened again.
+    walk.extend([Operation::Return; 3]);
+    let plan = vec![vec![Operation::Return, put(1, 8), put(3, 8)]];
+    let pool_bytes = 2 * SIZE_MIN as usize;
+    let file = File::Returning;
+    let program = AllocatorProgram { threads: 1, pool_bytes, walk, file, ..Default::default() };
     (program, plan)
 }
 
@@ -86,13 +113,13 @@ pub(crate) fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
     let threads = 1 + random.below(3) as usize;
     let plan = (0..threads).map(|_| walk_of(3, random)).collect();
     let pool_bytes = SIZE_MIN as usize * (2 + random.below(7) as usize);
-    let is_sparse = random.one_in(3);
+    let file = file_of(random);
     let program = AllocatorProgram {
         threads,
         pool_bytes,
         walk,
         warm_up,
-        is_sparse,
+        file,
         ..AllocatorProgram::default()
     };
     (program, plan)

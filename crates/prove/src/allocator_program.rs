@@ -12,8 +12,8 @@ use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Ra
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
 pub use crate::allocator_plans::random;
-use crate::allocator_plans::{long, many, random_of};
-use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool, open_sparse_pool};
+use crate::allocator_plans::{long, many, random_of, returned};
+use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool, open_returning_pool, open_sparse_pool};
 use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::dimensions::Dimension;
@@ -68,6 +68,18 @@ pub enum Operation {
     Return,
 }
 
+/// The file that a pool lies in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum File {
+    /// It keeps its space.
+    #[default]
+    Plain,
+    /// It can return space, and has all of it when it is opened.
+    Returning,
+    /// The same, but no free page has space then.
+    Sparse,
+}
+
 /// The row and what it holds at first.
 #[derive(Clone, Debug, Default)]
 pub struct AllocatorProgram {
@@ -81,8 +93,8 @@ pub struct AllocatorProgram {
     pub walk: Vec<Operation>,
     /// What is done to the opened pool before the threads come, by their sessions in turn.
     pub warm_up: Vec<Operation>,
-    /// Whether the pool lies in a file that can return its space.
-    pub is_sparse: bool,
+    /// Whether the pool lies in a file that can return its space, and what it has when it is opened.
+    pub file: File,
     /// Whether a long program has very many places.
     pub has_many: bool,
     /// Operations that found no space.
@@ -347,7 +359,11 @@ impl Program for AllocatorProgram {
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
-        let pool = if self.is_sparse { open_sparse_pool(memory) } else { open_pool(memory) };
+        let pool = match self.file {
+            File::Plain => open_pool(memory),
+            File::Returning => open_returning_pool(memory),
+            File::Sparse => open_sparse_pool(memory),
+        };
         let (heap, recovery) = Heap::open(pool.map_err(text)?).map_err(text)?;
         // Nothing here writes the state word of a block: one that is not zero was never cleared.
         for block in (0..3).flat_map(|class| recovery.blocks_of(class)).flatten() {
@@ -486,7 +502,11 @@ const SMALL: [(&str, &[&[Operation]]); 7] = [
     ),
 ];
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER` or `small/NAME`.
+/// One in which chunks that have given their space back become chunks of blocks: it has too many crash states for every
+/// order, and is made for planted bugs.
+pub(crate) const RETURNED: &str = "made/space comes back";
+
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `small/NAME` or [`RETURNED`].
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("many/") {
         return Some(PlannedCase::boxed(many(seed.parse().ok()?)));
@@ -499,6 +519,9 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     }
     if let Some(seed) = name.strip_prefix("tiny/") {
         return Some(PlannedCase::boxed(random_of(seed.parse().ok()?, true)));
+    }
+    if name == RETURNED {
+        return Some(PlannedCase::boxed(returned()));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;

@@ -47,6 +47,16 @@ pub fn open_sparse_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
     Pool::with_backing(Box::new(sparse), domain_of(memory), length, false)
 }
 
+/// The pool that `memory` holds, on a file that can return its space, and has all of it.
+///
+/// # Errors
+/// Damage.
+pub fn open_returning_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
+    let length = memory.size() as u64;
+    let returning = backing(memory, length).returning();
+    Pool::with_backing(Box::new(returning), domain_of(memory), length, false)
+}
+
 /// The pool that `memory` holds, which may grow to `max` bytes, or as far as before if that is more.
 ///
 /// # Errors

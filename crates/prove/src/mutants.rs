@@ -11,7 +11,7 @@ pub use crate::planted::{HARMLESS, MUTANTS, Mutant, OF_OTHER_TREES, RARE};
 use crate::published::{self, GUARDED};
 use crate::step::Step;
 use crate::structure::{Structure, find};
-use crate::{anomalies, safeguards, scenarios};
+use crate::{allocator_program, anomalies, safeguards, scenarios};
 
 /// How a planted bug was found.
 pub struct Kill {
@@ -43,9 +43,20 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
     let guarded = guarded.into_iter().flatten();
     let guarded = guarded.filter(|one| mutant == of(one.structure, one.mutant));
     let guarded = guarded.map(|one| (one.program(), one.config(true), one.schedules));
+    let others = match mutant.name {
+        "alloc.returns_header" | "alloc.secures_nothing" | "alloc.trusts_returned" => {
+            // What needs no crash is met without: there are very many crash states.
+            let enabled = mutant.name == "alloc.trusts_returned";
+            let crash = CrashConfig { enabled, ..CrashConfig::default() };
+            let config = Config { mutants: vec![mutant.name], crash, ..Config::default() };
+            vec![(allocator_program::RETURNED.to_string(), config, 200)]
+        }
+        _ => vec![],
+    };
     let lost = published::anomalies().into_iter();
     let lost = lost.filter(|one| one.mutant.is_some_and(|name| mutant == of(GUARDED, name)));
-    guarded.chain(lost.map(|one| (one.program(), one.config(), one.schedules))).collect()
+    let lost = lost.map(|one| (one.program(), one.config(), one.schedules));
+    others.into_iter().chain(guarded).chain(lost).collect()
 }
 
 /// Looks for a planted bug with the programs of its structure: first in those that were made for it,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use everleaf_machine::simulated::{self, Memory, OwnedMemory};
-use everleaf_machine::{Hardware, Simulated, SpinGuard, SpinLock};
+use everleaf_machine::{Hardware, Machine, Simulated, SpinGuard, SpinLock};
 
 use crate::{Backing, Domain, Pool, PoolError};
 
@@ -15,6 +15,8 @@ pub struct SimulatedBacking {
     _owner: Option<OwnedMemory>,
     /// Numbers of the pages that may have no space, if it can return some.
     holes: Option<SpinLock<BTreeSet<u64>, Hardware>>,
+    /// Whether a page that is returned reads as zero.
+    clears: bool,
 }
 
 /// What a file system gives and takes at once.
@@ -26,12 +28,19 @@ impl SimulatedBacking {
     /// # Safety
     /// The memory stays in its place as long as the backing lives.
     pub unsafe fn new(memory: Memory, length: u64) -> Self {
-        SimulatedBacking { memory, length, _owner: None, holes: None }
+        SimulatedBacking { memory, length, _owner: None, holes: None, clears: false }
     }
 
-    /// The same as a file that can return its space, of which nobody knows what has some: as after a copy,
-    /// no page has, until it is secured. (What is in a page that was returned stays, or changes with a
-    /// crash: nobody may look.)
+    /// The same as a file that can return its space, and has all of it. A page that is returned reads as zero, and
+    /// after a crash as zero or as it was, line by line: nothing makes it durable that it was returned.
+    #[must_use]
+    pub fn returning(self) -> Self {
+        let holes = Some(SpinLock::new(BTreeSet::new()));
+        SimulatedBacking { holes, clears: true, ..self }
+    }
+
+    /// The same, of which nobody knows what has space: as after a copy, no page has, until it is secured. What is in a page
+    /// that is returned stays, which makes far fewer crash states: nobody may look.
     #[must_use]
     pub fn sparse(self) -> Self {
         let pages = crate::layout::DATA_START.div_ceil(PAGE)..self.length.div_ceil(PAGE);
@@ -68,8 +77,19 @@ unsafe impl Backing for SimulatedBacking {
     }
 
     fn release(&self, start: u64, end: u64) -> io::Result<bool> {
-        let Some(mut holes) = self.no_space() else { return Ok(false) };
-        holes.extend(start.div_ceil(PAGE)..end / PAGE);
+        let pages = start.div_ceil(PAGE)..end / PAGE;
+        if self.holes.is_none() {
+            return Ok(false);
+        }
+        for page in pages.clone().filter(|_| self.clears) {
+            let place = self.base().wrapping_add((page * PAGE) as usize);
+            Simulated::lifetime(place, PAGE as usize, true);
+            // SAFETY: inside the memory; nobody reaches it, as who returns it has promised.
+            unsafe { Simulated::write_bytes(place, &[0; PAGE as usize]) };
+            Simulated::lifetime(place, PAGE as usize, false);
+        }
+        // Not before: other threads may come while it is written.
+        self.no_space().into_iter().for_each(|mut holes| holes.extend(pages.clone()));
         Ok(true)
     }
 
@@ -135,7 +155,8 @@ impl Pool<Simulated> {
 
     fn simulated(owner: OwnedMemory, length: u64, is_new: bool) -> Result<Self, PoolError> {
         let memory = owner.memory();
-        let backing = SimulatedBacking { memory, length, _owner: Some(owner), holes: None };
+        let backing =
+            SimulatedBacking { memory, length, _owner: Some(owner), holes: None, clears: false };
         let max = memory.size() as u64;
         Self::with_backing(Box::new(backing), domain_of(memory), max, is_new)
     }
