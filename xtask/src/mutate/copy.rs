@@ -156,6 +156,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arguments;
     use super::*;
 
     #[test]
@@ -165,6 +166,8 @@ mod tests {
         assert!(sources.sites.len() > 600, "{} sites", sources.sites.len());
         let keys: BTreeSet<_> = sources.sites.iter().map(|site| &site.key).collect();
         assert_eq!(keys.len(), sources.sites.len(), "two sites have one name");
+        let reasons = arguments::parse(arguments::KEPT, keys.into_iter());
+        assert!(reasons.is_ok(), "{reasons:?}");
         for (name, text) in &sources.files {
             let sites = sources.sites_in(name, &BTreeSet::new());
             let (text, places) = apply(text, &sites);

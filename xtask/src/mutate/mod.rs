@@ -50,7 +50,7 @@ const PAGE: &str = "docs/results/rule-mutants.csv";
 /// A long run of so many seconds for each search hunts one site more, between these bounds.
 const SECONDS_A_SITE: u32 = 60;
 const SITES_LEAST: u32 = 10;
-const SITES_MOST: u32 = 120;
+const SITES_MOST: u32 = 40;
 
 #[derive(Default)]
 struct Arguments {
@@ -91,7 +91,7 @@ pub fn share(root: &Path, seconds: u32) -> bool {
     let days = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let day = days.map_or(0, |since| since.as_secs() / (24 * 60 * 60));
     let sites = (seconds / SECONDS_A_SITE).clamp(SITES_LEAST, SITES_MOST);
-    let words = format!("run --again --sample {sites} --seed {day} --cpu 20");
+    let words = format!("run --again --sample {sites} --seed {day} --cpu 8");
     println!("$ cargo xtask mutate {words}");
     run(root, &words.split(' ').map(str::to_string).collect::<Vec<_>>())
 }

@@ -90,7 +90,7 @@ fn line_of(key: &Key, row: &Row) -> String {
     let (kind, ordinal) = (kind.to_string(), ordinal.to_string());
     let fields =
         [file, function, &kind, &ordinal, &row.text, verdict, structure, &schedules, &seconds, how];
-    fields.map(|field| quoted(field)).join(",")
+    fields.map(quoted).join(",")
 }
 
 fn quoted(field: &str) -> String {
