@@ -121,7 +121,10 @@ fn code_of(error: &Error) -> c_int {
         Error::ViewLost(_) => EL_VIEW_LOST,
         Error::BadName(_) => EL_BAD_NAME,
         Error::ReadOnly => EL_READ_ONLY,
-        Error::Unsupported(_) => EL_UNSUPPORTED,
+        Error::Nested(_)
+        | Error::TooManySessions(_)
+        | Error::OtherStore(_)
+        | Error::Unsupported(_) => EL_UNSUPPORTED,
         Error::Io(..) => EL_IO,
         Error::MapDropped => EL_MAP_DROPPED,
         Error::NotSorted(_) => EL_NOT_SORTED,

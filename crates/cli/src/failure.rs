@@ -141,6 +141,7 @@ mod tests {
             (Error::BadName(text()), ExitCode::Usage),
             (Error::ReadOnly, ExitCode::Io),
             (Error::Unsupported(text()), ExitCode::Io),
+            (Error::TooManySessions(text()), ExitCode::Io),
             (Error::Io(text(), ErrorKind::PermissionDenied.into()), ExitCode::Io),
             (Error::Io(text(), ErrorKind::StorageFull.into()), ExitCode::Full),
         ];

@@ -56,14 +56,14 @@ impl Alone<'_> {
     /// Another map of the same store, in the same way.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the map belongs to another store.
+    /// [`Error::OtherStore`] if the map belongs to another store.
     pub fn on<'b>(&'b mut self, map: &'b Map) -> Result<Alone<'b>> {
         if !std::ptr::eq(
             std::sync::Arc::as_ptr(map.shared()),
             std::sync::Arc::as_ptr(self.map.shared()),
         ) {
             let text = "the map belongs to another store: read it through that";
-            return Err(Error::Unsupported(text.to_string()));
+            return Err(Error::OtherStore(text.to_string()));
         }
         Ok(Alone { map, session: &mut *self.session })
     }

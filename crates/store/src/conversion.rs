@@ -1,6 +1,7 @@
 //! What an error of a layer below is called in the store: all conversions are here.
 
 use std::path::Path;
+use std::{fmt, io};
 
 use everleaf_index::{AllocError, IndexError, PoolError, human_size};
 
@@ -35,17 +36,21 @@ pub(crate) fn from_new_pool(error: IndexError, path: &Path) -> Error {
     }
 }
 
-/// The cause of an error that came of the kernel's refusal to give the pool space.
+/// The kernel's refusal to give the pool space.
 #[derive(Debug)]
-struct NoSpaceGiven;
+struct NoSpaceGiven(io::Error);
 
-impl std::fmt::Display for NoSpaceGiven {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the pool could not be used")
+impl fmt::Display for NoSpaceGiven {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
-impl std::error::Error for NoSpaceGiven {}
+impl std::error::Error for NoSpaceGiven {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
 
 impl Error {
     /// Whether the pool got no space, for whatever reason: nothing was changed, and it may be had when
@@ -62,9 +67,7 @@ impl Error {
 impl From<IndexError> for Error {
     fn from(error: IndexError) -> Self {
         let text = error.to_string();
-        if error.lacks_space() && !error.is_full() {
-            return Error::Io(text, std::io::Error::other(NoSpaceGiven));
-        }
+        let is_refused = error.lacks_space() && !error.is_full();
         match error {
             IndexError::KeyTooLarge(size) => Error::KeyTooLarge(size),
             IndexError::ValueTooLarge(size) => Error::ValueTooLarge(size),
@@ -75,7 +78,15 @@ impl From<IndexError> for Error {
             IndexError::NotSorted(position) => Error::NotSorted(position),
             IndexError::Alloc(AllocError::Corrupt { .. }) => Error::Corrupt(text),
             IndexError::Alloc(AllocError::OutOfMemory) => Error::OutOfMemory(text),
-            IndexError::Alloc(AllocError::Pool(error)) => from_pool_error(error, text),
+            IndexError::Alloc(AllocError::Nested) => Error::Nested(text),
+            IndexError::Alloc(AllocError::TooManySessions(_)) => Error::TooManySessions(text),
+            IndexError::Alloc(AllocError::Pool(error)) => match from_pool_error(error, text) {
+                Error::Io(what, answer) if is_refused => {
+                    Error::Io(what, io::Error::new(answer.kind(), NoSpaceGiven(answer)))
+                }
+                other => other,
+            },
+            // All descriptors in use, and what only trees of the research answer.
             _ => Error::Unsupported(text),
         }
     }
@@ -83,6 +94,8 @@ impl From<IndexError> for Error {
 
 fn from_pool_error(error: PoolError, text: String) -> Error {
     match error {
+        PoolError::Missing { path } => Error::NotFound(path),
+        PoolError::Exists { path } => Error::AlreadyExists(path),
         PoolError::DiskFull { .. } => Error::DiskFull(text),
         PoolError::PoolFull { .. } => Error::PoolFull(text),
         PoolError::Locked { .. } => Error::Locked(text),
@@ -99,7 +112,31 @@ fn from_pool_error(error: PoolError, text: String) -> Error {
         | PoolError::UnknownFeatures { .. }
         | PoolError::NotAFile { .. }
         | PoolError::Damaged { .. } => Error::NotAPool(text),
-        _ => Error::Io(text, std::io::Error::other("the pool could not be used")),
+        PoolError::Io { path, action, source } => {
+            Error::Io(format!("cannot {action} of pool {}", path.display()), source)
+        }
+        PoolError::AddressSpace { path, reserved, source } => {
+            let (reserved, path) = (human_size(reserved), path.display());
+            let what = format!(
+                "cannot reserve {reserved} of addresses for pool {path}, of which a smaller maximum size \
+                 (--max-size) needs fewer, and a higher limit on address space (ulimit -v) gives more"
+            );
+            Error::Io(what, source)
+        }
+        PoolError::Permission { path, read_only, source } => {
+            let (change, advice) = if read_only {
+                ("read", "")
+            } else {
+                ("read and write", ", or open it for reading only")
+            };
+            let path = path.display();
+            let what = format!(
+                "this user may not {change} pool {path} (change its permissions or the user{advice})"
+            );
+            Error::Io(what, source)
+        }
+        // A root that is gone or was changed meanwhile, and the last id: the text says what to do.
+        _ => Error::Unsupported(text),
     }
 }
 

@@ -26,34 +26,38 @@ pub enum Error {
     NotAPool(String),
     /// The machine stopped while the pool was open and the medium is not persistent memory.
     MachineCrashed(String),
-    /// The log of the store has failed, and nothing can be written any more. Nothing acknowledged is
-    /// lost; reads go on. The text has the cause.
+    /// The log of the store has failed, and nothing can be written any more; reads go on. What
+    /// [`Store::wait_deferred`](crate::Store::wait_deferred), [`Store::sync`](crate::Store::sync) or a write
+    /// with [`Durability::Power`](crate::Durability::Power) has acknowledged is safe. The text has the cause.
     LogFailed(String),
     /// As [`Self::LogFailed`], because the file system of the log is full, or its file as long as the system lets it be.
     LogFull(String),
-    /// A snapshot cannot be written at this moment: another is being written, or a batch was taken back that it
+    /// A snapshot cannot be written at this moment: another is being written, or a batch was rolled back that it
     /// may have a part of. Nothing was changed: try again.
     SnapshotBusy(String),
     /// Something inside the pool is damaged. The text says what and where.
     Corrupt(String),
-    /// The file system is full. Nothing acknowledged is lost; reads and removals go on.
+    /// The file system is full. Nothing acknowledged is lost; reads go on, and so do removals (with a log: as
+    /// long as its disk has room).
     DiskFull(String),
-    /// The pool is at its maximum size. Nothing acknowledged is lost; reads and removals go on.
+    /// The pool is at its maximum size. Nothing acknowledged is lost; reads go on, and so do removals (with a
+    /// log: as long as its disk has room).
     PoolFull(String),
-    /// A key is longer than [`KEY_SIZE_MAX`].
+    /// A key is longer than [`KEY_SIZE_MAX`]. Holds its length in bytes.
     KeyTooLarge(usize),
-    /// A value is longer than [`VALUE_SIZE_MAX`].
+    /// A value is longer than [`VALUE_SIZE_MAX`]. Holds its length in bytes.
     ValueTooLarge(usize),
     /// A batch is longer than [`VALUE_SIZE_MAX`], keys and values and a little for each taken
-    /// together.
+    /// together. Holds its length in bytes.
     BatchTooLarge(usize),
     /// A batch was being written when the last process died, and a store that is opened read-only
     /// cannot bring it to its end.
     Unfinished,
     /// A view cannot be read any more: old values for it and others took more than
-    /// [`crate::Options::view_memory_bytes`], of so many bytes.
+    /// [`crate::Options::view_memory_bytes`]. Holds that limit, in bytes.
     ViewLost(u64),
-    /// A map name is empty, too long, or already used for another kind of map.
+    /// A map name is empty, longer than 40 bytes, reserved, taken, of another kind of map, or there is no room
+    /// for another name.
     BadName(String),
     /// The map was dropped.
     MapDropped,
@@ -78,7 +82,16 @@ pub enum Error {
     OutOfMemory(String),
     /// The store was opened read-only.
     ReadOnly,
-    /// The machine cannot run Everleaf. The text says what is missing.
+    /// What waits for all operations that are running was called by a function that one of them runs, and
+    /// would wait for itself: call it when that operation has returned.
+    Nested(String),
+    /// More threads are in the store at once, or more operations of theirs inside of one another, than it
+    /// admits. Nothing was changed: try again when some have ended.
+    TooManySessions(String),
+    /// A map, or a key of a batch, belongs to another store than the one that was asked.
+    OtherStore(String),
+    /// What was asked for cannot be done here: on this machine, in this store or with this map. The text says
+    /// which, and what to do.
     Unsupported(String),
     /// The operating system refused something. The text says what was tried.
     Io(String, std::io::Error),
@@ -137,13 +150,14 @@ impl fmt::Display for Error {
                  the one before it: sort them, or put them one by one"
             ),
             Error::NotAnInteger => f.write_str(
-                "the value is not an integer: only whole numbers in decimal digits can be added to",
+                "the value is not an integer: only a decimal integer of 64 bits without `+`, leading zeros or \
+                 blanks can be added to",
             ),
             Error::Overflow => f.write_str("the sum does not fit into a signed 64-bit integer"),
             Error::StillOpen { handles, views, watches } => write!(
                 f,
-                "the store is still open: {handles} handles of its maps are held, in {views} views, \
-                 {watches} watches, and else in maps, iterators and batches; drop them before you close it"
+                "the store is still open: {handles} handles are held (views: {views}, watches: {watches}, the \
+                 rest maps, iterators and batches); drop them, then close it"
             ),
             Error::ReadOnly => {
                 write!(f, "the store was opened read-only: open it for writing to change it")
@@ -161,6 +175,9 @@ impl fmt::Display for Error {
             | Error::PoolFull(text)
             | Error::BadName(text)
             | Error::OutOfMemory(text)
+            | Error::Nested(text)
+            | Error::TooManySessions(text)
+            | Error::OtherStore(text)
             | Error::Unsupported(text) => f.write_str(text),
         }
     }

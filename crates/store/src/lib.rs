@@ -3,8 +3,8 @@
 //! A [`Store`] is a pool file mapped into memory, with named ordered [`Map`]s of byte strings in it.
 //! After `kill -9` nothing is replayed: every operation leaves the pool consistent at each
 //! instruction, and an operation that returned is there. Reads and writes from many threads are
-//! lock-free while there is no log, batch or open view; with one a write takes the lock of its key's
-//! stripe, one of 1024. A log beside the pool, if wanted, also survives a crash of the machine.
+//! lock-free while there is no log, batch, open view, watch or backup, and no more than 128 threads are in
+//! the store at once; with one of these a write takes the lock of its key's stripe, one of 1024. A log beside the pool, if wanted, also survives a crash of the machine.
 //!
 //! ```
 //! # fn main() -> everleaf::Result<()> {
@@ -158,14 +158,10 @@ pub use event::Event;
 pub use everleaf_index::{CheckReport, Domain, human_size};
 #[doc(hidden)]
 pub use everleaf_index::{random, standard_output_was_closed};
-#[doc(hidden)]
-pub use maintenance::behind_damage;
 pub use maintenance::copy::Copied;
-#[doc(hidden)]
-pub use maintenance::new_file;
-#[doc(hidden)]
-pub use maintenance::regular_file;
 pub use maintenance::repair::Repaired;
+#[doc(hidden)]
+pub use maintenance::{behind_damage, new_file, regular_file};
 pub use map::Map;
 pub use map::change::{Action, Exchange};
 pub use map::expiry::Expiry;

@@ -165,7 +165,7 @@ impl MapView {
             return Ok(());
         }
         let text = "the map belongs to another store than the view: open a view of that store";
-        Err(Error::Unsupported(text.to_string()))
+        Err(Error::OtherStore(text.to_string()))
     }
 
     /// The value that `key` had.

@@ -99,10 +99,35 @@ fn what_cannot_be_written_is_refused_as_a_whole() {
     assert!(matches!(store.write(&batch), Err(Error::MapDropped)));
     batch.clear();
     batch.put(store.default_map(), b"a", b"1").put(foreign.default_map(), b"a", b"1");
-    assert!(matches!(store.write(&batch), Err(Error::Unsupported(_))));
+    assert!(matches!(store.write(&batch), Err(Error::OtherStore(_))));
     assert!(store.default_map().is_empty(), "nothing of a refused batch may be there");
     assert!(matches!(store.map("\u{1}batches"), Err(Error::BadName(_))));
     assert!(store.check().expect("the check runs").is_clean(), "what was prepared leaks");
+}
+
+/// Gets a value inside of a get, and so on, until one is refused.
+fn nested(store: &Store) -> Error {
+    match store.default_map().get_with(b"k", |_| nested(store)) {
+        Ok(inner) => inner.expect("the key is there"),
+        Err(error) => error,
+    }
+}
+
+/// Both were `Unsupported`, as if the machine could not do it, while the one is over when others have
+/// ended, and the other is a mistake of the program.
+#[test]
+fn a_write_from_within_and_too_many_operations_are_told_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    store.default_map().put(b"k", b"v").expect("room");
+    let mut batch = WriteBatch::new();
+    batch.put(store.default_map(), b"b", b"1");
+    let written = store.default_map().get_with(b"k", |_| store.write(&batch));
+    let error = written.expect("get").expect("there").expect_err("it would wait for the get");
+    assert!(matches!(error, Error::Nested(_)), "{error:?}");
+    let error = nested(&store);
+    assert!(matches!(error, Error::TooManySessions(_)), "{error:?}");
+    assert!(store.write(&batch).expect("all have ended").is_done());
 }
 
 #[test]

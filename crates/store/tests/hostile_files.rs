@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use everleaf::{Options, Result, Store};
+use everleaf::{Error, Options, Result, Store};
 
 /// Every how many bytes of the used part of the file one is damaged, unless `STEP_VARIABLE` says
 /// otherwise.
@@ -53,6 +53,18 @@ fn make_pool(path: &Path) -> Result<()> {
     assert!(store.check()?.is_clean());
     drop((other, emptied));
     store.close()
+}
+
+/// The message ended with "the pool could not be used", and what the kernel had said was not to be had.
+#[test]
+fn what_the_kernel_refuses_is_told_with_its_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, b"no folder").expect("room");
+    let opened = Options::new().create(true).open(file.join("pool")).map(drop);
+    let Err(Error::Io(what, answer)) = &opened else { panic!("{opened:?}") };
+    assert_eq!(answer.kind(), std::io::ErrorKind::NotADirectory);
+    assert!(what.contains("pool") && !what.contains("irectory"), "{what}");
 }
 
 /// Offsets of bytes worth damaging: one in [`STEP`] of the lines that are not all zero.

@@ -1,6 +1,7 @@
 //! Repair: everything in a damaged pool that can be proven, in a new pool.
 
 use std::collections::HashMap;
+use std::fs::TryLockError;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -89,12 +90,12 @@ impl Store {
             ErrorKind::NotFound => Error::NotFound(from.into()),
             _ => cannot(error),
         })?;
-        if file.try_lock_shared().is_err() {
-            return Err(Error::Locked(format!(
-                "another process has {} open: end it first",
-                from.display()
-            )));
-        }
+        file.try_lock_shared().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                Error::Locked(format!("another process has {} open: end it first", from.display()))
+            }
+            TryLockError::Error(error) => cannot(error),
+        })?;
         let size = file.metadata().map_err(cannot)?.len();
         let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
         // A pool may be nearly all hole: what is no data is not read.
