@@ -354,6 +354,8 @@ impl StoreLog {
                 }
                 Ok(())
             }
+            // What was noted for this log, if anything was, has made way for that of another.
+            Some((log, _)) if log != self.id => self.wait(self.log.last_lsn()),
             _ => Ok(()),
         }
     }

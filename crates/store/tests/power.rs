@@ -513,3 +513,20 @@ fn a_rebuilt_pool_is_as_large_and_durable_as_the_lost_one() {
     assert_eq!(told.last(), Some(&41_000));
     assert!(store.check().expect("a check").is_clean());
 }
+
+/// A thread that had asked a second store to defer waited for nothing of the first.
+#[test]
+fn a_thread_that_defers_for_two_stores_waits_for_both() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let [one, other] = folders.each_ref().map(|folder| open(folder.path(), Durability::Power));
+    let lag = |store: &Store| store.statistics().log_lag;
+    one.defer_sync();
+    one.default_map().put(b"key", b"value").expect("room");
+    other.defer_sync();
+    other.default_map().put(b"key", b"value").expect("room");
+    assert_eq!((lag(&one), lag(&other)), (1, 1), "they are deferred");
+    one.wait_deferred().expect("the disk works");
+    assert_eq!(lag(&one), 0);
+    other.wait_deferred().expect("the disk works");
+    assert_eq!(lag(&other), 0);
+}
