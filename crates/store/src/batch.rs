@@ -172,9 +172,9 @@ impl WriteBatch {
     /// Makes the whole batch depend on no batch having been rolled back since [`Store::rollback_count`]
     /// returned this number, before the first read that the batch comes of.
     ///
-    /// A batch that fails for lack of space is there for scans in part until it is rolled back. Who decides
-    /// by what a scan has shown, and depends on one key that every change of the others changes, needs this
-    /// besides: that key is as it was behind a rollback.
+    /// A batch that fails for lack of space can be seen by scans, in part, until it is rolled back. A program
+    /// that decides by what a scan has shown may protect itself with a condition on one key that every change
+    /// of the others changes as well. It needs this condition, too: after a rollback that key is as it was.
     pub fn expect_no_rollback(&mut self, rollback_count: u64) -> &mut Self {
         self.conditions.push(Condition::Rollbacks(rollback_count));
         self
@@ -388,7 +388,7 @@ impl Shared {
             return Err(Error::ReadOnly);
         }
         if batch.maps.iter().any(|map| !std::ptr::eq(Arc::as_ptr(map.shared()), self)) {
-            return Err(Error::Unsupported(
+            return Err(Error::OtherStore(
                 "the batch holds a key of another store: write a batch per store".to_string(),
             ));
         }

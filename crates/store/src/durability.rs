@@ -10,15 +10,17 @@ pub enum Durability {
     /// of power.
     #[default]
     Process,
-    /// As `Process`, and with a log: a crash of the machine loses the end, no more than this time, and what
-    /// was written while [`crate::Statistics::log_owes_snapshot`]. What is left never comes of what is lost.
+    /// As `Process`, and with a log: a crash of the machine loses the last changes. These are the changes of
+    /// this time (whole milliseconds, at least 1), of one sync more if the disk takes more than half of it for
+    /// one, and what was written while [`crate::Statistics::log_owes_snapshot`]. No change that is left depends
+    /// on one that is lost.
     Interval(Duration),
     /// Everything acknowledged survives the loss of power, on any disk that keeps what was synced. A
     /// write returns when it is on the disk; writes at the same time share a sync.
     ///
     /// A write can be read as soon as it is made, before it is on the disk: what a read says, or a write
     /// that changed nothing (an insertion of a key that is there, an exchange that found another
-    /// value), may be lost with the write it saw. But nothing in the store outlives what it came of: a
+    /// value), may be lost with the write it saw. But no effect in the store survives without its cause: a
     /// write that returns, by whatever thread, makes everything durable that could be read when it
     /// began. Who acts on what was read outside of the store calls
     /// [`Store::sync`](crate::Store::sync) first, which does the same.

@@ -222,7 +222,8 @@ impl Map {
     /// # Errors
     /// As all operations: the map was dropped; [`Error::Corrupt`] if what is there is damaged, as far
     /// as it is looked at ([`Options::verify_reads`](crate::Options::verify_reads)). More than 128
-    /// threads in the store at once take turns; of operations inside of others there can be 320.
+    /// threads in the store at once take turns; of operations inside of others there can be 320, and one more
+    /// is [`Error::TooManySessions`].
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.copied(key.as_ref())
@@ -306,7 +307,8 @@ impl Map {
         Ok(self.get_with(key, |_| ())?.is_some())
     }
 
-    /// Sets the value of `key`. Returns whether a value was replaced.
+    /// Sets the value of `key`. Returns whether a value was replaced. The key then never expires;
+    /// [`Self::put_with_expiry`] sets a time, and [`Action::Put`](crate::Action::Put) keeps it.
     ///
     /// # Errors
     /// The key or value is too large, the store is read-only, the pool or the disk is full; then
@@ -316,7 +318,7 @@ impl Map {
         Ok(self.change(Change::upsert(key.as_ref(), value.as_ref()))?.was_there())
     }
 
-    /// Adds `key` unless it is there. Returns whether it was added.
+    /// Adds `key` unless it is there. Returns whether it was added. It then never expires.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -324,7 +326,8 @@ impl Map {
         Ok(self.change(Change::insert(key.as_ref(), value.as_ref()))?.changed)
     }
 
-    /// Replaces the value of `key` if it is there. Returns whether it was.
+    /// Replaces the value of `key` if it is there. Returns whether it was. The key then never expires, as with
+    /// [`Self::put`].
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -332,7 +335,8 @@ impl Map {
         Ok(self.change(Change::update(key.as_ref(), value.as_ref()))?.changed)
     }
 
-    /// Removes `key`. Returns whether it was there. Needs no space, so a full pool can be emptied.
+    /// Removes `key`. Returns whether it was there. Needs no space, so a full pool can be emptied (with a log: as
+    /// long as the log's disk has room).
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -441,7 +445,9 @@ impl Map {
         Ok(same.then_some(changed))
     }
 
-    /// Number of keys. O(1); exact when no writer is active. 0 once the map was dropped.
+    /// Number of keys, O(1); those that have expired and were not removed yet are counted. Exact when no writer
+    /// is active. 0 if it cannot be asked: the map was dropped, the store was inherited by a fork, or there is
+    /// no session ([`Error::TooManySessions`](crate::Error::TooManySessions)).
     pub fn len(&self) -> u64 {
         let count = |mut session: SessionGuard<'_, Hardware>| Ok(self.tree.len(&mut session)?);
         self.shared.session().and_then(count).unwrap_or(0)

@@ -107,7 +107,7 @@ impl Options {
         self
     }
 
-    /// Create the pool, and fail if there is one. Default: no.
+    /// Create the pool, and fail if there is one. The last of [`Self::create`] and this one counts. Default: no.
     pub fn create_new(mut self, yes: bool) -> Self {
         self.pool.create = if yes { CreateMode::New } else { CreateMode::Never };
         self
@@ -119,7 +119,8 @@ impl Options {
         self
     }
 
-    /// Size of a new file, in bytes; it grows in place as needed. Default: as small as possible.
+    /// Size of a new file, in bytes; it grows in place as needed. At least 128 KiB, rounded up to
+    /// 64 KiB. Default: 1 MiB.
     pub fn initial_size_bytes(mut self, size: u64) -> Self {
         self.pool.initial_size_bytes = size;
         self
@@ -132,7 +133,9 @@ impl Options {
         self
     }
 
-    /// The persistence domain, instead of the one that is detected.
+    /// The persistence domain: what a write must reach to survive. Default: detected. On persistent memory a
+    /// domain that promises more than the platform keeps (`Eadr` where it is `Adr`) loses acknowledged writes
+    /// at a power cut.
     pub fn domain(mut self, domain: Domain) -> Self {
         self.pool.domain = Some(domain);
         self
@@ -162,7 +165,9 @@ impl Options {
     }
 
     /// Remove keys that have expired, in the background, at a few percent of a CPU. Without it they
-    /// are absent all the same, but keep their space until they are written again. Default: yes.
+    /// are absent all the same, but keep their space until they are written again. In a store without a log
+    /// "no" also ends what else is done in the background: returning space
+    /// ([`Store::return_space`](crate::Store::return_space)). Default: yes.
     pub fn sweep(mut self, yes: bool) -> Self {
         self.sweep = yes;
         self
@@ -231,7 +236,8 @@ impl Options {
     }
 
     /// While opening makes the pool again from its log, `tell` is called from time to time with the
-    /// number of pairs and changes done so far, by any of the threads that do it. Default: nobody is
+    /// number of pairs and changes done so far, by any of the threads that do it: one call at a time, in
+    /// ascending numbers. The rebuilding waits for it, and it must not open this store. Default: nobody is
     /// told.
     pub fn rebuild_progress(mut self, tell: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.rebuild_progress = Some(ProgressFn(Arc::new(tell)));
@@ -240,7 +246,7 @@ impl Options {
 
     /// `tell` is called with what the store does without being asked, and with its end, by the thread that
     /// does it: of the store's own, or whichever opens it or drops its last handle; so two threads may call it at
-    /// once. It must not use the store. A panic of it ends with it. Of a store that [`Self::compact`] or
+    /// once. It must not use the store. A panic in `tell` is caught. Of a store that [`Self::compact`] or
     /// [`Self::upgrade`] opens nothing is told. Default: nobody is told.
     ///
     /// ```

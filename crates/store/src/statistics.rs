@@ -15,7 +15,7 @@ use crate::{Domain, Durability, Result, Store};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Keys of all maps.
+    /// Keys of all maps; those that have expired and were not removed yet are counted.
     pub keys: u64,
     /// Numbers about each map, by name.
     pub by_map: BTreeMap<String, MapStatistics>,
@@ -48,7 +48,7 @@ pub struct Statistics {
     /// Bytes of keys and values in the log since the last snapshot; 0 without a log. Of a store that is open
     /// for reading, as of its closing; 0 if it was not closed, since nobody has counted them then.
     pub log_bytes: u64,
-    /// Commits in the log that are not on the disk yet.
+    /// Groups (a write or a batch each) that have a place in the log and are not on the disk yet.
     pub log_lag: u64,
     /// Whether the log lacks what the process before had not brought to it when it died: until the snapshot is
     /// there that makes it whole, a crash of the machine takes back all that was written since then, the
@@ -79,7 +79,7 @@ pub struct Statistics {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MapStatistics {
-    /// Keys.
+    /// Keys; those that have expired and were not removed yet are counted.
     pub keys: u64,
     /// Keys that expire some time, as of the last round of the [sweep](crate::Options::sweep), which is
     /// a second ago or as long as a round takes; 0 before the first.
@@ -113,10 +113,10 @@ impl MapStatistics {
 }
 
 impl Map {
-    /// Numbers about the map. Costs about a microsecond, and waits for nobody.
+    /// Numbers about the map. Costs about a microsecond, and waits for nobody. All are 0 if no session is free.
     ///
     /// # Errors
-    /// The map was dropped.
+    /// The map was dropped; the store was inherited by a fork.
     pub fn statistics(&self) -> Result<MapStatistics> {
         let shared = self.shared();
         shared.check_process()?;
@@ -127,7 +127,8 @@ impl Map {
 
 impl Store {
     /// Numbers about the store. Costs some microseconds, and one per map; nothing when not asked for. Waits for no
-    /// operation, so that any thread may ask at any time.
+    /// operation, so that any thread may ask at any time. What is counted per map is 0 if no session is free, and
+    /// everything is in a process that was forked from the one that opened the store.
     pub fn statistics(&self) -> Statistics {
         Statistics::collect(self.shared())
     }

@@ -82,17 +82,19 @@ impl Options {
 
 impl Store {
     /// Opens the pool file at `path`. Recovery, if the last process died, is part of it: it takes
-    /// tens of milliseconds per gigabyte and loses nothing that was acknowledged. A store with a log
-    /// then writes a snapshot first, which takes as long as reading and writing all of it.
+    /// tens of milliseconds per gigabyte and loses nothing that was acknowledged. With a log a snapshot is
+    /// then owed: with [`Power`](crate::Durability::Power) it is written before this returns, which takes as
+    /// long as reading and writing all of the store; with [`Interval`](crate::Durability::Interval) a thread
+    /// writes it ([`Statistics::log_owes_snapshot`](crate::Statistics::log_owes_snapshot)).
+    ///
+    /// A new pool has [`Durability::Process`](crate::Durability::Process) unless the options say otherwise:
+    /// it survives the death of the process, and after a crash of the machine on an ordinary disk it is
+    /// refused, because recent writes may be missing or damaged.
     ///
     /// # Errors
     /// There is no pool or there is one already, depending on `options`; another process has it; it
     /// is foreign, truncated, damaged or of a newer format; the machine crashed while it was open;
     /// the disk is full. The message says which, and what to do.
-    ///
-    /// A new pool has [`Durability::Process`](crate::Durability::Process) unless the options say otherwise:
-    /// it survives the death of the process, and after a crash of the machine on an ordinary disk it is
-    /// refused, because recent writes may be missing or damaged.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         if let Some(missing) = everleaf_index::missing_cpu_feature() {
             return Err(Error::Unsupported(missing.to_string()));
@@ -159,7 +161,9 @@ impl Store {
     /// The map of that name, created if absent. The name has 1 to 40 bytes.
     ///
     /// # Errors
-    /// A bad name, or no space.
+    /// [`Error::BadName`] if the name is not allowed, belongs to a map of integers, or there is no room for
+    /// another name; [`Error::ReadOnly`] if there is no such map in a store that is read-only;
+    /// [`Error::PoolFull`], [`Error::DiskFull`] and [`Error::LogFailed`].
     pub fn map(&self, name: &str) -> Result<Map> {
         if let Some(map) = self.existing_map(name)? {
             return Ok(map);
@@ -198,10 +202,10 @@ impl Store {
         Ok(self.default.another(tree))
     }
 
-    /// The map of that name, if there is one.
+    /// The map of that name, if there is one; `None` for names that the store reserves for itself.
     ///
     /// # Errors
-    /// The name belongs to a map of integers.
+    /// [`Error::BadName`] if the name belongs to a map of integers.
     pub fn existing_map(&self, name: &str) -> Result<Option<Map>> {
         if is_reserved(name) {
             return Ok(None);
@@ -221,7 +225,8 @@ impl Store {
         Ok(Some(self.default.another(tree)))
     }
 
-    /// The names of all maps, sorted; the default map is `default`.
+    /// The names of all maps, sorted; the default map is `default`. None in a process that was forked from the
+    /// one that opened the store.
     pub fn map_names(&self) -> Vec<String> {
         self.shared.map_names()
     }
@@ -229,8 +234,11 @@ impl Store {
     /// Removes a map with everything in it, atomically; false if there was none. Handles that still
     /// exist fail from then on. The default map is emptied instead.
     ///
+    /// *Cost*: as [`Map::clear`].
+    ///
     /// # Errors
-    /// The store is read-only.
+    /// [`Error::ReadOnly`]; [`Error::BadName`] if the store reserves the name; [`Error::LogFailed`];
+    /// [`Error::Corrupt`] if a view needs a value that is damaged.
     pub fn drop_map(&self, name: &str) -> Result<bool> {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
@@ -311,7 +319,8 @@ impl Store {
     /// ([`Options::snapshot_after_bytes`]).
     ///
     /// # Errors
-    /// The store has no log; another snapshot is being written; the disk refuses.
+    /// [`Error::Unsupported`] if the store has no log; [`Error::SnapshotBusy`] if another snapshot is being
+    /// written; [`Error::LogFailed`]; [`Error::DiskFull`] and [`Error::Io`] if the disk refuses.
     pub fn snapshot(&self) -> Result<u64> {
         self.shared.end_owed()?;
         self.shared.snapshot()
@@ -355,8 +364,10 @@ impl Store {
 
     /// Lets writes of the calling thread return before they are durable, from now on and for good:
     /// nobody may be told of them before [`Self::wait_deferred`] has returned. So that many writes share one
-    /// wait, as a server does for all requests of a moment. Called again, it forgets writes that
-    /// could not be settled. For one store per thread; without a log it does nothing.
+    /// wait, as a server does for all requests of a moment. A second call drops the record of writes whose
+    /// wait failed. A thread has this record for one store: when it asks another one to defer,
+    /// [`Self::wait_deferred`] of the first waits for all that was written there, and later writes wait one by one
+    /// again. Without a log it does nothing.
     pub fn defer_sync(&self) {
         if let Some(log) = &self.shared.log {
             log.hold();
@@ -386,7 +397,8 @@ impl Store {
     /// Returns the disk space of what is free in the pool to the file system; the file keeps its length
     /// and has holes. Returns the bytes. Space is allocated again before it is used, so that a disk that
     /// became full meanwhile is reported by the write that needs it. Happens by itself some seconds after
-    /// a map was emptied or dropped, and when much else is free.
+    /// a map was emptied or dropped, and when much else is free, unless the store has neither a log nor a
+    /// [sweep](Options::sweep).
     ///
     /// # Errors
     /// The kernel refuses. File systems that know no holes return nothing.

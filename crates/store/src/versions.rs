@@ -390,7 +390,7 @@ impl Versions {
         while is_over() {
             let mut open = self.open.lock();
             let Some((version, lost)) = open.views.pop_first() else { return };
-            // Release: before anything of it goes; pairs with the acquire in `View`.
+            // Release: before anything of it goes; pairs with the acquire in `view::Inner::check`.
             lost.store(true, Ordering::Release);
             let before = self.leave(&open, version);
             drop(open);

@@ -82,10 +82,10 @@ impl Drop for Inner {
 }
 
 impl Map {
-    /// Watches a key: from now on [`Watch::is_broken`] tells of every write of it, also of one that
-    /// stores the value that was there or is taken back by the next, and of its expiry; also of one of a
-    /// batch that is rolled back for lack of space, which others may have read. A write that has nothing
-    /// to do, such as the removal of an absent key, is none.
+    /// Watches a key: from now on [`Watch::is_broken`] tells of every write of it, and of its expiry. A write
+    /// counts even if it stores the value that was there, or if the next one undoes it. So does a write of a
+    /// batch that is rolled back for lack of space, since others may have read it. A write that has nothing to
+    /// do, such as the removal of an absent key, does not count.
     ///
     /// *Cost*: while a watch is held, writes take a lock and look the key up among what is watched.
     /// The first after a pause waits until the operations that are running at that moment have ended:
@@ -109,7 +109,7 @@ impl Map {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// As [`Self::get`]; [`Error::Nested`](crate::Error::Nested) if it was called by such a function.
     pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Watch> {
         let key = key.as_ref();
         let shared = self.shared();

@@ -11,6 +11,9 @@ impl Map {
     /// Removes everything, atomically, also across a crash. Operations that run at the same time
     /// count as having come before.
     ///
+    /// *Cost*: O(n) to free what was there, for which other operations need not wait. While a view is open,
+    /// its n pairs are copied into memory first, and writers of all maps wait for that.
+    ///
     /// # Errors
     /// As [`Self::put`].
     pub fn clear(&self) -> Result<()> {

@@ -7,7 +7,7 @@ use crate::wal::LogEffect;
 use crate::{Action, Error, Exchange, Result};
 
 impl Map {
-    /// Sets the value of `key`. Returns the old value.
+    /// Sets the value of `key`. Returns the old value. The key then never expires, as with [`Self::put`].
     ///
     /// # Errors
     /// As [`Self::put`]; [`Error::Corrupt`](crate::Error::Corrupt) if the old value is damaged: then
@@ -81,7 +81,8 @@ impl Map {
     }
 
     /// Changes `key` to `new` if its value is `expected`, atomically; `None` stands for absent on
-    /// both sides. (Slices, unlike elsewhere, so that `None` need not say of which type it is not.)
+    /// both sides. (Slices, unlike elsewhere, so that `None` need not say of which type it is not.) When the
+    /// key expires stays as it is.
     ///
     /// # Errors
     /// As [`Self::replace`].
@@ -111,7 +112,8 @@ impl Map {
 
     /// Reads, decides and writes one key as one atomic step. `decide` may run several times, when
     /// other threads interfere; its last answer counts. Returns the value before. What
-    /// [`Action::Put`] stores expires when the value before would have.
+    /// [`Action::Put`] stores expires when the value before would have. `decide` runs inside the operation: it
+    /// must be quick, and may use the store as the function of [`Self::get_with`] may.
     ///
     /// # Errors
     /// As [`Self::replace`].

@@ -167,10 +167,10 @@ impl Map {
         })
     }
 
-    /// As [`Self::update_with`], and `decide` is told when the key expires.
+    /// As [`Self::update_with`], and `decide` is told when the key expires; the value before is not returned.
     ///
     /// # Errors
-    /// As [`Self::put`].
+    /// As [`Self::replace`].
     pub fn update_with_expiry(
         &self,
         key: impl AsRef<[u8]>,
@@ -217,7 +217,7 @@ impl Map {
     /// not copied into memory to be shown. `None`: the key is not there.
     ///
     /// # Errors
-    /// As [`Self::put`].
+    /// As [`Self::put`]. A value is not verified: one that is damaged keeps its damage.
     pub fn update_expiry_with(
         &self,
         key: impl AsRef<[u8]>,

@@ -20,6 +20,9 @@ impl Map {
     /// iteration; a key that is there all the time is returned, one that is absent all the time is
     /// not. Writers are not held up, and the iterator holds nothing but the pairs it has fetched.
     ///
+    /// *Cost*: O(log n) to begin, then O(1) amortised per pair; a few hundred pairs at most, or 256 KiB and one
+    /// pair, are in memory.
+    ///
     /// # Example
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -53,7 +56,7 @@ impl Map {
         Range::new(self.clone(), prefix_bounds(prefix.as_ref()))
     }
 
-    /// Visits the pairs whose keys lie in `range` in place, without copies. Promise as
+    /// Visits the pairs whose keys lie in `range` in place, without copies. Promise and time as
     /// [`Self::range`].
     ///
     /// # Example
@@ -153,6 +156,9 @@ impl Map {
     ///
     /// A key that another thread inserts meanwhile, below the one that is found, is left for the next
     /// call.
+    ///
+    /// *Cost*: O(log n), and what it takes to pass over keys before it that were removed and whose leaves are not
+    /// merged yet.
     ///
     /// # Errors
     /// As [`Self::replace`].

@@ -60,7 +60,7 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// Visits every pair.
+    /// Visits every pair. `see` as in [`Self::visit`].
     ///
     /// # Errors
     /// As [`Self::visit`].
@@ -71,8 +71,8 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Visits the pairs until `visit` breaks. `visit` must be quick, because it holds back the reuse
-    /// of space.
+    /// Visits the pairs until `visit` breaks. `visit` runs inside the operation: it must be quick, because it
+    /// holds back the reuse of space, and may use the store as the function of [`Map::get_with`] may.
     ///
     /// # Errors
     /// As [`Map::get`]; what comes before damage was visited.

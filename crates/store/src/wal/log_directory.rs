@@ -19,9 +19,9 @@
 //! itself whose it is, so that a damaged `identity` costs nothing.
 //!
 //! Invariants:
-//! - P1 what the log has is removed or replaced only when `incomplete` says durably that it is of no
+//! - LD1 what the log has is removed or replaced only when `incomplete` says durably that it is of no
 //!   use, or when the pool knows the log as its own and has everything itself;
-//! - P2 a folder with records that none of these files explains is refused, whatever the pool is like.
+//! - LD2 a folder with records that none of these files explains is refused, whatever the pool is like.
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Result as IoResult};
@@ -397,7 +397,7 @@ impl LogDirectory {
         format!("cannot {what} the log {}", self.display())
     }
 
-    /// Empties the folder for a new log, and notes durably that there is none yet (P1). What is there
+    /// Empties the folder for a new log, and notes durably that there is none yet (LD1). What is there
     /// must be of no use.
     pub fn begin(&self, disk: &LogDisk) -> Result<()> {
         self.discard(disk).map_err(io(self.cannot("begin")))

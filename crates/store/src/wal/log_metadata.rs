@@ -52,7 +52,7 @@ pub fn note_durability(trees: &Trees, durability: Durability) -> Result<()> {
 }
 
 /// The log of a pool that can be trusted; `None` if it has none, and what there may be in the folder is
-/// of no use (P1).
+/// of no use (LD1).
 ///
 /// # Errors
 /// The log is another's, or nobody knows whose: one of the two is not what is wanted.

@@ -30,7 +30,7 @@ use crate::{Durability, Error, Options, Result};
 pub struct Rebuilt {
     /// Pairs from the snapshot.
     pub snapshot_pairs: u64,
-    /// Commits that were replayed from the log.
+    /// Groups (a write or a batch each) that were replayed from the log.
     pub replayed: u64,
     /// Why newer snapshots were passed over.
     pub skipped: Vec<String>,
