@@ -160,13 +160,13 @@ const POOL_SIZE_MAX: u64 = 1 << 40;
 /// The properties of a pool that does not exist yet.
 #[derive(Args, Clone, Debug)]
 pub struct NewPoolArgs {
-    /// Size of the new file, such as 64M or 1G; it grows by itself
+    /// Size of the new file, such as 64M or 1G; it grows by itself [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
-    /// The size the file may grow to, such as 10G
+    /// Size the file may grow to, such as 10G; at most 1T [default: 64G]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_size: Option<u64>,
-    /// When a store counts as durable; detected if not given
+    /// What a write must reach to survive (persistence domain) [default: detected]
     #[arg(long, value_enum)]
     pub domain: Option<DomainArg>,
 }

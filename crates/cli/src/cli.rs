@@ -22,8 +22,9 @@ Examples:
   everleaf backup cities.pool cities.backup
   everleaf serve cities.pool --port 6399
 
-The pool is the first argument of every command but bench, which makes its own; it may be left
-out when the environment variable EVERLEAF_POOL names it. Benchmarks of the published designs, the
+Most commands take the pool first; it may be left out when the environment variable EVERLEAF_POOL
+names it. `restore`, `repair` and `import` take first what they read, then the pool that they
+create; `bench` makes a pool of its own; `ping` takes an address. Benchmarks of the published designs, the
 prover and the experiments of the papers are another program, everleaf-lab.";
 
 /// A persistent ordered key-value store: everything acknowledged survives `kill -9`

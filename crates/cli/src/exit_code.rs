@@ -9,7 +9,7 @@ Exit codes:
   3  the input data is wrong: a malformed line, a key or value that is too long
   4  the pool cannot be used: missing, there already, foreign, truncated, damaged, or newer
   5  another process holds the pool
-  6  the disk or the pool is full; nothing acknowledged is lost
+  6  the disk or the pool is full; what was acknowledged survives, as far as --durability says
   7  the system refused something else: a file that cannot be read, a port in use, a closed output";
 
 /// How the process ended.

@@ -19,7 +19,7 @@ Examples:
 Writes the pool anew beside it and then puts it in its place, so there must be room for both. Nobody
 may have it open. If it is cut short, the old pool is still there.";
 
-/// Give the unused space of a pool back to the file system
+/// Rewrite a pool without its unused space (needs room for both files)
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompactArgs {

@@ -28,8 +28,8 @@ unless it has a log: --durability interval or power gives it one.";
 pub struct CreateArgs {
     /// The file to create; it must not exist (or EVERLEAF_POOL)
     pub pool: Option<OsString>,
-    /// What survives: `process` (the death of the process), `interval` (also a crash of the machine, but
-    /// for --interval), or `power` (also a crash of the machine) [default: process]
+    /// What survives: `process` (the death of the process), `interval` (a crash of the machine loses the
+    /// last --interval), or `power` (also a crash of the machine) [default: process]
     #[arg(long, value_enum)]
     pub durability: Option<DurabilityArg>,
     /// How much a crash of the machine may lose with `--durability interval`

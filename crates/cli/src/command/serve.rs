@@ -78,13 +78,13 @@ pub struct ServeArgs {
     /// Do not listen on the plain TCP port
     #[arg(long)]
     pub tls_only: bool,
-    /// The certificate of the server in PEM, behind it those that lead to one that clients know
+    /// The server's certificate in PEM, followed by the intermediate ones
     #[arg(long, value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
     /// The private key of the certificate in PEM
     #[arg(long, value_name = "FILE")]
     pub tls_key_file: Option<PathBuf>,
-    /// Certificates in PEM of those who may sign certificates of clients
+    /// Certificates (PEM) of the authorities that sign client certificates
     #[arg(long, value_name = "FILE")]
     pub tls_ca_cert_file: Option<PathBuf>,
     /// Whether clients must show a certificate [default: yes with --tls-ca-cert-file, else no]
@@ -93,7 +93,8 @@ pub struct ServeArgs {
     /// Listen on this Unix socket as well
     #[arg(long, value_name = "PATH")]
     pub unixsocket: Option<PathBuf>,
-    /// Tell `/metrics` (OpenMetrics) and `/health` by HTTP on this address, as in 127.0.0.1:9399; without a password
+    /// Serve `/metrics` (OpenMetrics) and `/health` over HTTP on this address, as in 127.0.0.1:9399, without
+    /// authentication
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<String>,
     /// Databases that clients can select; number 0 is the pool's default map, each other a map `server.dbN`, made when
@@ -129,8 +130,9 @@ pub struct ServeArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(..=TIMEOUT_MAX))]
     pub timeout: u64,
     /// What survives: `process` (everything acknowledged survives `kill -9`; after a crash of the machine
-    /// the pool is refused), `interval` (a crash of the machine loses --interval at most; behind a
-    /// `kill -9` all since the restart, while INFO says `log_owes_snapshot:1`), or `power` (it loses
+    /// the pool is refused), `interval` (a crash of the machine loses --interval at most; until the
+    /// snapshot after a `kill -9` is written, while INFO says `log_owes_snapshot:1`, everything since the
+    /// interval before the kill), or `power` (it loses
     /// nothing: each write waits for the disk, many share a wait) [default: as the pool was opened last;
     /// `interval` for a new pool on an ordinary disk]
     #[arg(long, value_enum)]

@@ -17,7 +17,7 @@ Examples:
 A pool of an older version can be used without: what is new is noted in it when it is first used.
 From then on, or from the upgrade on, older versions refuse the pool.";
 
-/// Upgrade a pool from an older version
+/// Upgrade a pool from an older version, after which older versions refuse it
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct UpgradeArgs {

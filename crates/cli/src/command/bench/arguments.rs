@@ -80,7 +80,7 @@ pub struct BenchArgs {
     /// What to measure, in this order [default: every single operation]
     #[arg(value_name = "WORKLOAD")]
     pub workloads: Vec<Workload>,
-    /// Measure what the targets of the project need, and compare
+    /// Run the measurements of the project's targets, and compare
     #[arg(long, value_enum, conflicts_with_all = ["workloads", "index", "threads", "distribution"])]
     pub preset: Option<Preset>,
     /// The tree of 64-bit integers (u64), or the store of byte strings (bytes); with `everleaf-lab
@@ -121,7 +121,7 @@ pub struct BenchArgs {
     /// Where the pool is: `memory`, `temp` (a temporary file), or the path of a new file
     #[arg(long, value_name = "PLACE", default_value = "memory")]
     pub pool: PathBuf,
-    /// When a store counts as durable; detected if not given (memory: process)
+    /// What a write must reach to survive (persistence domain) [default: detected; in memory: process]
     #[arg(long, value_enum)]
     pub domain: Option<DomainArg>,
     /// Keys of a batch of get-many and update-many
@@ -221,7 +221,7 @@ pub enum DistributionArg {
     Zipfian,
     /// The newest most often
     Latest,
-    /// A fifth of the keys in four fifths of the operations, and of those again (with --hot .2)
+    /// A fifth of the keys in four fifths of the operations, and of those again (with --hot 0.2)
     SelfSimilar,
 }
 

@@ -73,7 +73,7 @@ pub struct ImportArgs {
     /// Pass on what is written to the source, until it has been silent for so many seconds (to a server)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub follow: Option<u64>,
-    /// Leave away what there is not here, and count it, instead of refusing all
+    /// Skip and count what Everleaf has no type for, instead of refusing everything
     #[arg(long)]
     pub skip_unsupported: bool,
     /// Do not compare the pool with the source when all is copied
