@@ -156,6 +156,7 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
     let packages = ["machine", "models", "pool", "prove"].map(|name| format!("-peverleaf-{name}"));
     let mut command = cargo(root, &["test", "--release"]);
     command.args(packages).args(["--", "--include-ignored", "--nocapture"]);
+    command.args(["--skip", tidy::BY_HAND_PREFIX]);
     command.env(PROVE_SECONDS, seconds.to_string());
     let mut totals = Totals::default();
     let proven = run_some(command, &mut totals);
@@ -167,6 +168,23 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
     command.args(["wal::tests::crashes", "--", "--include-ignored", "--nocapture"]);
     let passed = run_some(command, &mut totals) && answered && proven;
     let passed = mutate::share(root, seconds) && passed;
+    println!("{} passed, {} failed", totals.passed, totals.failed);
+    passed
+}
+
+/// `cargo xtask long`: the long runs of the other crates, in a release build: of kills, damage, crashes and
+/// differences as many as each says in its source, unless its variable says otherwise. Hours.
+pub fn long(root: &Path, arguments: &[String]) -> bool {
+    if !arguments.is_empty() {
+        eprintln!("xtask: usage: cargo xtask long");
+        return false;
+    }
+    let packages = ["-peverleaf-log", "-peverleaf", "-peverleaf-cli", "-peverleaf-server"];
+    let mut command = cargo(root, &["test", "--release", "--no-fail-fast"]);
+    command.args(packages).args(["--test", "it", "--test", "damage"]);
+    command.args(["--", "--ignored", "--nocapture"]).args(tidy::LONG_NAMES);
+    let mut totals = Totals::default();
+    let passed = run_some(command, &mut totals);
     println!("{} passed, {} failed", totals.passed, totals.failed);
     passed
 }

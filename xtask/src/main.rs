@@ -40,7 +40,7 @@ usage: cargo xtask <command> [arguments]
           other arguments they are those of `cargo test`; `test --record` sets the budget
   landing the tests that only landings need, and the searches go on from where `test` ends;
           `landing --record` sets the budget
-  checks  everything else but sim, in this order
+  checks  everything else but sim and long, in this order
   fmt     checks the formatting; `fmt --fix` writes it
   tidy    the style rules that clippy cannot check; `tidy --update` writes what is
           generated and lowers the ratchet
@@ -70,6 +70,7 @@ usage: cargo xtask <command> [arguments]
           hour each
   mutate  bugs by rule: every flush, ordering, check and bound in turn is spoilt in a copy of the sources,
           and the prover looks for it: `mutate list`, `mutate build`, `mutate run --sample 40 --cpu 20`
+  long    the long runs of the other crates: kills, damage, crashes, differences from Redis; hours
   versus  what operations cost with two builds, turn by turn: `versus BEFORE AFTER [rounds [keys]]`,
           each a folder with `everleaf`, for a quiet machine
   instructions  how many instructions operations take with two builds, by valgrind:
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         "figures" => figures(&root, rest),
         "mutate" => mutate::run(&root, rest),
         "sim" => jobs::sim(&root, rest),
+        "long" => jobs::long(&root, rest),
         "versus" => versus::run(rest),
         "instructions" => instructions::run(rest),
         "servers" => servers::run(rest),

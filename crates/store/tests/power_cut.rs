@@ -197,8 +197,8 @@ fn cuts() -> u64 {
 }
 
 #[test]
-#[ignore = "needs root, losetup and mkfs.ext4"]
-fn what_was_acknowledged_survives_the_loss_of_power() {
+#[ignore = "by hand: needs root, losetup and mkfs.ext4"]
+fn by_hand_what_was_acknowledged_survives_the_loss_of_power() {
     let outcome = cut(cuts(), Durability::Power);
     println!("{} cuts: {outcome:?}", cuts());
     assert_eq!(outcome.lost, 0);
@@ -207,8 +207,8 @@ fn what_was_acknowledged_survives_the_loss_of_power() {
 
 /// Otherwise the cuts would show nothing.
 #[test]
-#[ignore = "needs root, losetup and mkfs.ext4"]
-fn what_nobody_waited_for_is_lost_and_never_torn() {
+#[ignore = "by hand: needs root, losetup and mkfs.ext4"]
+fn by_hand_what_nobody_waited_for_is_lost_and_never_torn() {
     let outcome = cut(cuts(), Durability::Interval(Duration::from_secs(60)));
     println!("{} cuts: {outcome:?}", cuts());
     assert!(outcome.lost > 0);

@@ -6,8 +6,8 @@ use crate::server::{module, program, setting};
 
 /// All entries that a replica has confirmed are there at the end, and replicas hold what their masters hold.
 #[test]
-#[ignore = "starts six servers and takes a minute; CLUSTER_ENTRIES is how many entries it puts"]
-fn a_cluster_keeps_what_a_replica_has_confirmed() {
+#[ignore = "by hand: starts six servers and takes a minute; CLUSTER_ENTRIES is how many entries it puts"]
+fn by_hand_a_cluster_keeps_what_a_replica_has_confirmed() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/cluster.py");
     let entries = setting("CLUSTER_ENTRIES", 1_000_000).to_string();
     let ended = Command::new("python3")

@@ -416,7 +416,7 @@ fn no_command_shows_or_copies_what_is_damaged() {
 
 /// The long run: `EVERLEAF_DAMAGE_COUNT` variants (5,000) from `EVERLEAF_DAMAGE_START` (0) on.
 #[test]
-#[ignore = "takes an hour"]
+#[ignore = "a long run: an hour"]
 fn no_command_shows_or_copies_what_5000_damages_left() {
     let given = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (start, count) = (given(START).unwrap_or(0), given(COUNT).unwrap_or(5000));

@@ -105,7 +105,7 @@ fn an_exhaustive_search_ends_and_finds_races() {
 
 /// `cargo test --release -p everleaf-machine --test it list:: -- --ignored --nocapture`
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "a long run"]
 fn the_correct_list_survives_a_long_search() {
     for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {
         for memory in [MemoryModel::Sc, MemoryModel::Tso] {

@@ -33,8 +33,8 @@ fn measure(name: &str, config: &Config, spare_bytes: usize, schedules: u64) {
 }
 
 #[test]
-#[ignore = "a measurement"]
-fn schedules_and_crash_states_per_second() {
+#[ignore = "by hand: a measurement"]
+fn by_hand_schedules_and_crash_states_per_second() {
     let adr = Config::default();
     let quiet = CrashConfig { enabled: false, ..CrashConfig::default() };
     let without = Config { crash: quiet, ..adr.clone() };

@@ -74,7 +74,7 @@ fn every_schedule_and_crash_is_right() {
 }
 
 #[test]
-#[ignore = "a minute in a release build"]
+#[ignore = "a long run: a minute in a release build"]
 fn every_schedule_of_three_threads_is_right() {
     all_hold(&long_programs());
 }
@@ -105,7 +105,7 @@ fn each_safeguard_is_missed() {
 }
 
 #[test]
-#[ignore = "two minutes in a release build"]
+#[ignore = "a long run: two minutes in a release build"]
 fn what_only_looks_like_a_safeguard_is_not_missed() {
     use Mutant::*;
     let idle = [

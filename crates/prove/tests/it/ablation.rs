@@ -12,7 +12,7 @@ use everleaf_prove::structure::find;
 const VARIABLE: &str = "EVERLEAF_PROVE_STRUCTURE";
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "a long run"]
 fn flushes_and_drains_are_missed() {
     let only = std::env::var(VARIABLE).ok();
     for name in ["alloc", "pool", "nbtree", "nbtree-bytes"] {

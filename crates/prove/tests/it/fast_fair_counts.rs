@@ -125,7 +125,7 @@ fn the_fenced_variant_fences_every_store_of_a_shift() {
 /// measured on persistent memory (121 million keys on one thread): bytes a line of the caches wrote
 /// to the module, and bytes that the medium read and wrote, within 15 % of what was measured.
 #[test]
-#[ignore = "takes a minute; see docs/trees/fast-fair.md"]
+#[ignore = "a long run; see docs/trees/fast-fair.md"]
 fn media_bytes_against_persistent_memory() {
     const KEYS: u64 = 1_500_000;
     let scale = |bytes: f64| ((bytes * KEYS as f64 / 120.96e6) as usize).max(4096);

@@ -73,13 +73,13 @@ fn landing_the_other_planted_bugs_of_other_trees_are_found() {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "a long run"]
 fn every_rare_planted_bug_is_found() {
     find_all(RARE);
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "a long run"]
 fn every_planted_bug_of_the_plain_search_is_found() {
     find_all(PLAIN);
 }

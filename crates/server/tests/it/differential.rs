@@ -568,7 +568,7 @@ fn replies_are_those_of_redis() {
 }
 
 #[test]
-#[ignore = "the long form: as many requests as DIFFERENCES says"]
+#[ignore = "a long run: as many requests as DIFFERENCES says"]
 fn very_many_replies_are_those_of_redis() {
     let count = std::env::var("DIFFERENCES").map_or(1_000_000, |count| count.parse().unwrap());
     compare(count);

@@ -339,7 +339,7 @@ fn nothing_of_a_damaged_store_is_served_wrong() {
 
 /// The long run: `EVERLEAF_DAMAGE_COUNT` variants (5,000) from `EVERLEAF_DAMAGE_START` (0) on.
 #[test]
-#[ignore = "takes many minutes"]
+#[ignore = "a long run: many minutes"]
 fn nothing_of_5000_damaged_stores_is_served_wrong() {
     let start = number_of(START).unwrap_or(0);
     let count = number_of(COUNT).unwrap_or(5000);

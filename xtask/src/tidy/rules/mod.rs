@@ -9,9 +9,11 @@ mod copies;
 mod dead_files;
 mod dependencies;
 mod doc_blocks;
+mod doubled_attributes;
 mod forbid_unsafe;
 mod format_page;
 mod header;
+mod ignored_tests;
 mod landing_tests;
 mod length;
 mod links;
@@ -67,9 +69,11 @@ pub const RULES: &[Rule] = &[
     dead_files::RULE,
     dependencies::RULE,
     doc_blocks::RULE,
+    doubled_attributes::RULE,
     forbid_unsafe::RULE,
     format_page::RULE,
     header::RULE,
+    ignored_tests::RULE,
     landing_tests::RULE,
     length::LONG,
     length::TOO_LONG,

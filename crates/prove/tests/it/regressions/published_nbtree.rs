@@ -85,8 +85,8 @@ fn every_record_repeats_what_the_protocol_of_nbtree_loses() {
 }
 
 #[test]
-#[ignore = "writes the records anew; to be run when the code they repeat has changed"]
-fn write_the_records_of_nbtree() {
+#[ignore = "by hand: writes the records anew, when the code they repeat has changed"]
+fn by_hand_write_the_records_of_nbtree() {
     for anomaly in anomalies() {
         let program = anomaly.program();
         let met = anomaly.meet(&*case_of(TREES[0], &anomaly));

@@ -69,8 +69,8 @@ fn every_anomaly_is_met_in_time_and_gone_with_the_safeguard() {
 }
 
 #[test]
-#[ignore = "writes the records anew; to be run when the code they repeat has changed"]
-fn write_the_records() {
+#[ignore = "by hand: writes the records anew, when the code they repeat has changed"]
+fn by_hand_write_the_records() {
     for anomaly in anomalies() {
         let (config, program) = (anomaly.config(true), anomaly.program());
         let (_, failure) = case_of(&anomaly).explore(&config, anomaly.schedules);

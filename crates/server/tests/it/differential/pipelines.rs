@@ -74,7 +74,7 @@ fn pipelines_answer_as_those_of_redis() {
 }
 
 #[test]
-#[ignore = "the long form: as many requests as DIFFERENCES says"]
+#[ignore = "a long run: as many requests as DIFFERENCES says"]
 fn very_many_pipelines_answer_as_those_of_redis() {
     compare(std::env::var("DIFFERENCES").map_or(1_000_000, |count| count.parse().unwrap()));
 }

@@ -265,7 +265,7 @@ fn damaged_frames_are_answered_or_end_the_connection() {
 }
 
 #[test]
-#[ignore = "the long form: as many frames as FRAMES says"]
+#[ignore = "a long run: as many frames as FRAMES says"]
 fn very_many_damaged_frames_are_answered_or_end_the_connection() {
     run(std::env::var("FRAMES").map_or(1_000_000, |count| count.parse().unwrap()));
 }

@@ -488,7 +488,7 @@ fn what_was_acknowledged_survives_kills_at_any_moment() {
 }
 
 #[test]
-#[ignore = "the long form: as many kills as KILLS says"]
+#[ignore = "a long run: as many kills as KILLS says"]
 fn very_many_kills_lose_nothing_that_was_acknowledged() {
     let count = std::env::var("KILLS").map_or(10_000, |count| count.parse().unwrap());
     run(count, 50, seed());
