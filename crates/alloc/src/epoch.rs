@@ -71,6 +71,7 @@ impl<M: Machine> EpochClock<M> {
             let taken =
                 participant.owned.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
             if taken.is_ok() {
+                // Relaxed: a guess; the exchange below checks it.
                 let mut seen = self.high_water.load(Ordering::Relaxed);
                 while seen < index + 1 && !M::mutant("epoch.unseen_join") {
                     // SeqCst: an advance that misses the new entry must come before its first pin;
@@ -156,8 +157,8 @@ impl<M: Machine> EpochClock<M> {
 
     /// The epoch under which something unlinked before this call may be retired.
     pub fn retire_epoch(&self) -> u64 {
-        // SeqCst: the unlinking stores come before the load below, or an item could be tagged with
-        // an epoch older than the moment it was unlinked; pairs with the heavy barrier in
+        // SeqCst: the caller's unlinking stores come before the load of `global` below, or an item could be
+        // tagged with an epoch older than the moment it was unlinked; pairs with the heavy barrier in
         // `try_advance`.
         M::fence(Ordering::SeqCst);
         // Relaxed: ordered by the fence.
@@ -169,7 +170,8 @@ impl<M: Machine> EpochClock<M> {
         if M::mutant("epoch.no_grace") {
             return true;
         }
-        // Acquire: reclaiming comes after the advance; pairs with the release store there.
+        // Acquire: reclaiming comes after the advance; pairs with the release
+        // exchange in `try_advance`.
         let grace = if M::mutant("epoch.short_grace") { 1 } else { 2 };
         self.global.load(Ordering::Acquire) >= epoch + grace
     }

@@ -5,10 +5,10 @@
 //! because their holders may wait in the same way: it takes one of the *spare* ones.
 //!
 //! Invariants:
-//! - P1 a slot's session is reached only by the thread that changed `holder` from 0;
-//! - P2 a thread with a spare session has a shared one, too, or one that is released only later. So a
+//! - Q1 a slot's session is reached only by the thread that changed `holder` from 0;
+//! - Q2 a thread with a spare session has a shared one, too, or one that is released only later. So a
 //!   thread that has all shared ones has waited for all others;
-//! - P3 a thread that has a session waits for none: spare ones are there, or it gets an error.
+//! - Q3 a thread that has a session waits for none: spare ones are there, or it gets an error.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -49,7 +49,7 @@ pub struct SessionPool<M: Machine> {
     shared_count: usize,
 }
 
-// SAFETY: a slot's session is reached only by the thread that changed `holder` from 0 (P1).
+// SAFETY: a slot's session is reached only by the thread that changed `holder` from 0 (Q1).
 unsafe impl<M: Machine> Sync for SessionPool<M> {}
 // SAFETY: sessions may move between threads.
 unsafe impl<M: Machine> Send for SessionPool<M> {}
@@ -139,7 +139,7 @@ impl<M: Machine> SessionPool<M> {
     /// The session of a slot, opened if it was not.
     #[inline]
     fn opened<'a>(&'a self, guard: SessionGuard<'a, M>) -> Result<SessionGuard<'a, M>, AllocError> {
-        // SAFETY: the slot is ours, and nobody else refers to its session (P1).
+        // SAFETY: the slot is ours, and nobody else refers to its session (Q1).
         let session = unsafe { &mut *guard.slot.session.get() };
         if session.is_none() {
             *session = Some(self.heap.session()?);
@@ -185,7 +185,7 @@ impl<M: Machine> SessionPool<M> {
     pub fn collect_idle(&self) {
         for slot in &self.slots {
             if let Some(guard) = slot.take(NOBODY) {
-                // SAFETY: the slot is ours (P1).
+                // SAFETY: the slot is ours (Q1).
                 if let Some(session) = unsafe { &mut *slot.session.get() } {
                     session.collect_all();
                     session.give_back();

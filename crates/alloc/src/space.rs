@@ -42,8 +42,9 @@ pub struct Space {
     free: Runs,
     /// Those of them that have their space.
     backed: Runs,
-    /// Those that may have none (S5), and of which of these the first page has space all the same.
+    /// Free chunks that may have no space (S5).
     holes: Runs,
+    /// Those of them at the start of a free run, whose first page has space all the same.
     heads: BTreeSet<u64>,
     /// Free chunks that were in use since the pool was opened, or got space again: what is seen of them need
     /// not be durable (S6).

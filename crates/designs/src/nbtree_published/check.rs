@@ -12,7 +12,7 @@ use super::state::COMMITTED;
 use super::variant::Variant;
 
 impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
-    /// Walks inner nodes and list, which must agree (P1, P4), and marks everything.
+    /// Walks inner nodes and list, which must agree (NP1, NP4), and marks everything.
     pub(super) fn check_all(
         &self,
         used: &Recovery<M>,
@@ -35,7 +35,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             block = contents.next.read_private();
         }
         if listed != in_tree {
-            let what = format!("inner nodes lead to {in_tree:?}, the list to {listed:?} (P4)");
+            let what = format!("inner nodes lead to {in_tree:?}, the list to {listed:?} (NP4)");
             report.problems.push(what);
         }
         let mut keys = 0;
@@ -71,17 +71,17 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 continue;
             }
             if key < low || high != 0 && key >= high {
-                problems.push(format!("key {key} is outside its leaf, {low} to {high} (P2)"));
+                problems.push(format!("key {key} is outside its leaf, {low} to {high} (NP2)"));
             }
             if leaf.fingerprints.read_private(slot) != super::fingerprint::<M>(key) {
-                problems.push(format!("the fingerprint of key {key} is not its own (P6)"));
+                problems.push(format!("the fingerprint of key {key} is not its own (NP6)"));
             }
             keys.push(key);
         }
         keys.sort_unstable();
         for pair in keys.windows(2) {
             if pair[0] == pair[1] {
-                problems.push(format!("key {} is there twice (P2)", pair[0]));
+                problems.push(format!("key {} is there twice (NP2)", pair[0]));
             }
         }
         keys.len() as u64

@@ -189,7 +189,7 @@ impl<M: Machine> Block<M> {
         self.low.write_private(low);
         self.reserved.iter().for_each(|word| word.write_private(0));
         for (index, slot) in self.slots.iter().enumerate() {
-            // The contents of the record's last life go: a key that is not 0 is an entry (P3).
+            // The contents of the record's last life go: a key that is not 0 is an entry (NP3).
             let kept = M::mutant("nbtree_published.no_clear");
             let empty = if kept { (slot.key.read_private(), 0) } else { (0, 0) };
             let (key, value) = pairs.get(index).copied().unwrap_or(empty);

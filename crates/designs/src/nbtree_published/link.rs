@@ -32,7 +32,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             );
             if !M::mutant("nbtree_published.no_link_flush") {
                 // Persist: the link, ours or another thread's, before anybody writes to the copies
-                // as to leaves, or a crash would take such a write back (P5).
+                // as to leaves, or a crash would take such a write back (NP5).
                 self.medium.persist(word.as_ptr(), 8);
             }
             // Acquire: if the predecessor is being replaced, its copies may have taken the link

@@ -45,13 +45,13 @@
 //! | recovery | III-B | `recover.rs` | - | - |
 //!
 //! Invariants, with one thread or with locks in every crash image:
-//! - P1 the blocks of the list have ascending low fences, the first of which is 0;
-//! - P2 keys lie within their leaf's fences, and no key is there twice;
-//! - P3 a slot whose key is not 0 has its value; a slot is filled once in the life of its leaf;
-//! - P4 the leaves that the inner nodes lead to, over `LINK` and `copy`, are those of the list;
-//! - P5 nobody writes to a copy as to a leaf before the list leads to it durably and `LINK` is set;
-//! - P6 a committed slot has its key's fingerprint;
-//! - P7 at rest the bits that are set are those of the leaves in use and in rings.
+//! - NP1 the blocks of the list have ascending low fences, the first of which is 0;
+//! - NP2 keys lie within their leaf's fences, and no key is there twice;
+//! - NP3 a slot whose key is not 0 has its value; a slot is filled once in the life of its leaf;
+//! - NP4 the leaves that the inner nodes lead to, over `LINK` and `copy`, are those of the list;
+//! - NP5 nobody writes to a copy as to a leaf before the list leads to it durably and `LINK` is set;
+//! - NP6 a committed slot has its key's fingerprint;
+//! - NP7 at rest the bits that are set are those of the leaves in use and in rings.
 
 mod blocks;
 mod calloc;
@@ -225,7 +225,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         let block = space.reserve_first(session, Self::RECORD_SIZE)?;
         let contents = block_at(base, block);
         contents.fill(0, 0, &[]);
-        // Persist: the block before the root object names it, or recovery would find no leaf there (P1).
+        // Persist: the block before the root object names it, or recovery would find no leaf there (NP1).
         medium.persist(contents.next.as_ptr(), layout::BLOCK_SIZE);
         space.activate_first(session, block, root_object.word(HEAD), Self::RECORD_SIZE)?;
         let start = LeafStart { keys: &[], low: 0, high: 0, block, right: std::ptr::null_mut() };

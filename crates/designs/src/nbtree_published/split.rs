@@ -125,7 +125,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         let contents = super::block_at(self.base, block);
         contents.fill(low, next, pairs);
         if !M::mutant("nbtree_published.no_copy_flush") {
-            // Persist: the block before anything links to it, or recovery would find garbage (P1).
+            // Persist: the block before anything links to it, or recovery would find garbage (NP1).
             self.medium.persist(contents.next.as_ptr(), BLOCK_SIZE);
         }
         let keys: Vec<u64> = pairs.iter().map(|pair| pair.0).collect();

@@ -73,7 +73,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         }
         // Relaxed: ordered by the key.
         entry.value.store(change.value, Ordering::Relaxed);
-        // Release: the value before the key, for a crash as for readers (P3).
+        // Release: the value before the key, for a crash as for readers (NP3).
         entry.key.store(change.key, Ordering::Release);
         if !M::mutant("nbtree_published.no_insert_flush") {
             // Persist: the entry before it can be seen.

@@ -11,10 +11,10 @@
 //! stores its first word, which holds the sequence number, last.
 //!
 //! Invariants of a pair:
-//! - P1 the two sequence numbers differ by exactly 1 (modulo 256); the one ahead is current;
-//! - P2 stores to one line reach the medium in their order, so a line whose new sequence number is
+//! - SP1 the two sequence numbers differ by exactly 1 (modulo 256); the one ahead is current;
+//! - SP2 stores to one line reach the medium in their order, so a line whose new sequence number is
 //!   durable is durable as a whole, and a torn one still carries its old, smaller number;
-//! - P3 the current line is not written to while it is current, but by a store that the machine makes
+//! - SP3 the current line is not written to while it is current, but by a store that the machine makes
 //!   at once ([`SlotPair::overwrite_at_once`]).
 
 use everleaf_machine::{AtomicLine, LINE_SIZE, LineStore, Machine, Ordering};
@@ -77,7 +77,7 @@ impl<M: Machine> SlotLine<M> {
             // Relaxed: published by the first word.
             place.store(*word, Ordering::Relaxed);
         }
-        // Release: the first word after all others, also on the medium (P2).
+        // Release: the first word after all others, also on the medium (SP2).
         self.line.words[0].store(words[0], Ordering::Release);
     }
 
@@ -152,13 +152,13 @@ impl<M: Machine> SlotPair<M> {
         self.lines[index].line.words[0].load(Ordering::Acquire) as u8
     }
 
-    /// The line that is ahead (P1).
+    /// The line that is ahead (SP1).
     #[inline]
     pub fn current(&self) -> usize {
         usize::from(self.sequence(1).wrapping_sub(self.sequence(0)) == 1)
     }
 
-    /// Whether the two sequence numbers can be those of a pair (P1).
+    /// Whether the two sequence numbers can be those of a pair (SP1).
     pub fn is_valid(&self) -> bool {
         let ahead = self.sequence(1).wrapping_sub(self.sequence(0));
         ahead == 1 || ahead == u8::MAX

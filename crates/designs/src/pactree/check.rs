@@ -41,7 +41,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
         }
         let known = self.known_to_search(&listed, &mut found);
         if known != found {
-            problems.push(format!("the search layer has {found:?} instead of {known:?} (P6)"));
+            problems.push(format!("the search layer has {found:?} instead of {known:?} (PT6)"));
         }
         if keys != self.keys.sum() {
             problems.push(format!("{keys} keys are there, {} are counted", self.keys.sum()));
@@ -102,7 +102,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
                 problems.push(format!("the data node from {low} on has a slot {slot}"));
             } else if !node.is_marked(slot) {
                 let key = node.pair(slot).0;
-                problems.push(format!("the fingerprint of key {key} is that of another (P1)"));
+                problems.push(format!("the fingerprint of key {key} is that of another (PT1)"));
             }
         }
         if node.sorted() == node.stamp(self.generation) {

@@ -56,7 +56,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
         while self.log.pending() > rest {
             let Some((place, change)) = self.log.oldest() else { break };
             self.learn(session, change)?;
-            // Before the node that was merged away may be used again (P5).
+            // Before the node that was merged away may be used again (PT5).
             self.log.forget_oldest(place);
             self.drop_merged(session, change);
             count += 1;

@@ -166,7 +166,7 @@ impl<M: Machine> Node<M> {
             self.fingerprints.write_private(slot, fingerprint(*key));
         }
         if !M::mutant("pactree.no_new_flush") {
-            // Persist: lines 0 and 1 and the entries in use, before the log or a link names the node (P3).
+            // Persist: lines 0 and 1 and the entries in use, before the log or a link names the node (PT3).
             medium.flush(self.as_ptr(), 2 * 64);
             medium.flush(self.entries[0].as_ptr(), pairs.len() * ENTRY_SIZE);
             medium.drain();
@@ -180,7 +180,7 @@ impl<M: Machine> Node<M> {
         // Relaxed: published by the bitmap.
         self.fingerprints.store(slot, fingerprint(key), Ordering::Relaxed);
         if !M::mutant("pactree.no_entry_flush") {
-            // Persist: by the caller's drain, before the bitmap names the entry (P1).
+            // Persist: by the caller's drain, before the bitmap names the entry (PT1).
             medium.flush(self.entries[slot].as_ptr(), ENTRY_SIZE);
         }
         if !M::mutant("pactree.no_fingerprint_flush") {
@@ -194,7 +194,7 @@ impl<M: Machine> Node<M> {
         let entry = &self.entries[slot];
         entry.set(entry.key(), value);
         if !M::mutant("pactree.no_value_flush") {
-            // Persist: the value before the lock is opened (P2).
+            // Persist: the value before the lock is opened (PT2).
             medium.persist(entry.as_ptr(), ENTRY_SIZE);
         }
     }
@@ -211,7 +211,7 @@ impl<M: Machine> Node<M> {
     }
 
     /// Makes line 0 durable.
-    // Persist: what line 0 says before the lock is opened, or before the log says that it is done (P2, P4).
+    // Persist: what line 0 says before the lock is opened, or before the log says that it is done (PT2, PT4).
     #[inline(always)]
     pub fn persist_heading(&self, medium: Medium<M>) {
         medium.persist(self.as_ptr(), 8);
@@ -228,7 +228,7 @@ impl<M: Machine> Node<M> {
     pub fn set_prev(&self, medium: Medium<M>, prev: u64) {
         // Release: the neighbour is complete; pairs with the acquire in `prev`.
         self.prev.store(prev, Ordering::Release);
-        // Persist: by the caller's drain, before the log forgets the change (P4).
+        // Persist: by the caller's drain, before the log forgets the change (PT4).
         medium.flush(self.as_ptr(), 8);
     }
 

@@ -112,7 +112,7 @@ impl<M: Machine> Log<M> {
         // Release: after the nodes, also on the medium; recovery's view.
         self.word(place, 0).store(stage.word(), Ordering::Release);
         if !M::mutant("pactree.no_log_flush") {
-            // Persist: the record before a node is changed (P4).
+            // Persist: the record before a node is changed (PT4).
             self.medium.persist(self.word(place, 0).as_ptr(), RECORD_SIZE);
         }
     }
@@ -126,7 +126,7 @@ impl<M: Machine> Log<M> {
 
     /// The same while nobody else is active; [`Self::adopt`] comes next.
     pub fn set_linked(&self, place: usize) {
-        // Persist: what the caller has flushed before the stage says that it is durable (P4).
+        // Persist: what the caller has flushed before the stage says that it is durable (PT4).
         self.medium.drain();
         let word = self.word(place, 0);
         if let Some(stage) = Stage::of(word.read_private()) {
@@ -135,7 +135,7 @@ impl<M: Machine> Log<M> {
         }
         if !M::mutant("pactree.no_linked_flush") {
             // Persist: the stage before the locks are opened: others may then change line 0 of the nodes,
-            // from which recovery tells how far a change has come (P4).
+            // from which recovery tells how far a change has come (PT4).
             self.medium.persist(word.as_ptr(), 8);
         }
     }
@@ -170,7 +170,7 @@ impl<M: Machine> Log<M> {
         // Release: after what the change asked for, also on the medium; recovery's view.
         self.word(place, 0).store(0, Ordering::Release);
         if !M::mutant("pactree.no_erase_flush") {
-            // Persist: before the place or a node of the change is used again (P5).
+            // Persist: before the place or a node of the change is used again (PT5).
             self.medium.persist(self.word(place, 0).as_ptr(), 8);
         }
     }

@@ -58,7 +58,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
             into.fill(self.medium, slot, from.pair(source));
             bitmap |= 1 << slot;
         }
-        // Persist: the copies before the bitmap names them (P1).
+        // Persist: the copies before the bitmap names them (PT1).
         self.medium.drain();
         let next = from.next();
         if M::mutant("pactree.link_first") {
@@ -68,7 +68,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
         into.set_high(from.high());
         into.set_next(next);
         if !M::mutant("pactree.no_merge_flush") {
-            // Persist: line 0 before the right node says that it is merged away (P4).
+            // Persist: line 0 before the right node says that it is merged away (PT4).
             into.persist_heading(self.medium);
         }
         self.link_back(next, change.left);

@@ -32,15 +32,15 @@
 //! | recovery | `recover.rs` | - | - |
 //!
 //! Invariants (with those of `node/radix`; checked by `check.rs` and on the simulated machine):
-//! - P1 an entry and its fingerprint are durable before the bitmap names them;
-//! - P2 what a write stored is durable before the lock is opened;
-//! - P3 a new node is durable before the log or a link names it;
-//! - P4 a change of the list is in the log, durably, before it begins, and until the radix tree knows it;
+//! - PT1 an entry and its fingerprint are durable before the bitmap names them;
+//! - PT2 what a write stored is durable before the lock is opened;
+//! - PT3 a new node is durable before the log or a link names it;
+//! - PT4 a change of the list is in the log, durably, before it begins, and until the radix tree knows it;
 //!   it is linked, durably, before the locks of its nodes are opened;
-//! - P5 the radix tree learns of changes in the order in which they were linked, which is, for each node,
+//! - PT5 the radix tree learns of changes in the order in which they were linked, which is, for each node,
 //!   that of their numbers; then, and not before, their places in the log, and the nodes that were merged
 //!   away, may be used again;
-//! - P6 the list is the truth: the radix tree has its nodes under their low fences, but for what is in
+//! - PT6 the list is the truth: the radix tree has its nodes under their low fences, but for what is in
 //!   the log, of which, for each fence, it may know the first after a crash; what it has besides was merged
 //!   away, and leads left to who has the keys.
 //!

@@ -148,7 +148,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
         old.set_high(new.low());
         old.commit(old.slots_below(new.low()));
         self.link_back(new.next(), change.right);
-        // Persist: line 0 before the record is linked (P4).
+        // Persist: line 0 before the record is linked (PT4).
         old.persist_heading(self.medium);
         true
     }
@@ -169,7 +169,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
             into.commit(into.slots_below(from.low()));
             into.set_high(from.low());
         }
-        // Persist: line 0 before the record is linked or erased (P4).
+        // Persist: line 0 before the record is linked or erased (PT4).
         into.persist_heading(self.medium);
         Ok(is_done)
     }

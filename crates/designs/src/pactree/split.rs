@@ -45,7 +45,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
         old.set_high(low);
         old.commit(stays);
         if !M::mutant("pactree.no_split_flush") {
-            // Persist: line 0 before anybody writes to the new node (P2, P4).
+            // Persist: line 0 before anybody writes to the new node (PT2, PT4).
             old.persist_heading(self.medium);
         }
         self.link_back(next, right);

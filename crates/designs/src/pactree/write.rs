@@ -75,7 +75,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
             (Effect::Delete, Some(slot)) => {
                 node.commit(node.bitmap() & !(1 << slot));
                 if !M::mutant("pactree.no_remove_flush") {
-                    // Persist: the removal before the lock is opened (P2).
+                    // Persist: the removal before the lock is opened (PT2).
                     node.persist_heading(self.medium);
                 }
             }
@@ -93,11 +93,11 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
             return false;
         }
         node.fill(self.medium, slot, (change.key, change.value));
-        // Persist: entry and fingerprint before the bitmap names them (P1).
+        // Persist: entry and fingerprint before the bitmap names them (PT1).
         self.medium.drain();
         node.commit(bitmap | 1 << slot);
         if !M::mutant("pactree.no_bitmap_flush") {
-            // Persist: the bitmap before the lock is opened (P2).
+            // Persist: the bitmap before the lock is opened (PT2).
             node.persist_heading(self.medium);
         }
         true

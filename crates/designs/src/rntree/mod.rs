@@ -38,7 +38,7 @@
 //! | scan | 5.2.4 | `hybrid` `scan` | each leaf like a find | as find |
 //! | recovery | 5.3 | `leaf.rs` `repair`, `hybrid` `recover` | - | - |
 //!
-//! Invariants (with those of `hybrid` and P1-P3 of the slot pair):
+//! Invariants (with those of `hybrid` and SP1-SP3 of the slot pair):
 //! - R1 a slot names an entry that is durable, and no two slots of one version the same entry or key;
 //! - R2 an entry is written by the thread that reserved it, before it completes, and then never until
 //!   the leaf is rewritten;

@@ -184,7 +184,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     fn is_of(base: PoolBase<M>, key: BytesKey<'_>, skip: usize, entry: Pair) -> bool {
         // The record can be read. In a leaf of `nbtree` also if the slot is a tombstone: whoever removed the
         // key cleared the fingerprint that led here before retiring the record. In a hashed leaf a late
-        // helper may store that fingerprint again, so the caller has looked at the state first (L8).
+        // helper may store that fingerprint again, so the caller has looked at the state first (HL8).
         entry.first == entry_head::<HEADS>(key.bytes, skip)
             && (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
             && (is_same(entry_key::<M>(base, entry), key.bytes) || is_damaged::<M>(base, entry))

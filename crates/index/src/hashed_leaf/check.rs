@@ -114,7 +114,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         for chunk in 0..G::CHUNKS {
             if self.fingerprints(leaf, chunk).matches(UNKNOWN) != 0 {
                 findings.problem(format!(
-                    "leaf {}: replaced, with a fingerprint of 0 (L5)",
+                    "leaf {}: replaced, with a fingerprint of 0 (HL5)",
                     leaf.number
                 ));
             }
@@ -200,21 +200,21 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             EMPTY if entry != EMPTY_ENTRY && !self.heap.pool().is_read_only() => {
                 Some("free, but not empty (I10)".into())
             }
-            EMPTY if byte > DEAD => Some("free, with a fingerprint (L3)".into()),
+            EMPTY if byte > DEAD => Some("free, with a fingerprint (HL3)".into()),
             FROZEN | FROZEN_EMPTY if !is_freezing => Some("frozen in a leaf that is not".into()),
             LIVE | FROZEN => {
                 let low = self.cold(leaf).low.read_private();
                 let probe = self.probe_of(leaf, low, entry);
                 if byte != probe.fingerprint {
-                    return Some("its fingerprint is not its key's (L3)".into());
+                    return Some("its fingerprint is not its key's (HL3)".into());
                 }
                 let mut before = (0..G::CHUNKS)
                     .map(|turn| probe.chunk(turn))
                     .take_while(|chunk| *chunk != position / G::CHUNK);
                 let has_gap = |chunk| self.fingerprints(leaf, chunk).matches(UNKNOWN) != 0;
-                before.any(has_gap).then(|| "a chunk before it is not full (L4)".into())
+                before.any(has_gap).then(|| "a chunk before it is not full (HL4)".into())
             }
-            TOMB if byte == UNKNOWN => Some("removed, without a fingerprint (L3)".into()),
+            TOMB if byte == UNKNOWN => Some("removed, without a fingerprint (HL3)".into()),
             EMPTY | PENDING | TOMB | FROZEN_EMPTY => None,
             other => Some(format!("state {other:#b} is none")),
         }
@@ -225,7 +225,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         findings.keys += live.len() as u64;
         sort_entries::<K, M>(self.base, live);
         if live.windows(2).any(|pair| K::compare(self.base, pair[0], pair[1]).is_eq()) {
-            findings.problem(format!("{name}: a key is there twice (L2)"));
+            findings.problem(format!("{name}: a key is there twice (HL2)"));
         }
         let cold = self.cold(leaf);
         let (low, high) = (cold.low.read_private(), cold.high.read_private());

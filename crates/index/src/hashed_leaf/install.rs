@@ -1,7 +1,7 @@
 //! Bringing the inner nodes up to date, lazily and off everybody's path; and reclaiming leaves.
 //!
 //! As in `nbtree/install.rs`, whose rules N1 to N3 hold. A block is retired here, not at the switch:
-//! as long as an inner node leads to it, its number must not mean another leaf (L7).
+//! as long as an inner node leads to it, its number must not mean another leaf (HL7).
 
 use everleaf_alloc::Session;
 use everleaf_machine::{Machine, Ordering};

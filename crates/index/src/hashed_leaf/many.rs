@@ -118,7 +118,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         for (index, traveller) in travellers[..count].iter().enumerate() {
             // The leaf may have been replaced since, also by us: then the attempt says so. Its number
-            // means no other leaf as long as we are pinned (L7).
+            // means no other leaf as long as we are pinned (HL7).
             let Traveller { leaf, probe } = *traveller;
             let outcome = self.write_from(session, leaf, probe, &write_of(index))?;
             done(session, outcome);

@@ -238,7 +238,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         self.reserve_for_frozen(session, false)?;
         self.freeze(leaf);
         let candidate = self.build_candidate(session, leaf, carry)?;
-        // AcqRel: as in `freeze_and_propose`.
+        // AcqRel, acquire on failure: as in `freeze_and_propose`.
         let offer = self.cold(leaf).successor.compare_exchange(
             descriptor.as_ptr(),
             candidate.successor,

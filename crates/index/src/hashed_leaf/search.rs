@@ -227,7 +227,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                     }
                     FROZEN => {}
                     PENDING if M::mutant("hashed.read_pending") => {}
-                    // Not inserted yet, and nowhere else (L2).
+                    // Not inserted yet, and nowhere else (HL2).
                     PENDING => return Found::Absent,
                     _ => continue,
                 }
@@ -246,7 +246,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// Whether what a frozen entry refers to may be gone: the leaf was replaced, perhaps before we were
     /// pinned, and the key removed from its successor since. If not, nobody has removed the key before
-    /// this call, and so its record stays until we are unpinned (L8).
+    /// this call, and so its record stays until we are unpinned (HL8).
     #[cold]
     #[inline(never)]
     fn may_be_outdated(&self, leaf: LeafId) -> bool {
@@ -267,7 +267,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             let chunk = probe.chunk(turn);
             let fingerprints = self.fingerprints(leaf, chunk);
             // Before the matches: what has no 0 now has its fingerprint by then, so that no position of
-            // the key before the first free one is missed (L2).
+            // the key before the first free one is missed (HL2).
             let mut free = fingerprints.matches(UNKNOWN);
             let mut hits = fingerprints.matches(probe.fingerprint);
             if M::mutant("hashed.zeros_last") {
@@ -324,7 +324,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 return Some(Place::Absent);
             }
             M::mark("hashed.write.help_pending");
-            // It has its fingerprint, or we would not be here (L3).
+            // It has its fingerprint, or we would not be here (HL3).
             let live = K::with_state(entry, LIVE);
             entry = match cell.compare_exchange(entry, live) {
                 Ok(_) => live,

@@ -209,7 +209,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         if !M::mutant("hashed.freeze_leaves_zeros") {
             // Release: nobody claims the position any more. Before REPLACED in every thread's eyes, so
-            // that a 0 proves that the leaf is not replaced (L5); pairs with the loads of `flags`.
+            // that a 0 proves that the leaf is not replaced (HL5); pairs with the loads of `flags`.
             self.fingerprints(leaf, position / G::CHUNK).store(
                 position % G::CHUNK,
                 DEAD,
@@ -417,7 +417,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         header.low.write_private(low);
         header.placement.write_private(u64::from(leaf.placement.to_bits()));
-        // Release: after `Free`, see above; the order counts in the pool, for recovery.
+        // Release: after the store of `Free` to the state; the order counts in the pool: recovery reads both after a
+        // crash.
         header.owner.store(owner_word(self.id, skip), Ordering::Release);
         // Release: where a visible store is durable, the contents come first; recovery's view.
         header.state.store(BlockState::New { origin }.encode(), Ordering::Release);

@@ -284,7 +284,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         if removes {
             // Relaxed: a hint that saves readers a look; a new entry of the key has a position of its
-            // own (L1).
+            // own (HL1).
             self.fingerprints(leaf, position / G::CHUNK).store(
                 position % G::CHUNK,
                 DEAD,

@@ -121,7 +121,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         // Acquire: the successor is complete; pairs with its installation.
         let successor = leaf.successor.load(Ordering::Acquire);
-        // SAFETY: a replaced leaf has a successor.
+        // SAFETY: a replaced leaf has a successor, retired no earlier than the leaf; nobody else runs.
         let successor = unsafe { Shared::new(successor) };
         let (left, right) = self.successor_leaves(successor);
         let split = if right.is_some() { successor.split } else { high };
@@ -324,7 +324,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if meta & REPLACED != 0 {
             // Acquire: the successor is complete; pairs with its installation.
             let successor = leaf.successor.load(Ordering::Acquire);
-            // SAFETY: a replaced leaf has a successor.
+            // SAFETY: a replaced leaf has a successor, retired no earlier than the leaf; nobody else runs.
             let successor = unsafe { Shared::new(successor) };
             let (left, right) = self.successor_leaves(successor);
             self.free_chain(session, left, fences);

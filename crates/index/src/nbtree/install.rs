@@ -110,7 +110,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// Gives up a leaf's cached order and admits no other.
     pub(super) fn retire_order(&self, session: &mut Session<M>, leaf: Shared<Leaf<M>>) {
-        // AcqRel: takes over the order; no scan installs one afterwards. Pairs with `scan.rs`.
+        // AcqRel: takes over the order; no scan installs one afterwards. Pairs with
+        // `sorted_slots` and `offer_order`.
         let order = leaf.order.swap(super::scan::closed(), Ordering::AcqRel);
         if !order.is_null() && order != super::scan::closed() {
             // SAFETY: allocated with this size; the swap made us its only owner.

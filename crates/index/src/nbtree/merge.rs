@@ -259,11 +259,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let (committed, _) = self.freeze(leaf);
         if M::mutant("nbtree.aborted_target_early") {
             let left = descriptor.left;
-            // SAFETY: a planted bug.
+            // SAFETY: the target is retired no earlier than the descriptor, and we are pinned; the bug is the
+            // early retirement of its block.
             session.retire_block(unsafe { Shared::new(left) }.block);
         }
         let candidate = self.build_candidate(session, leaf, committed, carry)?;
-        // AcqRel: as in `freeze_and_propose`.
+        // AcqRel, acquire on failure: as in `freeze_and_propose`.
         let offer = leaf.successor.compare_exchange(
             descriptor.as_ptr(),
             candidate.successor,
@@ -299,9 +300,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             Err(now) => now == descriptor.as_ptr() && !M::mutant("nbtree.decides_alone"),
         };
         let decision = if taken { COMMITTED } else { ABORTED };
-        // AcqRel on success, relaxed on failure: all who get here see the same successor of the
-        // right leaf, for it never changes once set (but for an abort of a merge of its own, which
-        // leaves it different from this descriptor all the same).
+        // AcqRel: the decision, for who loads the status. Relaxed on failure: all who get here see the same successor
+        // of the right leaf, for it never changes once set (but for an abort of a merge of its own, which leaves it
+        // different from this descriptor all the same).
         let _ = descriptor.status.compare_exchange(
             UNDECIDED,
             decision,
@@ -438,7 +439,7 @@ mod tests {
         let candidate = tree
             .build_candidate(&mut other.pinned(), neighbour, committed, None)
             .expect("it has the space");
-        // AcqRel: as in `freeze_and_propose`.
+        // AcqRel, acquire on failure: as in `freeze_and_propose`.
         let offered = neighbour.successor.compare_exchange(
             std::ptr::null_mut(),
             candidate.successor,

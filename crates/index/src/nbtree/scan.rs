@@ -455,7 +455,6 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     ) {
         let Ok(memory) = session.allocate_node(size_of::<Order<M>>()) else { return };
         let order: *mut Order<M> = memory.cast();
-        // SAFETY: the memory is ours, large enough and aligned to 64.
         let later = M::mutant("nbtree.order_covers_later");
         // Acquire: a planted bug.
         let meta = if later { leaf.meta.load(Ordering::Acquire) } else { meta };

@@ -134,7 +134,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         // Acquire: the successor is complete; pairs with its installation.
         let successor = leaf.successor.load(Ordering::Acquire);
-        // SAFETY: a replaced leaf has a successor.
+        // SAFETY: a replaced leaf has a successor, retired no earlier than the leaf, and the caller is pinned.
         let (left, right) = self.successor_leaves(unsafe { Shared::new(successor) });
         self.seal_chain(left, contents);
         if let Some(right) = right {

@@ -170,7 +170,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// Ends all change in a leaf. Returns the committed slots, and whether somebody had begun.
     pub(super) fn freeze(&self, leaf: Shared<Leaf<M>>) -> (u64, bool) {
-        // AcqRel: no commit after; acquires the committed slots. Pairs with the commits.
+        // AcqRel: no commit after; acquires the committed slots. Pairs with `append`'s exchange of `meta`.
         let before = leaf.meta.fetch_or(FREEZING, Ordering::AcqRel);
         let mut slots = before & COMMITTED;
         if M::mutant("nbtree.freezes_one_less") {
@@ -395,7 +395,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
         }
         block.low.write_private(low);
-        // Release: after `Free`, see above; the order counts in the pool, for recovery.
+        // Release: after the store of `Free` to the state; the order counts in the pool: `find_live_blocks` reads
+        // both after a crash.
         block.owner.store(owner_word(self.id, skip), Ordering::Release);
         // Release: where a visible store is durable, the contents come first; recovery's view.
         block.state.store(BlockState::New { origin }.encode(), Ordering::Release);

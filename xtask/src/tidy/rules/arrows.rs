@@ -17,10 +17,7 @@ const ALLOWED: [(&str, &[&str]); 17] = [
     ("store", &["everleaf-index", "everleaf-log"]),
     ("capi", &["everleaf"]),
     ("bench", &["everleaf-machine", "everleaf-index", "everleaf"]),
-    (
-        "lab-designs",
-        &["everleaf-machine", "everleaf-index", "everleaf-designs", "everleaf", "everleaf-bench"],
-    ),
+    ("lab-designs", &["everleaf-machine", "everleaf-index", "everleaf-designs", "everleaf-bench"]),
     (
         "lab",
         &[
