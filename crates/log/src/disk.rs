@@ -6,6 +6,23 @@
 
 use std::{fmt, io};
 
+/// Bytes that are read and written at once. What is larger is read or written all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portions {
+    /// Of a segment that is read.
+    pub window: usize,
+    /// Records of a block of a snapshot, before compression.
+    pub block: usize,
+    /// Of a snapshot that is written.
+    pub write: usize,
+}
+
+impl Default for Portions {
+    fn default() -> Self {
+        Portions { window: 256 << 10, block: 256 << 10, write: 1 << 20 }
+    }
+}
+
 /// A folder on a disk. All methods may be called by several threads at once.
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// An open file of the folder.
@@ -54,6 +71,12 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// The operating system's answer.
     fn has_name(&self) -> io::Result<bool> {
         Ok(true)
+    }
+
+    /// How much is read and written at once: as much as by default, except on a simulated disk, where
+    /// little is, so that small runs come to the ends of portions.
+    fn portions(&self) -> Portions {
+        Portions::default()
     }
 
     /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.

@@ -38,7 +38,7 @@ mod snapshot;
 mod walk;
 mod writer;
 
-pub use disk::{Disk, DiskFile};
+pub use disk::{Disk, DiskFile, Portions};
 pub use error::Error;
 pub use log::{Log, Place};
 pub use options::{LogOptions, SyncMode};

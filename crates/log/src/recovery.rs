@@ -337,6 +337,9 @@ pub(crate) fn is_settled<'h, D: Disk>(
     headers: impl Iterator<Item = &'h SegmentHeader>,
 ) -> Result<bool> {
     for header in headers {
+        if disk.mutant("log.never_settled") {
+            break;
+        }
         let mut reader = SegmentReader::open(disk, uuid, header.sequence)?;
         let found = reader.look_behind(header.sequence, BLOCK_SIZE)?;
         if found.is_some_and(|(durable, _)| durable + 1 >= header.first) {
@@ -434,11 +437,13 @@ impl<D: Disk> Opening<'_, D> {
             later = later.min(header.first);
             counts && header.gap.is_beginning()
         });
-        if gap.is_some_and(|gap| self.from + 1 < gap.first) {
+        let is_open = gap.is_some_and(|gap| self.from + 1 < gap.first);
+        if is_open && !self.disk.mutant("log.forgets_gap") {
             // If the owner does not have everything, recovery says what is missing.
             let _ = self.is_cut_behind(end);
         }
-        let reached = self.options.reached;
+        let reached =
+            if self.disk.mutant("log.forgets_reached") { 0 } else { self.options.reached };
         if end >= reached || self.is_cut_behind(reached) {
             return Ok(());
         }

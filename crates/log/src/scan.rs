@@ -9,8 +9,6 @@ use crate::layout::{
 use crate::record::{Entry, decode_entries};
 use crate::{Disk, DiskFile, Error, Lsn, Result};
 
-/// Bytes that are read at once.
-const WINDOW_SIZE: usize = 256 << 10;
 /// Behind the end of the log, so many times the bytes of the segment are summed for nothing. A value may look like a
 /// chunk in each of its blocks.
 const IN_VAIN_MAX: u64 = 4;
@@ -196,7 +194,10 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         }
         let window_end = self.window_start + self.window.len() as u64;
         if offset < self.window_start || offset + size as u64 > window_end {
-            let wanted = (self.size - offset).min(WINDOW_SIZE.max(size) as u64) as usize;
+            let window = self.disk.portions().window;
+            let window =
+                if self.disk.mutant("log.window_bounds") { window } else { window.max(size) };
+            let wanted = (self.size - offset).min(window as u64) as usize;
             self.window.resize(wanted, 0);
             self.window_start = offset;
             let done = read_up_to(&self.file, &mut self.window, offset)

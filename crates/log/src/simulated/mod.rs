@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use everleaf_machine::lock_rank;
 
 use crate::buffers::Taken;
-use crate::{Disk, DiskFile, Log, Place};
+use crate::{Disk, DiskFile, Log, Place, Portions};
 
 pub use random::Random;
 use state::State;
@@ -38,6 +38,8 @@ pub struct Faults {
     pub capacity: usize,
     /// Syncs report success and do nothing.
     pub lies: bool,
+    /// Bytes that are read and written at once.
+    pub portions: Portions,
     /// The planted bugs to show, by name.
     pub mutants: Vec<&'static str>,
 }
@@ -52,6 +54,7 @@ impl Default for Faults {
             sync_error_one_in: 0,
             capacity: usize::MAX,
             lies: false,
+            portions: Portions::default(),
             mutants: Vec::new(),
         }
     }
@@ -249,6 +252,10 @@ impl Disk for SimulatedDisk {
             lock(&self.inner.state).sync_folder();
         }
         Ok(())
+    }
+
+    fn portions(&self) -> Portions {
+        lock(&self.inner.faults).0.portions
     }
 
     fn mutant(&self, name: &'static str) -> bool {

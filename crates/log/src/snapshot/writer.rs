@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BLOCK_TARGET, BlockInfo, Footer, SnapshotReader, encode_start, put_aside};
+use super::{BlockInfo, Footer, SnapshotReader, encode_start, put_aside};
 use crate::disk::write_whole;
 use crate::layout::{SNAPSHOT, UNFINISHED, file_name, next_number, parse_name};
 use crate::log::Shared;
 use crate::record::group_size;
-use crate::{Disk, DiskFile, Error, Log, Lsn, RealDisk, Record, Result};
-
-/// Bytes that are written at once.
-const WRITE_TARGET: usize = 1 << 20;
+use crate::{Disk, DiskFile, Error, Log, Lsn, Portions, RealDisk, Record, Result};
 
 /// A snapshot that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +59,7 @@ pub struct SnapshotInfo {
 pub struct SnapshotWriter<D: Disk = RealDisk> {
     log: Arc<Shared<D>>,
     file: D::File,
+    portions: Portions,
     sequence: u64,
     from: Lsn,
     /// Records of the block that is being filled.
@@ -103,12 +101,14 @@ impl<D: Disk> SnapshotWriter<D> {
             false => shared.made_lsn(),
         };
         let segment = shared.writer().current().sequence;
+        let portions = shared.disk.portions();
         Ok(SnapshotWriter {
             log: shared,
             file,
+            portions,
             sequence,
             from,
-            block: Vec::with_capacity(BLOCK_TARGET),
+            block: Vec::with_capacity(portions.block),
             block_pairs: 0,
             pending: encode_start(&log.shared.uuid, sequence, from, segment).to_vec(),
             position: 0,
@@ -169,7 +169,7 @@ impl<D: Disk> SnapshotWriter<D> {
         pair.encode(&mut self.block);
         self.block_pairs += 1;
         self.pair_count += 1;
-        if self.block.len() >= BLOCK_TARGET { self.end_block() } else { Ok(()) }
+        if self.block.len() >= self.portions.block { self.end_block() } else { Ok(()) }
     }
 
     /// Ends the snapshot and makes it durable; then lets go of snapshots and segments that are no
@@ -252,15 +252,19 @@ impl<D: Disk> SnapshotWriter<D> {
         self.raw_size += self.block.len() as u64;
         self.block_count += 1;
         self.block.clear();
-        self.block_pairs = 0;
-        if self.pending.len() >= WRITE_TARGET { self.write_pending() } else { Ok(()) }
+        if !self.log.disk.mutant("snapshot.counts_on") {
+            self.block_pairs = 0;
+        }
+        if self.pending.len() >= self.portions.write { self.write_pending() } else { Ok(()) }
     }
 
     fn write_pending(&mut self) -> Result<()> {
         write_whole(&self.file, &self.pending, self.position).map_err(|error| {
             Error::io(format!("cannot write {}", file_name(UNFINISHED, self.sequence)), &error)
         })?;
-        self.position += self.pending.len() as u64;
+        if !self.log.disk.mutant("snapshot.writes_in_place") {
+            self.position += self.pending.len() as u64;
+        }
         self.pending.clear();
         Ok(())
     }

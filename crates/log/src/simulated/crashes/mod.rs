@@ -9,10 +9,12 @@
 //! cannot go on.
 
 mod arranged;
+mod tails;
 mod truth;
 mod world;
 
 use super::{Faults, Random, SimulatedDisk};
+use crate::Portions;
 pub use arranged::{arranged, rotten_older_snapshot, snapshot_up_to_a_place_given_up};
 use world::{World, live, lock};
 
@@ -42,7 +44,18 @@ fn faults_of(number: u64, mutants: &[&'static str]) -> Faults {
         6 => faults.lies = true,
         _ => {}
     }
+    if random.one_in(2) {
+        // Values end a block of a snapshot each, and chunks are larger than what is read at once.
+        faults.portions = Portions { window: 4096, block: 64, write: 256 };
+    }
     faults
+}
+
+/// Whether the store of a run is one that sometimes has what was never logged; one run in three is. Those on
+/// a disk that lies have enough to judge.
+fn owes_of(number: u64) -> bool {
+    // Not by what says which disk it is, or how often it is synced, or some would never meet.
+    number % 10 != 6 && (number / 40).is_multiple_of(3)
 }
 
 /// The interval of a run in the mode `Interval`, in milliseconds of its clock; one run in four is.
@@ -56,6 +69,7 @@ fn interval_of(number: u64) -> Option<u64> {
 pub fn run(number: u64, mutants: &[&'static str], examine_one_in: u32) -> Outcome {
     let faults = faults_of(number, mutants);
     let world = World::new(number, &faults, interval_of(number), examine_one_in);
+    lock(&world).truth.owes = owes_of(number);
     // A disk that forgets what one life wrote can show the next what the one before it wrote.
     let lives = if faults.lies { 1 } else { 4 };
     let mut disk = SimulatedDisk::new(faults, number);

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::simulated::{Faults, Random, SimulatedDisk};
-use crate::{Error, Log, LogOptions, Lsn, Record, RecordEffect, Recovered, Result, SyncMode};
+use crate::{
+    Error, Log, LogOptions, Lsn, Record, RecordEffect, Recovered, Result, SnapshotWriter, SyncMode,
+};
 
 /// One change, with its own bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +73,12 @@ pub struct Truth {
     pub is_lied_to: bool,
     /// The mode is `Interval`, and this is the interval, in milliseconds.
     pub interval: Option<u64>,
+    /// Lives may begin with what was never logged, and owe a snapshot for it.
+    pub owes: bool,
+    /// What there is needs a snapshot from behind a gap, so that the log may be refused if that rots.
+    pub has_gap: bool,
+    /// Whether the log may be refused: if not, all that was acknowledged is in it.
+    pub may_be_refused: bool,
     /// The time, in milliseconds, and when each group was appended.
     pub now: u64,
     pub times: Vec<u64>,
@@ -121,7 +129,7 @@ impl Truth {
     }
 
     /// How the log of this store is opened.
-    fn options(&self, disk: &SimulatedDisk) -> LogOptions {
+    pub fn options(&self, disk: &SimulatedDisk) -> LogOptions {
         match self.interval {
             Some(interval) => {
                 options(disk).sync_mode(SyncMode::Interval(Duration::from_millis(interval)))
@@ -133,9 +141,20 @@ impl Truth {
     /// Opens the log on a disk and compares everything in it with the model.
     /// `None` if it cannot be recovered, because the disk has lied.
     pub fn examine(&self, disk: &SimulatedDisk) -> std::result::Result<Option<Examined>, String> {
+        self.examine_as(disk, &self.options(disk))
+    }
+
+    /// As [`Self::examine`], for an owner who opens it in this way. `None` if the log is refused and may
+    /// be, too.
+    pub fn examine_as(
+        &self,
+        disk: &SimulatedDisk,
+        options: &LogOptions,
+    ) -> std::result::Result<Option<Examined>, String> {
         let mut is_salvaged = false;
-        let (log, recovered) = match Log::open(disk.clone(), &self.options(disk)) {
+        let (log, recovered) = match Log::open(disk.clone(), options) {
             Ok(opened) => opened,
+            Err(Error::Damaged(_)) if self.may_be_refused => return Ok(None),
             Err(Error::Damaged(_)) if self.is_lied_to => {
                 let salvage = self.options(disk).salvage(true);
                 match Log::open(disk.clone(), &salvage) {
@@ -164,7 +183,7 @@ impl Truth {
         let (pairs, replayed) = match rebuilt(&recovered, is_salvaged) {
             Ok(found) => found,
             // A disk that lies may lose what recovery needs; it must only not pass for whole.
-            Err(Failure::Error(_)) if self.is_lied_to => return Ok(None),
+            Err(Failure::Error(_)) if self.is_lied_to || self.may_be_refused => return Ok(None),
             Err(failure) => return Err(failure.to_string()),
         };
         if replayed != end && !is_salvaged {
@@ -247,6 +266,16 @@ fn rebuilt(
     }
 }
 
+/// Writes a snapshot of the store as it is at the end of the log.
+pub fn write_snapshot(log: &Log<SimulatedDisk>, truth: &Truth) -> Result<()> {
+    let mut snapshot = SnapshotWriter::begin(log)?;
+    for ((map, key), (value, expiry)) in &truth.pairs(log.last_lsn()) {
+        let effect = RecordEffect::Put(value);
+        snapshot.add(&Record { map: *map, key, effect, expiry: *expiry })?;
+    }
+    snapshot.finish().map(drop)
+}
+
 /// How logs are opened here: the caller syncs, and segments are small.
 pub fn options(disk: &SimulatedDisk) -> LogOptions {
     let blocks = if disk.faults().block_size == 512 { 4 } else { 8 };
@@ -259,8 +288,8 @@ pub fn options(disk: &SimulatedDisk) -> LogOptions {
 
 /// The same disk, without accidents from now on.
 pub fn calmed(disk: &SimulatedDisk) -> Faults {
-    let Faults { block_size, tears, lies, mutants, .. } = disk.faults();
-    Faults { block_size, tears, lies, mutants, ..Faults::default() }
+    let Faults { block_size, tears, lies, portions, mutants, .. } = disk.faults();
+    Faults { block_size, tears, lies, portions, mutants, ..Faults::default() }
 }
 
 /// A change of one of a few keys, rarely a large one.

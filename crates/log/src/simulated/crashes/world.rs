@@ -11,8 +11,10 @@ use std::time::Duration;
 use crate::simulated::{Faults, KeptPlace, Random, SimulatedDisk};
 use crate::{Log, Lsn, SnapshotWriter};
 
+use super::tails::{cut_off, note_unlogged};
 use super::truth::{
-    Change, Examined, Group, Pairs, Truth, append, apply, calmed, options, records, some_group,
+    Change, Examined, Group, Pairs, Truth, append, apply, calmed, records, some_group,
+    write_snapshot,
 };
 
 const WRITERS: usize = 3;
@@ -211,7 +213,7 @@ impl World {
     fn note_durable(&mut self) {
         if let Some(log) = &self.log {
             self.truth.floor = self.truth.floor.max(log.durable_lsn());
-            if log.failed().is_none() {
+            if log.failed().is_none() && !log.owes_snapshot() {
                 self.truth.note_time();
             }
         }
@@ -240,8 +242,10 @@ impl World {
             2 => crashes_in_recovery(&image, &self.truth, seed).map(|more| self.crashes += more),
             3 => {
                 rot_newest_snapshot(&image, &mut self.random);
-                self.truth.examine(&image).map(drop)
+                let truth = Truth { may_be_refused: self.truth.has_gap, ..self.truth.clone() };
+                truth.examine(&image).map(drop)
             }
+            4 => cut_off(&image, &self.truth, seed).map(|more| self.crashes += more),
             _ => self.truth.examine(&image).map(drop),
         };
         if let Err(text) = outcome {
@@ -279,32 +283,26 @@ fn short_life(disk: &SimulatedDisk, truth: &Truth, random: &mut Random) -> Resul
     let mut truth = truth.clone();
     let lives = 1 + random.below(3);
     for _ in 0..lives {
-        let Some(Examined { log, end }) = truth.examine(&disk)? else { return Ok(1) };
+        let owes = truth.owes && random.one_in(3);
+        let options = truth.options(&disk).owes_snapshot(owes);
+        let Some(Examined { log, end }) = truth.examine_as(&disk, &options)? else { return Ok(1) };
         truth = truth.recovered(end);
+        if owes {
+            note_unlogged(&log, &mut truth, random)?;
+        }
         for _ in 0..random.below(4) {
             let number = random.bits();
             let group = some_group(random, number);
             append(&log, &mut truth, random.below(3), group).map_err(|error| error.to_string())?;
             match random.below(4) {
-                0 => log.sync().map(drop),
+                0 if !owes => log.sync().map(drop),
                 1 => log.write_out(),
                 _ => Ok(()),
             }
             .map_err(|error| error.to_string())?;
         }
         if random.one_in(4) {
-            let mut snapshot = SnapshotWriter::begin(&log).map_err(|error| error.to_string())?;
-            for ((map, key), (value, expiry)) in &truth.pairs(log.last_lsn()) {
-                let record = Change {
-                    map: *map,
-                    key: key.clone(),
-                    value: Some(value.clone()),
-                    keeps_value: false,
-                    expiry: *expiry,
-                };
-                snapshot.add(&record.record()).map_err(|error| error.to_string())?;
-            }
-            snapshot.finish().map_err(|error| error.to_string())?;
+            write_snapshot(&log, &truth).map_err(|error| error.to_string())?;
         }
         truth.floor = truth.floor.max(log.durable_lsn());
         disk = next_disk(&disk, random);
@@ -313,7 +311,7 @@ fn short_life(disk: &SimulatedDisk, truth: &Truth, random: &mut Random) -> Resul
 }
 
 /// The disk after the process died, or the power failed.
-fn next_disk(disk: &SimulatedDisk, random: &mut Random) -> SimulatedDisk {
+pub fn next_disk(disk: &SimulatedDisk, random: &mut Random) -> SimulatedDisk {
     let next = match random.below(3) {
         0 => disk.copied(random.bits()),
         _ => disk.crashed(random.bits()),
@@ -359,21 +357,31 @@ pub fn live(
     assert!(!lock(world).mutants.contains(&"caller.panics"), "a panic was asked for");
     let hook_world = Arc::clone(world);
     disk.set_hook(move |disk| on_operation(&hook_world, disk));
-    let opened = Log::open(disk.clone(), &options(&disk));
+    let (truth, owes) = {
+        let mut world = lock(world);
+        let owes = world.truth.owes && world.random.one_in(2);
+        (world.truth.clone(), owes)
+    };
+    let options = truth.options(&disk).owes_snapshot(owes);
+    let opened = Log::open(disk.clone(), &options);
     disk.clear_hook();
     // The first attempt was for the crashes in it, and for accidents; this one must succeed.
     drop(opened);
     let faults = disk.faults();
     disk.set_faults(calmed(&disk));
     let truth = lock(world).truth.clone();
-    let examined = truth.examine(&disk)?;
+    let examined = truth.examine_as(&disk, &options)?;
     disk.set_faults(faults);
     let Some(Examined { log, end }) = examined else { return Ok(disk) };
     let log = Arc::new(log);
     {
         let mut world = lock(world);
         world.truth = truth.recovered(end);
-        world.tree = world.truth.pairs(end);
+        if owes {
+            let World { truth, random, .. } = &mut *world;
+            note_unlogged(&log, truth, random)?;
+        }
+        world.tree = world.truth.pairs(Lsn::MAX);
         world.begun = [const { None }; WRITERS];
         world.log = Some(Arc::clone(&log));
     }
@@ -402,7 +410,7 @@ fn step(world: &SharedWorld, log: &Log<SimulatedDisk>, scan: &mut Option<Scan>) 
     // What the disk refuses is an accident; the next examination tells whether it was handled.
     match choice {
         0..12 => lock(world).step_writer(),
-        12..16 if !is_interval => sync(world, log),
+        12..16 if !is_interval && !log.owes_snapshot() => sync(world, log),
         12..18 => drop(log.write_out()),
         18 if scan.is_none() => {
             *scan = SnapshotWriter::begin(log).ok().map(|writer| (writer, None))
@@ -441,7 +449,11 @@ fn step_scan(world: &SharedWorld, scan: &mut Option<Scan>) {
             },
         );
         let Some(pair) = next else {
-            drop(writer.finish());
+            let is_made = writer.finish().is_ok();
+            let log = lock(world).log.clone();
+            if is_made && log.is_some_and(|log| log.owes_snapshot()) {
+                lock(world).fail("a snapshot is there and is still owed".into());
+            }
             return;
         };
         if writer.add(&pair.record()).is_err() {
@@ -464,9 +476,9 @@ fn die(
         drop(scan);
         lock(world).finish_writers();
         lock(world).log = None;
-        let end = log.last_lsn();
+        let (end, owes) = (log.last_lsn(), log.owes_snapshot());
         let log = Arc::into_inner(log).expect("the world has let go of it");
-        if log.close().is_ok() {
+        if log.close().is_ok() && !owes {
             lock(world).truth.floor = end;
         }
         disk.clear_hook();
