@@ -20,7 +20,8 @@ impl<M: Machine> Pool<M> {
     /// more; and only by what is asked if the disk or the maximum allows no more. New space reads
     /// as zero. Nothing moves.
     ///
-    /// *Errors:* `PoolFull` beyond [`Pool::max_size`]; `DiskFull`; `ReadOnly`; `Io` and
+    /// # Errors
+    /// `PoolFull` beyond [`Pool::max_size`]; `DiskFull`; `ReadOnly`; `Io` and
     /// `AddressSpace` as the operating system gives them. The pool is then as it was.
     ///
     /// *Durable when* it returns, as is everything stored into the new space later under the
@@ -32,7 +33,8 @@ impl<M: Machine> Pool<M> {
     /// [`Self::grow`] to at most `at_most` bytes, if the pool is not larger already: for a user that
     /// cannot use more, and shall not get it by a comfortable step.
     ///
-    /// *Errors:* as [`Self::grow`], `PoolFull` also beyond `at_most`.
+    /// # Errors
+    /// As [`Self::grow`], `PoolFull` also beyond `at_most`.
     pub fn grow_within(&self, at_least: u64, at_most: u64) -> Result<u64, PoolError> {
         self.writable("grow")?;
         let mut session = self.session.lock();
@@ -66,7 +68,8 @@ impl<M: Machine> Pool<M> {
     /// The caller sees to it that nobody can reach these bytes, also after a crash at any moment, and
     /// nobody touches them meanwhile.
     ///
-    /// *Errors:* `ReadOnly`; `Io`, and then some of the space may have been given back.
+    /// # Errors
+    /// `ReadOnly`; `Io`, and then some of the space may have been given back.
     pub fn release(&self, start: u64, end: u64) -> Result<bool, PoolError> {
         self.writable("return space")?;
         debug_assert!(start <= end && end <= self.size(), "{start} .. {end} of {}", self.size());
@@ -82,7 +85,8 @@ impl<M: Machine> Pool<M> {
 
     /// Makes sure that the bytes from `start` to `end` have disk space; they are kept as they are.
     ///
-    /// *Errors:* `DiskFull`, `ReadOnly`, `Io`.
+    /// # Errors
+    /// `DiskFull`, `ReadOnly`, `Io`.
     pub fn secure(&self, start: u64, end: u64) -> Result<(), PoolError> {
         self.writable("allocate space")?;
         if start < end { self.backing.secure(start, end) } else { Ok(()) }
@@ -91,7 +95,8 @@ impl<M: Machine> Pool<M> {
     /// All parts that may have no disk space, in ascending order: first byte, and the one behind the
     /// last. What was allocated and never written may be among them.
     ///
-    /// *Errors:* `Io`.
+    /// # Errors
+    /// `Io`.
     pub fn holes(&self) -> Result<Vec<(u64, u64)>, PoolError> {
         self.backing.holes().map_err(|source| PoolError::Io {
             path: self.place().into(),

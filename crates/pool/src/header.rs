@@ -77,7 +77,8 @@ impl Header {
 /// Finds the header in its two copies. Returns it with the number of the copy it was found in and
 /// whether the other copy is the same.
 ///
-/// *Errors:* why there is no header to rely on.
+/// # Errors
+/// Why there is no header to rely on.
 pub fn choose(copies: &[HeaderWords; 2], path: &Path) -> Result<(Header, usize, bool), PoolError> {
     let seen = copies.map(|words| decode(&words));
     match seen {

@@ -79,7 +79,8 @@ impl Pool<Hardware> {
     /// persistent memory that the kernel maps synchronously, by what the memory's regions say
     /// about the CPU caches, and else [`Domain::Process`].
     ///
-    /// *Errors:* `Missing`, `Exists`, `NotAFile`, `Permission`; `Locked` if it is open for writing
+    /// # Errors
+    /// `Missing`, `Exists`, `NotAFile`, `Permission`; `Locked` if it is open for writing
     /// anywhere, or open at all and to be opened for writing; `Empty`, `Foreign`, `Truncated`,
     /// `NewerFormat`, `UnknownFeatures`, `Damaged` by the contents; `MachineCrashed`; `DiskFull` if
     /// it is created, or has holes; `AddressSpace`; `Io`.

@@ -78,7 +78,8 @@ impl Pool<Hardware> {
     /// `size` and `max` are in bytes, rounded up to 64 KiB, at least 128 KiB. Every domain can be
     /// asked for; the flushes are then made, though nothing survives anyway.
     ///
-    /// *Errors:* `AddressSpace` if `max` bytes of addresses are not to be had.
+    /// # Errors
+    /// `AddressSpace` if `max` bytes of addresses are not to be had.
     pub fn in_memory(size: u64, max: u64, domain: Domain) -> Result<Self, PoolError> {
         let backing = MemoryBacking::new(size, max)?;
         Self::with_backing(Box::new(backing), domain, max, true)
@@ -92,7 +93,8 @@ impl<M: Machine> Pool<M> {
     /// `max` bytes; without, it must contain one, whose maximum is raised to `max` if that is
     /// larger. `max` never exceeds the capacity of the backing; 0 leaves it to header or capacity.
     ///
-    /// *Errors:* `Foreign`, `NewerFormat`, `UnknownFeatures`, `Damaged`, `Truncated`,
+    /// # Errors
+    /// `Foreign`, `NewerFormat`, `UnknownFeatures`, `Damaged`, `Truncated`,
     /// `MachineCrashed` by the contents; `PoolFull` if the backing cannot hold the smallest pool;
     /// the backing's own.
     pub fn with_backing(
@@ -223,7 +225,8 @@ impl<M: Machine> Pool<M> {
     /// written to it as a whole, which may take as long as the disk needs. Dropping
     /// a pool without this call is allowed; the next session then recovers.
     ///
-    /// *Errors:* `ReadOnly`; `Io` if the disk refuses, and the pool then counts as not clean.
+    /// # Errors
+    /// `ReadOnly`; `Io` if the disk refuses, and the pool then counts as not clean.
     pub fn set_clean(&self) -> Result<(), PoolError> {
         self.writable("mark it clean")?;
         let mut session = self.session.lock();
@@ -289,35 +292,30 @@ impl<M: Machine> Pool<M> {
 
     /// The word at `offset` bytes from the start of the pool.
     ///
-    /// The offset must be a multiple of 8 and below [`Pool::max_size`]; at or above
-    /// [`Pool::size`] the word must not be touched: there is nothing behind the address, and the
-    /// access faults.
-    ///
-    /// *Panics* if the offset is not a multiple of 8 or not below the maximum size.
+    /// *Panics* if the offset is not a multiple of 8 or not below [`Pool::size`], where there is nothing behind the
+    /// address.
     #[inline(always)]
     pub fn word(&self, offset: u64) -> &Atomic<u64, M> {
-        // The maximum is a multiple of 8, so an aligned offset below it leaves room for a word.
-        assert!(
-            offset < self.max_size && offset.is_multiple_of(8),
-            "offset {offset} is not that of a word of the pool"
-        );
         // Relaxed: who has an offset has it from a thread that saw the size it lies below. (Not in a
         // simulation, where the load would be an event; it checks every access itself.)
-        debug_assert!(
-            M::SIMULATED || offset < self.size.load(Ordering::Relaxed),
-            "offset {offset} is beyond the size"
+        let size = if M::SIMULATED { self.max_size } else { self.size.load(Ordering::Relaxed) };
+        // Sizes are multiples of 8, so an aligned offset below one leaves room for a word.
+        assert!(
+            offset < size && offset.is_multiple_of(8),
+            "offset {offset} is not that of a word of the pool, which has {size} bytes"
         );
         let address = self.base.wrapping_add(offset as usize);
-        // SAFETY: aligned, and within the addresses that the backing keeps for this pool alone
-        // (checked above); an `Atomic<u64, _>` is a transparent, interior mutable 8-byte word for
-        // which every bit pattern is valid.
+        // SAFETY: aligned, and below a size that the pool has had, up to which the backing keeps memory for
+        // this pool alone (checked above; on a simulated machine by the access itself): it never shrinks. An
+        // `Atomic<u64, _>` is a transparent, interior mutable 8-byte word for which every bit pattern is valid.
         unsafe { &*address.cast() }
     }
 
     /// The pool's own records.
     pub(crate) fn view(&self) -> View<M> {
-        // SAFETY: as in `attach`; the view is not kept beyond the call that asked for it, and the
-        // callers that write have passed `writable`.
+        // SAFETY: as in `attach`; the view is not kept beyond the call that asked for it, and every caller that
+        // writes has passed `writable`, or runs inside `attach` or `create`, which own the backing and are not
+        // read-only.
         unsafe { View::new(self.base, self.medium.domain()) }
     }
 
@@ -336,7 +334,8 @@ impl<M: Machine> Pool<M> {
     /// Notes durably that the pool has these features, before anything of them is in it: code that
     /// does not know them will refuse the pool.
     ///
-    /// *Errors:* `ReadOnly`; `Io` if the disk refuses; `Damaged`.
+    /// # Errors
+    /// `ReadOnly`; `Io` if the disk refuses; `Damaged`.
     pub fn enable_features(&self, features: u64) -> Result<(), PoolError> {
         self.note_features(|header| {
             let is_known = header.features & features == features;
@@ -347,7 +346,8 @@ impl<M: Machine> Pool<M> {
 
     /// Whether the pool says that it has these features, which older code ignores; see `layout.rs`.
     ///
-    /// *Errors:* `Damaged`.
+    /// # Errors
+    /// `Damaged`.
     pub fn has_compatible(&self, features: u64) -> Result<bool, PoolError> {
         let copies = HEADER_OFFSETS.map(|offset| self.view().read(offset));
         Ok(header::choose(&copies, self.place())?.0.compatible & features == features)
@@ -355,7 +355,8 @@ impl<M: Machine> Pool<M> {
 
     /// Notes durably that the pool has these features, which older code ignores.
     ///
-    /// *Errors:* as [`Pool::enable_features`].
+    /// # Errors
+    /// As [`Pool::enable_features`].
     pub fn enable_compatible(&self, features: u64) -> Result<(), PoolError> {
         self.note_features(|header| {
             let is_known = header.compatible & features == features;
@@ -400,7 +401,8 @@ impl<M: Machine> Pool<M> {
     /// Marks a pool clean again whose opening was refused before anything in it was changed that a seal
     /// covers or that could be read, with the seal that it had. One that was not clean keeps its seal, if it has one.
     ///
-    /// *Errors:* as [`Pool::set_clean`].
+    /// # Errors
+    /// As [`Pool::set_clean`].
     pub fn leave_as_found(&self) -> Result<(), PoolError> {
         if !self.was_clean || self.read_only {
             self.keep_seal();
@@ -421,7 +423,8 @@ impl<M: Machine> Pool<M> {
 
     /// Refuses the use of a pool that was inherited by a fork.
     ///
-    /// *Errors:* `Forked`.
+    /// # Errors
+    /// `Forked`.
     #[inline(always)]
     pub fn check_process(&self) -> Result<(), PoolError> {
         if self.is_of_this_process() { Ok(()) } else { Err(self.forked()) }

@@ -82,7 +82,8 @@ impl ShutdownRecord {
 /// Finds the session in its two copies. Returns it with the number of the copy it was found in and
 /// whether the other copy is the same.
 ///
-/// *Errors:* `Damaged` if neither is whole.
+/// # Errors
+/// `Damaged` if neither is whole.
 pub fn choose(
     copies: &[ShutdownWords; 2],
     path: &Path,

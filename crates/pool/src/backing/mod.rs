@@ -75,7 +75,8 @@ pub unsafe trait Backing: Send + Sync {
     /// Makes `new` bytes usable, of which the pool uses `old` so far; those from `old` on read as
     /// zero, and their space is allocated. One caller at a time; `old < new <= capacity()`.
     ///
-    /// *Errors:* `DiskFull` if there is no space (the pool may then ask for less); others as they
+    /// # Errors
+    /// `DiskFull` if there is no space (the pool may then ask for less); others as they
     /// come. Nothing has then changed.
     fn extend(&self, old: u64, new: u64) -> Result<(), PoolError>;
 
@@ -83,14 +84,16 @@ pub unsafe trait Backing: Send + Sync {
     /// zero from then on, and nothing may be stored there before [`Backing::secure`]. Returns whether
     /// there was space that could be given back. Nobody touches these bytes meanwhile.
     ///
-    /// *Errors:* the kernel's. Some of the space may then have been given back.
+    /// # Errors
+    /// The kernel's. Some of the space may then have been given back.
     fn release(&self, _start: u64, _end: u64) -> io::Result<bool> {
         Ok(false)
     }
 
     /// Makes sure that the bytes from `start` to `end` have space: what is there is kept.
     ///
-    /// *Errors:* as [`Backing::extend`].
+    /// # Errors
+    /// As [`Backing::extend`].
     fn secure(&self, _start: u64, _end: u64) -> Result<(), PoolError> {
         Ok(())
     }
@@ -102,7 +105,8 @@ pub unsafe trait Backing: Send + Sync {
 
     /// The parts that may have no space, in ascending order: first byte, and the one behind the last.
     ///
-    /// *Errors:* the kernel's.
+    /// # Errors
+    /// The kernel's.
     fn holes(&self) -> io::Result<Vec<(u64, u64)>> {
         Ok(if self.has_holes() { vec![(0, self.size())] } else { vec![] })
     }
@@ -110,7 +114,8 @@ pub unsafe trait Backing: Send + Sync {
     /// Writes what was stored to the disk and waits; nothing where stores alone survive, or nothing
     /// does.
     ///
-    /// *Errors:* the kernel's.
+    /// # Errors
+    /// The kernel's.
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }

@@ -130,7 +130,8 @@ impl Pool<Simulated> {
     /// A new pool in memory of the simulated machine, of the smallest size, that may grow to all of
     /// it. The memory must read as zero.
     ///
-    /// *Errors:* `PoolFull` if the memory is too small.
+    /// # Errors
+    /// `PoolFull` if the memory is too small.
     ///
     /// # Example
     /// ```
@@ -147,7 +148,8 @@ impl Pool<Simulated> {
 
     /// The pool that memory of the simulated machine holds, as a restart finds it.
     ///
-    /// *Errors:* as [`Pool::with_backing`].
+    /// # Errors
+    /// As [`Pool::with_backing`].
     pub fn open_simulated(memory: OwnedMemory) -> Result<Self, PoolError> {
         let length = memory.memory().size() as u64;
         Self::simulated(memory, length, false)

@@ -58,7 +58,8 @@ impl Unnamed {
 
     /// Gives the file its name, and waits until both are on the disk.
     ///
-    /// *Errors:* `Exists` if another was faster; `Io`.
+    /// # Errors
+    /// `Exists` if another was faster; `Io`.
     pub fn name(self) -> Result<(), PoolError> {
         let path = self.path.as_path();
         let io = |action| {

@@ -71,7 +71,8 @@ impl<M: Machine> Pool<M> {
 
     /// Creates a root called `name`.
     ///
-    /// *Errors:* `RootName` unless the name has 1 to 40 bytes, `RootExists`, `RootsFull` (there are
+    /// # Errors
+    /// `RootName` unless the name has 1 to 40 bytes, `RootExists`, `RootsFull` (there are
     /// 1000), `ReadOnly`.
     ///
     /// *Linearizes at* the store of the commit word. *Durable when* it returns; a crash leaves all
@@ -112,7 +113,8 @@ impl<M: Machine> Pool<M> {
 
     /// Replaces the value `old` of a root by `new`, at once.
     ///
-    /// *Errors:* `RootChanged` if the value is not `old`, `NoSuchRoot`, `ReadOnly`.
+    /// # Errors
+    /// `RootChanged` if the value is not `old`, `NoSuchRoot`, `ReadOnly`.
     ///
     /// *Linearizes at* the store of the commit word. *Durable when* it returns. *Blocking:* takes a
     /// short lock.
@@ -131,7 +133,8 @@ impl<M: Machine> Pool<M> {
 
     /// Removes a root; its index may be given to another afterwards.
     ///
-    /// *Errors:* `NoSuchRoot`, `ReadOnly`.
+    /// # Errors
+    /// `NoSuchRoot`, `ReadOnly`.
     ///
     /// *Linearizes at* the store of the commit word. *Durable when* it returns. *Blocking:* takes a
     /// short lock.
@@ -163,7 +166,8 @@ impl<M: Machine> Pool<M> {
 
 /// Reads every entry.
 ///
-/// *Errors:* `Damaged` for the first that is neither free nor whole.
+/// # Errors
+/// `Damaged` for the first that is neither free nor whole.
 pub fn check<M: Machine>(view: View<M>, path: &Path) -> Result<(), PoolError> {
     // Most are free, and a search on the simulated machine opens very many pools.
     let is_used = |slot: &u16| view.word(offset_of(*slot)).read_private() != 0;

@@ -15,7 +15,8 @@ use crate::{Pool, PoolError};
 impl<M: Machine> Pool<M> {
     /// The next id of a counter that starts at 1 and never repeats, also across crashes.
     ///
-    /// *Errors:* `IdsExhausted` after 2^32 - 1 ids; `ReadOnly`.
+    /// # Errors
+    /// `IdsExhausted` after 2^32 - 1 ids; `ReadOnly`.
     ///
     /// *Durable when* it returns. *Blocking:* takes a short lock.
     ///
@@ -47,7 +48,8 @@ pub fn write<M: Machine>(view: View<M>, id: u32) {
 
 /// The last id handed out: the larger of the two copies, since one may be a step behind.
 ///
-/// *Errors:* `Damaged` if neither copy is whole.
+/// # Errors
+/// `Damaged` if neither copy is whole.
 pub fn last_id<M: Machine>(view: View<M>, path: &Path) -> Result<u32, PoolError> {
     let copies = IDS_OFFSETS.map(|offset| decode(view.read::<1>(offset)[0]));
     copies.into_iter().flatten().max().ok_or_else(|| {

@@ -76,15 +76,18 @@ impl<M: Machine> Pool<M> {
     /// Keeps the seal in force that the pool was opened with, although it was opened for writing:
     /// nothing was changed, because it does not fit what is there.
     pub fn keep_seal(&self) {
-        if let (Some(seal), false) = (self.seal, self.is_read_only()) {
+        if let (Some(seal), Ok(())) = (self.seal, self.writable("keep its seal")) {
             self.write_seal(&seal.encode(self.session.lock().generation));
         }
     }
 
     /// Ends the seal, if it would still be in force: the pool is about to be changed.
     pub fn end_seal(&self) {
+        if self.writable("end its seal").is_err() {
+            return;
+        }
         let generation = self.session.lock().generation;
-        if !self.is_read_only() && read(self.view(), generation).is_some() {
+        if read(self.view(), generation).is_some() {
             self.write_seal(&[0; SEAL_WORDS]);
         }
     }

@@ -2,6 +2,7 @@
 
 #[path = "../it/common/mod.rs"]
 mod common;
+mod fork;
 mod growth;
 mod kill;
 mod lock;
