@@ -30,7 +30,9 @@ pub struct Drawn {
 }
 
 /// Depths of crashes in recovery, by name.
-const RECOVERIES: [&str; 5] = ["at full speed", "cut", "cut twice", "cut three times", "not tried"];
+const RECOVERIES: [&str; 5] = ["at full speed", "cut", "cut twice", "cut three times", NOT_TRIED];
+/// There are no crashes.
+const NOT_TRIED: &str = "not tried";
 /// Schedulers, by name.
 const SCHEDULERS: [&str; 5] =
     ["uniform", "priorities, shallow", "priorities, deep", "mixed", "in order"];
@@ -114,7 +116,7 @@ fn draw_crashes(random: &mut Random) -> (CrashConfig, &'static str) {
     let base = CrashConfig { budget: pick(random, &[16, 64, 64]), ..CrashConfig::default() };
     if random.one_in(6) {
         // Without crashes many times as many orders are run: for what threads do to each other.
-        return (CrashConfig { enabled: false, ..base }, RECOVERIES[4]);
+        return (CrashConfig { enabled: false, ..base }, NOT_TRIED);
     }
     let depth = pick(random, &[0, 0, 0, 1, 1, 2, 3]);
     let nested_one_in = match depth {
@@ -125,6 +127,24 @@ fn draw_crashes(random: &mut Random) -> (CrashConfig, &'static str) {
     };
     let nested_depth = if depth == 0 { base.nested_depth } else { depth };
     (CrashConfig { nested_one_in, nested_depth, ..base }, RECOVERIES[depth])
+}
+
+/// What recovery is to a search with such crashes, by name.
+pub fn recovery_of(crash: &CrashConfig) -> &'static str {
+    match crash {
+        CrashConfig { enabled: false, .. } => NOT_TRIED,
+        CrashConfig { nested_one_in: 0, .. } => RECOVERIES[0],
+        CrashConfig { nested_depth, .. } => RECOVERIES[(*nested_depth).min(3)],
+    }
+}
+
+/// The dimensions of machines on which nothing crashes.
+pub fn without_crashes() -> Vec<Dimension> {
+    let none = |(name, values)| match name {
+        "recovery" => (name, vec![NOT_TRIED]),
+        _ => (name, values),
+    };
+    machines().into_iter().map(none).collect()
 }
 
 /// Has the orders of a program gone through one by one; those of a crowd, which are too many for crashes in
@@ -140,7 +160,7 @@ pub fn draw_orders(random: &mut Random, is_crowd: bool, drawn: &mut Drawn) {
     drawn.name("scheduler", name);
     if uncut {
         drawn.config.crash.enabled = false;
-        drawn.name("recovery", RECOVERIES[4]);
+        drawn.name("recovery", NOT_TRIED);
     }
 }
 
@@ -158,7 +178,7 @@ pub fn draw_brief(random: &mut Random, is_crowd: bool, drawn: &mut Drawn) {
     match random.below(4) {
         0 => {
             crash.enabled = false;
-            drawn.name("recovery", RECOVERIES[4]);
+            drawn.name("recovery", NOT_TRIED);
         }
         1 | 2 if crash.enabled && drawn.config.domain == Domain::Adr => crash.at_returns = true,
         _ => {}

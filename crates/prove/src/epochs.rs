@@ -251,7 +251,7 @@ impl step::Programs for Programs {
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
-        dimensions::machines()
+        dimensions::without_crashes()
     }
 
     fn small(&self) -> Vec<String> {

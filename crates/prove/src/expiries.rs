@@ -33,8 +33,9 @@ const NAME: &str = "words";
 const KEY: &[u8] = b"the key";
 /// The number of the key to the judge.
 const KEY_NUMBER: u64 = 0;
-/// The first of the times.
+/// What times come behind that fit an expiry word, and such that do not.
 const FAR: u64 = 1 << 47;
+const BEHIND_VALUES: u64 = 1 << 52;
 
 /// One operation of a thread; the numbers are expiries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,16 @@ pub struct Expiries {
     pub threads: usize,
     /// How many of the times have come.
     pub now: u64,
+    /// What all times come behind.
+    pub far: u64,
+    /// Whether the tree has hashed leaves.
+    pub hashes: bool,
+}
+
+impl Default for Expiries {
+    fn default() -> Self {
+        Expiries { threads: 2, now: 0, far: FAR, hashes: false }
+    }
 }
 
 /// The opened tree.
@@ -74,6 +85,7 @@ pub struct Opened {
     tree: Arc<BytesTree<G, M>>,
     order: WriteOrder<M>,
     now: u64,
+    far: u64,
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<M>>>>,
 }
@@ -82,9 +94,15 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Values of two lengths, so that records are of two classes.
+/// Values of several lengths, so that records are of several classes, and few have chunks of their own.
 fn value(number: u64) -> Vec<u8> {
-    vec![number as u8; if number.is_multiple_of(2) { 8 } else { 40 }]
+    let length = match number % 8 {
+        7 => 5000,
+        5 => 200,
+        odd if odd % 2 == 1 => 40,
+        _ => 8,
+    };
+    vec![number as u8; length]
 }
 
 /// A value is all of one byte.
@@ -128,15 +146,37 @@ impl Opened {
             let Some(found) = self.read(session)? else { return Ok(None) };
             self.order.raise(self.trees.heap());
             let stripes = self.order.lock_many([self.order.stripe_of(KEY)]);
-            let done = self.tree.change_expiry(session, KEY, found, expiry_ms, Verify::Key);
+            let mut done = self.tree.change_expiry(session, KEY, found, expiry_ms, Verify::Key);
+            if let Ok(ExpiryChange::NoPlace) = done {
+                done = self.write_again(session, found, expiry_ms);
+            }
             drop(stripes);
             self.order.lower_after_batch();
             match done? {
                 ExpiryChange::Done => return Ok(Some(found)),
                 ExpiryChange::Mismatch => M::mark("expiry.changed_meanwhile"),
-                ExpiryChange::NoPlace => panic!("all records have a place for it"),
+                ExpiryChange::NoPlace => unreachable!("it was written again"),
             }
         }
+    }
+
+    /// Writes the record with this expiry again, with another. The caller has the stripe.
+    fn write_again(
+        &self,
+        session: &mut Session<M>,
+        found: u64,
+        expiry_ms: u64,
+    ) -> Result<ExpiryChange, IndexError> {
+        M::mark("expiry.written_again");
+        let mut is_same = false;
+        self.tree.decide_record(session, KEY, |record| {
+            let same = record.filter(|record| record.expiry_ms == found);
+            is_same = same.is_some();
+            same.map_or(Decision::Keep, |record| {
+                Decision::PutExpiring(record.value.to_vec(), expiry_ms)
+            })
+        })?;
+        Ok(if is_same { ExpiryChange::Done } else { ExpiryChange::Mismatch })
     }
 
     /// Changes the key by what is found. Returns what its expiry was.
@@ -165,7 +205,7 @@ impl Opened {
         change: Change<'_>,
         expiry: u64,
     ) -> Result<bool, IndexError> {
-        let change = change.expiring(FAR + expiry);
+        let change = change.expiring(self.far + expiry);
         self.write(session, |session| Ok(self.tree.change(session, &change)?.changed))
     }
 
@@ -193,9 +233,9 @@ impl Opened {
     ) -> Result<Option<Option<u64>>, IndexError> {
         let previous = match operation {
             Operation::Put(expiry) => {
-                self.decide(session, &Decision::PutExpiring(value(expiry), FAR + expiry))?
+                self.decide(session, &Decision::PutExpiring(value(expiry), self.far + expiry))?
             }
-            Operation::Expire(expiry) => self.expire(session, FAR + expiry)?,
+            Operation::Expire(expiry) => self.expire(session, self.far + expiry)?,
             Operation::Rewrite => self.decide(session, &Decision::Put(value(3)))?,
             Operation::Remove => self.decide(session, &Decision::Remove)?,
             Operation::Get => self.read(session)?,
@@ -226,6 +266,9 @@ impl Program for Expiries {
         let pool = new_pool(memory).expect("new memory becomes a pool");
         let trees: Trees<G, M> =
             Trees::create_with_chunks(pool, Space::default().chunk_shift).expect("room for a heap");
+        if self.hashes {
+            trees.make_hashed_leaves().expect("nothing in the pool is of an older kind");
+        }
         trees.bytes_tree(NAME).expect("room for a tree");
     }
 
@@ -236,7 +279,14 @@ impl Program for Expiries {
         let sessions: Result<Vec<_>, everleaf_index::AllocError> =
             (0..self.threads).map(session).collect();
         let sessions = sessions.map_err(text)?;
-        Ok(Opened { trees, tree, order: WriteOrder::new(1), now: self.now, sessions })
+        Ok(Opened {
+            trees,
+            tree,
+            order: WriteOrder::new(1),
+            now: self.now,
+            far: self.far,
+            sessions,
+        })
     }
 
     fn give_back(&self, opened: Opened) -> Result<bool, String> {
@@ -282,7 +332,7 @@ impl Program for Expiries {
     }
 
     fn wall_clock_ms(&self) -> u64 {
-        if self.now == 0 { 0 } else { FAR + self.now }
+        if self.now == 0 { 0 } else { self.far + self.now }
     }
 
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
@@ -293,9 +343,11 @@ impl Program for Expiries {
             {
                 Call::Remove
             }
-            Operation::Put(expiry) => Call::Upsert(FAR + expiry),
-            Operation::Insert(expiry) => Call::Insert(FAR + expiry),
-            Operation::Expire(expiry) | Operation::Update(expiry) => Call::Update(FAR + expiry),
+            Operation::Put(expiry) => Call::Upsert(self.far + expiry),
+            Operation::Insert(expiry) => Call::Insert(self.far + expiry),
+            Operation::Expire(expiry) | Operation::Update(expiry) => {
+                Call::Update(self.far + expiry)
+            }
             Operation::Rewrite | Operation::Get => Call::Get,
             Operation::Remove => Call::Remove,
             Operation::Purge | Operation::LowerIfIdle => return,
@@ -344,7 +396,9 @@ fn plan_of(seed: u64, longest: u64) -> (Expiries, Plan<Operation>) {
         }
     };
     let plan = (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect();
-    (Expiries { threads, now }, plan)
+    let far = if random.one_in(3) { BEHIND_VALUES } else { FAR };
+    let hashes = random.one_in(2);
+    (Expiries { threads, now, far, hashes }, plan)
 }
 
 /// Programs small enough for every order.
@@ -362,7 +416,8 @@ const SMALL: [(&str, &[&[Operation]]); 10] = [
     ("expire, settle, rewrite", &[&[Put(1), Expire(2), LowerIfIdle, Expire(3)], &[Rewrite]]),
 ];
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME`, and `hashed/NAME` on hashed leaves, `behind/NAME`
+/// with times that are behind the values.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(PlannedCase::boxed(plan(seed.parse().ok()?)));
@@ -370,11 +425,17 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("tiny/") {
         return Some(PlannedCase::boxed(plan_of(seed.parse().ok()?, 2)));
     }
-    let wanted = name.strip_prefix("small/")?;
+    let (kind, wanted) = name.split_once('/')?;
+    let base = match kind {
+        "small" => Expiries::default(),
+        "hashed" => Expiries { hashes: true, ..Expiries::default() },
+        "behind" => Expiries { far: BEHIND_VALUES, ..Expiries::default() },
+        _ => return None,
+    };
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let now = if wanted.starts_with("gone: ") { 2 } else { 0 };
-    Some(PlannedCase::boxed((Expiries { threads: plan.len(), now }, plan)))
+    Some(PlannedCase::boxed((Expiries { threads: plan.len(), now, ..base }, plan)))
 }
 
 /// The programs of this structure.
@@ -414,6 +475,7 @@ impl step::Programs for Programs {
     }
 
     fn small(&self) -> Vec<String> {
-        SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
+        let of = |kind| SMALL.iter().map(move |(name, _)| format!("{kind}/{name}"));
+        of("small").chain(of("hashed")).chain(of("behind")).collect()
     }
 }

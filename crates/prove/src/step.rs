@@ -4,7 +4,7 @@ use everleaf_machine::simulated::{Config, Random};
 
 use crate::case::Case;
 use crate::configure::Fixed;
-use crate::dimensions::{Dimension, Values};
+use crate::dimensions::{self, Dimension, Values};
 
 /// One step of a search: a program, the machine it runs on, and what both are called in the table.
 pub struct Step {
@@ -14,6 +14,17 @@ pub struct Step {
     pub config: Config,
     /// Values of dimensions.
     pub values: Values,
+}
+
+impl Step {
+    /// The same with the values of what it has become: a program may have other crashes than were drawn.
+    #[must_use]
+    pub fn as_it_runs(mut self) -> Step {
+        let recovery = dimensions::recovery_of(&self.config.crash);
+        let values = self.values.iter_mut().filter(|(dimension, _)| *dimension == "recovery");
+        values.for_each(|(_, value)| *value = recovery);
+        self
+    }
 }
 
 /// What can be run of a structure.

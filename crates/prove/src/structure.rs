@@ -53,13 +53,13 @@ impl Structure {
     /// What a random search that begins at `seed` does at its step of this number.
     pub fn step(&self, seed: u64, number: u64, fixed: Fixed) -> Step {
         let random = &mut Random::new(mix(mix(seed) ^ number));
-        self.programs.step(number, random, fixed)
+        self.programs.step(number, random, fixed).as_it_runs()
     }
 
     /// As [`Self::step`], with a brief program.
     pub fn brief(&self, seed: u64, number: u64, fixed: Fixed) -> Option<Step> {
         let random = &mut Random::new(mix(mix(seed) ^ mix(number)));
-        self.programs.brief(number, random, fixed)
+        self.programs.brief(number, random, fixed).map(Step::as_it_runs)
     }
 
     /// What steps are drawn of.

@@ -12,7 +12,7 @@ use crate::api::operations::{Operations, Way};
 use crate::api::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 use crate::kind::{U64Kind, u64_key};
 use crate::nbtree::write::Write;
-use crate::nbtree::{Extent, TOGETHER, TreeShape, find_live_blocks};
+use crate::nbtree::{Extent, TreeShape, find_live_blocks, group};
 
 impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
     type Machine = M;
@@ -55,7 +55,8 @@ impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
         changes: &[Change],
         outcomes: &mut [Outcome],
     ) -> Result<(), IndexError> {
-        for (changes, outcomes) in changes.chunks(TOGETHER).zip(outcomes.chunks_mut(TOGETHER)) {
+        let size = group::<M>();
+        for (changes, outcomes) in changes.chunks(size).zip(outcomes.chunks_mut(size)) {
             let mut done = 0;
             let made = {
                 let mut session = session.pinned();

@@ -16,7 +16,7 @@ use crate::kind::Kind;
 use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::write::Write;
-use crate::nbtree::{Extent, TOGETHER};
+use crate::nbtree::{Extent, TOGETHER, group};
 
 /// A key on its way: how it goes through a leaf, and the leaf.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         extent: Extent,
         mut found: impl FnMut(&mut Session<M>, usize, Option<u64>),
     ) {
-        for (group, keys) in keys.chunks(TOGETHER).enumerate() {
+        for (number, keys) in keys.chunks(group::<M>()).enumerate() {
             let travellers = self.descend_together(keys.len(), |index| keys[index], false);
             for traveller in &travellers[..keys.len()] {
                 self.prefetch_matches(traveller, false);
@@ -48,7 +48,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             for (index, (key, traveller)) in keys.iter().zip(&travellers).enumerate() {
                 let payload = self.get_from(session, traveller.leaf, *key, traveller.probe);
                 if !K::HAS_TAILS {
-                    found(session, group * TOGETHER + index, payload);
+                    found(session, number * group::<M>() + index, payload);
                 }
                 payloads[index] = payload;
             }
@@ -61,7 +61,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 }
             }
             for (index, payload) in payloads[..keys.len()].iter().enumerate() {
-                found(session, group * TOGETHER + index, *payload);
+                found(session, number * group::<M>() + index, *payload);
             }
         }
     }
@@ -83,7 +83,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         'k: 'w,
         K: 'w,
     {
-        for items in items.chunks(TOGETHER) {
+        for items in items.chunks(group::<M>()) {
             let mut made = items.iter();
             let write_of = |index: usize| {
                 let Write { key, intent, payload } = *write_of(&items[index]);

@@ -42,7 +42,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let heap = session.heap().clone();
         let tree = Self::assemble(heap.clone(), id, slab);
         let tasks = sort_blocks::<K, M>(&heap, recovery, live)?;
-        // Each share has a session, of which a heap admits few.
+        // A share has no session: only the threads that are started are bounded.
         let shares = threads.clamp(1, tasks.len()).min(SHARE_COUNT_MAX);
         let share = tasks.len().div_ceil(shares);
         let verify = sealed.is_some();
