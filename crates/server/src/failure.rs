@@ -23,6 +23,13 @@ pub enum Failure {
     Text(Cow<'static, str>),
 }
 
+/// What is told of a collection that counts members, and has none where they belong.
+const DAMAGED: &str = "ERR a member is missing that the collection counts: it is damaged, and `everleaf check` \
+                       on the pool tells more";
+/// The same of one that has more, or less, than it counts.
+const MISCOUNTED: &str = "ERR the collection has other members than it counts: it is damaged, and `everleaf check` \
+                          on the pool tells more";
+
 /// What comes of reading and writing keys.
 pub type Result<T> = std::result::Result<T, Failure>;
 
@@ -36,5 +43,15 @@ impl Failure {
     /// A failure in the given words, which start with a code.
     pub fn text(text: impl Into<Cow<'static, str>>) -> Self {
         Failure::Text(text.into())
+    }
+
+    /// The failure of what wants a member that is not there.
+    pub fn damaged() -> Self {
+        Failure::text(DAMAGED)
+    }
+
+    /// The failure of what wants all members of a collection that has others than it counts.
+    pub fn miscounted() -> Self {
+        Failure::text(MISCOUNTED)
     }
 }

@@ -51,9 +51,13 @@ fn write_collection(
     let count = count(&found);
     let mut writer = Writer::collection(kind, count);
     let Some(mut collection) = found else { return Ok(writer) };
-    let is_full = |writer: &Writer| match writer.size() > size_max {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    let mut written = 0;
+    let mut is_full = |writer: &Writer| {
+        written += 1;
+        match writer.size() > size_max {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     };
     match kind {
         Kind::List => {
@@ -78,7 +82,11 @@ fn write_collection(
             is_full(&writer)
         })?,
     }
-    if writer.size() > size_max { Err(Failure::ReplyTooLong) } else { Ok(writer) }
+    if writer.size() > size_max {
+        return Err(Failure::ReplyTooLong);
+    }
+    // Who reads it takes as many as it says, and looks at no more.
+    if written == count { Ok(writer) } else { Err(Failure::miscounted()) }
 }
 
 /// The options of `RESTORE`.

@@ -25,9 +25,6 @@ use crate::wish::{What, Wish};
 
 /// Bytes that a key takes besides itself, which it does three times, while somebody waits for it.
 const KEY_OVERHEAD: usize = 180;
-/// What is told of a collection that counts members, and has none where they belong.
-const DAMAGED: &str = "ERR a member is missing that the collection counts: it is damaged, and `everleaf check` \
-                       on the pool tells more";
 
 impl Wish {
     /// Does it with this key, if that has members. Returns whether it had.
@@ -143,7 +140,7 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         }
         // It would neither be granted nor wait, again and again.
         if is_damaged {
-            return Err(Failure::text(DAMAGED));
+            return Err(Failure::damaged());
         }
         let mut waiters = shared.waiters.lock();
         let waiter = Waiter {

@@ -61,6 +61,33 @@ fn so_many_are_drawn_as_there_are_and_not_as_the_header_counts() {
     assert_eq!(client.line("SRANDMEMBER set"), "nil");
 }
 
+/// What was lost: a payload that said a number and had others was answered, of which the readers took as many as it said;
+/// a copy had the first of the members, and compared itself with the same payload.
+#[test]
+fn what_has_other_members_than_it_counts_is_not_dumped() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.line("SADD set a b c");
+    client.line("HSET hash a 1 b 2 c 3");
+    client.line("ZADD zset 1 a 2 b 3 c");
+    client.line("RPUSH list a b c");
+    client.line("HSET whole a 1 b 2");
+    let whole = client.line("DUMP whole");
+    for key in ["set", "hash", "zset"] {
+        for count in [2, 4] {
+            claim(&server, key, count);
+            let told = client.line(&format!("DUMP {key}"));
+            assert!(told.starts_with("-ERR") && told.contains("everleaf check"), "{key}: {told}");
+        }
+        claim(&server, key, 3);
+        assert!(client.line(&format!("DUMP {key}")).starts_with('"'), "{key}");
+    }
+    lose(&server, "list", 1);
+    let told = client.line("DUMP list");
+    assert!(told.starts_with("-ERR") && told.contains("everleaf check"), "{told}");
+    assert_eq!(client.line("DUMP whole"), whole);
+}
+
 #[test]
 fn members_are_drawn_beside_their_removal() {
     let server = TestServer::with(|config| config.threads = 3);
