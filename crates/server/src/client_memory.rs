@@ -62,7 +62,7 @@ impl ClientMemory {
     /// woken to notice.
     pub fn choose(&self, registry: &Registry, limit: usize) -> Vec<Arc<Client>> {
         registry.with_all(|clients| {
-            let may_go = |client: &&Arc<Client>| !client.is_killed() && !client.details().no_evict;
+            let may_go = |client: &&Arc<Client>| !client.is_killed() && !client.is_exempt();
             let left = clients.values().filter(may_go);
             let holding = left.map(|client| (client.memory(), client.id));
             let mut greediest: BinaryHeap<_> = holding.filter(|&(size, _)| size > 0).collect();

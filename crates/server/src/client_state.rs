@@ -56,7 +56,7 @@ pub struct Waiting {
     pub until_ms: Option<u64>,
     /// Its reply is not sent.
     pub is_silent: bool,
-    /// Bytes that the wish takes.
+    /// Bytes that the wish and the command take.
     pub memory: usize,
 }
 
@@ -147,7 +147,7 @@ impl ClientState {
         *self = ClientState::new(Arc::clone(&self.client), acl);
         self.client.change(|details| {
             details.is_monitor = false;
-            details.name.clear();
+            details.name = Arc::default();
             details.protocol = Protocol::default();
             details.no_evict = false;
             details.no_touch = false;

@@ -37,12 +37,12 @@ pub struct Client {
     pub holdings: Holdings,
 }
 
-/// What a client told about itself.
+/// What a client told about itself. Its texts may be long, so a copy of all shares them.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
-    pub name: String,
-    pub library_name: String,
-    pub library_version: String,
+    pub name: Arc<str>,
+    pub library_name: Arc<str>,
+    pub library_version: Arc<str>,
     pub protocol: Protocol,
     /// The database that it has selected.
     pub database: Database,
@@ -54,6 +54,12 @@ pub struct Details {
     pub no_touch: bool,
     /// Who it is, once it is served.
     pub user: Option<Arc<User>>,
+}
+
+/// What is kept of a text that a client chose where it is kept for longer than the client: the memory of that counts for
+/// nobody.
+pub fn shortened(text: &str, size_max: usize) -> String {
+    text[..text.floor_char_boundary(size_max)].to_string()
 }
 
 impl Client {
@@ -141,6 +147,11 @@ impl Client {
         self.lock().user.clone()
     }
 
+    /// Whether it asked not to be closed for what it holds.
+    pub fn is_exempt(&self) -> bool {
+        self.lock().no_evict
+    }
+
     /// A copy of what the client told about itself.
     pub fn details(&self) -> Details {
         self.lock().clone()
@@ -151,7 +162,7 @@ impl Client {
         let mut details = self.lock();
         change(&mut details);
         let Details { name, library_name, library_version, .. } = &*details;
-        let size = name.capacity() + library_name.capacity() + library_version.capacity();
+        let size = name.len() + library_name.len() + library_version.len();
         // Relaxed: see `details_size`.
         self.details_size.store(size, Ordering::Relaxed);
     }

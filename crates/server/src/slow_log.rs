@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::registry::Client;
+use crate::registry::{Client, shortened};
 use crate::resp::Request;
 use crate::secrets::{HIDDEN, hidden};
 
 /// Arguments of a command that are kept, and bytes of each.
 const ARG_COUNT_MAX: usize = 32;
 const ARG_SIZE_MAX: usize = 128;
+/// Bytes that are kept of a client's name.
+const NAME_SIZE_MAX: usize = 128;
 
 /// A command that took long.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ impl SlowLog {
     ) {
         // A clock before 1970 has not been set yet.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (args, name) = (cut(request), client.details().name);
+        let (args, name) = (cut(request), shortened(&client.details().name, NAME_SIZE_MAX));
         let mut state = self.state();
         let id = state.next_id;
         state.next_id += 1;

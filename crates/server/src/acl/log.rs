@@ -3,12 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::registry::shortened;
+
 /// Entries that are alike within this time are one.
 const GROUPING_MS: u64 = 60_000;
 /// Among so many of the last entries one that is alike is looked for.
 const LOOKED_AT: usize = 10;
 /// Bytes that are kept of an object and of a name.
 const SIZE_MAX: usize = 512;
+/// Bytes that are kept of a line of `CLIENT LIST`.
+const CLIENT_SIZE_MAX: usize = 2048;
 
 /// Something that was refused.
 #[derive(Clone, Debug)]
@@ -38,6 +42,9 @@ impl AclLog {
     pub fn add(&self, mut entry: Entry, count_max: usize) {
         entry.object.truncate(SIZE_MAX);
         entry.user.truncate(SIZE_MAX);
+        if entry.client.len() > CLIENT_SIZE_MAX {
+            entry.client = shortened(&entry.client, CLIENT_SIZE_MAX);
+        }
         let mut entries = self.lock();
         let alike = entries.iter().take(LOOKED_AT).position(|known| known.is_like(&entry));
         if let Some(known) = alike.and_then(|index| entries.remove(index)) {
@@ -100,6 +107,8 @@ mod tests {
         assert_eq!(told, [(b'c', 1), (b'a', 1), (b'a', 2)]);
         log.add(entry(&"x".repeat(100_000), 0), 3);
         assert_eq!(log.newest(1)[0].object.len(), SIZE_MAX);
+        log.add(Entry { client: "\u{e9}".repeat(100_000), ..entry("y", 0) }, 3);
+        assert!(log.newest(1)[0].client.capacity() <= CLIENT_SIZE_MAX);
         log.reset();
         assert!(log.newest(9).is_empty());
     }

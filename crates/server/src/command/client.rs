@@ -35,7 +35,7 @@ pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         }
         (b"setname", 3) => {
             let name = valid_name(request.arg(2))?;
-            context.session.client.change(|details| details.name = name);
+            context.session.client.change(|details| details.name = name.into());
             context.reply.ok();
         }
         (b"setinfo", 4) => return setinfo(context, request),
@@ -91,8 +91,10 @@ fn setinfo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         )
     })?;
     match request.arg(2).to_ascii_lowercase().as_slice() {
-        b"lib-name" => context.session.client.change(|details| details.library_name = value),
-        b"lib-ver" => context.session.client.change(|details| details.library_version = value),
+        b"lib-name" => context.session.client.change(|details| details.library_name = value.into()),
+        b"lib-ver" => {
+            context.session.client.change(|details| details.library_version = value.into())
+        }
         _ => {
             let option = shown(request.arg(2));
             return Err(Failure::text(format!("ERR Unrecognized option '{option}'")));
@@ -127,7 +129,8 @@ fn on_or_off(arg: &[u8]) -> Result<bool, Failure> {
 
 /// `CLIENT LIST [TYPE type] [ID id ...]`
 fn list(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let mut ids: Option<Vec<u64>> = None;
+    let registry = &context.shared.registry;
+    let mut clients = None;
     let mut normal = true;
     match request.get(2).map(|option| option.to_ascii_lowercase()).as_deref() {
         None => {}
@@ -138,16 +141,29 @@ fn list(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
                 // Nobody has a lower one.
                 Ok::<_, Failure>(u64::try_from(id).unwrap_or(0))
             };
-            ids = Some(request.args_from(3).map(id_of).collect::<Result<_, _>>()?);
+            let ids: Vec<u64> = request.args_from(3).map(id_of).collect::<Result<_, _>>()?;
+            // As often, and in the order, as they are asked for.
+            clients = Some(registry.with_all(|all| {
+                ids.iter().filter_map(|id| all.get(id).cloned()).collect::<Vec<_>>()
+            }));
         }
         Some(_) => return Err(Failure::Syntax),
     }
-    let now_ms = context.shared.now_ms();
-    let wanted =
-        |client: &Client| normal && ids.as_ref().is_none_or(|ids| ids.contains(&client.id));
-    let clients = context.shared.registry.all();
-    let lines = clients.iter().filter(|client| wanted(client));
-    context.reply.verbatim(&lines.map(|client| describe(client, now_ms)).collect::<String>());
+    let clients = match (normal, clients) {
+        (false, _) => Vec::new(),
+        (true, Some(clients)) => clients,
+        (true, None) => registry.all(),
+    };
+    let (now_ms, size_max) = (context.shared.now_ms(), context.shared.config.reply_size_max);
+    let mut lines = String::new();
+    for client in clients {
+        // Before it is made: their names may be long, and asked for many times.
+        if lines.len() + client.details_size() > size_max {
+            return Err(Failure::ReplyTooLong);
+        }
+        lines.push_str(&describe(&client, now_ms));
+    }
+    context.reply.verbatim(&lines);
     Ok(())
 }
 

@@ -1,12 +1,29 @@
 //! A connection in one line, as `CLIENT LIST` and the log of refusals tell of it.
 
 use super::facts::full_name;
-use crate::registry::{Client, Details};
+use crate::registry::{Client, Details, shortened};
+
+/// Bytes that are kept of each text of a client where it is kept.
+const KEPT_SIZE_MAX: usize = 128;
 
 /// One line of `CLIENT LIST`: the fields of Redis 7.2 in its order, and the event loop. There is no buffer for replies of a
 /// connection's own, and no list of them: `rbs`, `rbp` and `oll` are 0.
 pub fn describe(client: &Client, now_ms: u64) -> String {
-    let details = client.details();
+    line(client, &client.details(), now_ms)
+}
+
+/// The same, as it may be kept: without the rest of what the client chose as long as it wanted.
+pub fn describe_shortly(client: &Client, now_ms: u64) -> String {
+    let mut details = client.details();
+    for text in [&mut details.name, &mut details.library_name, &mut details.library_version] {
+        if text.len() > KEPT_SIZE_MAX {
+            *text = shortened(text, KEPT_SIZE_MAX).into();
+        }
+    }
+    line(client, &details, now_ms)
+}
+
+fn line(client: &Client, details: &Details, now_ms: u64) -> String {
     let held = client.holdings.get();
     let seconds = |since_ms| now_ms.saturating_sub(since_ms) / 1000;
     let queued = client.holdings.queued().map_or("-1".to_string(), |count| count.to_string());
@@ -20,7 +37,7 @@ pub fn describe(client: &Client, now_ms: u64) -> String {
         details.name,
         seconds(client.created_ms),
         seconds(client.last_active_ms()),
-        flags(client, &details),
+        flags(client, details),
         details.database,
     );
     let holds = format!(

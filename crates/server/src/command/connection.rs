@@ -116,7 +116,7 @@ pub fn hello(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             // Kept even if what follows is refused, as clients know it.
             (b"setname", 1..) => {
                 let name = valid_name(args.next().unwrap_or(b""))?;
-                context.session.client.change(|details| details.name = name);
+                context.session.client.change(|details| details.name = name.into());
             }
             _ => {
                 let option = shown(option);

@@ -1,6 +1,6 @@
 //! The check before each command: whether the user of the connection may run it.
 
-use super::client_line::describe;
+use super::client_line::describe_shortly;
 use super::facts::{self, COMMANDS, Command};
 use super::{Context, Failure, Outcome};
 use crate::acl::log::Entry;
@@ -156,7 +156,7 @@ fn add_entry_of(
         object: short(object),
         user: short(user),
         at_ms,
-        client: describe(client, at_ms),
+        client: describe_shortly(client, at_ms),
     };
     shared.acl.log.add(entry, shared.settings.acl_log_len_max());
 }

@@ -138,6 +138,11 @@ fn clients_are_listed_and_killed() {
     assert!(list.contains(" cmd=client|list "), "{list}");
     assert!(list.contains(" cmd=client|id "), "{list}");
     assert_eq!(a.line(&format!("CLIENT LIST ID {b_id}")).matches("id=").count(), 1);
+    // As Redis does it: in the order of the numbers, and as often.
+    let list = a.line(&format!("CLIENT LIST ID {c_id} {a_id} 0 {c_id}"));
+    let shown: Vec<&str> =
+        list.split("id=").skip(1).map(|it| it.split(' ').next().unwrap()).collect();
+    assert_eq!(shown, [c_id, a_id, c_id].map(|id| id.to_string()));
     assert_eq!(a.line("CLIENT LIST TYPE pubsub"), "\"\"");
     assert_eq!(a.line("CLIENT LIST TYPE x"), "-ERR Unknown client type 'x'");
     assert_eq!(a.line("CLIENT LIST ID 0"), "\"\"");

@@ -218,6 +218,70 @@ fn a_name_counts_and_what_is_left_after_a_big_request() {
     assert_eq!(client.reply(), "nil");
 }
 
+/// What was lost: each entry of `SLOWLOG` and `ACL LOG` had a copy of the client's name, however long, which counted for
+/// nobody and stayed behind the client.
+#[test]
+fn what_is_kept_of_a_client_is_short_whatever_it_calls_itself() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.line("ACL SETUSER little on nopass ~mine:* +@all"), "+OK");
+    assert_eq!(client.line("AUTH little x"), "+OK");
+    let long = "n".repeat(1 << 20);
+    for words in
+        [&["SETNAME", &long][..], &["SETINFO", "LIB-NAME", &long], &["SETINFO", "LIB-VER", &long]]
+    {
+        assert_eq!(client.ask(&[&["CLIENT"], words].concat()), "+OK");
+    }
+    assert_eq!(client.line("CONFIG SET slowlog-log-slower-than 0"), "+OK");
+    for number in 0..20 {
+        assert!(client.line(&format!("GET other:{number}")).starts_with("-NOPERM"));
+        assert_eq!(client.line("GET mine:1"), "nil");
+    }
+    let (slow, refused) = (client.line("SLOWLOG GET -1"), client.line("ACL LOG"));
+    assert!(slow.contains("nnnnn") && slow.len() < 128 << 10, "{} bytes", slow.len());
+    assert!(refused.contains("name=nnnnn") && refused.contains("lib-ver=nnnnn"));
+    assert!(refused.contains(" loop=") && refused.len() < 128 << 10, "{} bytes", refused.len());
+    assert!(client.line("CLIENT GETNAME").len() > 1 << 20, "to the others it is what it was");
+}
+
+/// What was lost: what waits counted with its keys alone, and held all else that it was asked with.
+#[test]
+fn who_waits_counts_with_all_it_holds() {
+    const COUNT: usize = 6;
+    let server = TestServer::start();
+    let mut observer = server.connect();
+    let zeros = "0".repeat(1 << 20);
+    let mut clients = Vec::new();
+    for number in 1..=COUNT as u64 {
+        let mut client = server.connect();
+        let request = match number % 2 {
+            0 => encode(&["BLPOP", "k", &zeros]),
+            _ => encode(&["BLMPOP", &zeros, "1", "k", "LEFT"]),
+        };
+        client.send(&request);
+        eventually("it waits", || waiting(&mut observer) == number);
+        clients.push(client);
+    }
+    eventually("it is counted", || {
+        number(&mut observer, "mem_clients_normal") > (COUNT as u64) << 20
+    });
+    drop(clients);
+    eventually("it is given back", || number(&mut observer, "mem_clients_normal") < 64 << 10);
+    // Where a key cannot be so long nothing could ever be moved.
+    let destination = "d".repeat(100_000);
+    for words in [
+        &["BLMOVE", "none", &destination, "LEFT", "LEFT", "0"][..],
+        &["BRPOPLPUSH", "none", &destination, "0"],
+    ] {
+        let refused = observer.ask(words);
+        assert!(refused.starts_with("-ERR") && refused.contains("100000"), "{refused}");
+    }
+}
+
+fn waiting(observer: &mut Client) -> u64 {
+    number(observer, "blocked_clients")
+}
+
 #[test]
 fn the_limit_is_a_setting_that_can_be_changed() {
     let server = TestServer::start();

@@ -23,8 +23,10 @@ use crate::shared::Shared;
 use crate::waiters::{Delivery, Waiter};
 use crate::wish::{What, Wish};
 
-/// Bytes that a key takes besides itself, which it does three times, while somebody waits for it.
-const KEY_OVERHEAD: usize = 180;
+/// Bytes that a key takes besides itself, which it does twice, while somebody waits for it.
+const KEY_OVERHEAD: usize = 140;
+/// Bytes that an argument takes besides itself.
+const ARG_OVERHEAD: usize = 40;
 
 impl Wish {
     /// Does it with this key, if that has members. Returns whether it had.
@@ -102,8 +104,17 @@ impl Wish {
 
     /// The bytes that it takes while it is kept.
     fn memory(&self) -> usize {
-        self.keys.iter().map(|key| 3 * key.len() + KEY_OVERHEAD).sum()
+        let keys: usize = self.keys.iter().map(|key| 2 * key.len() + KEY_OVERHEAD).sum();
+        match &self.what {
+            What::Move { destination, .. } => keys + destination.len(),
+            _ => keys,
+        }
     }
+}
+
+/// The bytes that the arguments of a command take while they are kept.
+fn memory_of(args: &[Vec<u8>]) -> usize {
+    args.iter().map(|arg| arg.len() + ARG_OVERHEAD).sum()
 }
 
 /// Runs one of the commands where nothing waits: between `MULTI` and `EXEC`.
@@ -142,13 +153,15 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         if is_damaged {
             return Err(Failure::damaged());
         }
+        let args: Vec<_> = request.args_from(0).map(<[u8]>::to_vec).collect();
+        let memory = wish.memory() + memory_of(&args);
         let mut waiters = shared.waiters.lock();
         let waiter = Waiter {
             client: context.session.client.clone(),
             database: context.session.database,
             place: shared.databases.place(context.session.database),
             wish: wish.clone(),
-            args: request.args_from(0).map(<[u8]>::to_vec).collect(),
+            args,
             protocol: context.session.protocol,
         };
         let ticket = waiters.add(waiter);
@@ -164,7 +177,7 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             ticket,
             until_ms: timeout_ms.map(|timeout| shared.now_ms().saturating_add(timeout)),
             is_silent: false,
-            memory: wish.memory(),
+            memory,
         });
         context.session.client.set_waiting(true);
         return Ok(());

@@ -1,5 +1,7 @@
 //! Reading the arguments of the commands that wait.
 
+use everleaf::{Error, KEY_SIZE_MAX};
+
 use crate::command::Failure;
 use crate::command::list::pop::parse_many as parse_elements;
 use crate::command::list::side_arg;
@@ -53,7 +55,12 @@ fn single(request: &Request<'_>, kind: Kind, what: What) -> Result<(Wish, Option
 /// `.. source destination .. timeout`
 fn moving(request: &Request<'_>, last: usize, from: Side, to: Side) -> Result<(Wish, Option<u64>)> {
     let timeout = timeout_arg(request.arg(last))?;
-    let what = What::Move { destination: request.arg(2).to_vec(), from, to };
+    let destination = request.arg(2).to_vec();
+    if destination.len() > KEY_SIZE_MAX {
+        // There is nothing to wait for: it could never be granted.
+        return Err(Failure::Store(Error::KeyTooLarge(destination.len())));
+    }
+    let what = What::Move { destination, from, to };
     Ok((Wish { kind: Kind::List, keys: vec![request.arg(1).to_vec()], what }, timeout))
 }
 
