@@ -18,14 +18,27 @@ use crate::registry::Client;
 use crate::resp::Request;
 use crate::secrets::{HIDDEN, hidden};
 
+/// Bytes of a line beside each argument: a space, and a quotation mark on each side.
+const SEPARATOR_SIZE: usize = 3;
 /// Bytes that a mailbox may hold, if clients may hold as much.
 const MAILBOX_SIZE_MAX: usize = 64 << 20;
+
+/// As many monitors are kept before those that are gone are forgotten.
+const FORGET_COUNT_MIN: usize = 16;
 
 /// All monitors. Thread-safe.
 #[derive(Debug, Default)]
 pub struct Monitors {
     count: Arc<AtomicUsize>,
-    list: Mutex<Vec<Weak<Monitor>>>,
+    list: Mutex<List>,
+}
+
+/// The monitors, of which some are gone.
+#[derive(Debug, Default)]
+struct List {
+    all: Vec<Weak<Monitor>>,
+    /// How many there were when it was last looked who is gone.
+    count: usize,
 }
 
 /// A client that is shown what others do, until this is dropped.
@@ -56,7 +69,12 @@ impl Monitors {
         self.count.fetch_add(1, Ordering::Relaxed);
         let (client, count) = (Arc::clone(client), Arc::clone(&self.count));
         let monitor = Arc::new(Monitor { client, mailbox: Mutex::default(), count });
-        lock(&self.list).push(Arc::downgrade(&monitor));
+        let mut list = lock(&self.list);
+        if list.all.len() >= FORGET_COUNT_MIN.max(2 * list.count) {
+            list.all.retain(|it| it.strong_count() > 0);
+            list.count = list.all.len();
+        }
+        list.all.push(Arc::downgrade(&monitor));
         monitor
     }
 
@@ -75,9 +93,10 @@ impl Monitors {
             return;
         }
         let size_max = size_max.min(MAILBOX_SIZE_MAX);
-        let is_fit = args.iter().map(|arg| arg.len()).sum::<usize>() <= size_max;
+        // Counted before it is made: it may be four times as long as the command.
+        let is_fit = size_shown(&args) <= size_max;
         let line = is_fit.then(|| line(client, database, &args));
-        lock(&self.list).retain(|monitor| match monitor.upgrade() {
+        lock(&self.list).all.retain(|monitor| match monitor.upgrade() {
             None => false,
             Some(monitor) => {
                 monitor.post(line.as_deref(), size_max, &mut tell);
@@ -137,6 +156,24 @@ fn line(client: &Client, database: Database, args: &[&[u8]]) -> String {
     line
 }
 
+/// Bytes that the arguments of a command take in its line.
+fn size_shown(args: &[&[u8]]) -> usize {
+    let size_of_arg = |(arg, is_hidden): (&&[u8], bool)| match is_hidden {
+        true => HIDDEN.len(),
+        false => arg.iter().map(|byte| size_of_escaped(*byte)).sum(),
+    };
+    args.iter().zip(hidden(args)).map(|pair| size_of_arg(pair) + SEPARATOR_SIZE).sum()
+}
+
+/// Bytes that a byte takes where [`push_escaped`] has added it.
+fn size_of_escaped(byte: u8) -> usize {
+    match byte {
+        b'\\' | b'"' | b'\n' | b'\r' | b'\t' | 0x07 | 0x08 => 2,
+        b' '..=b'~' => 1,
+        _ => 4,
+    }
+}
+
 /// Adds bytes as the protocol's original server shows them.
 fn push_escaped(line: &mut String, bytes: &[u8]) {
     for byte in bytes {
@@ -185,6 +222,32 @@ mod tests {
                 "[3 a:1] \"HELLO\" \"3\" \"SETNAME\" \"n\" \"Auth\" {hidden} {hidden} \"x\"\r\n"
             )
         );
+    }
+
+    /// What was lost: of a command of 60 MiB that is no text a line of 240 MiB was made, by each event loop at once, only for
+    /// the monitor to be closed because it was too long.
+    #[test]
+    fn the_size_of_a_line_is_known_before_it_is_made() {
+        let all: Vec<u8> = (0..=255).collect();
+        let cases: [&[&[u8]]; 3] = [&[b"SET", b"k", &all], &[b"AUTH", b"u", &[0; 99]], &[b"", b""]];
+        for args in cases {
+            // In front of them are the database and the address.
+            let arguments = shown(args).split_once("] ").unwrap().1.len() + 1;
+            assert_eq!(size_shown(args) + "\r\n".len(), arguments);
+        }
+    }
+
+    /// What was lost: who asked for `MONITOR` and `RESET` again and again left something behind each time, for good.
+    #[test]
+    fn those_who_are_gone_are_forgotten() {
+        let (monitors, registry) = (Monitors::default(), Registry::new());
+        let client = registry.add(("a:1".into(), "b:2".into()), 0, 5);
+        let kept: Vec<_> = (0..5).map(|_| monitors.begin(&client)).collect();
+        (0..10_000).for_each(|_| drop(monitors.begin(&client)));
+        let list = lock(&monitors.list);
+        assert!(list.all.len() <= FORGET_COUNT_MIN, "{}", list.all.len());
+        let alive = list.all.iter().filter(|it| it.strong_count() > 0).count();
+        assert_eq!(alive, kept.len());
     }
 
     #[test]
