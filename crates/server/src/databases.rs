@@ -70,11 +70,8 @@ impl Databases {
             }
             self.kept.get_or_init(|| kept);
         }
-        for name in store.map_names() {
-            let Some(place) = place_of_name(&name) else { continue };
-            if let Some(map) = store.existing_map(&name)? {
-                drop(self.maps[place.0].set(map));
-            }
+        for (place, map) in maps_of(store)? {
+            drop(self.maps[place.0].set(map));
         }
         let beyond = (self.count..DATABASE_COUNT_MAX).rev().find(|database| {
             let map = self.maps[self.place(*database).0].get();
@@ -210,6 +207,19 @@ impl Databases {
             |database| Some((database, statistics.by_map.get(&name_of(self.place(database)))?));
         (0..self.count()).filter_map(of).filter(|(_, map)| map.keys > 0)
     }
+}
+
+/// The maps of all places that a store has, wherever databases lie.
+///
+/// # Errors
+/// The store cannot be read.
+pub fn maps_of(store: &Store) -> Result<Vec<(Place, Map)>> {
+    let mut maps = vec![(Place(0), store.default_map().clone())];
+    for name in store.map_names() {
+        let Some(place) = place_of_name(&name) else { continue };
+        maps.extend(store.existing_map(&name)?.map(|map| (place, map)));
+    }
+    Ok(maps)
 }
 
 /// The name of the map of a place.

@@ -5,15 +5,11 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use everleaf::{Map, Result, Store};
+use everleaf::{Error, Map, Result, Store};
 
-use super::{
-    COUNTER_BITS, HEADER_SIZE, Kind, LIVE, MARK_KEY, MARK_SIZE, MEMBERS, lacks_mark, mark_of,
-};
+use super::{COUNTER_BITS, HEADER_SIZE, Kind, MARK_KEY, MARK_SIZE, MEMBERS, live_number, mark_of};
 use crate::command::walk::{Bounds, walk};
-
-/// Notes that are looked at, until a header is found that one of them names.
-const NOTE_COUNT_MAX: usize = 100_000;
+use crate::databases::maps_of;
 
 /// The highest number of a process in the numbers of collections that there are: none may be given again, whatever the
 /// entry that counts them says. A few lookups.
@@ -47,27 +43,37 @@ pub fn highest_start(members: &Map) -> Result<u64> {
 /// its key has. Returns whether it was missing.
 ///
 /// # Errors
-/// The store cannot be read or written; [`everleaf::Error::Corrupt`] if nothing says what the mark was.
+/// The store cannot be read or written; [`Error::Corrupt`] if nothing says what the mark was.
 pub fn mend_mark(store: &Store) -> Result<bool> {
     let Some(members) = store.existing_map(MEMBERS)? else { return Ok(false) };
     if members.is_empty() || mark_of(&members)?.is_some() {
         return Ok(false);
     }
-    let (mut bounds, mut looked) = (Bounds::of_prefix(&LIVE.to_be_bytes()), 0);
+    for (place, map) in maps_of(store)? {
+        if let Some(mark) = find_mark(&members, &live_number(place).to_be_bytes(), &map)? {
+            members.put(MARK_KEY, mark)?;
+            return Ok(true);
+        }
+    }
+    Err(Error::Corrupt(format!(
+        "the map {MEMBERS} has lost the mark with which the headers of collections begin, and none of the headers that are \
+         left is named by a note, so that nothing tells what it was: only a backup brings it back"
+    )))
+}
+
+/// The mark of the first header of a map that a note with this prefix names.
+fn find_mark(members: &Map, prefix: &[u8], map: &Map) -> Result<Option<[u8; MARK_SIZE]>> {
+    let mut bounds = Bounds::of_prefix(prefix);
     loop {
         let mut note = None;
-        walk(&members, &bounds, false, |name, key| {
+        walk(members, &bounds, false, |name, key| {
             note = Some((name.to_vec(), key.to_vec()));
             ControlFlow::Break(())
         })?;
-        let Some((name, key)) = note.filter(|_| looked < NOTE_COUNT_MAX) else {
-            return Err(lacks_mark());
-        };
-        looked += 1;
-        let found = store.default_map().get_with(&key, |value| mark_in(value, &name))?.flatten();
-        if let Some(mark) = found {
-            members.put(MARK_KEY, mark)?;
-            return Ok(true);
+        let Some((name, key)) = note else { return Ok(None) };
+        let found = map.get_with(&key, |value| mark_in(value, &name))?.flatten();
+        if found.is_some() {
+            return Ok(found);
         }
         bounds.skip_to_after(name);
     }
@@ -138,10 +144,36 @@ mod tests {
         for opened in [Types::default().open(&store), Types::default().begin(&store)] {
             assert!(matches!(opened, Err(everleaf::Error::Corrupt(_))));
         }
-        assert!(mend_mark(&store).is_err(), "no note names it");
+        let error = mend_mark(&store).unwrap_err().to_string();
+        assert!(error.contains("only a backup") && !error.contains("repair"), "{error}");
         ready.members.put(live_key(Default::default(), header.id), b"set").unwrap();
         assert!(mend_mark(&store).unwrap());
         assert_eq!(ready.members.get(MARK_KEY).unwrap(), Some(mark));
         Types::default().open(&store).unwrap();
+    }
+
+    /// What was lost: a mark that only collections of other databases tell, or only those behind very many that are gone.
+    #[test]
+    fn the_mark_is_found_by_collections_of_any_database() {
+        let (_folder, store) = store();
+        let types = begun(&store);
+        let ready = types.ready().unwrap();
+        let id = ready.new_id();
+        let header = Header { kind: Kind::Hash, id, count: 1, changes: 1, extra: 0 };
+        let other = store.map("server.db3").unwrap();
+        other.put(b"hash", ready.encode(&header)).unwrap();
+        let mark = ready.members.get(MARK_KEY).unwrap().unwrap();
+        let place = crate::databases::Place(3);
+        let mut gone = everleaf::WriteBatch::new();
+        for number in 1..=100_001 {
+            gone.put(&ready.members, live_key(place, number), b"gone");
+        }
+        store.write(&gone).unwrap();
+        assert!(ready.members.remove(MARK_KEY).unwrap());
+        ready.members.put(live_key(Default::default(), id), b"hash").unwrap();
+        assert!(mend_mark(&store).is_err(), "the note is of another database");
+        ready.members.put(live_key(place, id), b"hash").unwrap();
+        assert!(mend_mark(&store).unwrap());
+        assert_eq!(ready.members.get(MARK_KEY).unwrap(), Some(mark));
     }
 }

@@ -50,6 +50,8 @@ const LIVE_OTHERS: u64 = 0x100;
 const TRIMMED: u64 = 2;
 /// Bits of a number that count the collections of one process.
 const COUNTER_BITS: u32 = 40;
+/// So many numbers are given before others are begun with: the half, so that it can be done before a command that takes some.
+const ID_COUNT_MAX: u64 = 1 << (COUNTER_BITS - 1);
 
 /// What a collection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,15 +110,16 @@ pub struct Ready {
     /// The map of the members.
     pub members: Map,
     mark: [u8; MARK_SIZE],
-    /// The number of this process among those that made collections, and how many it has made.
-    ids: OnceLock<(u64, AtomicU64)>,
+    /// The next number: that of this process among those that made collections, above [`COUNTER_BITS`] of how many it has
+    /// made. 0 until it has begun.
+    next_id: AtomicU64,
     /// What is known of the orders of sorted sets.
     pub separators: KeptSeparators,
 }
 
 impl Ready {
     fn new(members: Map, mark: [u8; MARK_SIZE]) -> Self {
-        Ready { members, mark, ids: OnceLock::new(), separators: KeptSeparators::default() }
+        Ready { members, mark, next_id: AtomicU64::new(0), separators: KeptSeparators::default() }
     }
 
     /// Whether a value begins with the mark of the pool.
@@ -146,9 +149,17 @@ impl Ready {
 
     /// A number for a new collection.
     pub fn new_id(&self) -> u64 {
-        let (start, next) = self.ids.get().expect("whoever makes collections has begun");
         // Relaxed: only that no number comes twice.
-        start << COUNTER_BITS | next.fetch_add(1, Ordering::Relaxed)
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        assert!(id >= 1 << COUNTER_BITS, "whoever makes collections has begun");
+        id
+    }
+
+    /// Whether numbers may be given, and so many are left that what runs now cannot come to the end of them.
+    fn has_ids(&self) -> bool {
+        // Relaxed: a number that is behind by a few does not matter.
+        let next = self.next_id.load(Ordering::Relaxed);
+        next != 0 && next % (1 << COUNTER_BITS) < ID_COUNT_MAX
     }
 
     /// Where the members of a hash or set lie: in the order of this, so that a place can be drawn, and
@@ -199,7 +210,7 @@ impl Types {
     /// Makes what collections need, for one who may make the first of this pool or process. Must not
     /// be called within an operation of the store.
     pub fn begin(&self, store: &Store) -> everleaf::Result<()> {
-        if self.ready.get().is_some_and(|ready| ready.ids.get().is_some()) {
+        if self.ready.get().is_some_and(Ready::has_ids) {
             return Ok(());
         }
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
@@ -211,7 +222,7 @@ impl Types {
         members.insert(MARK_KEY, new_mark())?;
         self.open(store)?;
         let Some(ready) = self.ready.get() else { return Ok(()) };
-        if ready.ids.get().is_none() {
+        if !ready.has_ids() {
             let mut start = 1;
             let used = mend::highest_start(&members)?;
             members.update_with(START_KEY, |before| {
@@ -220,7 +231,8 @@ impl Types {
                 start = before.unwrap_or(0).max(used) + 1;
                 everleaf::Action::Put(start.to_le_bytes().to_vec())
             })?;
-            ready.ids.get_or_init(|| (start, AtomicU64::new(0)));
+            // Relaxed: who takes numbers meanwhile takes the last of those before.
+            ready.next_id.store(start << COUNTER_BITS, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -246,7 +258,7 @@ fn mark_of(members: &Map) -> everleaf::Result<Option<[u8; MARK_SIZE]>> {
 fn lacks_mark() -> everleaf::Error {
     everleaf::Error::Corrupt(format!(
         "the map {MEMBERS} has members, and lacks the mark with which the headers of collections begin, so that these \
-         would be taken for strings: `everleaf repair` finds it again, or restore a backup"
+         would be taken for strings: `everleaf repair` finds it again, unless it has said that it cannot; else restore a backup"
     ))
 }
 
@@ -323,6 +335,30 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), count);
         assert!(ids.iter().all(|id| *id > LIVE));
+    }
+
+    /// What was mixed: behind 2^40 numbers of one process came those that the first or the next one was given, so that two
+    /// collections had the same members.
+    #[test]
+    fn numbers_are_not_given_again_by_a_process_that_lives_long() {
+        let (_folder, store) = store();
+        let types = Types::default();
+        types.begin(&store).unwrap();
+        let ready = types.ready().unwrap();
+        let mut ids = vec![ready.new_id()];
+        for _ in 0..3 {
+            // Years later; each command that may make a collection begins.
+            ready.next_id.fetch_add(ID_COUNT_MAX - 1, Ordering::Relaxed);
+            types.begin(&store).unwrap();
+            ids.extend([ready.new_id(), ready.new_id()]);
+            let later = Types::default();
+            later.begin(&store).unwrap();
+            ids.extend((0..8).map(|_| later.ready().unwrap().new_id()));
+        }
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "{ids:x?}");
     }
 
     /// The places of members are in the pools that there are.
