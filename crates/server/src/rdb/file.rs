@@ -14,7 +14,7 @@ use std::io::{self, Read};
 
 use super::check_sum::crc64_from;
 use super::read::{Beginning, Reader, SIZE_MAX, beginning, has_numbers, is_fit};
-use super::skip::unsupported_name;
+use super::skip::{MODULE, unsupported_name};
 use super::{VERSION_READ_MAX, Value};
 
 const MAGIC: &[u8] = b"REDIS";
@@ -30,6 +30,9 @@ const WHOLE_SIZE_MAX: usize = 16 << 20;
 const MEMBERS_SIZE: usize = 1 << 20;
 /// What is said of a record that is no value of ours.
 const TOO_LARGE: &str = "a value of more than 512 MiB, which is more than there can be here";
+
+/// What is said where a file ends too early.
+const CUT_SHORT: &str = "the file ends in the middle of a record";
 
 const SLOT: u8 = 0xf4;
 const FUNCTION: u8 = 0xf5;
@@ -161,6 +164,9 @@ struct Failed {
 /// What stands at one place.
 enum Part {
     Record(RdbRecord),
+    /// The beginning of what there is not here: its type, its key if it is one, and what it holds. The rest is still to be
+    /// passed over.
+    Unsupported(u8, Option<Vec<u8>>, &'static str),
     /// Of the key that follows; `None` says that it has none.
     Expiry(Option<u64>),
     Database(u64),
@@ -240,6 +246,11 @@ impl<R: Read> Rdb<R> {
                         self.expiry_ms = None;
                     }
                     return Ok(Some(record));
+                }
+                Part::Unsupported(kind, key, what) => {
+                    self.skip_unsupported(kind)?;
+                    self.expiry_ms = None;
+                    return Ok(Some(RdbRecord::Unsupported { database: self.database, key, what }));
                 }
                 Part::Expiry(time) => self.expiry_ms = time,
                 Part::Database(database) => self.database = database,
@@ -331,7 +342,7 @@ impl<R: Read> Rdb<R> {
         }
         self.offset += failed.read as u64;
         Err(match (failed.is_short, failed.is_over) {
-            (true, _) => self.error("the file ends in the middle of a record"),
+            (true, _) => self.error(CUT_SHORT),
             (_, true) => self.error(TOO_LARGE),
             _ => self.error(&format!("{what} is not as it must be")),
         })
@@ -384,7 +395,32 @@ impl<R: Read> Rdb<R> {
         self.offset += size as u64;
     }
 
-    fn error(&self, reason: &str) -> RdbError {
+    /// Passes over so many bytes, of which no more are kept at once than are read at once.
+    pub(super) fn pass(&mut self, size: u64) -> Result<(), RdbError> {
+        let mut left = size;
+        while left > 0 {
+            self.fill(1)?;
+            let there = (self.buffer.len() - self.start) as u64;
+            if there == 0 {
+                return Err(self.error(CUT_SHORT));
+            }
+            let passed = there.min(left);
+            self.consume(passed as usize);
+            left -= passed;
+        }
+        Ok(())
+    }
+
+    /// Passes over as many bytes as there is room for, and copies them there.
+    pub(super) fn pass_into(&mut self, bytes: &mut [u8]) -> Result<(), RdbError> {
+        self.fill(bytes.len())?;
+        let there = self.buffer[self.start..].get(..bytes.len());
+        bytes.copy_from_slice(there.ok_or_else(|| self.error(CUT_SHORT))?);
+        self.consume(bytes.len());
+        Ok(())
+    }
+
+    pub(super) fn error(&self, reason: &str) -> RdbError {
         RdbError { offset: self.offset, reason: reason.to_string() }
     }
 }
@@ -433,9 +469,8 @@ fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Optio
             Part::Nothing
         }
         MODULE_AUX => {
-            reader.length()?;
-            reader.skip_module()?;
-            Part::Record(RdbRecord::Unsupported { database, key: None, what: "data of a module" })
+            // As of a value.
+            Part::Unsupported(MODULE, None, "data of a module")
         }
         FUNCTION => {
             reader.string()?;
@@ -449,12 +484,7 @@ fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Optio
         kind => {
             let key = reader.string()?;
             if let Some(what) = unsupported_name(kind) {
-                reader.skip_unsupported(kind)?;
-                return Some(Part::Record(RdbRecord::Unsupported {
-                    database,
-                    key: Some(key),
-                    what,
-                }));
+                return Some(Part::Unsupported(kind, Some(key), what));
             }
             let value = reader.value(kind).filter(is_fit)?;
             Part::Record(RdbRecord::Key { database, key, expiry_ms, value })
@@ -496,6 +526,33 @@ mod tests {
         };
         assert_eq!(records.next_record().unwrap(), Some(key));
         assert_eq!(records.next_record().unwrap(), None);
+    }
+
+    /// What was lost: a stream or a value of a module of more than 512 MiB, which was to be left away, was refused with all that
+    /// the file has.
+    #[test]
+    fn what_is_left_away_may_be_of_any_size() {
+        const SIZE: u64 = 8 << 20;
+        let long = |size: u64| [&[0x81][..], &size.to_be_bytes()].concat();
+        let zeros = vec![0; SIZE as usize];
+        // A module's value of two strings: one as it is, and one that claims to be of 600 MiB when it is decompressed.
+        let plain = [&[5][..], &long(SIZE), &zeros].concat();
+        let compressed = [&b"\x05\xc3"[..], &long(SIZE), &long(600 << 20), &zeros].concat();
+        let end = b"\x00\x00\x01k\x01v\xff";
+        let mut file = [&b"REDIS0009\x07\x01m\x2a"[..], &plain, &compressed, &end[..]].concat();
+        file.extend(crc64_from(0, &file).to_le_bytes());
+        let mut records = Rdb::open(&file[..]).unwrap();
+        let (key, what) = (Some(b"m".to_vec()), "a value of a module");
+        let left_away = RdbRecord::Unsupported { database: 0, key, what };
+        assert_eq!(records.next_record().unwrap(), Some(left_away));
+        assert!(records.buffer.capacity() <= 4 * PIECE_SIZE, "{}", records.buffer.capacity());
+        assert!(matches!(records.next_record().unwrap(), Some(RdbRecord::Key { .. })));
+        assert_eq!(records.next_record().unwrap(), None, "the sum is that of all bytes");
+        let cut = Rdb::open(&file[..file.len() / 2]).unwrap().next_record().unwrap_err();
+        assert!(cut.to_string().contains("in the middle of a record"), "{cut}");
+        file[13] = 9;
+        let strange = Rdb::open(&file[..]).unwrap().next_record().unwrap_err();
+        assert!(strange.to_string().contains("not as it must be"), "{strange}");
     }
 
     /// A set of so many members, of which each is told from the others by its first bytes, and a key behind it.

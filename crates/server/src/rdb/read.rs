@@ -72,7 +72,7 @@ pub(super) struct Reader<'a> {
 }
 
 /// A length, or that an encoding of another kind follows.
-enum Length {
+pub(super) enum Length {
     Of(u64),
     Special(u8),
 }
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    fn any_length(&mut self) -> Option<Length> {
+    pub(super) fn any_length(&mut self) -> Option<Length> {
         let [first] = self.array()?;
         let low = u64::from(first & 0x3f);
         Some(match first >> 6 {

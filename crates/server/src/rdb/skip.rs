@@ -1,14 +1,19 @@
 //! Passing over what there is not here: streams and values of modules.
+//!
+//! Nothing of them is kept, not even in the buffer, so they may be of any size.
 
-use super::read::Reader;
+use std::io::Read;
+
+use super::file::{Rdb, RdbError};
+use super::read::{Length, Reader};
 
 const MODULE_OF_OLD: u8 = 6;
-const MODULE: u8 = 7;
+pub const MODULE: u8 = 7;
 const STREAM: u8 = 15;
 const STREAM_2: u8 = 19;
 const STREAM_3: u8 = 21;
 /// A number of an entry of a stream.
-const STREAM_ID_SIZE: usize = 16;
+const STREAM_ID_SIZE: u64 = 16;
 
 /// What a type of values is called that there is not here.
 pub fn unsupported_name(kind: u8) -> Option<&'static str> {
@@ -19,59 +24,102 @@ pub fn unsupported_name(kind: u8) -> Option<&'static str> {
     }
 }
 
-impl Reader<'_> {
-    /// Passes over a value of such a type; `None` if it is damaged, or nobody can tell where it ends.
-    pub fn skip_unsupported(&mut self, kind: u8) -> Option<()> {
+impl<R: Read> Rdb<R> {
+    /// Passes over a value of such a type.
+    ///
+    /// # Errors
+    /// It is damaged, or nobody can tell where it ends.
+    pub(super) fn skip_unsupported(&mut self, kind: u8) -> Result<(), RdbError> {
         match kind {
             MODULE => {
-                self.length()?;
+                self.skip_length()?;
                 self.skip_module()
             }
             STREAM | STREAM_2 | STREAM_3 => self.skip_stream(kind),
-            _ => None,
+            _ => Err(self.error(&format!("nobody can tell where a value of type {kind} ends"))),
         }
     }
 
     /// Passes over what a module wrote, up to its end.
-    pub fn skip_module(&mut self) -> Option<()> {
+    fn skip_module(&mut self) -> Result<(), RdbError> {
         loop {
-            match self.length()? {
-                0 => return Some(()),
-                1 | 2 => drop(self.length()?),
-                3 => drop(self.take(4)?),
-                4 => drop(self.take(8)?),
-                5 => drop(self.string()?),
-                _ => return None,
+            match self.skip_length()? {
+                0 => return Ok(()),
+                1 | 2 => drop(self.skip_length()?),
+                3 => self.pass(4)?,
+                4 => self.pass(8)?,
+                5 => self.skip_string()?,
+                _ => return Err(self.strange()),
             }
         }
     }
 
-    fn skip_stream(&mut self, kind: u8) -> Option<()> {
-        for _ in 0..self.length()? {
-            self.string()?;
-            self.string()?;
+    fn skip_stream(&mut self, kind: u8) -> Result<(), RdbError> {
+        for _ in 0..self.skip_length()? {
+            self.skip_string()?;
+            self.skip_string()?;
         }
         let numbers = if kind >= STREAM_2 { 8 } else { 3 };
         self.skip_lengths(numbers)?;
-        for _ in 0..self.length()? {
-            self.string()?;
+        for _ in 0..self.skip_length()? {
+            self.skip_string()?;
             self.skip_lengths(if kind >= STREAM_2 { 3 } else { 2 })?;
-            for _ in 0..self.length()? {
-                self.take(STREAM_ID_SIZE + 8)?;
-                self.length()?;
+            for _ in 0..self.skip_length()? {
+                self.pass(STREAM_ID_SIZE + 8)?;
+                self.skip_length()?;
             }
-            for _ in 0..self.length()? {
-                self.string()?;
-                self.take(if kind >= STREAM_3 { 16 } else { 8 })?;
-                for _ in 0..self.length()? {
-                    self.take(STREAM_ID_SIZE)?;
+            for _ in 0..self.skip_length()? {
+                self.skip_string()?;
+                self.pass(if kind >= STREAM_3 { 16 } else { 8 })?;
+                for _ in 0..self.skip_length()? {
+                    self.pass(STREAM_ID_SIZE)?;
                 }
             }
         }
-        Some(())
+        Ok(())
     }
 
-    fn skip_lengths(&mut self, count: usize) -> Option<()> {
-        (0..count).try_for_each(|_| self.length().map(drop))
+    fn skip_lengths(&mut self, count: usize) -> Result<(), RdbError> {
+        (0..count).try_for_each(|_| self.skip_length().map(drop))
+    }
+
+    /// Passes over a length; returns it.
+    fn skip_length(&mut self) -> Result<u64, RdbError> {
+        match self.skip_any_length()? {
+            Length::Of(length) => Ok(length),
+            Length::Special(_) => Err(self.strange()),
+        }
+    }
+
+    fn skip_string(&mut self) -> Result<(), RdbError> {
+        match self.skip_any_length()? {
+            Length::Of(length) => self.pass(length),
+            Length::Special(0) => self.pass(1),
+            Length::Special(1) => self.pass(2),
+            Length::Special(2) => self.pass(4),
+            Length::Special(3) => {
+                let compressed_size = self.skip_length()?;
+                self.skip_length()?;
+                self.pass(compressed_size)
+            }
+            Length::Special(_) => Err(self.strange()),
+        }
+    }
+
+    fn skip_any_length(&mut self) -> Result<Length, RdbError> {
+        let mut bytes = [0; 9];
+        self.pass_into(&mut bytes[..1])?;
+        let size = match bytes[0] {
+            0x40..0x80 => 2,
+            0x80 => 5,
+            0x81 => 9,
+            _ => 1,
+        };
+        self.pass_into(&mut bytes[1..size])?;
+        Reader::new(&bytes[..size]).any_length().ok_or_else(|| self.strange())
+    }
+
+    fn strange(&self) -> RdbError {
+        self.error("a stream or a value of a module is not as it must be")
     }
 }
