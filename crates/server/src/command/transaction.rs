@@ -361,6 +361,10 @@ pub fn run_step(
         let mut stage = Stage::beside_others(BATCH_SIZE_MAX, &store);
         answer.clear();
         let result = run_one(context, run, &mut stage, &mut &*store, &mut answer);
+        if result.is_err() && stage.is_over() && stage.is_unchanged() {
+            // Alone it need not hold what it reads.
+            break;
+        }
         let is_done = match result.is_err() {
             true => stage.still_holds(&context.shared.databases, &store)?,
             false => complete(context, &mut stage, &store)?,

@@ -255,3 +255,20 @@ fn each_error_in_a_transaction_has_its_effect_and_no_other() {
     }
     assert_eq!(client.line("GET s"), "\"text\"");
 }
+
+/// What was lost: of a `SORT` that looked at very many keys each was kept, with its name, as one that must not have changed;
+/// beyond 512 MiB the command was refused, alone and not in a transaction, where nobody else writes.
+#[test]
+fn a_sort_may_look_at_more_than_a_step_may_keep() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let numbers: Vec<String> = (0..9_200).map(|number| number.to_string()).collect();
+    let push: Vec<&str> =
+        ["RPUSH", "list"].into_iter().chain(numbers.iter().map(String::as_str)).collect();
+    assert_eq!(client.ask(&push), ":9200");
+    // None of these keys is there, which must not change meanwhile either.
+    let pattern = format!("{}*", "k".repeat(60_000));
+    let sorted = client.ask(&["SORT", "list", "BY", "nosort", "GET", "#", "GET", &pattern]);
+    assert!(sorted.starts_with("[\"0\" nil \"1\" nil"), "{:.80}", sorted);
+    assert!(sorted.ends_with("\"9199\" nil]"));
+}
