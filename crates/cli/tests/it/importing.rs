@@ -384,6 +384,77 @@ fn a_server_is_followed_until_it_is_silent() {
     }
 }
 
+/// What was lost: all databases but the first of a source that does not tell which it has; the copy was said to be compared.
+#[test]
+fn a_source_that_hides_its_databases_has_one_named() {
+    let place = Place::empty();
+    let (source, other) = (serve(&place, "source.pool"), serve(&place, "other.pool"));
+    source.run(
+        "set a 1\nselect 1\nset b 2\n\
+         acl setuser mover on >x ~* +scan +type +dump +pexpiretime +select +memory|usage\n",
+    );
+    let address = source.address().replace("redis://", "redis://mover:x@");
+    for target in ["new.pool", &other.address()] {
+        let refused = place.run(["import", &address, target]).failed(7);
+        assert!(refused.contains("+info") && refused.contains("redis://HOST/0"), "{refused}");
+    }
+    assert!(!place.path("new.pool").exists());
+    let told = place.run(["import", &format!("{address}/1"), "new.pool"]).succeeded();
+    assert!(told.contains("1 key") && told.contains("compared with the source"), "{told}");
+}
+
+/// A source of one key, which expires in an hour, whose stream stops within a transaction until we have told how far we
+/// are. Where it listens.
+fn pausing_within_a_transaction() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("redis://{}", listener.local_addr().unwrap());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let time = (now.as_millis() as u64 + 3_600_000).to_le_bytes();
+    let file = [&b"REDIS0009\xfe\0\xfc"[..], &time, b"\0\x01k\x01v\xff", &[0; 8]].concat();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut read_until = {
+            let mut input = stream.try_clone().unwrap();
+            move |word: &[u8]| {
+                let (mut seen, mut byte) = (Vec::new(), [0]);
+                while !seen.ends_with(word) {
+                    assert_eq!(input.read(&mut byte).unwrap(), 1, "it goes before {word:?}");
+                    seen.push(byte[0]);
+                }
+            }
+        };
+        read_until(b"psync2\r\n");
+        stream.write_all(b"+OK\r\n").unwrap();
+        read_until(b"-1\r\n");
+        stream.write_all(format!("+FULLRESYNC x 0\r\n${}\r\n", file.len()).as_bytes()).unwrap();
+        stream.write_all(&file).unwrap();
+        stream.write_all(b"*1\r\n$5\r\nMULTI\r\n").unwrap();
+        stream.write_all(b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n").unwrap();
+        read_until(b"ACK\r\n");
+        let rest = b"*3\r\n$3\r\nSET\r\n$1\r\nt\r\n$1\r\nw\r\n*1\r\n$4\r\nEXEC\r\n";
+        stream.write_all(rest).unwrap();
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    address
+}
+
+/// What was lost: when all that had come was passed on in the middle of a transaction, the times that were held back were
+/// asked for and given within it. The target took that down, and all keys lived for a year.
+#[test]
+fn the_middle_of_a_transaction_is_not_in_step() {
+    let place = Place::empty();
+    let ours = serve(&place, "ours.pool");
+    let source = pausing_within_a_transaction();
+    let follow = ["import", &source, &ours.address(), "--follow", "1", "--no-verify"];
+    let ended = place.command(follow).output().unwrap();
+    let told = String::from_utf8(ended.stdout).unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(told.starts_with("copied 1 key, 1 command passed on"), "{told}");
+    assert_eq!(ours.run("mget k t\n"), "v\nw\n");
+    let left: i64 = ours.run("pttl k\n").trim().parse().unwrap();
+    assert!((1..=3_600_000).contains(&left), "{left}");
+}
+
 #[test]
 fn a_target_is_empty_and_a_source_has_a_stream() {
     let place = Place::empty();

@@ -64,10 +64,10 @@ impl Live {
         let known = live.databases_told()?;
         live.databases = match address.database {
             Some(database) => {
-                let count = known.iter().find(|(number, _)| *number == database);
+                let count = known.iter().flatten().find(|(number, _)| *number == database);
                 vec![(database, count.and_then(|(_, count)| *count))]
             }
-            None => known,
+            None => known.ok_or_else(|| live.untold())?,
         };
         let moment = live.ask(&[b"PEXPIRETIME", b"everleaf-import-asks"])?;
         // Of a cluster another server may have the key: the command is known all the same.
@@ -111,7 +111,7 @@ impl Live {
     fn each_group(&mut self, see: &mut SeeGroup<'_>) -> Result<(), Failure> {
         if !self.is_one_database {
             // There may be others since it was asked last.
-            self.databases = self.databases_told()?;
+            self.databases = self.databases_told()?.ok_or_else(|| self.untold())?;
         }
         for (database, _) in self.databases.clone() {
             self.must(&[b"SELECT", database.to_string().as_bytes()])?;
@@ -255,14 +255,26 @@ impl Live {
         self.expiry_in(&time, now_ms)
     }
 
-    /// What `INFO` tells of the databases; only number 0 if it may not be asked.
-    fn databases_told(&mut self) -> Result<Vec<(u64, Option<u64>)>, Failure> {
+    /// What `INFO` tells of the databases; `None` if it may not be asked.
+    fn databases_told(&mut self) -> Result<Option<Vec<(u64, Option<u64>)>>, Failure> {
         match self.ask(&[b"INFO", b"keyspace"])? {
-            Reply::Text(text) => Ok(parse_keyspace(&String::from_utf8_lossy(&text))),
-            Reply::Error(error) if error.starts_with("NOPERM") => Ok(vec![(0, None)]),
+            Reply::Text(text) => Ok(Some(parse_keyspace(&String::from_utf8_lossy(&text)))),
+            Reply::Error(error) if error.starts_with("NOPERM") => Ok(None),
             Reply::Error(error) => Err(self.refusal("INFO", &error)),
             _ => Err(self.strange("INFO")),
         }
+    }
+
+    /// It may not be asked which databases there are, and all are wanted.
+    fn untold(&self) -> Failure {
+        Failure::new(
+            ExitCode::Io,
+            format!(
+                "{} does not tell our user which databases it has: give that user the permission +info, or name the \
+                 database that a pool is to get (redis://HOST/0)",
+                self.place
+            ),
+        )
     }
 
     fn reply(&mut self) -> Result<Reply, Failure> {

@@ -63,6 +63,10 @@ pub fn run(
         return Err(Failure::usage("from server to server all databases go: name none"));
     }
     demand_empty(args, target)?;
+    if !args.no_verify {
+        // What the comparison would be refused is told before anything is copied.
+        drop(connect(source.clone(), args)?);
+    }
     let mut to = Target::connect(target, args)?;
     let mut from = Replica::connect(&source, args.cacert.as_deref())?;
     let show = global.wants_progress();
@@ -85,13 +89,7 @@ pub fn run(
 
 /// A target with keys is not touched: they would be mixed, and could not be told apart any more.
 fn demand_empty(args: &ImportArgs, target: &Address) -> Result<(), Failure> {
-    let live = Live::connect(
-        target.clone(),
-        args.cacert.as_deref(),
-        Duration::from_secs(args.timeout),
-        args.whole_size_max,
-    )?;
-    match live.key_count() {
+    match connect(target.clone(), args)?.key_count() {
         Some(0) => Ok(()),
         count => {
             let what = count.map_or("perhaps keys".to_string(), |count| counted(count, "key"));
@@ -100,6 +98,12 @@ fn demand_empty(args: &ImportArgs, target: &Address) -> Result<(), Failure> {
             )))
         }
     }
+}
+
+/// Asks a server what it has.
+fn connect(address: Address, args: &ImportArgs) -> Result<Live, Failure> {
+    let patience = Duration::from_secs(args.timeout);
+    Live::connect(address, args.cacert.as_deref(), patience, args.whole_size_max)
 }
 
 fn copy(
@@ -149,8 +153,9 @@ fn follow(
             last = Instant::now();
         }
         progress.set(commands);
-        // What is no change comes, too, where programs publish or wait.
-        if from.has_more() {
+        // What is no change comes, too, where programs publish or wait. Within a transaction the target has done nothing yet,
+        // and does nothing of what it is asked.
+        if from.has_more() || to.is_in_transaction() {
             continue;
         }
         if std::mem::take(&mut is_behind) {
@@ -173,7 +178,8 @@ fn pass_on(
 ) -> Result<(), Failure> {
     let start = from.offset();
     let mut is_asked = false;
-    if !from.wait(patience)? {
+    // The rest of a transaction is awaited for as long as anything is.
+    if !to.is_in_transaction() && !from.wait(patience)? {
         return Ok(());
     }
     while from.offset() - start < BATCH_SIZE && (from.offset() == start || from.has_more()) {

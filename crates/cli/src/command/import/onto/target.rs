@@ -24,6 +24,8 @@ pub struct Target {
     database: u64,
     /// The names of the commands whose replies were not read.
     pending: Vec<String>,
+    /// A transaction of the source is begun, and not ended.
+    is_in_transaction: bool,
     skips_unsupported: bool,
     left_away: u64,
     /// Times that are held back, while the source is followed and not reached.
@@ -43,6 +45,7 @@ impl Target {
             place,
             database: 0,
             pending: Vec::new(),
+            is_in_transaction: false,
             skips_unsupported: args.skip_unsupported,
             left_away: 0,
             held: args.follow.map(|_| Held::new()),
@@ -84,6 +87,11 @@ impl Target {
             }
         }
         Ok(times)
+    }
+
+    /// Whether a transaction of the source is begun here, and not ended: its commands are only taken down.
+    pub fn is_in_transaction(&self) -> bool {
+        self.is_in_transaction
     }
 
     /// Commands that the target does not know and that were left away.
@@ -137,7 +145,8 @@ impl Target {
                 let number = command.get(1).and_then(|number| std::str::from_utf8(number).ok());
                 self.database = number.and_then(|number| number.parse().ok()).unwrap_or(0);
             }
-            Kind::Change | Kind::Frame => {}
+            Kind::Frame => self.is_in_transaction = name.eq_ignore_ascii_case(b"MULTI"),
+            Kind::Change => {}
         }
         if let Some(held) = &mut self.held {
             held.look_at(self.database, &mut command);
