@@ -256,27 +256,44 @@ impl OrderedMap {
                     }
                 }
             }
-            Entries::Tree { .. } => {
-                let (from, to) = (self.prefix(space::EXPIRIES), self.prefix(space::EXPIRIES + 1));
-                let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
-                space::with(|space, session| {
-                    space.walk(session, bounds, false, |key, _, _| {
-                        let Some((time, name)) = split_expiry(key) else { return true };
-                        if time <= now && names.len() < limit {
-                            names.push(name.to_vec());
-                            return true;
-                        }
-                        next = time;
-                        false
-                    })
-                })?;
-            }
+            Entries::Tree { .. } => (names, next) = self.expired_in_tree(now, limit)?,
         }
         // What is removed next leaves nothing before `next`; until then the bound holds as it was.
         if names.is_empty() {
             self.next_due.set(next);
         }
         Ok(names)
+    }
+
+    /// The same of the tree, with the time of the first note that was not looked at.
+    fn expired_in_tree(&self, now: u64, limit: usize) -> Result<(Vec<Vec<u8>>, u64), IndexError> {
+        let (from, to) = (self.prefix(space::EXPIRIES), self.prefix(space::EXPIRIES + 1));
+        let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
+        let (mut due, mut names, mut next) = (vec![], vec![], u64::MAX);
+        space::with(|space, session| {
+            space.walk(session, bounds, false, |key, _, _| {
+                let Some((time, name)) = split_expiry(key) else { return true };
+                if time <= now && due.len() < limit {
+                    due.push((time, name.to_vec()));
+                    return true;
+                }
+                next = time;
+                false
+            })?;
+            for (time, name) in due {
+                let own = space.get(session, &self.key(&name), |_, expiry_ms| expiry_ms)?;
+                if own == Some(time) {
+                    names.push(name);
+                } else {
+                    // A note that could not be removed with the time that it is of.
+                    let mut note = vec![];
+                    space::expiry_key(&mut note, self.number, time, &name);
+                    let _ = space.remove(session, &note);
+                }
+            }
+            Ok(())
+        })?;
+        Ok((names, next))
     }
 
     /// How many entries have not expired at `now`. O(1) beside O(those that have).
@@ -327,7 +344,8 @@ impl OrderedMap {
         key
     }
 
-    /// In the tree: gives a name this entry, or none. Returns what was there.
+    /// In the tree: gives a name this entry, or none. Returns what was there. An error has changed nothing but, perhaps, left
+    /// the note of a time that the entry has not got; [`Self::expired`] compares the two.
     fn replace(
         &self,
         entry: Option<Entry<'_>>,
@@ -353,14 +371,14 @@ impl OrderedMap {
             };
             if let Err(error) = done {
                 if !note.is_empty() {
-                    // What was noted for nothing would be found expired and not there: harmless.
                     let _ = space.remove(session, &note);
                 }
                 return Err(error);
             }
             if old_expiry != 0 && old_expiry != new_expiry {
                 space::expiry_key(&mut note, self.number, old_expiry, name);
-                space.remove(session, &note)?;
+                // What was asked for is done, and has to be counted.
+                let _ = space.remove(session, &note);
             }
             Ok(old)
         })
