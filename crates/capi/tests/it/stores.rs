@@ -145,8 +145,15 @@ fn what_a_store_does_by_itself_is_told() {
     let map = made(|room| el_store_map(at(store), NO_TEXT(), false, room));
     assert_eq!(el_put(at(map), slice("oak"), slice("Quercus")), EL_OK);
     let line = || told.recv_timeout(Duration::from_secs(60)).expect("a line");
-    assert!(line().starts_with("opened "));
-    assert_eq!(line(), "wrote a snapshot of 1 pairs", "by the thread of the store");
+    // Any log is too long for these options: the opening writes a snapshot, and then the thread of the store.
+    let mut lines = vec![line()];
+    while lines.last().is_some_and(|last| last != "wrote a snapshot of 1 pairs") {
+        lines.push(line());
+    }
+    lines.pop();
+    lines.sort();
+    assert!(lines[0].starts_with("opened "), "{lines:?}");
+    assert!(lines[1..].iter().all(|other| other == "wrote a snapshot of 0 pairs"), "{lines:?}");
     assert_eq!(el_store_close(at(store)), EL_STILL_OPEN);
     assert!(line().starts_with("the store is still open"));
     assert_eq!(el_store_free(at_mut(store)), EL_OK);

@@ -17,7 +17,7 @@ Examples:
 Only for a pool with a log (`everleaf serve --durability power`). Snapshots are also written by
 themselves as the log grows.";
 
-/// Write a snapshot of a pool that has a log, so that older log files can go; also rebuilds a lost pool
+/// Write a snapshot of a pool that has a log, or rebuild a lost pool
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SnapshotArgs {

@@ -156,7 +156,7 @@ fn closing_says_what_is_still_held() {
         other => panic!("{other:?}"),
     }
     let text = Error::StillOpen { handles: 3, views: 1, watches: 1 }.to_string();
-    assert!(text.contains("3 handles") && text.contains("1 views"), "{text}");
+    assert!(text.contains("3 handles") && text.contains("views: 1, watches: 1"), "{text}");
     assert!(map.is_empty(), "what is held can be used");
     drop((view, watch, map));
     let store = open(&folder);
