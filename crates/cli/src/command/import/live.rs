@@ -20,12 +20,15 @@ const GROUP_SIZE: usize = 16 << 10;
 /// What is told in place of the time of a key that is not there.
 const GONE: i64 = -2;
 
+/// Databases with the numbers of their keys.
+type Databases = Vec<(u64, Option<u64>)>;
+
 /// A server.
 pub struct Live {
     client: Client,
     place: String,
-    /// The databases with the numbers of their keys, as far as it tells.
-    databases: Vec<(u64, Option<u64>)>,
+    /// As far as it tells.
+    databases: Databases,
     /// Only the one that the address names.
     is_one_database: bool,
     /// Whether it knows `PEXPIRETIME` (7.0).
@@ -256,7 +259,7 @@ impl Live {
     }
 
     /// What `INFO` tells of the databases; `None` if it may not be asked.
-    fn databases_told(&mut self) -> Result<Option<Vec<(u64, Option<u64>)>>, Failure> {
+    fn databases_told(&mut self) -> Result<Option<Databases>, Failure> {
         match self.ask(&[b"INFO", b"keyspace"])? {
             Reply::Text(text) => Ok(Some(parse_keyspace(&String::from_utf8_lossy(&text)))),
             Reply::Error(error) if error.starts_with("NOPERM") => Ok(None),
@@ -357,7 +360,7 @@ fn has_open_slots(nodes: &str) -> bool {
 }
 
 /// The databases in the lines `db0:keys=1,expires=0,avg_ttl=0`.
-fn parse_keyspace(text: &str) -> Vec<(u64, Option<u64>)> {
+fn parse_keyspace(text: &str) -> Databases {
     let database_of = |line: &str| {
         let (number, figures) = line.strip_prefix("db")?.split_once(":keys=")?;
         let count = figures.split(',').next()?.trim().parse().ok();
