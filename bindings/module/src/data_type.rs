@@ -298,9 +298,12 @@ unsafe extern "C" fn defrag(
             // SAFETY: the server's, which moves values right now; a block of its allocator, in which it may stay (null).
             unsafe { server!(RedisModule_DefragAlloc(context, block.cast())) }.cast::<u8>()
         };
-        // SAFETY: the server passes the place of a value of our type, made by `Box::into_raw`, which nobody else uses meanwhile;
-        // both are in blocks of the server's allocator, for they are aligned to no more than it gives.
-        unsafe { *value = OrderedMap::relocate((*value).cast(), &mut relocate).cast() };
+        // SAFETY: the server passes the place of a value, which nobody else uses meanwhile.
+        let value = unsafe { &mut *value };
+        // SAFETY: it is of our type, made by `Box::into_raw`; it and its buffer are in blocks of the server's allocator, for they are
+        // aligned to no more than it gives.
+        let moved = unsafe { OrderedMap::relocate(value.cast(), &mut relocate) };
+        *value = moved.cast();
     });
     // All of it is done.
     0

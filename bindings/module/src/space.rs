@@ -152,7 +152,8 @@ pub fn new_number() -> u64 {
 /// Bytes of memory of the tree that hold something. What is free in chunks that others share is used for what comes next: it
 /// counts as little as what is free in the server's own allocator.
 pub fn used_bytes() -> u64 {
-    let used = |space: &Space| space.heap.used_bytes().saturating_sub(space.heap.returnable_bytes());
+    let used =
+        |space: &Space| space.heap.used_bytes().saturating_sub(space.heap.returnable_bytes());
     SPACE.get().map_or(0, used)
 }
 

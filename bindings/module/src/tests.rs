@@ -342,14 +342,15 @@ fn a_map_is_the_same_where_it_was_moved_to() {
                 let (size, align) =
                     if is_map { (sizes[0], align_of::<OrderedMap>()) } else { (sizes[1], 1) };
                 let layout = Layout::from_size_align(size, align).expect("a layout");
-                // SAFETY: the block is of this layout; the other one is no part of it, and takes its place.
-                unsafe {
-                    let other = std::alloc::alloc(layout);
-                    block.copy_to_nonoverlapping(other, size);
-                    block.write_bytes(0xa5, size);
-                    std::alloc::dealloc(block, layout);
-                    other
-                }
+                // SAFETY: the layout has a size.
+                let other = unsafe { std::alloc::alloc(layout) };
+                // SAFETY: both are of this layout, and the other one is no part of the block.
+                unsafe { block.copy_to_nonoverlapping(other, size) };
+                // SAFETY: the block is of this layout; nobody reads what it holds any more.
+                unsafe { block.write_bytes(0xa5, size) };
+                // SAFETY: the block is of this layout, and the other one takes its place.
+                unsafe { std::alloc::dealloc(block, layout) };
+                other
             };
             // SAFETY: the map is one of `Box::into_raw`, and nobody else uses it; blocks are given back as is promised.
             map = unsafe { OrderedMap::relocate(map, &mut relocate) };
