@@ -1,10 +1,11 @@
 //! Opening and creating pool files.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use everleaf_machine::Hardware;
+use rustix::fs::OFlags;
 
 use crate::backing::FileBacking;
 use crate::header::{self, HeaderWords};
@@ -134,9 +135,14 @@ impl Pool<Hardware> {
 }
 
 /// The number of the pool in the file `path`, whatever else may be wrong with it, and whoever has it open;
-/// `None` if no header of it is whole.
+/// `None` if no header of it is whole, or if it is no regular file.
 pub fn uuid_of(path: &Path) -> Option<[u8; 16]> {
-    let file = File::open(path).ok()?;
+    // Nonblocking: to open a pipe waits for its writer else, which may never come.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
     let read = |offset: u64| {
         let mut words: HeaderWords = [0; _];
         for (index, word) in words.iter_mut().enumerate() {

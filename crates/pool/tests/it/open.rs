@@ -321,3 +321,13 @@ fn a_session_copy_left_behind_by_a_crash_is_brought_up_to_date() {
     let copies = SHUTDOWN_OFFSETS.map(|offset| &bytes[offset as usize..offset as usize + 64]);
     assert_eq!(copies[0], copies[1]);
 }
+
+/// To ask whose pool a pipe is waited for somebody who writes into it.
+#[test]
+fn a_pipe_has_no_number_and_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+    assert_eq!(everleaf_pool::uuid_of(&path), None);
+}
