@@ -50,9 +50,7 @@ pub struct SessionPool<M: Machine> {
 }
 
 // SAFETY: a slot's session is reached only by the thread that changed `holder` from 0 (Q1).
-unsafe impl<M: Machine> Sync for SessionPool<M> {}
-// SAFETY: sessions may move between threads.
-unsafe impl<M: Machine> Send for SessionPool<M> {}
+unsafe impl<M: Machine> Sync for SessionPool<M> where Session<M>: Send {}
 
 impl<M: Machine> SessionSlot<M> {
     /// Takes the slot if nobody has it.
