@@ -80,11 +80,20 @@ fn the_thread_of_a_log_keeps_its_own_time() {
     let options = LogOptions::new([5; 16]).sync_mode(SyncMode::Interval(ms(2)));
     let disk = SimulatedDisk::new(Faults::default(), 1);
     let (log, _) = Log::open(disk, &options).unwrap();
-    log.tick(Duration::from_secs(1 << 40)).unwrap();
     for _ in 0..3 {
         let lsn = put(&log);
         while log.durable_lsn() < lsn {
             std::thread::yield_now();
         }
     }
+}
+
+#[test]
+fn a_tick_from_outside_is_not_the_time_of_a_log_with_a_thread() {
+    let an_hour = SyncMode::Interval(Duration::from_secs(3600));
+    let options = LogOptions::new([5; 16]).sync_mode(an_hour);
+    let (log, _) = Log::open(SimulatedDisk::new(Faults::default(), 1), &options).unwrap();
+    let lsn = put(&log);
+    log.tick(Duration::from_secs(1 << 40)).unwrap();
+    assert!(log.durable_lsn() < lsn);
 }
