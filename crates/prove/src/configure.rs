@@ -33,6 +33,7 @@ pub fn memory_name(memory: MemoryModel) -> &'static str {
     match memory {
         MemoryModel::Sc => "sc",
         MemoryModel::Tso => "tso",
+        MemoryModel::Weak => "weak",
     }
 }
 

@@ -250,7 +250,7 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
         name => name,
     };
     let domain = domains.into_iter().find(|known| domain_name(*known) == domain);
-    let models = [MemoryModel::Sc, MemoryModel::Tso];
+    let models = [MemoryModel::Sc, MemoryModel::Tso, MemoryModel::Weak];
     let memory = models.into_iter().find(|known| memory_name(*known) == memory);
     let planted = fields.get("mutants")?.as_array().ok_or_else(|| damaged("mutants"))?;
     let mut switched_on = vec![];

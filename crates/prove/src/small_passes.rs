@@ -169,7 +169,7 @@ impl Thorough {
         let orders = exhaustive(&base, preemptions);
         let some = Config { work_limit: WORK, ..orders.clone() };
         let in_every_order =
-            if base.memory == MemoryModel::Sc { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
+            if base.memory == MemoryModel::Tso { SMALL_SCHEDULES_TSO } else { SMALL_SCHEDULES };
         let mut all = Thorough { lives: vec![], two_stops: vec![], long: vec![], orders: vec![] };
         for program in programs {
             let small = |pass, config: &Config, schedules| {

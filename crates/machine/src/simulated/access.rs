@@ -43,7 +43,11 @@ impl Core {
 
     pub fn load(&self, place: Place, order: Ordering, at: At) -> u64 {
         self.point();
-        let value = self.possibly_stale(place, self.peek(place), at);
+        let newest = self.peek(place);
+        if let Some(older) = self.older(place, newest.into(), order, at) {
+            return older as u64;
+        }
+        let value = self.possibly_stale(place, newest, at);
         self.order(place, |races, thread| races.read(thread, place, Some(order), at));
         self.state.borrow_mut().note("load", place, value, at);
         value
@@ -102,6 +106,7 @@ impl Core {
 
     pub fn store(&self, place: Place, bits: u64, order: Ordering, at: At) {
         self.point();
+        self.keep_older(place, bits.into());
         self.put(place, bits, Some(order), at);
         // SeqCst: such a store is an exchange on the machines that buffer stores.
         if order == Ordering::SeqCst && self.state.borrow().is_tso() {
@@ -177,11 +182,13 @@ impl Core {
         match change(old) {
             None => {
                 self.state.borrow_mut().note("keep", place, old, at);
+                self.see_newest(place, at);
                 let order = Some(orders.failure);
                 self.order(place, |races, thread| races.read(thread, place, order, at));
             }
             Some(new) => {
                 let order = orders.success;
+                self.keep_older(place, new.into());
                 self.order(place, |races, thread| races.exchange(thread, place, order, at));
                 self.state.borrow_mut().note("exchange", place, new, at);
                 self.commit(thread, place, new);
@@ -192,9 +199,14 @@ impl Core {
 
     pub fn load_pair(&self, halves: [Place; 2], at: At) -> Pair {
         self.point();
+        let pair = Pair { first: self.peek(halves[0]), second: self.peek(halves[1]) };
+        // Acquire: as the load of a pair is.
+        if let Some(older) = self.older(whole(halves), bits(pair), Ordering::Acquire, at) {
+            return Pair { first: older as u64, second: (older >> 64) as u64 };
+        }
         let pair = Pair {
-            first: self.possibly_stale(halves[0], self.peek(halves[0]), at),
-            second: self.possibly_stale(halves[1], self.peek(halves[1]), at),
+            first: self.possibly_stale(halves[0], pair.first, at),
+            second: self.possibly_stale(halves[1], pair.second, at),
         };
         self.order_pair(halves, |races, thread, half| {
             races.read(thread, half, Some(Ordering::Acquire), at)
@@ -212,7 +224,7 @@ impl Core {
         new: Pair,
         at: At,
     ) -> Result<Pair, Pair> {
-        let old = self.begin_exchange(halves, current, at)?;
+        let old = self.begin_exchange(halves, current, new, at)?;
         let (thread, in_pool, name) = {
             let state = self.state.borrow();
             let offset = state.space.offset(halves[0].address);
@@ -235,7 +247,7 @@ impl Core {
         new: Pair,
         at: At,
     ) -> Result<Pair, Pair> {
-        let old = self.begin_exchange(halves, current, at)?;
+        let old = self.begin_exchange(halves, current, new, at)?;
         let flips = self.state.borrow_mut().random.one_in(2);
         let flip = |pair: Pair| Pair { first: pair.second, second: pair.first };
         if flips {
@@ -247,7 +259,13 @@ impl Core {
     }
 
     /// Compares both halves; the caller stores the new ones if they are as expected.
-    fn begin_exchange(&self, halves: [Place; 2], current: Pair, at: At) -> Result<Pair, Pair> {
+    fn begin_exchange(
+        &self,
+        halves: [Place; 2],
+        current: Pair,
+        new: Pair,
+        at: At,
+    ) -> Result<Pair, Pair> {
         self.point();
         let rmw_drains = self.state.borrow().config.rmw_drains;
         self.complete(rmw_drains);
@@ -255,6 +273,11 @@ impl Core {
         self.demand(checked);
         let old = Pair { first: read_raw(halves[0]), second: read_raw(halves[1]) };
         let current = if self.is_spoilt(FaultKind::Blind, at) { old } else { current };
+        if old == current {
+            self.keep_older(whole(halves), bits(new));
+        } else {
+            self.see_newest(whole(halves), at);
+        }
         self.order_pair(halves, |races, thread, half| {
             if old == current {
                 return races.exchange(thread, half, Ordering::AcqRel, at);
@@ -284,8 +307,11 @@ impl Core {
     /// Both halves, `second` visible first; the medium may see them in either order.
     pub fn store_pair(&self, halves: [Place; 2], value: Pair, at: At) {
         self.point();
+        let first = read_raw(halves[0]);
+        self.keep_older(whole(halves), bits(Pair { first, second: value.second }));
         self.put(halves[1], value.second, Some(Ordering::Relaxed), at);
         self.point();
+        self.keep_older_still(whole(halves), bits(value));
         self.put(halves[0], value.first, Some(Ordering::Release), at);
         let mut state = self.state.borrow_mut();
         if state.config.memory == MemoryModel::Sc
@@ -331,8 +357,15 @@ impl Core {
             }
             let place = Place { address: address + 8 * index, size: 8 };
             *word = self.peek(place);
+            if let Some(older) = self.older(place, (*word).into(), Ordering::Relaxed, at) {
+                *word = older as u64;
+                continue;
+            }
             let order = Some(Ordering::Relaxed);
-            self.order(place, |races, thread| races.read(thread, place, order, at));
+            self.order(place, |races, thread| {
+                races.learn_bytes(thread, place);
+                races.read(thread, place, order, at)
+            });
         }
         self.state.borrow_mut().note("match", line, words[0], at);
         words
@@ -422,6 +455,15 @@ impl Core {
             self.order(half, |races, thread| follow(races, thread, half));
         }
     }
+}
+
+/// Both halves as one.
+fn whole(halves: [Place; 2]) -> Place {
+    Place { size: 16, ..halves[0] }
+}
+
+fn bits(pair: Pair) -> u128 {
+    u128::from(pair.first) | u128::from(pair.second) << 64
 }
 
 /// A byte range as naturally aligned words of 8 bytes, the tail as 4, 2 and 1.

@@ -27,6 +27,9 @@ pub enum MemoryModel {
     /// ordinary memory takes the stores that wait for it along when it is dropped. It must not be moved
     /// elsewhere and its old memory freed while a run may still have such a store waiting.
     Tso,
+    /// As weak as the language promises by the orderings that the source names, a little: a store is visible to all at
+    /// once, but a load may be given the value before it where nothing orders the two. Data races are looked for, too.
+    Weak,
 }
 
 /// How the next thread is chosen.
@@ -121,7 +124,8 @@ pub struct Config {
     /// as a byte match, line by line.
     pub wide_compares: bool,
     /// Whether the orderings named in the source are followed, so that a private access that nothing
-    /// orders after another thread's write is a failure. Under [`MemoryModel::Sc`] only.
+    /// orders after another thread's write is a failure. Under [`MemoryModel::Sc`] only; under [`MemoryModel::Weak`]
+    /// they always are.
     pub races: bool,
     /// Whether they must order any use of memory behind its allocation, too, where they are followed.
     pub births: bool,

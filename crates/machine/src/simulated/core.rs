@@ -12,7 +12,7 @@ use std::ptr;
 use corosensei::Yielder;
 
 use super::THREADS_MAX;
-use super::config::Config;
+use super::config::{Config, MemoryModel};
 use super::failure::FailureKind;
 use super::fault::FaultKind;
 use super::raw::Place;
@@ -50,6 +50,8 @@ pub struct Core {
     pub state: RefCell<State>,
     /// Whether accesses are spoilt, or listed to be.
     spoils: bool,
+    /// Whether loads may be given older values.
+    pub is_weak: bool,
     yielders: [Cell<*const Yielder<(), ()>>; THREADS_MAX],
     /// Start and end of each fiber's stack.
     stacks: [Cell<(usize, usize)>; THREADS_MAX],
@@ -72,6 +74,7 @@ impl Core {
             mode: Cell::new(Mode::Track),
             request: Cell::new(Request::Switch),
             wall_clock_ms: Cell::new(0),
+            is_weak: config.memory == MemoryModel::Weak,
             spoils: config.fault.is_some() || config.lists_faults,
             state: RefCell::new(State::new(config, pool_bytes)),
             yielders: std::array::from_fn(|_| Cell::new(ptr::null())),
@@ -177,6 +180,23 @@ impl Core {
                 Decision::End => self.stop(),
                 Decision::Fail(kind, message) => self.fail(kind, message),
             }
+        }
+    }
+
+    /// The running thread calls an operation.
+    pub fn call(&self) {
+        let state = &mut *self.state.borrow_mut();
+        state.forget_waits();
+        if let Some(races) = &mut state.races {
+            races.call(state.current);
+        }
+    }
+
+    /// The running thread's operation returns.
+    pub fn give_answer(&self) {
+        let state = &mut *self.state.borrow_mut();
+        if let Some(races) = &mut state.races {
+            races.give_answer(state.current);
         }
     }
 

@@ -52,6 +52,7 @@ mod sites;
 mod space;
 mod state;
 mod trace;
+mod weak;
 mod words;
 
 pub use clock::cpu_time;

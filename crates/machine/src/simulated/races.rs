@@ -21,14 +21,15 @@ use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use super::THREADS_MAX;
-use super::random::mix;
+use super::random::{Random, mix};
 use super::raw::Place;
+use super::weak::{Weak, halves};
 use crate::LINE_SIZE;
 
 type At = &'static Location<'static>;
 
 /// For each thread, how much of it is known to have happened before.
-type Clock = [u32; THREADS_MAX];
+pub(super) type Clock = [u32; THREADS_MAX];
 
 fn join(clock: &mut Clock, other: &Clock) {
     for (mine, theirs) in clock.iter_mut().zip(other) {
@@ -58,7 +59,7 @@ type Uses = [Option<(u32, At)>; THREADS_MAX];
 
 /// Addresses are asked for at every access.
 #[derive(Default)]
-struct Mixed(u64);
+pub(super) struct Mixed(u64);
 
 impl Hasher for Mixed {
     fn finish(&self) -> u64 {
@@ -72,7 +73,7 @@ impl Hasher for Mixed {
     }
 }
 
-type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<Mixed>>;
+pub(super) type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<Mixed>>;
 
 /// The state of the check in one schedule.
 #[derive(Default)]
@@ -91,17 +92,30 @@ pub struct Races {
     uses: ByAddress<Uses>,
     /// Who was handed out a line, and when: those lines that belong to nobody else.
     births: ByAddress<(usize, u32)>,
+    /// What loads may be given that is older, where memory is weak.
+    weak: Option<Weak>,
+    /// What the operations that have returned did, where memory is weak.
+    returned: Clock,
 }
 
 impl Races {
+    /// A check of a machine whose memory is weak or not.
+    pub fn new(is_weak: bool) -> Self {
+        Races { weak: is_weak.then(Weak::default), ..Races::default() }
+    }
+
     /// Nothing has happened yet but what all threads know.
     pub fn begin(&mut self) {
-        let Races { mut words, mut writes, mut uses, mut births, .. } = std::mem::take(self);
+        let Races { mut words, mut writes, mut uses, mut births, mut weak, .. } =
+            std::mem::take(self);
         words.clear();
         writes.clear();
         uses.clear();
         births.clear();
-        *self = Races { words, writes, uses, births, ..Races::default() };
+        if let Some(weak) = &mut weak {
+            weak.begin();
+        }
+        *self = Races { words, writes, uses, births, weak, ..Races::default() };
         for thread in 0..THREADS_MAX {
             self.clocks[thread][thread] = 1;
         }
@@ -112,6 +126,73 @@ impl Races {
         let first = self.clocks[0];
         self.clocks.iter_mut().for_each(|clock| join(clock, &first));
         self.clocks[0][0] += 1;
+    }
+
+    /// A thread calls an operation. Where memory is weak, it knows of all that have returned: who can tell that one came
+    /// after another has heard of it.
+    pub fn call(&mut self, thread: usize) {
+        if self.weak.is_some() {
+            let returned = self.returned;
+            join(&mut self.clocks[thread], &returned);
+        }
+    }
+
+    /// A thread's operation returns.
+    pub fn give_answer(&mut self, thread: usize) {
+        if self.weak.is_some() {
+            let clock = self.release(thread);
+            join(&mut self.returned, &clock);
+        }
+    }
+
+    /// A place is about to be written: what it holds is kept, where memory is weak.
+    pub fn keep_older(&mut self, thread: usize, place: Place, newest: u128) {
+        let Some(weak) = &mut self.weak else { return };
+        let mut clock = Clock::default();
+        for half in halves(place) {
+            if let Some(word) = self.words.get(&half.address) {
+                join(&mut clock, word);
+            }
+        }
+        weak.keep(place, newest, clock, (thread, self.clocks[thread][thread]));
+    }
+
+    /// The other half of a pair is about to be written, too.
+    pub fn keep_older_still(&mut self, thread: usize, place: Place, newest: u128) {
+        if self.weak.as_mut().is_some_and(|weak| !weak.keep_still(place, newest, thread)) {
+            self.keep_older(thread, place, newest);
+        }
+    }
+
+    /// A load that may be given an older value, if `random` is given; none if it is given the newest.
+    pub fn read_older(
+        &mut self,
+        thread: usize,
+        place: Place,
+        newest: u128,
+        order: Ordering,
+        random: Option<&mut Random>,
+        at: At,
+    ) -> Option<(u128, Result<(), String>)> {
+        let weak = self.weak.as_mut()?;
+        let random = random.filter(|_| order != Ordering::SeqCst);
+        let clock = &self.clocks[thread];
+        let (value, clock) = weak.older((thread, clock), place, newest, random)?;
+        let known = if acquires(order) { &mut self.clocks } else { &mut self.seen };
+        join(&mut known[thread], &clock);
+        self.note_use(thread, place, at);
+        Some((value, self.check(thread, place, false, "reads", at)))
+    }
+
+    /// What a thread reads next by an address that follows from these bytes comes behind them, on every machine.
+    pub fn learn_bytes(&mut self, thread: usize, place: Place) {
+        if self.weak.is_some() {
+            for address in place.address..place.address + place.size {
+                if let Some(word) = self.words.get(&address) {
+                    join(&mut self.clocks[thread], word);
+                }
+            }
+        }
     }
 
     /// Whether the last write of the word is fit to be met by an access.
@@ -268,6 +349,7 @@ impl Races {
 
     /// A range was handed out anew: what was written in its earlier life is forgotten.
     pub fn forget(&mut self, start: usize, length: usize) {
+        self.forget_older(start, length);
         for line in start / LINE_SIZE..(start + length).div_ceil(LINE_SIZE) {
             self.births.remove(&line);
         }
@@ -277,6 +359,13 @@ impl Races {
             for byte in 0..8 {
                 self.words.remove(&(address + byte));
             }
+        }
+    }
+
+    /// Words of a range are no more.
+    pub fn forget_older(&mut self, start: usize, length: usize) {
+        if let Some(weak) = &mut self.weak {
+            weak.forget(start, length);
         }
     }
 }

@@ -348,7 +348,7 @@ impl<P: Program + 'static> Context<P> {
         let (mut calls, mut replies) = (Vec::new(), Vec::new());
         for operation in &self.scenario.plan[thread] {
             core.point();
-            core.state.borrow_mut().forget_waits();
+            core.call();
             calls.clear();
             self.scenario.program.calls(operation, &mut calls);
             self.monitor.borrow_mut().invoke(thread, &calls);
@@ -361,6 +361,7 @@ impl<P: Program + 'static> Context<P> {
             self.tell(|| format!("CALL     {operation:?}"));
             replies.clear();
             self.scenario.program.run(instance, thread, operation, &mut replies);
+            core.give_answer();
             self.tell(|| format!("RETURN   {operation:?} = {replies:?}"));
             let responded = self.monitor.borrow_mut().respond(thread, &replies);
             if let Err(violation) = responded {
@@ -391,6 +392,7 @@ impl<P: Program + 'static> Context<P> {
         let core = &*self.core;
         // Who closes has waited for the others to end: their stores have come.
         (0..self.scenario.plan.len()).for_each(|other| core.drain_buffer(other));
+        core.call();
         self.durable().borrow_mut().begin_settling(thread);
         self.tell(|| "CLOSE".to_string());
         match self.scenario.program.close(instance) {

@@ -109,7 +109,11 @@ impl State {
             failure: None,
             trace: None,
             fingerprint: 0,
-            races: (config.races && config.memory == MemoryModel::Sc).then(Races::default),
+            races: match config.memory {
+                MemoryModel::Sc => config.races.then(|| Races::new(false)),
+                MemoryModel::Tso => None,
+                MemoryModel::Weak => Some(Races::new(true)),
+            },
             sites: Sites::new(config.ablate),
             faults: Faults::new(config.fault, config.lists_faults),
             marks: Vec::new(),
@@ -298,6 +302,9 @@ impl State {
     pub fn drop_words(&mut self, place: Place) {
         if self.space.offset(place.address).is_some() {
             return;
+        }
+        if let Some(races) = &mut self.races {
+            races.forget_older(place.address, place.size);
         }
         for thread in &mut self.threads {
             thread.buffer.retain(

@@ -11,3 +11,4 @@ mod races;
 mod rate;
 mod replay;
 mod support;
+mod weak;

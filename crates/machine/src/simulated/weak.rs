@@ -1,0 +1,223 @@
+//! Older values of words, which loads may be given where the named orderings allow it.
+//!
+//! ```text
+//!   a word:  older value | newest value, by a thread at a time of its clock
+//!
+//!   a load may be given the older value unless it happens after
+//!     - the write of the newest one, or
+//!     - a load that was given the newest one (of its own thread, too)
+//! ```
+//!
+//! So a word is coherent, what was released and acquired is seen, and all else is left to chance, a little: a thread is
+//! given the older value of a write a few times at most, for on every machine a store is seen at last. One older value
+//! is kept. A locked operation is always given the newest, and so is a load that is sequentially consistent.
+
+use std::collections::hash_map::Entry;
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use super::THREADS_MAX;
+use super::core::Core;
+use super::failure::FailureKind;
+use super::races::{ByAddress, Clock};
+use super::random::Random;
+use super::raw::{Place, read_raw};
+
+/// So often at most a thread is given the value before a write.
+const GIVEN_MAX: u8 = 4;
+
+/// What a word held before its last write, or a pair of words that is read and written as one.
+struct Older {
+    place: Place,
+    value: u128,
+    /// What was written. If something else is there, it came past the machine, into memory that is another's now.
+    newest: u128,
+    /// What an acquire of the older value learns.
+    clock: Clock,
+    /// When each thread came to know of the write: the writer, and those that were given what it wrote. 0: it does not.
+    known: [u32; THREADS_MAX],
+    given: [u8; THREADS_MAX],
+}
+
+/// The older values of one schedule.
+#[derive(Default)]
+pub struct Weak(ByAddress<Older>);
+
+/// The bits at a place of at most 16 bytes.
+pub fn bits_at(place: Place) -> u128 {
+    if place.size <= 8 {
+        return u128::from(read_raw(place));
+    }
+    let [low, high] = halves(place);
+    u128::from(read_raw(low)) | u128::from(read_raw(high)) << 64
+}
+
+/// The words of a pair, or the word twice.
+pub fn halves(place: Place) -> [Place; 2] {
+    match place.size {
+        16 => [0, 8].map(|from| Place { address: place.address + from, size: 8 }),
+        _ => [place; 2],
+    }
+}
+
+impl Weak {
+    /// Nothing was written yet.
+    pub fn begin(&mut self) {
+        self.0.clear();
+    }
+
+    /// A place is about to be written.
+    pub fn keep(&mut self, place: Place, newest: u128, clock: Clock, by: (usize, u32)) {
+        let mut known = [0; THREADS_MAX];
+        known[by.0] = by.1;
+        let value = bits_at(place);
+        let older = Older { place, value, newest, clock, known, given: [0; THREADS_MAX] };
+        self.0.insert(place.address / 8, older);
+    }
+
+    /// The other half of a pair is about to be written by the thread that wrote the first: the pair before both is
+    /// kept. False if something else came between.
+    pub fn keep_still(&mut self, place: Place, newest: u128, thread: usize) -> bool {
+        let older = self.0.get_mut(&(place.address / 8));
+        let older = older.filter(|older| {
+            let is_writer = older.known[thread] != 0;
+            is_writer && older.place == place && older.newest == bits_at(place)
+        });
+        older.map(|older| older.newest = newest).is_some()
+    }
+
+    /// What a load by a thread is given instead of the newest bits of a place, and what an acquire of it learns of
+    /// the bytes that are older; none for the newest.
+    pub fn older(
+        &mut self,
+        (thread, clock): (usize, &Clock),
+        place: Place,
+        newest: u128,
+        random: Option<&mut Random>,
+    ) -> Option<(u128, Clock)> {
+        let word = place.address / 8;
+        // The second word of a pair is kept with the first.
+        let first = word.wrapping_sub(1);
+        let of_pair = || self.0.get(&first).is_some_and(|older| older.place.size == 16);
+        let key = if !self.0.contains_key(&word) && of_pair() { first } else { word };
+        let Entry::Occupied(entry) = self.0.entry(key) else { return None };
+        if !entry.get().place.overlaps(place) {
+            return None;
+        }
+        if bits_at(entry.get().place) != entry.get().newest {
+            entry.remove();
+            return None;
+        }
+        let older = entry.into_mut();
+        let mut known = older.known.iter().zip(clock);
+        if known.any(|(since, clock)| *since != 0 && clock >= since) {
+            return None;
+        }
+        let is_given = random.is_some_and(|random| random.one_in(2));
+        if is_given && older.given[thread] < GIVEN_MAX {
+            older.given[thread] += 1;
+            return Some((older.over(place, newest), older.clock));
+        }
+        older.known[thread] = clock[thread];
+        None
+    }
+
+    /// A range is another's now.
+    pub fn forget(&mut self, start: usize, length: usize) {
+        for word in start / 8..(start + length).div_ceil(8) {
+            self.0.remove(&word);
+        }
+    }
+}
+
+impl Older {
+    /// The newest bits of a place, but for those bytes that this has an older value of.
+    fn over(&self, place: Place, newest: u128) -> u128 {
+        let mut bytes = newest.to_le_bytes();
+        for (address, byte) in
+            (self.place.address..).zip(self.value.to_le_bytes()).take(self.place.size)
+        {
+            if let Some(index) =
+                address.checked_sub(place.address).filter(|index| *index < place.size)
+            {
+                bytes[index] = byte;
+            }
+        }
+        u128::from_le_bytes(bytes)
+    }
+}
+
+impl Core {
+    /// What a load is given instead of the newest bits of a place, if it is given something older.
+    #[inline]
+    pub fn older(
+        &self,
+        place: Place,
+        newest: u128,
+        order: Ordering,
+        at: &'static Location<'static>,
+    ) -> Option<u128> {
+        if self.is_weak { self.older_of_weak(place, newest, order, at) } else { None }
+    }
+
+    fn older_of_weak(
+        &self,
+        place: Place,
+        newest: u128,
+        order: Ordering,
+        at: &'static Location<'static>,
+    ) -> Option<u128> {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        let (thread, random) = (state.current, Some(&mut state.random));
+        let races = state.races.as_mut()?;
+        let (value, checked) = races.read_older(thread, place, newest, order, random, at)?;
+        // The newest is still to be seen: who waits for it must look again.
+        state.forget_waits();
+        state.note("older", place, value as u64, at);
+        let is_ours = state.space.offset(place.address).is_some();
+        drop(guard);
+        // As in `order`.
+        if let Err(message) = checked
+            && is_ours
+        {
+            self.fail(FailureKind::DataRace, message);
+        }
+        Some(value)
+    }
+
+    /// A locked operation has seen the newest bits of a place, and leaves it.
+    pub fn see_newest(&self, place: Place, at: &'static Location<'static>) {
+        if self.is_weak {
+            let mut state = self.state.borrow_mut();
+            let thread = state.current;
+            if let Some(races) = &mut state.races {
+                // Relaxed: the order is followed elsewhere.
+                races.read_older(thread, place, bits_at(place), Ordering::Relaxed, None, at);
+            }
+        }
+    }
+
+    /// A place is about to be written; what it holds is older then.
+    #[inline]
+    pub fn keep_older(&self, place: Place, newest: u128) {
+        if self.is_weak && !self.is_on_stack(place.address) {
+            let mut state = self.state.borrow_mut();
+            let thread = state.current;
+            if let Some(races) = &mut state.races {
+                races.keep_older(thread, place, newest);
+            }
+        }
+    }
+
+    /// The other half of a pair is about to be written, too; what both held is older then.
+    pub fn keep_older_still(&self, place: Place, newest: u128) {
+        if self.is_weak && !self.is_on_stack(place.address) {
+            let mut state = self.state.borrow_mut();
+            let thread = state.current;
+            if let Some(races) = &mut state.races {
+                races.keep_older_still(thread, place, newest);
+            }
+        }
+    }
+}
