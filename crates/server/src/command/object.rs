@@ -9,6 +9,7 @@ use super::{Context, Failure, Outcome, integer_arg};
 use crate::failure::Result;
 use crate::process_memory;
 use crate::resp::Request;
+use crate::types::runs::{self, Place};
 use crate::types::{Header, Kind};
 
 /// Members of a collection that are looked at, unless the client says otherwise.
@@ -142,9 +143,19 @@ fn size_of(key: &[u8], value: &[u8], expiry: Expiry) -> usize {
 fn size_of_members(staged: &mut Staged<'_>, header: Header, samples: u64) -> Result<u64> {
     let (mut seen, mut size) = (0, 0);
     staged.walk_collection(header.id, &mut |key, value| {
-        seen += 1;
+        // An entry of a list may have many elements.
+        seen += match Place::of_key(key) {
+            Some(place) if header.kind == Kind::List => {
+                runs::len_of(value, place.is_run).unwrap_or(1) as u64
+            }
+            _ => 1,
+        };
         size += size_of(key, value, Expiry::Never) as u64;
-        if seen == samples { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if samples > 0 && seen >= samples {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     })?;
     // A member of a sorted set has two entries.
     let count = if header.kind == Kind::SortedSet { 2 * header.count } else { header.count };

@@ -9,6 +9,7 @@ pub mod ahead;
 mod condition;
 mod current;
 mod each;
+mod list_ends;
 mod orders;
 mod rollback;
 
@@ -21,6 +22,7 @@ use everleaf::{
 
 use self::ahead::Ahead;
 use self::current::Current;
+use self::list_ends::ListEnd;
 use super::Failure;
 use super::queue::BATCH_SIZE_MAX;
 pub use super::source::{Source, Visit};
@@ -79,7 +81,9 @@ pub struct Stage {
     members: StagedMembers,
     /// What is known of the orders of sorted sets that change.
     separators: Vec<Separators>,
-    /// What was read ahead.
+    /// The ends of lists that change.
+    ends: Vec<ListEnd>,
+    /// What was drawn ahead.
     pub ahead: Ahead,
     /// The collection that was changed last.
     current: Option<Current>,
@@ -179,6 +183,7 @@ impl Stage {
     /// Moves what is to be written to a batch.
     pub fn fill(&mut self, batch: &mut WriteBatch, databases: &Databases, types: &Types) {
         self.write_current();
+        self.write_ends();
         self.write_counts();
         if let Some(places) = &self.places {
             databases.keep(places, batch);
@@ -498,11 +503,12 @@ impl Staged<'_> {
         reverse: bool,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
+        self.stage.write_ends();
         self.stage.write_counts();
         self.walk_written(ready, bounds, reverse, visit)
     }
 
-    /// The same without the counts that changed in memory.
+    /// The same without the counts that changed in memory, and without the open ends of lists.
     pub fn walk_written(
         &mut self,
         ready: &Ready,

@@ -1,7 +1,7 @@
 //! Checks that the collections of a store are whole: headers, members, orders and notes agree.
 //!
 //! For each header: its note, of its database, has its key (C1), it counts its members, and at least one (C2), each member lies where
-//! its hash or index says (C3), the elements of a list are those from its first index on, without a gap, and others only where a note says so (C4), each
+//! its hash or index says (C3), the elements of a list are those from its first index on, without a gap, each of its runs can be read, and others are there only where a note says so (C4), each
 //! member of a sorted set has its position, and each position its member with that score (C5), each level of the
 //! order has its start and its separators, with the numbers of members up to the next (C6). For each number under
 //! which members lie: it has one note (C7), so that the collector finds what no header has.
@@ -14,6 +14,7 @@ use everleaf::{Map, Result, Store};
 use super::list::LACKING;
 use super::order::{height_of, position};
 use super::places::{LEVEL_MAX, ORDER, order_key};
+use super::runs;
 use super::{
     HEADER_SIZE, Header, Kind, MEMBERS, Ready, TRIMMED, Types, live_key, live_number, mark_of,
     trimmed_key,
@@ -23,6 +24,8 @@ use crate::databases::{Database, Databases, Place};
 
 /// Entries read at once.
 const PIECE_LENGTH: usize = 512;
+/// Bytes of a value that are looked at: of a longer one nobody wants more than to see that it is none of ours.
+const VALUE_SIZE_MAX: usize = runs::SIZE_MAX + 1;
 /// Problems that are told.
 const PROBLEM_COUNT_MAX: usize = 1_000;
 
@@ -128,8 +131,7 @@ fn pieces(
     loop {
         let mut piece: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         walk(map, &bounds, false, |key, value| {
-            // Of a long value nobody wants more than to see that it is none of ours.
-            piece.push((key.to_vec(), value[..value.len().min(HEADER_SIZE + 1)].to_vec()));
+            piece.push((key.to_vec(), value[..value.len().min(VALUE_SIZE_MAX)].to_vec()));
             let is_full = piece.len() == PIECE_LENGTH;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
@@ -223,22 +225,28 @@ impl Check<'_> {
         let (ready, mut count, mut next) = (self.ready, 0, self.header.extra);
         let note = ready.members.get(trimmed_key(self.header.id))?;
         let is_trimmed = note.is_some_and(|what| what != LACKING);
-        pieces(&ready.members, Bounds::of_prefix(&self.prefix()), |key, _| {
-            let index =
-                key.get(8..).and_then(|index| index.try_into().ok()).map(u64::from_be_bytes);
-            let is_outside =
-                |index: u64| index.wrapping_sub(self.header.extra) >= self.header.count;
-            if is_trimmed && index.is_some_and(is_outside) {
+        pieces(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
+            let Some(place) = runs::Place::of_key(key) else {
+                self.problem(&format!("an entry is not where it belongs: {}", key.escape_ascii()));
+                return Ok(());
+            };
+            let is_outside = place.index.wrapping_sub(self.header.extra) >= self.header.count;
+            if is_trimmed && is_outside {
                 return Ok(());
             }
-            count += 1;
-            if index != Some(next) {
+            let len = runs::len_of(value, place.is_run);
+            if len.is_none_or(|len| place.is_run && len < runs::LEN_MIN) {
+                self.problem(&format!("a run of elements cannot be read: {}", key.escape_ascii()));
+            }
+            let len = len.unwrap_or(0) as u64;
+            count += len;
+            if place.index != next {
                 self.problem(&format!(
                     "the element behind number {} is missing",
                     next.wrapping_sub(1)
                 ));
             }
-            next = index.unwrap_or(next).wrapping_add(1);
+            next = place.index.wrapping_add(len);
             Ok(())
         })?;
         Ok(count)

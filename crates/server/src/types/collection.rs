@@ -8,17 +8,12 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Error, Expiry, KEY_SIZE_MAX};
 
-use super::places::{MIDDLE, ORDER};
+use super::places::ORDER;
 use super::{Header, Kind, Ready, live_key};
 use crate::command::stage::Staged;
 use crate::command::walk::Bounds;
 use crate::failure::{Failure, Result};
 use crate::short_bytes::ShortBytes;
-
-/// The last word of the header of a new collection.
-fn extra_of(kind: Kind) -> u64 {
-    if kind == Kind::List { MIDDLE } else { 0 }
-}
 
 /// A collection on a stage.
 pub struct Collection<'s, 'a> {
@@ -57,13 +52,7 @@ impl<'s, 'a> Collection<'s, 'a> {
         let ready = types.ready().ok_or(Failure::WrongType)?;
         match found {
             None => {
-                let header = Header {
-                    kind,
-                    id: ready.new_id(),
-                    count: 0,
-                    changes: 0,
-                    extra: extra_of(kind),
-                };
+                let header = Header::of_new(kind, ready.new_id());
                 let expiry = Expiry::Never;
                 Ok(Collection { staged, ready, key, expiry, header, is_new: true })
             }
@@ -94,8 +83,7 @@ impl<'s, 'a> Collection<'s, 'a> {
         let ready = staged.types.ready().ok_or(Failure::WrongType)?;
         // Whether it was there is what the transaction depends on.
         staged.contains(key)?;
-        let header =
-            Header { kind, id: ready.new_id(), count: 0, changes: 0, extra: extra_of(kind) };
+        let header = Header::of_new(kind, ready.new_id());
         Ok(Collection { staged, ready, key, expiry: Expiry::Never, header, is_new: true })
     }
 

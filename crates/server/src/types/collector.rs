@@ -200,15 +200,17 @@ impl Collector {
             }
             let Some((place, key)) = noted(ready, databases, id)? else { return Ok(()) };
             let map = databases.map(place);
-            let see = |value: &[u8], expiry| ready.header(value).map(|header| (header, expiry));
+            // As it is: an older one may have another value for the same header.
+            let see = |value: &[u8], expiry| {
+                ready.header(value).map(|header| (header, value.to_vec(), expiry))
+            };
             let found = map.get_with_expiry(&key, see)?.flatten();
-            let Some((header, expiry)) = found.filter(|(header, _)| header.id == id) else {
+            let Some((header, value, expiry)) = found.filter(|(header, ..)| header.id == id) else {
                 // Without its header it is freed as a whole.
                 return Ok(());
             };
             let outside = outside(members, &header)?;
             let mut batch = WriteBatch::new();
-            let value = ready.encode(&header);
             batch.expect_with_expiry(map, &key, value, expiry);
             batch.expect(members, note, Some(b""));
             for key in &outside {
@@ -431,7 +433,7 @@ mod tests {
                 &types,
                 &store,
                 key,
-                Header { kind: Kind::Set, id: 0, count, changes: 1, extra: 0 },
+                Header { kind: Kind::Set, id: 0, count, changes: 1, extra: 0, has_outside: false },
             )
         };
         make(b"kept", 10);
@@ -459,7 +461,8 @@ mod tests {
         let types = Types::default();
         types.begin(&store).unwrap();
         let map = store.default_map();
-        let header = Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0 };
+        let header =
+            Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0, has_outside: false };
         make(&types, &store, b"expired", header);
         make(&types, &store, b"kept", header);
         assert!(map.expire(b"expired", everleaf::Expiry::from_unix_ms(1)).unwrap());
@@ -483,7 +486,14 @@ mod tests {
             let store = open();
             let types = Types::default();
             types.begin(&store).unwrap();
-            let header = Header { kind: Kind::Set, id: 0, count: 100, changes: 1, extra: 0 };
+            let header = Header {
+                kind: Kind::Set,
+                id: 0,
+                count: 100,
+                changes: 1,
+                extra: 0,
+                has_outside: false,
+            };
             let first = make(&types, &store, b"first", header);
             let member = [first.id.to_be_bytes(), 50u64.to_be_bytes()].concat();
             types.ready().unwrap().members.put(&member, MARKS[0]).unwrap();
@@ -527,7 +537,14 @@ mod tests {
                 let store = open();
                 let types = Types::default();
                 types.begin(&store).unwrap();
-                let header = Header { kind: Kind::List, id: 0, count: 10, changes: 1, extra: 0 };
+                let header = Header {
+                    kind: Kind::List,
+                    id: 0,
+                    count: 10,
+                    changes: 1,
+                    extra: 0,
+                    has_outside: false,
+                };
                 for key in [b"first", MARK, b"third"] {
                     let list = make(&types, &store, key, header);
                     let trimmed = Header { count: 4, ..list };
@@ -580,7 +597,8 @@ mod tests {
     #[test]
     fn what_is_renamed_while_the_collector_looks_is_not_gone() {
         let (_folder, store, types) = store();
-        let header = Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0 };
+        let header =
+            Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0, has_outside: false };
         let header = make(&types, &store, b"here", header);
         // The note that the collector has read names this key.
         rename(&types, &store, &header, b"here", b"there");
@@ -594,7 +612,8 @@ mod tests {
     #[test]
     fn what_is_renamed_between_the_looks_at_note_and_key_stays() {
         let (_folder, store, types) = store();
-        let header = Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0 };
+        let header =
+            Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0, has_outside: false };
         let header = make(&types, &store, b"here", header);
         let meanwhile = || rename(&types, &store, &header, b"here", b"there");
         assert!(!keys(&types, &store).is_gone_after(header.id, meanwhile).unwrap());
@@ -603,7 +622,8 @@ mod tests {
     #[test]
     fn what_is_renamed_to_and_fro_keeps_its_members() {
         let (_folder, store, types) = store();
-        let header = Header { kind: Kind::Set, id: 0, count: 5, changes: 1, extra: 0 };
+        let header =
+            Header { kind: Kind::Set, id: 0, count: 5, changes: 1, extra: 0, has_outside: false };
         let header = make(&types, &store, b"here", header);
         let before = types.ready().unwrap().members.len();
         let is_done = std::sync::atomic::AtomicBool::new(false);

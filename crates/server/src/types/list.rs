@@ -1,11 +1,14 @@
-//! The elements of a list: one entry each, by an index that goes on in both directions.
+//! The elements of a list, by an index that goes on in both directions: entries of one element, and runs of many (`runs.rs`).
 //!
 //! The index of the first element is in the header, so that an element is one lookup, and pushing to either
-//! side one entry. What is inserted or removed in the middle moves the shorter side.
+//! side one entry, which a stage has in memory until its end (`stage/list_ends.rs`). What is inserted or removed in the middle
+//! moves the shorter side.
 
 use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
+pub use super::runs::Side;
+use super::runs::{self, EntryKey, Place};
 use super::trimmed_key;
 use crate::command::allowance::Allowance;
 use crate::command::walk::Bounds;
@@ -24,65 +27,169 @@ const REMOVED_COUNT_MAX: u64 = 512;
 /// what is outside of them need not be what was trimmed, and nothing is freed until the list goes.
 pub(super) const LACKING: &[u8] = b"lacking";
 
-/// A side of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    Left,
-    Right,
-}
-
 impl Collection<'_, '_> {
-    fn element_key(&self, at: u64) -> [u8; 16] {
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&self.header.id.to_be_bytes());
-        key[8..].copy_from_slice(&self.header.extra.wrapping_add(at).to_be_bytes());
-        key
+    /// The index of an element, counted from the left.
+    fn index_of(&self, at: u64) -> u64 {
+        self.header.extra.wrapping_add(at)
+    }
+
+    /// Shows the entry that an element is in, if it is in one: where that begins, and what it has.
+    fn see_entry<R>(&mut self, at: u64, see: impl FnOnce(Place, &[u8]) -> R) -> Result<Option<R>> {
+        let index = self.index_of(at);
+        let bounds = self.entries_between(self.header.extra, index);
+        let (mut see, mut seen) = (Some(see), None);
+        self.staged.walk_members(self.ready, &bounds, true, &mut |key, value| {
+            if let Some(place) = Place::of_key(key)
+                && let Ok(offset) = usize::try_from(index.wrapping_sub(place.index))
+                && runs::spans(value, place.is_run).nth(offset).is_some()
+            {
+                seen = see.take().map(|see| see(place, value));
+            }
+            ControlFlow::Break(())
+        })?;
+        Ok(seen)
     }
 
     /// Shows an element, counted from the left.
     pub fn element<R>(&mut self, at: u64, see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        let key = self.element_key(at);
-        self.staged.see_member(self.ready, &key, see)
+        let index = self.index_of(at);
+        let shown = self.see_entry(at, |place, value| {
+            let offset = index.wrapping_sub(place.index) as usize;
+            runs::elements(value, place.is_run).nth(offset).map(see)
+        })?;
+        Ok(shown.flatten())
+    }
+
+    fn write_entry(&mut self, place: Place, value: Option<&[u8]>) -> Result<()> {
+        self.staged.stage.write_member(&EntryKey::of(self.header.id, place), value)
+    }
+
+    /// Writes elements from one on, counted from the left, in place of none.
+    fn write_from<'e>(
+        &mut self,
+        at: u64,
+        elements: impl Iterator<Item = &'e [u8]> + Clone,
+    ) -> Result<()> {
+        let index = self.index_of(at);
+        runs::pack(index, elements, |place, entry| self.write_entry(place, Some(entry)))
     }
 
     /// Sets an element that is there.
-    pub fn set_element(&mut self, at: u64, value: Option<&[u8]>) -> Result<()> {
-        let key = self.element_key(at);
-        self.staged.stage.write_member(&key, value)
+    pub fn set_element(&mut self, at: u64, value: &[u8]) -> Result<()> {
+        let found = self.see_entry(at, |place, entry| (place, entry.to_vec()))?;
+        let single = Place { index: self.index_of(at), is_run: false };
+        let Some((place, entry)) = found.filter(|(place, _)| place.is_run) else {
+            return self.write_entry(single, Some(value));
+        };
+        let mut elements: Vec<&[u8]> = runs::elements(&entry, true).collect();
+        elements[single.index.wrapping_sub(place.index) as usize] = value;
+        self.write_entry(place, None)?;
+        let elements = elements.into_iter();
+        runs::pack(place.index, elements, |place, entry| self.write_entry(place, Some(entry)))
     }
 
     /// Adds an element at a side.
     pub fn push(&mut self, side: Side, value: &[u8]) -> Result<()> {
-        let at = match side {
-            Side::Left => {
-                self.header.extra = self.header.extra.wrapping_sub(1);
-                0
-            }
-            Side::Right => self.header.count,
-        };
-        self.header.count += 1;
-        self.set_element(at, Some(value))
+        self.make_room(side)?;
+        let at = if side == Side::Left { 0 } else { self.header.count - 1 };
+        let (id, index) = (self.header.id, self.index_of(at));
+        self.staged.stage.push_element(id, side, index, value)
     }
 
-    /// Removes the element at a side.
-    pub fn pop(&mut self, side: Side) -> Result<Option<Vec<u8>>> {
+    /// Widens the bounds by one element at a side.
+    fn make_room(&mut self, side: Side) -> Result<()> {
+        let index = match side {
+            Side::Left => {
+                self.header.extra = self.header.extra.wrapping_sub(1);
+                self.header.extra
+            }
+            Side::Right => self.index_of(self.header.count),
+        };
+        self.header.count += 1;
+        if !self.header.has_outside {
+            return Ok(());
+        }
+        if self.is_trimmed()? {
+            // The elements of the end that is open are inside of the bounds: it may stay so.
+            let bounds = self.entries_between(index, index);
+            return self.remove_inside(&bounds);
+        }
+        // Who has freed the last of them leaves the header as it is.
+        self.header.has_outside = false;
+        Ok(())
+    }
+
+    /// Removes the entries that begin at one of so many indexes.
+    fn remove_entries(&mut self, index: u64, count: u64) -> Result<()> {
+        let Some(rest) = count.checked_sub(1) else { return Ok(()) };
+        self.staged.stage.write_ends();
+        let bounds = self.entries_between(index, index.wrapping_add(rest));
+        self.remove_inside(&bounds)
+    }
+
+    /// Where the entries are that begin at one of some indexes.
+    fn entries_between(&self, first: u64, last: u64) -> Bounds {
+        Bounds {
+            start: Bound::Included(EntryKey::before(self.header.id, first).to_vec()),
+            end: Bound::Included(EntryKey::behind(self.header.id, last).to_vec()),
+        }
+    }
+
+    fn remove_inside(&mut self, bounds: &Bounds) -> Result<()> {
+        let mut places = Vec::new();
+        self.staged.walk_written(self.ready, bounds, false, &mut |key, _| {
+            places.extend(Place::of_key(key));
+            ControlFlow::Continue(())
+        })?;
+        places.into_iter().try_for_each(|place| self.write_entry(place, None))
+    }
+
+    /// Makes an entry begin with an element, counted from the left, if there is one before it.
+    fn divide(&mut self, at: u64) -> Result<()> {
+        if at == 0 || at >= self.header.count {
+            return Ok(());
+        }
+        let found = self.see_entry(at, |place, entry| (place, entry.to_vec()))?;
+        let index = self.index_of(at);
+        let Some((place, entry)) = found.filter(|(place, _)| place.index != index) else {
+            return Ok(());
+        };
+        self.write_entry(place, None)?;
+        let elements = runs::elements(&entry, place.is_run);
+        let elements: Vec<&[u8]> = elements.collect();
+        let (before, behind) = elements.split_at(index.wrapping_sub(place.index) as usize);
+        for (index, elements) in [(place.index, before), (index, behind)] {
+            let elements = elements.iter().copied();
+            runs::pack(index, elements, |place, entry| self.write_entry(place, Some(entry)))?;
+        }
+        Ok(())
+    }
+
+    /// Removes so many elements from one on, counted from the left; the bounds stay.
+    fn clear_from(&mut self, at: u64, count: u64) -> Result<()> {
+        self.divide(at)?;
+        self.divide(at.saturating_add(count))?;
+        self.remove_entries(self.index_of(at), count)
+    }
+
+    /// Removes the element at a side, and shows it.
+    pub fn pop<R>(&mut self, side: Side, see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let Some(last) = self.header.count.checked_sub(1) else { return Ok(None) };
-        let at = if side == Side::Left { 0 } else { last };
-        let key = self.element_key(at);
-        let value = self.staged.next_element(self.ready, &key, side == Side::Right)?;
-        match value {
-            Some(_) => self.staged.stage.write_member(&key, None)?,
-            None => self.write_lack()?,
+        let index = self.index_of(if side == Side::Left { 0 } else { last });
+        let taken = self.staged.take_element(self.ready, self.header.id, side, index, see)?;
+        if taken.is_none() {
+            self.write_lack()?;
         }
         self.header.extra = self.header.extra.wrapping_add(u64::from(side == Side::Left));
         self.header.count = last;
-        Ok(value)
+        Ok(taken)
     }
 
     /// Notes that there is less than the header counts, so that nothing outside of the bounds is freed until the list goes.
     /// Whatever is noted now: a note of what was trimmed is removed by who frees that, while this step does not count yet,
     /// and would then be missing.
     fn write_lack(&mut self) -> Result<()> {
+        self.header.has_outside = true;
         self.staged.stage.write_member(&trimmed_key(self.header.id), Some(LACKING))
     }
 
@@ -92,9 +199,11 @@ impl Collection<'_, '_> {
         let count = count.min(total);
         if count <= REMOVED_COUNT_MAX {
             for _ in 0..count {
-                let Some(element) = self.pop(side)? else { continue };
-                allowance.spend_packed(element.len())?;
-                popped.push(&element);
+                let size = self.pop(side, |element| {
+                    popped.push(element);
+                    element.len()
+                })?;
+                allowance.spend_packed(size.unwrap_or(0))?;
             }
             return Ok(popped);
         }
@@ -125,13 +234,31 @@ impl Collection<'_, '_> {
             return Ok(());
         }
         let start = self.header.extra;
-        let bounds = Bounds {
-            start: Bound::Included(self.element_key(first).to_vec()),
-            end: Bound::Included(self.element_key(last).to_vec()),
+        let begin = match first {
+            0 => None,
+            // Its entry may begin before it.
+            first => self.see_entry(first, |place, _| place.index)?,
         };
+        let begin = begin.unwrap_or(self.index_of(first));
+        let bounds = self.entries_between(begin, self.index_of(last));
+        let mut places = Vec::new();
         self.staged.walk_members(self.ready, &bounds, reverse, &mut |key, value| {
-            let index = key.get(8..).and_then(|index| index.try_into().ok());
-            visit(index.map_or(0, u64::from_be_bytes).wrapping_sub(start), value)
+            let Some(place) = Place::of_key(key) else { return ControlFlow::Continue(()) };
+            let before = place.index.wrapping_sub(start);
+            let mut show = |offset: usize, (at, size): (usize, usize)| {
+                let number = before.wrapping_add(offset as u64);
+                match (first..=last).contains(&number) {
+                    true => visit(number, &value[at..][..size]),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            let mut elements = runs::spans(value, place.is_run).enumerate();
+            if !reverse {
+                return elements.try_for_each(|(offset, span)| show(offset, span));
+            }
+            places.clear();
+            places.extend(elements);
+            places.iter().rev().try_for_each(|(offset, span)| show(*offset, *span))
         })
     }
 
@@ -154,22 +281,18 @@ impl Collection<'_, '_> {
         Ok(values)
     }
 
-    fn write_from(&mut self, first: u64, values: &[Vec<u8>]) -> Result<()> {
-        (first..).zip(values).try_for_each(|(at, value)| self.set_element(at, Some(value)))
-    }
-
     /// Removes elements, told in ascending order.
     pub fn remove_elements(&mut self, removed: &[u64]) -> Result<()> {
         let (Some(&first), Some(&last)) = (removed.first(), removed.last()) else { return Ok(()) };
         let (count, gone) = (self.header.count, removed.len() as u64);
         if count - first <= last + 1 {
             let values = self.copies(first, count - first, removed)?;
-            self.write_from(first, &values)?;
-            (count - gone..count).try_for_each(|at| self.set_element(at, None))?;
+            self.clear_from(first, count - first)?;
+            self.write_from(first, values.iter().map(Vec::as_slice))?;
         } else {
             let values = self.copies(0, last + 1, removed)?;
-            self.write_from(gone, &values)?;
-            (0..gone).try_for_each(|at| self.set_element(at, None))?;
+            self.clear_from(0, last + 1)?;
+            self.write_from(gone, values.iter().map(Vec::as_slice))?;
             self.header.extra = self.header.extra.wrapping_add(gone);
         }
         self.header.count = count - gone;
@@ -181,14 +304,16 @@ impl Collection<'_, '_> {
         let count = self.header.count;
         if count - at <= at {
             let values = self.copies(at, count - at, &[])?;
-            self.write_from(at + 1, &values)?;
+            self.clear_from(at, count - at)?;
+            self.make_room(Side::Right)?;
+            self.write_from(at + 1, values.iter().map(Vec::as_slice))?;
         } else {
             let values = self.copies(0, at, &[])?;
-            self.header.extra = self.header.extra.wrapping_sub(1);
-            self.write_from(0, &values)?;
+            self.clear_from(0, at)?;
+            self.make_room(Side::Left)?;
+            self.write_from(0, values.iter().map(Vec::as_slice))?;
         }
-        self.header.count = count + 1;
-        self.set_element(at, Some(value))
+        self.write_from(at, std::iter::once(value))
     }
 
     /// Keeps only the elements from one to, and with, another, which are there.
@@ -198,9 +323,13 @@ impl Collection<'_, '_> {
 
     fn keep(&mut self, first: u64, kept: u64) -> Result<()> {
         let count = self.header.count;
+        self.divide(first)?;
+        self.divide(first + kept)?;
         if count - kept <= REMOVED_COUNT_MAX {
-            (0..first).chain(first + kept..count).try_for_each(|at| self.set_element(at, None))?;
+            self.remove_entries(self.index_of(0), first)?;
+            self.remove_entries(self.index_of(first + kept), count - kept - first)?;
         } else {
+            self.header.has_outside = true;
             let key = trimmed_key(self.header.id);
             // Of a list that lacks elements nothing outside is freed: they may be there.
             let lacks = self.staged.see_member(self.ready, &key, |what| what == LACKING)?;

@@ -133,7 +133,14 @@ mod tests {
         let (_folder, store) = store();
         let types = begun(&store);
         let ready = types.ready().unwrap();
-        let header = Header { kind: Kind::Set, id: ready.new_id(), count: 1, changes: 1, extra: 0 };
+        let header = Header {
+            kind: Kind::Set,
+            id: ready.new_id(),
+            count: 1,
+            changes: 1,
+            extra: 0,
+            has_outside: false,
+        };
         store.default_map().put(b"set", ready.encode(&header)).unwrap();
         store.default_map().put(b"text", vec![7; HEADER_SIZE]).unwrap();
         assert!(!mend_mark(&store).unwrap());
@@ -159,7 +166,8 @@ mod tests {
         let types = begun(&store);
         let ready = types.ready().unwrap();
         let id = ready.new_id();
-        let header = Header { kind: Kind::Hash, id, count: 1, changes: 1, extra: 0 };
+        let header =
+            Header { kind: Kind::Hash, id, count: 1, changes: 1, extra: 0, has_outside: false };
         let other = store.map("server.db3").unwrap();
         other.put(b"hash", ready.encode(&header)).unwrap();
         let mark = ready.members.get(MARK_KEY).unwrap().unwrap();

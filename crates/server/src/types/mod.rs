@@ -17,6 +17,7 @@ pub mod mend;
 pub mod order;
 pub mod places;
 mod relocation;
+pub mod runs;
 pub mod separators;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -30,6 +31,7 @@ use everleaf::{Map, Store};
 pub use collector::Collector;
 pub use headers::CollectionHeaders;
 
+use self::places::MIDDLE;
 use self::separators::KeptSeparators;
 use crate::databases::Place;
 
@@ -53,17 +55,23 @@ const COUNTER_BITS: u32 = 40;
 /// So many numbers are given before others are begun with: the half, so that it can be done before a command that takes some.
 const ID_COUNT_MAX: u64 = 1 << (COUNTER_BITS - 1);
 
-/// What a collection is.
+/// The kind of a list that was last changed when there were no runs: it may have elements outside of its bounds.
+const LIST_WITHOUT_RUNS: u8 = 4;
+
+/// What a collection is, and the byte for it in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Hash = 1,
     Set = 2,
     SortedSet = 3,
-    List = 4,
+    List = 5,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
+        if byte == LIST_WITHOUT_RUNS {
+            return Some(Kind::List);
+        }
         [Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
@@ -92,12 +100,21 @@ pub struct Header {
     pub changes: u64,
     /// Of a sorted set: the levels of its order. Of a list: the index of its first element.
     pub extra: u64,
+    /// Of a list: whether there may be elements outside of its bounds, which are in the way of those that are pushed there.
+    pub has_outside: bool,
 }
 
 impl Header {
+    /// That of a collection with nothing in it.
+    pub fn of_new(kind: Kind, id: u64) -> Self {
+        let extra = if kind == Kind::List { MIDDLE } else { 0 };
+        Header { kind, id, count: 0, changes: 0, extra, has_outside: false }
+    }
+
     /// Writes all but the mark to a value that holds a header.
     pub fn write_to(&self, value: &mut [u8; HEADER_SIZE]) {
         value[MARK_SIZE] = self.kind as u8;
+        value[MARK_SIZE + 1] = u8::from(self.has_outside);
         value[24..32].copy_from_slice(&self.id.to_le_bytes());
         value[32..40].copy_from_slice(&self.count.to_le_bytes());
         value[40..48].copy_from_slice(&self.changes.to_le_bytes());
@@ -136,7 +153,9 @@ impl Ready {
             u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes are eight bytes"))
         };
         let kind = Kind::of(value[MARK_SIZE])?;
-        Some(Header { kind, id: word(24), count: word(32), changes: word(40), extra: word(48) })
+        let has_outside = value[MARK_SIZE] == LIST_WITHOUT_RUNS || value[MARK_SIZE + 1] != 0;
+        let (id, count, changes, extra) = (word(24), word(32), word(40), word(48));
+        Some(Header { kind, id, count, changes, extra, has_outside })
     }
 
     /// The value that holds a header.
@@ -389,7 +408,8 @@ mod tests {
         let types = Types::default();
         types.begin(&store).unwrap();
         let ready = types.ready().unwrap();
-        let header = Header { kind: Kind::Set, id: 77, count: 5, changes: 9, extra: 2 };
+        let header =
+            Header { kind: Kind::Set, id: 77, count: 5, changes: 9, extra: 2, has_outside: false };
         let mut value = ready.encode(&header);
         assert_eq!(types.header(&value), Some(header));
         assert!(types.is_header(&value) && !types.is_header(&value[1..]));

@@ -8,6 +8,7 @@ mod collections;
 mod damaged;
 mod databases;
 mod indices;
+mod lists;
 mod rolled_back;
 mod series;
 mod sorted_sets;

@@ -14,7 +14,7 @@ pub fn lset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     };
     let at = place(integer_arg(request.arg(2))?, list.header.count)
         .ok_or(Failure::text("ERR index out of range"))?;
-    list.set_element(at, Some(request.arg(3)))?;
+    list.set_element(at, request.arg(3))?;
     list.finish()?;
     context.reply.ok();
     Ok(())

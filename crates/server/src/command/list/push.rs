@@ -80,7 +80,7 @@ pub fn transfer(
     }
     find(staged, destination)?;
     let Some(mut list) = find(staged, source)? else { return Ok(None) };
-    let Some(element) = list.pop(from)? else {
+    let Some(element) = list.pop(from, <[u8]>::to_vec)? else {
         // It is missing: the next one comes to those behind it.
         list.finish()?;
         return Ok(None);

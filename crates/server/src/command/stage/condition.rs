@@ -164,7 +164,14 @@ mod tests {
         let (types, databases) = (Types::default(), Databases::new(&store, 1));
         types.begin(&store).unwrap();
         let ready = types.ready().unwrap();
-        let header = Header { kind: Kind::Set, id: ready.new_id(), count: 1, changes: 1, extra: 0 };
+        let header = Header {
+            kind: Kind::Set,
+            id: ready.new_id(),
+            count: 1,
+            changes: 1,
+            extra: 0,
+            has_outside: false,
+        };
         ready.members.put([header.id.to_be_bytes(), [1; 8]].concat(), b"member").unwrap();
         store.default_map().put(b"set", ready.encode(&header)).unwrap();
 

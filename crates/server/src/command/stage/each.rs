@@ -15,6 +15,7 @@ impl Stage {
     /// What the store answers; some of it may be written.
     pub fn write_each(&mut self, databases: &Databases, types: &Types) -> everleaf::Result<()> {
         self.write_current();
+        self.write_ends();
         self.write_counts();
         if let Some(ready) = types.ready() {
             let mut members = std::mem::take(&mut self.members);

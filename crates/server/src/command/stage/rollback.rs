@@ -8,6 +8,7 @@ impl Stage {
     /// Begins a command that can be rolled back; those before it cannot any more.
     pub fn mark(&mut self) -> Mark {
         self.write_current();
+        self.write_ends();
         self.write_counts();
         self.undo = Some(UndoLog::default());
         Mark {
@@ -22,8 +23,9 @@ impl Stage {
     /// of databases stay: nothing fails behind one.
     pub fn roll_back(&mut self, mark: &Mark) {
         let Some(undo) = self.undo.take() else { return };
-        // What is on the stage once this is done has all counts: those of before were written at the mark.
+        // What is on the stage once this is done has all counts and ends: those of before were written at the mark.
         self.separators.clear();
+        self.ends.clear();
         self.was_rolled_back = true;
         self.ahead.forget_drawn();
         for (key, before) in &undo.members {

@@ -214,10 +214,29 @@ impl Writer {
             return vec![self.step()];
         }
         let mut steps = vec![vec![vec!["SELECT".to_string(), self.database()]]];
+        if self.random.below(3) == 0 {
+            steps.extend(self.row().into_iter().map(|request| vec![request]));
+            return steps;
+        }
         for _ in 0..1 + self.random.below(60) {
             steps.push(vec![self.command()]);
         }
         steps
+    }
+
+    /// A row of commands of one end of a list: what it pushes is one entry, or few.
+    fn row(&mut self) -> Vec<Request> {
+        let key = self.key('l');
+        let name = ["LPUSH", "RPUSH", "LPOP", "RPOP"][self.random.below(4) as usize];
+        let mut row = Vec::new();
+        for _ in 0..10 + self.random.below(60) {
+            let mut request = vec![name.to_string(), key.clone()];
+            if name.ends_with("PUSH") {
+                request.push(format!("m{}", self.random.below(400)));
+            }
+            row.push(request);
+        }
+        row
     }
 
     /// Writes until the server is gone.

@@ -23,6 +23,10 @@ fn filled() -> TestServer {
             assert!(!client.reply().starts_with('-'));
         }
     }
+    let runs: Vec<String> = (0..300).map(|number| format!("e{number}")).collect();
+    let push: Vec<&str> =
+        ["RPUSH", "runs"].into_iter().chain(runs.iter().map(String::as_str)).collect();
+    assert_eq!(client.ask(&push), ":300");
     for line in [
         "LTRIM list 10 500",
         "LREM list 1 7",
@@ -49,8 +53,8 @@ fn what_is_whole_has_no_problems_and_each_damage_has_one() {
     server.stop().unwrap();
     let store = &server.store;
     let report = check_collections(store).unwrap();
-    assert_eq!((report.problems, report.collections), (Vec::<String>::new(), 4));
-    assert_eq!(report.members, 300 + 293 + 282 + 490);
+    assert_eq!((report.problems, report.collections), (Vec::<String>::new(), 5));
+    assert_eq!(report.members, 300 + 293 + 282 + 490 + 300);
     let members = store.existing_map("server.members").unwrap().unwrap();
     let map = store.default_map();
     let header = |key: &str| map.get(key).unwrap().unwrap();
@@ -75,7 +79,9 @@ fn what_is_whole_has_no_problems_and_each_damage_has_one() {
     let (start, separator) = level(1);
     let separator = separator.expect("of 282 members one is a separator").clone();
     let scored = zset.iter().find(|(key, _)| key[8] < 0x80).unwrap().clone();
-    let list = of("list");
+    let (list, runs) = (of("list"), of("runs"));
+    assert_eq!(runs.len(), 3, "of 128 elements at most");
+    let short = |entry: &[u8], size: usize| Some(entry[..entry.len() - size].to_vec());
     let mut moved = of("hash")[0].0.clone();
     moved[9] ^= 1;
     let damages: Vec<Damage<'_>> = vec![
@@ -86,6 +92,13 @@ fn what_is_whole_has_no_problems_and_each_damage_has_one() {
         (&members, of("set")[5].0.clone(), None, "its header counts 293 members, and it has 292"),
         (&members, of("set")[5].0.clone(), Some(b"x".to_vec()), "a member of a set has a value"),
         (&members, list[100].0.clone(), None, "is missing"),
+        (&members, runs[1].0.clone(), None, "is missing"),
+        (&members, runs[1].0.clone(), short(&runs[1].1, 1), "a run of elements cannot be read"),
+        (&members, runs[1].0.clone(), short(&runs[1].1, 5), "is missing"),
+        (&members, runs[2].0.clone(), short(&runs[2].1, 5), "counts 300 members, and it has 299"),
+        (&members, runs[2].0.clone(), Some(vec![]), "a run of elements cannot be read"),
+        (&members, runs[1].0[..16].to_vec(), Some(vec![]), "is missing"),
+        (&members, [&runs[1].0[..16], &[2]].concat(), Some(vec![]), "not where it belongs"),
         (&members, moved, Some(b"x".to_vec()), "not where it belongs"),
         (&members, note("hash"), None, "no note"),
         (&members, note("hash"), Some(b"other".to_vec()), "its note has another key: other"),

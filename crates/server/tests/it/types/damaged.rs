@@ -243,7 +243,8 @@ fn a_list_that_lacks_elements_keeps_what_is_out_of_bounds() {
             client.line("PING");
         }
         let count = members.len();
-        assert!(count > 1000, "{line}: {count}");
+        // Of 24 runs of 128 elements the first is lost; inside the bounds are nine at most. The mark, the start and two notes.
+        assert!(count >= 23 + 4, "{line}: {count}");
         assert_eq!(note().as_deref(), Some("lacking"), "{line}");
         client.line("DEL list");
         eventually("it is freed as a whole", || {
