@@ -10,7 +10,7 @@ use crate::api::error::IndexError;
 use crate::bytes::change::Answer;
 use crate::bytes::entry::BytesKey;
 use crate::bytes::found::record_of;
-use crate::bytes::record::{self, LONG_VALUE_SIZE, Record, VALUE_SIZE_MAX, Verify};
+use crate::bytes::record::{self, LONG_VALUE_SIZE, Moment, Record, VALUE_SIZE_MAX, Verify};
 use crate::bytes::tree::{BytesTree, Decision};
 use crate::geometry::Geometry;
 use crate::nbtree::write::Write;
@@ -100,7 +100,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     }
                     None => None,
                 };
-                let record = record.filter(|record| !record.has_expired::<M>());
+                let moment = Moment::default();
+                let record = record.filter(|record| !record.had_expired::<M>(&moment));
                 let kept = record.map_or(0, |record| record.expiry_ms);
                 let (value, expiry_ms): (Option<Cow<'_, [u8]>>, u64) =
                     match (decide(record), record) {
@@ -130,7 +131,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     (Some(_), Some(old)) => Intent::Exchange(old),
                 };
                 let write = Write { key, intent, payload };
-                if self.perform_near(tree, session, near, write, |answer, _| answer.changed)? {
+                let see = |answer: Answer, _: Option<&[u8]>| answer.changed;
+                if self.perform_near(tree, session, near, write, &moment, see)? {
                     return Ok(Some(true));
                 }
             }

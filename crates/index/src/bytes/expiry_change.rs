@@ -14,9 +14,10 @@ use everleaf_machine::Machine;
 
 use crate::api::change::Intent;
 use crate::api::error::IndexError;
+use crate::bytes::change::Answer;
 use crate::bytes::entry::{BytesKey, record_offset};
 use crate::bytes::found::record_of;
-use crate::bytes::record::{self, Verify};
+use crate::bytes::record::{self, Moment, Verify};
 use crate::bytes::tree::BytesTree;
 use crate::geometry::Geometry;
 
@@ -92,7 +93,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let offset = record::create_expiring(session, key.bytes, found.value, expiry_ms)?;
             let payload = key.payload(offset);
             let outcome = tree.write_rarely(session, key, Intent::Exchange(old), payload);
-            self.finish_write(tree, session, payload, outcome, |answer, _| answer.changed)
+            let see = |answer: Answer, _: Option<&[u8]>| answer.changed;
+            self.finish_write(tree, session, payload, outcome, &Moment::default(), see)
         })?
     }
 }

@@ -8,7 +8,7 @@ use everleaf_machine::Machine;
 use crate::api::error::IndexError;
 use crate::bytes::entry::{record_offset, verified};
 use crate::bytes::key_words::is_same;
-use crate::bytes::record::{self, Damage, Record, Verify, WRONG_KEY};
+use crate::bytes::record::{self, Damage, Moment, Record, Verify, WRONG_KEY};
 use crate::pool_trees::pool_base::PoolBase;
 
 /// The record that was found for `key`, while pinned.
@@ -31,12 +31,12 @@ pub(crate) fn record_of<'a, M: Machine>(
     }
 }
 
-/// Whether what was found for a key has expired, while pinned. What is damaged has not.
+/// Whether what was found for a key had expired at this moment, while pinned. What is damaged has not.
 #[inline(always)]
-pub(crate) fn has_expired<M: Machine>(heap: &Heap<M>, payload: u64) -> bool {
+pub(crate) fn had_expired<M: Machine>(heap: &Heap<M>, payload: u64, moment: &Moment) -> bool {
     // SAFETY: as in `record_of`.
     unsafe { record::read_verified::<M>(PoolBase::of(heap), record_offset(payload), Verify::Key) }
-        .is_ok_and(|record| record.has_expired::<M>())
+        .is_ok_and(|record| record.had_expired::<M>(moment))
 }
 
 /// Bytes of the record of a payload, as far as it can be told, while pinned or its only owner.

@@ -31,6 +31,8 @@
 //! entry was durably replaced or removed; so it is read as plain bytes. A fence is a record without a
 //! value: the lower bound of a leaf.
 
+use std::cell::Cell;
+
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
 use everleaf_machine::check_sum::{crc32c, crc32c_append};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
@@ -329,6 +331,36 @@ impl Record<'_> {
     #[inline(always)]
     pub fn has_expired<M: Machine>(&self) -> bool {
         self.expiry_ms != 0 && self.expiry_ms <= M::wall_clock_ms()
+    }
+}
+
+/// The time at which an operation looks at a record: asked for when it is first needed, and the same from then on, so that
+/// all of the operation agrees on whether that record has expired.
+#[derive(Default)]
+pub(crate) struct Moment(Cell<Option<u64>>);
+
+impl Moment {
+    /// A record is looked at that may be younger than this moment.
+    pub fn renew(&self) {
+        self.0.set(None);
+    }
+
+    #[inline(always)]
+    fn ms<M: Machine>(&self) -> u64 {
+        if let Some(ms) = self.0.get() {
+            return ms;
+        }
+        let ms = M::wall_clock_ms();
+        self.0.set(Some(ms));
+        ms
+    }
+}
+
+impl Record<'_> {
+    /// Whether its time had come at this moment.
+    #[inline(always)]
+    pub(crate) fn had_expired<M: Machine>(&self, moment: &Moment) -> bool {
+        self.expiry_ms != 0 && self.expiry_ms <= moment.ms::<M>()
     }
 }
 

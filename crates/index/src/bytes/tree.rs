@@ -11,8 +11,8 @@ use crate::api::change::{Intent, Outcome};
 use crate::api::error::IndexError;
 use crate::bytes::change::{Answer, Change, What};
 use crate::bytes::entry::{BytesKey, BytesKind, record_offset};
-use crate::bytes::found::{Ordered, has_expired, is_above, is_below, record_of, record_size_of};
-use crate::bytes::record::{self, KEY_SIZE_MAX, Record, Verify};
+use crate::bytes::found::{Ordered, had_expired, is_above, is_below, record_of, record_size_of};
+use crate::bytes::record::{self, KEY_SIZE_MAX, Moment, Record, Verify};
 use crate::geometry::{Geometry, Production};
 use crate::kind::Kind;
 use crate::nbtree::TreeShape;
@@ -234,12 +234,12 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 }
                 None => 0,
             };
-            let write = Write { key, intent, payload };
+            let (write, moment) = (Write { key, intent, payload }, Moment::default());
             if intent == Intent::Update && self.may_expire() {
-                let outcome = update_unless_expired(tree, session, write);
-                return self.finish_write(tree, session, payload, outcome, see);
+                let outcome = update_unless_expired(tree, session, write, &moment);
+                return self.finish_write(tree, session, payload, outcome, &moment, see);
             }
-            self.perform_near(tree, session, near, write, see)
+            self.perform_near(tree, session, near, write, &moment, see)
         })?
     }
 
@@ -285,14 +285,15 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.slot.with(session, |tree, session| {
             let key = BytesKey::new(key);
             let Some(found) = tree.get_payload(session, key) else { return Ok(false) };
-            if !has_expired(session.heap(), found) {
+            let moment = Moment::default();
+            if !had_expired(session.heap(), found, &moment) {
                 return Ok(false);
             }
             let unsure = M::mutant("bytes.purges_what_it_read");
             let intent = if unsure { Intent::Remove } else { Intent::RemoveExact(found) };
             let outcome = tree.write_rarely(session, key, intent, 0);
             let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
-            self.finish_write(tree, session, 0, outcome, |_, _| changed)
+            self.finish_write(tree, session, 0, outcome, &moment, |_, _| changed)
         })?
     }
 
@@ -346,8 +347,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     }
 
     /// Performs a write whose payload, if any, refers to a record of ours, begun where [`BytesNodes::approach`] of
-    /// the key came to under the same pin. Decides what becomes of the new and the old record. To an insertion, a key
-    /// that has expired is absent.
+    /// the key came to under the same pin. What was found before was looked at at this moment. Decides what becomes of
+    /// the new and the old record. To an insertion, a key that has expired is absent.
     #[inline(always)]
     pub(crate) fn perform_near<R>(
         &self,
@@ -355,17 +356,19 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         session: &mut Session<M>,
         near: Near<G, M>,
         write: Write<'_, BytesKind<HEADS>, M>,
+        moment: &Moment,
         see: impl FnOnce(Answer, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
         let mut outcome = tree.write_near(session, near, write.key, write.intent, write.payload);
         if write.intent == Intent::Insert && matches!(outcome, Ok(Outcome { changed: false, .. })) {
-            outcome = insert_unless_kept(tree, session, &write, outcome);
+            outcome = insert_unless_kept(tree, session, &write, outcome, moment);
         }
-        self.finish_write(tree, session, write.payload, outcome, see)
+        self.finish_write(tree, session, write.payload, outcome, moment, see)
     }
 
     /// After a write that stored `payload` (0: removed): frees what nobody will read any more,
-    /// counts, and lets the caller see.
+    /// counts, and lets the caller see. Whether the old record was there is told as of the moment at which the write
+    /// has looked at it, if it has: else an update of a key that expires meanwhile would be done and find nothing.
     #[inline(always)]
     pub(crate) fn finish_write<R>(
         &self,
@@ -373,6 +376,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         session: &mut Session<M>,
         payload: u64,
         outcome: Result<Outcome, AllocError>,
+        moment: &Moment,
         see: impl FnOnce(Answer, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
         let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
@@ -402,7 +406,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         // SAFETY: as in `record_of`.
         let record = old
             .map(|old| unsafe { record::read(PoolBase::of(session.heap()), record_offset(old)) });
-        let record = record.filter(|record| !record.has_expired::<M>());
+        let record = record.filter(|record| !record.had_expired::<M>(moment));
         let changed = changed && (payload != 0 || record.is_some());
         let value = record.map(|record| record.value);
         Ok(see(Answer { changed, old_size: value.map(<[u8]>::len) }, value))
@@ -525,15 +529,14 @@ fn insert_unless_kept<const HEADS: bool, G: Geometry, M: Machine>(
     session: &mut Session<M>,
     write: &Write<'_, BytesKind<HEADS>, M>,
     mut outcome: Result<Outcome, AllocError>,
+    moment: &Moment,
 ) -> Result<Outcome, AllocError> {
     while let Ok(Outcome { changed: false, old }) = outcome {
+        moment.renew();
+        let had_expired = |old| had_expired(session.heap(), old, moment);
         let intent = match old {
-            Some(old) if has_expired(session.heap(), old) && M::mutant("bytes.insert_upserts") => {
-                Intent::Upsert
-            }
-            Some(old)
-                if has_expired(session.heap(), old) && !M::mutant("bytes.insert_keeps_expired") =>
-            {
+            Some(old) if had_expired(old) && M::mutant("bytes.insert_upserts") => Intent::Upsert,
+            Some(old) if had_expired(old) && !M::mutant("bytes.insert_keeps_expired") => {
                 Intent::Exchange(old)
             }
             Some(_) => break,
@@ -550,10 +553,12 @@ fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
     tree: &BytesNodes<G, M, HEADS>,
     session: &mut Session<M>,
     write: Write<'_, BytesKind<HEADS>, M>,
+    moment: &Moment,
 ) -> Result<Outcome, AllocError> {
     loop {
         let found = tree.get_payload(session, write.key);
-        let live = found.filter(|found| !has_expired(session.heap(), *found));
+        moment.renew();
+        let live = found.filter(|found| !had_expired(session.heap(), *found, moment));
         let Some(old) = live else { return Ok(Outcome { changed: false, old: None }) };
         // Refused if the value changed meanwhile: then we look again.
         let revives = M::mutant("bytes.update_revives");

@@ -7,5 +7,6 @@ mod hashed_leaf_bytes;
 mod hostile_crash;
 mod hostile_space;
 mod loads;
+mod moving_clock;
 mod orders_of_arrival;
 mod refused_growth;
