@@ -227,7 +227,6 @@ pub(crate) fn open<D: Disk>(
     if !disk.mutant("log.no_sync_at_opening") {
         disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))?;
     }
-    remove_unfinished(&*disk, &names)?;
     let sequences = numbers(SEGMENT);
     let mut headers = opening.headers(&sequences)?;
     let counting = opening.counting(&headers, &numbers(SNAPSHOT))?;
@@ -260,6 +259,8 @@ pub(crate) fn open<D: Disk>(
         (Some(tail), _) => chunks.clone_from(&tail.unproven),
         (None, _) => {}
     }
+    // Not before it is known that all of this is ours.
+    remove_unfinished(&*disk, &names)?;
     let writer = Writer::start(
         Arc::clone(&disk),
         Start {

@@ -124,6 +124,21 @@ fn a_log_that_is_full_to_the_last_block_ends_on_a_full_disk() {
     assert_eq!(keys(&recovered).unwrap(), (0..15).collect::<Vec<u64>>());
 }
 
+/// What was lost: a log that another store was opened with by mistake was refused behind the removal of what its own store had
+/// been killed in the middle of.
+#[test]
+fn the_log_of_another_store_is_left_as_it_is() {
+    let disk = ended();
+    let name = "unfinished-0000000000000009";
+    disk.create(name).unwrap();
+    let before = disk.names();
+    let other = LogOptions::new([6; 16]).segment_size_bytes(64 << 10);
+    assert!(matches!(Log::open(disk.clone(), &other), Err(Error::Foreign(_))));
+    assert_eq!(disk.names(), before);
+    drop(Log::open(disk.clone(), &options()).unwrap());
+    assert!(!disk.names().contains(&name.to_string()), "its own store removes it");
+}
+
 /// A log of some segments and two snapshots that was ended cleanly; the groups are 0 .. 120.
 fn ended() -> SimulatedDisk {
     let disk = SimulatedDisk::new(Faults::default(), 1);
