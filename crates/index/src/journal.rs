@@ -12,7 +12,8 @@
 //!
 //!   change     offset 0   id of the tree
 //!              offset 4   length of the key
-//!              offset 8   length of the value; all ones: the key is removed
+//!              offset 8   length of the value; all ones: the key is removed; all ones but the lowest:
+//!                         it keeps its value, and only its expiry changes
 //!              offset 12  expiry in milliseconds since 1970-01-01 UTC; 0: never
 //!              offset 20  key, value
 //! ```
@@ -28,7 +29,10 @@
 //! - J5 while batches are applied, a session's record in the journal is read by nobody else: no two
 //!   keys of the journal have the same head, so that a search for one never reads the record of
 //!   another; no leaf of it is split or merged (J4); and it is scanned only while nobody is active. So
-//!   the record that was replaced is free at once, and the next batch finds it in the cache.
+//!   the record that was replaced is free at once, and the next batch finds it in the cache;
+//! - J6 an expiry that changes alone is changed in place behind all other changes, where the record has a place
+//!   for it: that needs no space, so it is never taken back. Where it has none, the record is written again,
+//!   as a put. Whoever reads it before it is flushed is told what survives: the batch is in the journal (J1).
 
 use std::sync::Arc;
 
@@ -37,12 +41,12 @@ use everleaf_alloc::layout::BLOCK_CLASS_COUNT;
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::check_sum::crc32c;
 use everleaf_machine::{Hardware, Machine};
-use everleaf_pool::FEATURE_BATCHES;
+use everleaf_pool::{FEATURE_BATCHES, FEATURE_EXPIRY_IN_BATCHES};
 
 use crate::api::error::IndexError;
 use crate::bytes::change::{Change, What};
 use crate::bytes::record::VALUE_SIZE_MAX;
-use crate::bytes::staged_write::{StagedWrite, free_payload};
+use crate::bytes::staged_write::{StagedChange, StagedExpiry, StagedWrite, free_payload};
 use crate::bytes::tree::BytesTree;
 use crate::geometry::{Geometry, Production};
 use crate::pool_trees::trees::Trees;
@@ -53,6 +57,8 @@ const HEADER_SIZE: usize = 8;
 const CHANGE_HEADER_SIZE: usize = 20;
 /// The value length of a removal.
 const REMOVED: u32 = u32::MAX;
+/// The value length of a change of the expiry alone.
+const EXPIRES: u32 = u32::MAX - 1;
 /// Keys of the journal: one for every session there can be.
 const fn slots<M: Machine>() -> u16 {
     if M::SIMULATED { 6 } else { PARTICIPANT_COUNT_MAX as u16 }
@@ -63,10 +69,10 @@ const RESERVE_MAX: usize = 256;
 /// that it needs no more space than its changes one by one.
 const PIN_LENGTH: usize = 256;
 
-/// One change of a batch: a put or a removal.
+/// One change of a batch: a put, a removal, or a change of an expiry alone.
 pub struct BatchOp<'a, G: Geometry = Production, M: Machine = Hardware> {
     tree: &'a BytesTree<G, M>,
-    /// An upsert or a removal: nothing else is written down (see the table above).
+    /// An upsert, a removal or a change of the expiry: nothing else is written down (see the table above).
     change: Change<'a>,
 }
 
@@ -81,12 +87,18 @@ impl<'a, G: Geometry, M: Machine> BatchOp<'a, G, M> {
         BatchOp { tree, change: Change::remove(key) }
     }
 
+    /// Lets a key of a tree expire at this time (as [`Self::put`]) if its record is there, whether it has expired
+    /// meanwhile or not: whoever makes the batch has looked.
+    pub fn expire(tree: &'a BytesTree<G, M>, key: &'a [u8], expiry_ms: u64) -> Self {
+        BatchOp { tree, change: Change::expire(key, expiry_ms) }
+    }
+
     /// Of which tree.
     pub fn tree(&self) -> &'a BytesTree<G, M> {
         self.tree
     }
 
-    /// What is changed: an upsert or a removal.
+    /// What is changed: an upsert, a removal or a change of the expiry.
     pub fn change(&self) -> Change<'a> {
         self.change
     }
@@ -97,7 +109,8 @@ impl<'a, G: Geometry, M: Machine> BatchOp<'a, G, M> {
 pub struct NotMade {
     /// What went wrong. If it is a lack of space or memory, nothing is changed.
     pub error: IndexError,
-    /// How many of its puts, from the first, were made and taken back: others may have read them.
+    /// How many of its puts, from the first, and behind them of its changes of expiries, at most, were made and taken
+    /// back: others may have read them.
     pub taken_back: usize,
 }
 
@@ -117,6 +130,8 @@ pub(crate) struct Changes<'a, G: Geometry, M: Machine> {
     all: Vec<StagedWrite<'a, G, M>>,
     /// How many of them are puts.
     puts: usize,
+    /// Expiries that are changed in place when all of these are made.
+    expiries: Vec<StagedExpiry<'a, G, M>>,
     /// What those that were made replaced.
     olds: Vec<Option<u64>>,
 }
@@ -221,6 +236,13 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         before: impl FnOnce(),
     ) -> Result<(), NotMade> {
         let batch = encode(session, operations)?;
+        if operations.iter().any(|operation| operation.change.what == What::Expire) {
+            let pool = session.heap().pool();
+            // Before such a batch is written down: code that cannot read it refuses the pool.
+            if pool.features() & FEATURE_EXPIRY_IN_BATCHES == 0 {
+                pool.enable_features(FEATURE_EXPIRY_IN_BATCHES).map_err(IndexError::from)?;
+            }
+        }
         let slot = (session.stripe() as u16).to_be_bytes();
         let mut changes = Changes::with_capacity(operations.len());
         let entered = changes
@@ -281,7 +303,12 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
 
 impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
     pub(crate) fn with_capacity(count: usize) -> Self {
-        Changes { all: Vec::with_capacity(count), puts: 0, olds: Vec::with_capacity(count) }
+        Changes {
+            all: Vec::with_capacity(count),
+            puts: 0,
+            expiries: vec![],
+            olds: Vec::with_capacity(count),
+        }
     }
 
     /// Everything that needs space: the records of all values, and some blocks. Whatever was prepared
@@ -300,21 +327,54 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         Ok(())
     }
 
-    /// The records of all values. Removals come last: they need no space, so nothing that was removed
-    /// ever has to be taken back.
+    /// The records of all values. Behind the puts come the expiries that have to be written again, and removals last: they
+    /// need no space, so nothing that was removed ever has to be taken back.
     pub(crate) fn prepare_without_blocks(
         &mut self,
         session: &mut Session<M>,
         operations: &[BatchOp<'a, G, M>],
     ) -> Result<(), IndexError> {
-        let is_put = |operation: &&BatchOp<'a, G, M>| operation.change.what != What::Remove;
-        for operation in operations.iter().filter(is_put) {
-            self.all.push(operation.tree.prepare(session, &operation.change)?);
+        let (mut expiries, mut removals) = (0, 0);
+        for BatchOp { tree, change } in operations {
+            match change.what {
+                What::Expire => expiries += 1,
+                What::Remove => removals += 1,
+                _ => self.all.push(tree.prepare(session, change)?),
+            }
+        }
+        if expiries > 0 {
+            self.prepare_expiries(session, operations)?;
         }
         self.puts = self.all.len();
-        if self.puts < operations.len() && !M::mutant("journal.forgets_removals") {
-            for operation in operations.iter().filter(|operation| !is_put(operation)) {
+        if removals > 0 && !M::mutant("journal.forgets_removals") {
+            let is_removal = |operation: &&BatchOp<'a, G, M>| operation.change.what == What::Remove;
+            for operation in operations.iter().filter(is_removal) {
                 self.all.push(operation.tree.prepare(session, &operation.change)?);
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn prepare_expiries(
+        &mut self,
+        session: &mut Session<M>,
+        operations: &[BatchOp<'a, G, M>],
+    ) -> Result<(), IndexError> {
+        let is_expiry = |operation: &&BatchOp<'a, G, M>| operation.change.what == What::Expire;
+        for BatchOp { tree, change } in operations.iter().filter(is_expiry) {
+            match tree.prepare_expiry(session, change.key, change.expiry_ms)? {
+                Some(StagedChange::InPlace(expiry)) => {
+                    if M::mutant("journal.expires_first") {
+                        expiry.make(session)?;
+                    }
+                    self.expiries.push(expiry);
+                }
+                Some(StagedChange::Write(write)) => {
+                    M::mark("journal.expiry_written_again");
+                    self.all.push(write);
+                }
+                None => {}
             }
         }
         Ok(())
@@ -367,6 +427,14 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
                 // A tree that is gone has no keys.
                 IndexError::Removed => self.olds.push(None),
                 error => await_space::<M>(error, &mut refusals)?,
+            }
+        }
+        for expiry in &self.expiries {
+            M::mark("journal.expires_in_place");
+            match expiry.make(session) {
+                // A tree that is gone has no keys.
+                Ok(()) | Err(IndexError::Removed) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         for (change, old) in self.all.iter().zip(&self.olds) {
@@ -465,7 +533,10 @@ fn encode<'a, G: Geometry, M: Machine>(
         };
         last = Some((operation.tree, id));
         let Change { key, expiry_ms, .. } = operation.change;
-        let value_length = value(operation).map_or(REMOVED, |value| value.len() as u32);
+        let value_length = match (operation.change.what, value(operation)) {
+            (What::Expire, _) => EXPIRES,
+            (_, value) => value.map_or(REMOVED, |value| value.len() as u32),
+        };
         let mut header = [0; CHANGE_HEADER_SIZE];
         header[..4].copy_from_slice(&id.to_le_bytes());
         header[4..8].copy_from_slice(&(key.len() as u32).to_le_bytes());
@@ -480,8 +551,8 @@ fn encode<'a, G: Geometry, M: Machine>(
     Ok(batch)
 }
 
-/// The changes of a batch in the journal, each behind the id of its tree: puts and removals. `None` if these
-/// are not the bytes of a batch.
+/// The changes of a batch in the journal, each behind the id of its tree: puts, removals and changes of expiries. `None`
+/// if these are not the bytes of a batch.
 pub fn decode(batch: &[u8]) -> Option<Vec<(u32, Change<'_>)>> {
     let (sum, rest) = batch.split_first_chunk::<4>()?;
     if u32::from_le_bytes(*sum) != crc32c(rest) {
@@ -497,6 +568,7 @@ pub fn decode(batch: &[u8]) -> Option<Vec<(u32, Change<'_>)>> {
         let (key, after) = after.split_at_checked(u32::from_le_bytes(*key) as usize)?;
         let (change, after) = match u32::from_le_bytes(*value) {
             REMOVED => (Change::remove(key), after),
+            EXPIRES => (Change::expire(key, 0), after),
             length => {
                 let (value, after) = after.split_at_checked(length as usize)?;
                 (Change::upsert(key, value), after)
@@ -527,6 +599,13 @@ fn redo<G: Geometry, M: Machine>(
         }
         let forgets = M::mutant("journal.redo_forgets_expiry");
         let change = if forgets { change.expiring(0) } else { change };
+        if change.what == What::Expire {
+            // Also if the time has come that it had: when the batch was made it had not.
+            if !M::mutant("journal.redo_skips_expiries") {
+                tree.set_expiry(session, change.key, change.expiry_ms)?;
+            }
+            continue;
+        }
         tree.change(session, &change)?;
     }
     Ok(())
@@ -551,11 +630,12 @@ mod tests {
             BatchOp::put(&tree, b"one", b"1", 7),
             BatchOp::put(&tree, b"", b"", 0),
             BatchOp::remove(&tree, b"gone"),
+            BatchOp::expire(&tree, b"two", 8),
         ];
         let mut batch = encode(&mut session, &operations).expect("small");
         let id = tree.id(&mut session).expect("there");
         let read = decode(&batch).expect("whole");
-        assert_eq!(read.len(), 3);
+        assert_eq!(read.len(), 4);
         for (written, operation) in read.iter().zip(&operations) {
             assert_eq!(*written, (id, operation.change()));
         }
@@ -574,7 +654,14 @@ mod tests {
         let mut session = trees.heap().session().expect("a session");
         let journal = Journal::open(&trees, &mut session).expect("room");
         tree.change(&mut session, &Change::insert(b"gone", b"x")).expect("room");
-        let operations = [BatchOp::put(&tree, b"one", b"1", 0), BatchOp::remove(&tree, b"gone")];
+        tree.change(&mut session, &Change::insert(b"stays", b"y").expiring(1)).expect("room");
+        let operations = [
+            BatchOp::put(&tree, b"one", b"1", 0),
+            BatchOp::remove(&tree, b"gone"),
+            // It had not expired when the batch was made.
+            BatchOp::expire(&tree, b"stays", 0),
+            BatchOp::expire(&tree, b"absent", 0),
+        ];
         let batch = encode(&mut session, &operations).expect("small");
         let entry = Change::upsert(b"\0\x07", &batch);
         journal.tree.change(&mut session, &entry).expect("room");
@@ -585,6 +672,8 @@ mod tests {
         };
         assert_eq!(get(&mut session, b"one"), Some(b"1".to_vec()));
         assert_eq!(get(&mut session, b"gone"), None);
+        assert_eq!(get(&mut session, b"stays"), Some(b"y".to_vec()));
+        assert_eq!(get(&mut session, b"absent"), None);
         assert_eq!(journal.recover(&trees, &mut session).expect("room"), 0);
     }
 }

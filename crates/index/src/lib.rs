@@ -52,5 +52,6 @@ pub use everleaf_machine::{Hardware, Machine, OwnerProcess, standard_output_was_
 pub use everleaf_machine::{lock_rank, ranked_mutex};
 pub use everleaf_pool::{CreateMode, Domain, Pool, PoolError, PoolOptions, human_size, uuid_of};
 pub use everleaf_pool::{
-    FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_WORD, FEATURE_HASHED_LEAVES, KNOWN_FEATURES,
+    FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_IN_BATCHES, FEATURE_EXPIRY_WORD,
+    FEATURE_HASHED_LEAVES, KNOWN_FEATURES,
 };

@@ -101,12 +101,17 @@ pub const FEATURE_BATCHES: u64 = 2;
 pub const FEATURE_EXPIRY_WORD: u64 = 4;
 /// Incompatible feature bit: maps may have hashed leaves, and new ones have.
 pub const FEATURE_HASHED_LEAVES: u64 = 8;
+/// Incompatible feature bit: a batch may change the expiry of a key alone.
+pub const FEATURE_EXPIRY_IN_BATCHES: u64 = 16;
 /// Compatible feature bit: no empty key with an empty value has the check sum 0 that an older program gave
 /// it, so that a header of zeros is none.
 pub const FEATURE_SUM_OF_EMPTY: u64 = 1;
 /// The incompatible feature bits this code knows. A pool has those that were ever used in it.
-pub const KNOWN_FEATURES: u64 =
-    FEATURE_EXPIRY | FEATURE_BATCHES | FEATURE_EXPIRY_WORD | FEATURE_HASHED_LEAVES;
+pub const KNOWN_FEATURES: u64 = FEATURE_EXPIRY
+    | FEATURE_BATCHES
+    | FEATURE_EXPIRY_WORD
+    | FEATURE_HASHED_LEAVES
+    | FEATURE_EXPIRY_IN_BATCHES;
 
 /// Offsets of the two copies of the header.
 pub const HEADER_OFFSETS: [u64; 2] = [0, 4096];

@@ -9,7 +9,9 @@
 //! batch; of two fillers either both are there or none.
 //!
 //! Each thread has two keys more of its own, in two trees, that it sets and removes by batches, with an
-//! expiry: so several batches are under way at once, of more than one tree. In a *crowded* pool there is
+//! expiry: so several batches are under way at once, of more than one tree. To the judge their value is the expiry,
+//! because there are batches that change it alone, of both keys, or of one while the other is put; of some times that needs
+//! a record of another form. In a *crowded* pool there is
 //! hardly any space, and a batch that finds none must have changed nothing. Neither must one to which
 //! memory is refused.
 
@@ -18,7 +20,7 @@ use std::sync::Arc;
 
 use everleaf_index::{
     AllocError, BatchOp, BytesTree, Change, IndexError, Journal, Record, Session, Tiny, Trees,
-    WriteOrder,
+    Verify, WriteOrder,
 };
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
@@ -49,6 +51,8 @@ const SINGLE_NUMBER: u64 = 2;
 const OWN_NUMBER: u64 = 10;
 /// What expires then never expires here.
 const FAR: u64 = 1 << 47;
+/// A time for which a record has no expiry word: one with another has no place for it, nor it for another.
+const NO_WORD: u64 = 1 << 52;
 /// What fills a crowded pool.
 const CROWD: [u8; 900] = [7; 900];
 
@@ -65,10 +69,21 @@ pub enum Operation {
     Twins,
     /// A batch: sets both keys of a thread's own, or with 0 removes them.
     Own(usize, u64),
+    /// A batch: changes the expiry of both keys of a thread's own, if they are there; with an odd number, the second is
+    /// put.
+    Expire(usize, u64),
     /// Reads the first of a thread's own keys.
     GetOwn(usize),
     /// Lowers a gate that is only kept raised.
     LowerIfIdle,
+}
+
+/// What a batch of a thread's own keys does.
+#[derive(Clone, Copy)]
+enum OwnKind {
+    Put,
+    Expire,
+    Remove,
 }
 
 /// Threads around three keys.
@@ -114,20 +129,35 @@ fn own_keys(thread: usize) -> [Vec<u8>; 2] {
     ["own", "its own"].map(|name| format!("{name} {thread}").into_bytes())
 }
 
+/// When a thread's own keys expire for this value of theirs.
+fn time_of(value: u64) -> u64 {
+    if value % 4 >= 2 { NO_WORD + value } else { FAR + value }
+}
+
+/// The value of which that is the expiry.
+fn value_of(expiry_ms: u64) -> u64 {
+    expiry_ms & (FAR - 1)
+}
+
 fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("a value has 8 bytes"))
 }
 
 impl Opened {
     /// Reads a key as a store does.
-    fn read(&self, session: &mut Session<M>, key: &[u8]) -> Result<Option<u64>, IndexError> {
+    fn read(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        see: impl FnOnce(Record<'_>) -> u64,
+    ) -> Result<Option<u64>, IndexError> {
         let mut pinned = session.pinned();
         while !self.order.is_free() && self.order.is_in_batch(key) {
             drop(pinned);
             self.order.await_batch(key);
             pinned = session.pinned();
         }
-        self.tree.get_with(&mut pinned, key, number)
+        self.tree.get_record(&mut pinned, key, see)
     }
 
     /// Writes a key as a store does.
@@ -168,24 +198,34 @@ impl Opened {
         done.map(|()| before)
     }
 
-    /// Sets a thread's own keys as one, or removes them. Returns what they were.
-    fn set_own(
+    /// Changes a thread's own keys as one. Returns what they were.
+    fn change_own(
         &self,
         session: &mut Session<M>,
         thread: usize,
+        kind: OwnKind,
         value: u64,
     ) -> Result<Option<u64>, IndexError> {
         let [first, second] = own_keys(thread);
         self.order.raise(self.trees.heap());
         let keys = [&first[..], &second[..]];
         let stripes = self.order.lock_many(keys.map(|key| self.order.stripe_of(key)));
-        let before = self.tree.get_with(session, &first, number)?;
+        let see = |record: Record<'_>| value_of(record.expiry_ms);
+        let before = self.tree.get_record(session, &first, see)?;
         let bytes = value.to_le_bytes();
-        let operations =
-            [(&*self.other, keys[1]), (&*self.tree, keys[0])].map(|(tree, key)| match value {
-                0 => BatchOp::remove(tree, key),
-                _ => BatchOp::put(tree, key, &bytes, FAR + value),
-            });
+        let put = |tree, key| BatchOp::put(tree, key, &bytes, time_of(value));
+        let of_both = [(&*self.other, keys[1]), (&*self.tree, keys[0])];
+        let operations = match (kind, before) {
+            (OwnKind::Remove, _) => of_both.map(|(tree, key)| BatchOp::remove(tree, key)),
+            // Of two keys that are not there, neither becomes another.
+            (OwnKind::Expire, before) => of_both.map(|(tree, key)| {
+                match value % 2 == 1 && before.is_some() && key == keys[1] {
+                    true => put(tree, key),
+                    false => BatchOp::expire(tree, key, time_of(value)),
+                }
+            }),
+            (OwnKind::Put, _) => of_both.map(|(tree, key)| put(tree, key)),
+        };
         let done = self.journal.apply(session, &operations);
         drop(stripes);
         self.order.lower_after_batch();
@@ -196,15 +236,18 @@ impl Opened {
     fn own(&self, session: &mut Session<M>, thread: usize) -> Result<Option<u64>, String> {
         let keys = own_keys(thread);
         let mut see = |tree: &BytesTree<G, M>, key: &[u8]| {
-            let see = |record: Record<'_>| (number(record.value), record.expiry_ms);
-            tree.get_record(session, key, see).map_err(text)
+            tree.get_verified(session, key, Verify::Sum, |record| {
+                assert!(number(record.value) > 0, "only what is put has a value");
+                record.expiry_ms
+            })
         };
-        let (first, second) = (see(&self.tree, &keys[0])?, see(&self.other, &keys[1])?);
-        let is_late = first.is_some_and(|(value, expiry)| expiry != FAR + value);
+        let first = see(&self.tree, &keys[0]).map_err(text)?;
+        let second = see(&self.other, &keys[1]).map_err(text)?;
+        let is_late = first.is_some_and(|expiry| expiry != time_of(value_of(expiry)));
         if first != second || is_late {
             return Err(format!("half a batch of thread {thread}: {first:?} and {second:?}"));
         }
-        Ok(first.map(|(value, _)| value))
+        Ok(first.map(value_of))
     }
 
     fn replies(
@@ -213,15 +256,24 @@ impl Opened {
         operation: Operation,
         replies: &mut Vec<Reply>,
     ) -> Result<(), IndexError> {
+        let value = |record: Record<'_>| number(record.value);
         let previous = match operation {
             Operation::Batch(value) => self.batch(session, value)?,
             Operation::Put(value) => self.put(session, value)?,
-            Operation::Get => self.read(session, SINGLE)?,
-            Operation::Own(thread, value) => self.set_own(session, thread, value)?,
-            Operation::GetOwn(thread) => self.read(session, &own_keys(thread)[0])?,
+            Operation::Get => self.read(session, SINGLE, value)?,
+            Operation::Own(thread, 0) => self.change_own(session, thread, OwnKind::Remove, 0)?,
+            Operation::Own(thread, value) => {
+                self.change_own(session, thread, OwnKind::Put, value)?
+            }
+            Operation::Expire(thread, value) => {
+                self.change_own(session, thread, OwnKind::Expire, value)?
+            }
+            Operation::GetOwn(thread) => {
+                self.read(session, &own_keys(thread)[0], |record| value_of(record.expiry_ms))?
+            }
             Operation::Twins => {
-                let first = self.read(session, TWINS[0])?;
-                let second = self.read(session, TWINS[1])?;
+                let first = self.read(session, TWINS[0], value)?;
+                let second = self.read(session, TWINS[1], value)?;
                 assert!(second >= first, "half a batch: {first:?}, then {second:?}");
                 return Ok(());
             }
@@ -327,6 +379,9 @@ impl Program for Batches {
             Operation::Own(thread, value) => {
                 Some((OWN_NUMBER + thread as u64, Call::Upsert(value)))
             }
+            Operation::Expire(thread, value) => {
+                Some((OWN_NUMBER + thread as u64, Call::Update(value)))
+            }
             Operation::GetOwn(thread) => Some((OWN_NUMBER + thread as u64, Call::Get)),
             Operation::Twins | Operation::LowerIfIdle => None,
         });
@@ -381,7 +436,8 @@ fn plan_of(seed: u64, longest: u64) -> (Batches, Plan<Operation>) {
     // In some plans nobody meets: then their batches are under way together.
     let mut operation = |thread: usize| {
         value += 1;
-        match random.below(18) {
+        match random.below(21) {
+            18.. => Operation::Expire(thread, value),
             0..5 => Operation::Batch(value),
             5..7 => Operation::Put(value),
             7 => Operation::Get,
@@ -406,10 +462,10 @@ fn is_refusing(seed: u64) -> bool {
     seed % 8 == 6 || seed % 8 == 5
 }
 
-use Operation::{Batch, GetOwn, LowerIfIdle, Own, Put, Twins};
+use Operation::{Batch, Expire, GetOwn, LowerIfIdle, Own, Put, Twins};
 
 /// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 10] = [
+const SMALL: [(&str, usize, &[&[Operation]]); 14] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
@@ -418,13 +474,19 @@ const SMALL: [(&str, usize, &[&[Operation]]); 10] = [
     ("batch alone, put", 1, &[&[Batch(1), Put(2), Batch(3)]]),
     ("batch, settle, put", 1, &[&[Batch(1), LowerIfIdle], &[Put(2)]]),
     ("fillers, put", 4, &[&[Batch(2), Batch(3)], &[Put(4)]]),
+    // The second batch removes what the first added, while the leaf of one of its keys is replaced.
+    ("fillers, own", 16, &[&[Batch(2), Batch(3)], &[Own(1, 4)]]),
     ("own, own", 16, &[&[Own(0, 1), Own(0, 0)], &[Own(1, 2)]]),
     ("own, read", 16, &[&[Own(0, 1), Own(0, 2)], &[GetOwn(0), GetOwn(0)]]),
+    ("expire, read", 16, &[&[Own(0, 1), Expire(0, 4)], &[GetOwn(0), GetOwn(0)]]),
+    ("expire, expire", 16, &[&[Own(0, 1), Expire(0, 6)], &[Own(1, 2), Expire(1, 5)]]),
+    ("expire half", 16, &[&[Own(0, 1), Expire(0, 5), Expire(0, 7)], &[Expire(1, 3)]]),
     ("crowded", 4, &[&[Batch(1), Own(0, 2), Batch(3)], &[Own(1, 4)]]),
 ];
 
 /// Those of them that are run on hashed leaves, too.
-const SMALL_HASHED: [&str; 3] = ["batch, put", "fillers, put", "crowded"];
+const SMALL_HASHED: [&str; 5] =
+    ["batch, put", "fillers, put", "fillers, own", "expire half", "crowded"];
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME` or `refused/NAME`; behind `hashed/`, on
 /// hashed leaves.

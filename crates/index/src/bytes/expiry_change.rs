@@ -69,8 +69,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     }
 
     /// Lets `key` expire at this time (in milliseconds since 1970-01-01 UTC, 0 for never), whether it has
-    /// expired meanwhile or not: for a tree that is being rebuilt from what was logged. Returns whether
-    /// the key is there. Nobody else may use the tree.
+    /// expired meanwhile or not: for a tree that is being rebuilt from what was logged, and for a batch that is done
+    /// again. Returns whether the key is there. Nobody else may use the tree.
     ///
     /// # Errors
     /// As [`Self::change`]; the record is damaged. Then nothing was changed.

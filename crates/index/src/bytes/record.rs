@@ -261,8 +261,7 @@ pub(crate) unsafe fn change_expiry<M: Machine>(
     expiry_ms: u64,
 ) -> bool {
     // SAFETY: the caller's promise.
-    let shape = Shape::of(unsafe { header(PoolBase::of(heap), offset) });
-    if shape.expiry != ExpiryPlace::Word || expiry_ms >> TIME_BITS != 0 {
+    if !unsafe { has_place_for(heap, offset, expiry_ms) } {
         return false;
     }
     let word = heap.pool().word(offset + HEADER_SIZE as u64);
@@ -282,6 +281,20 @@ pub(crate) unsafe fn change_expiry<M: Machine>(
         heap.medium().persist(word.as_ptr(), 8);
     }
     true
+}
+
+/// Whether [`change_expiry`] has a place for this expiry.
+///
+/// # Safety
+/// As for [`read`].
+pub(crate) unsafe fn has_place_for<M: Machine>(
+    heap: &Heap<M>,
+    offset: u64,
+    expiry_ms: u64,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let shape = Shape::of(unsafe { header(PoolBase::of(heap), offset) });
+    shape.expiry == ExpiryPlace::Word && expiry_ms >> TIME_BITS == 0
 }
 
 /// Gives an empty key with an empty value its check sum if it is one that an older program wrote, by one

@@ -8,10 +8,10 @@ use everleaf_machine::Machine;
 
 use crate::api::change::{Intent, Outcome};
 use crate::api::error::IndexError;
-use crate::bytes::change::Change;
+use crate::bytes::change::{Change, What};
 use crate::bytes::entry::{BytesKey, BytesKind, record_offset};
-use crate::bytes::found::record_size_of;
-use crate::bytes::record;
+use crate::bytes::found::{record_of, record_size_of};
+use crate::bytes::record::{self, Verify};
 use crate::bytes::tree::BytesTree;
 use crate::geometry::Geometry;
 use crate::nbtree::write::Write;
@@ -22,15 +22,83 @@ pub(crate) struct StagedWrite<'a, G: Geometry, M: Machine> {
     pub write: Write<'a, BytesKind, M>,
 }
 
+/// An expiry that is ready to be changed in place.
+pub(crate) struct StagedExpiry<'a, G: Geometry, M: Machine> {
+    tree: &'a BytesTree<G, M>,
+    key: &'a [u8],
+    expiry_ms: u64,
+}
+
+/// A change of an expiry that is ready to be made.
+pub(crate) enum StagedChange<'a, G: Geometry, M: Machine> {
+    /// The record has a place for it.
+    InPlace(StagedExpiry<'a, G, M>),
+    /// The record is written again.
+    Write(StagedWrite<'a, G, M>),
+}
+
+impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
+    /// Changes the expiry. Needs no space.
+    ///
+    /// *Durable* when it returns.
+    ///
+    /// # Errors
+    /// [`IndexError::Removed`].
+    pub fn make(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        self.tree.slot().with(session, |tree, session| {
+            let payload = tree.get_payload(session, BytesKey::new(self.key));
+            let is_made = payload.is_none_or(|payload| {
+                // SAFETY: pinned since before the payload was read. Whoever staged this has the stripe of the key as a
+                // batch has it, so nobody else changes the key or decides by its expiry.
+                unsafe {
+                    record::change_expiry(session.heap(), record_offset(payload), self.expiry_ms)
+                }
+            });
+            debug_assert!(is_made, "the record had a place when this was staged");
+        })
+    }
+}
+
 impl<G: Geometry, M: Machine> BytesTree<G, M> {
+    /// Prepares the change of the expiry of a key; `None` if it is absent. One that has expired is there as long as its
+    /// record is. Makes a record only if the one that is there has no place for the expiry.
+    pub(crate) fn prepare_expiry<'a>(
+        &'a self,
+        session: &mut Session<M>,
+        key: &'a [u8],
+        expiry_ms: u64,
+    ) -> Result<Option<StagedChange<'a, G, M>>, IndexError> {
+        self.admit(key, None, expiry_ms)?;
+        self.slot().with(session, |tree, session| {
+            let bytes_key = BytesKey::new(key);
+            let Some(payload) = tree.get_payload(session, bytes_key) else { return Ok(None) };
+            record_of(session.heap(), payload, key, Verify::Key)?;
+            // SAFETY: pinned since before the payload was read, and its record is one of this key.
+            if unsafe { record::has_place_for(session.heap(), record_offset(payload), expiry_ms) } {
+                return Ok(Some(StagedChange::InPlace(StagedExpiry {
+                    tree: self,
+                    key,
+                    expiry_ms,
+                })));
+            }
+            let found = record_of(session.heap(), payload, key, Verify::Sum)?;
+            self.admit(key, Some(found.value), expiry_ms)?;
+            let offset = record::create_expiring(session, key, found.value, expiry_ms)?;
+            let payload = bytes_key.payload(offset);
+            let write = Write { key: bytes_key, intent: Intent::Upsert, payload };
+            Ok(Some(StagedChange::Write(StagedWrite { tree: self, write })))
+        })?
+    }
+
     /// Makes the record of a change that stores a value, durably; in no tree yet. A removal needs none, and no
-    /// space.
+    /// space. (A change of the expiry alone: [`Self::prepare_expiry`].)
     pub(crate) fn prepare<'a>(
         &'a self,
         session: &mut Session<M>,
         change: &Change<'a>,
     ) -> Result<StagedWrite<'a, G, M>, IndexError> {
-        let Change { key, expiry_ms, .. } = *change;
+        let Change { key, expiry_ms, what } = *change;
+        debug_assert_ne!(what, What::Expire, "it would be made as a removal");
         let value = change.value();
         self.admit(key, value, expiry_ms)?;
         // A tree that was removed is found out here, before anything is done.
