@@ -1,8 +1,9 @@
 //! Batches: many changes of many maps as one.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use everleaf_index::{BatchOp, Hardware, Journal, Session, Verify, WriteOrder};
+use everleaf_index::{BatchOp, Hardware, Journal, Record, Session, Verify, WriteOrder};
 use everleaf_log::Lsn;
 
 use crate::map::Map;
@@ -35,12 +36,41 @@ struct Entry {
     /// The hash of the key.
     hash: u64,
     at: usize,
-    /// `None` for a removal.
-    value_size: Option<u32>,
+    effect: Effect,
     expiry_ms: u64,
 }
 
-/// One condition, laid out like a change; without a value the key must be absent.
+/// What a change makes of its key.
+#[derive(Clone, Copy)]
+enum Effect {
+    /// It has a value of this length.
+    Put(u32),
+    /// It is absent.
+    Remove,
+    /// It keeps its value, if it is there, and expires at another time.
+    Expire,
+    /// The same, also if the time has come at which it was seen to expire.
+    ExpireSeen,
+}
+
+impl Effect {
+    fn keeps_value(self) -> bool {
+        matches!(self, Effect::Expire | Effect::ExpireSeen)
+    }
+}
+
+impl Entry {
+    /// What the change and an earlier one of the same key do together.
+    fn after(self, earlier: Entry) -> Entry {
+        match (self.effect, earlier.effect) {
+            (Effect::Put(_) | Effect::Remove, _) | (Effect::ExpireSeen, Effect::Expire) => self,
+            (_, Effect::Remove) => earlier,
+            _ => Entry { expiry_ms: self.expiry_ms, ..earlier },
+        }
+    }
+}
+
+/// One condition, laid out like a change; with a removal the key must be absent.
 enum Condition {
     OfKey {
         what: Entry,
@@ -56,6 +86,8 @@ enum Must {
     Value,
     /// It has the value, and expires when the condition says.
     ValueAndExpiry,
+    /// It has a value that expires when the condition says, whether that time has come or not.
+    Expiry,
     /// It was not written since this watch began.
     Unwritten(Watch),
 }
@@ -64,7 +96,7 @@ enum Must {
 /// nothing, for everybody who reads one key after another, and whenever the process dies.
 ///
 /// A batch may hold changes of several maps of one store. Of several changes of one key the last
-/// counts. A batch can be written several times, and [cleared](Self::clear) to be filled again. What
+/// counts; one of its expiry alone goes with the one before it. A batch can be written several times, and [cleared](Self::clear) to be filled again. What
 /// it holds keeps the store open.
 ///
 /// # Example
@@ -131,6 +163,59 @@ impl WriteBatch {
         let expiry_ms = expiry.into().as_unix_ms();
         let change = self.note(map, key.as_ref(), Some(value.as_ref()), expiry_ms);
         self.changes.push(change);
+        self
+    }
+
+    /// Lets a key expire at this time, if it is there: a [`SystemTime`](std::time::SystemTime), a
+    /// [`Duration`](std::time::Duration) from now, or an [`Expiry`]. Its value is neither read nor written, however long it
+    /// is; one that is damaged keeps its damage.
+    ///
+    /// A program that is too old to finish such a batch refuses a pool in which there was one.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// use std::time::Duration;
+    /// use everleaf::{Expiry, WriteBatch};
+    /// let sessions = store.map("sessions")?;
+    /// sessions.put("ann", "1")?;
+    /// let mut batch = WriteBatch::new();
+    /// batch.expire(&sessions, "ann", Duration::from_secs(60)).expire(&sessions, "bob", Expiry::Never);
+    /// assert!(store.write(&batch)?.is_done());
+    /// assert!(matches!(sessions.expiry("ann")?, Some(Expiry::At(_))));
+    /// assert_eq!(sessions.expiry("bob")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn expire(
+        &mut self,
+        map: &Map,
+        key: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> &mut Self {
+        self.note_change(map, key.as_ref(), Effect::Expire, expiry.into().as_unix_ms())
+    }
+
+    /// As [`Self::expire`], of a key that was seen to expire at `seen`, also if that time has come since. Makes the whole
+    /// batch depend on the key having this expiry just before it.
+    pub fn expire_seen(
+        &mut self,
+        map: &Map,
+        key: impl AsRef<[u8]>,
+        seen: Expiry,
+        expiry: impl Into<Expiry>,
+    ) -> &mut Self {
+        let key = key.as_ref();
+        let what = self.note(map, key, None, seen.as_unix_ms());
+        self.conditions.push(Condition::OfKey { what, must: Must::Expiry });
+        self.note_change(map, key, Effect::ExpireSeen, expiry.into().as_unix_ms())
+    }
+
+    fn note_change(&mut self, map: &Map, key: &[u8], effect: Effect, expiry_ms: u64) -> &mut Self {
+        let change = self.note(map, key, None, expiry_ms);
+        self.changes.push(Entry { effect, ..change });
         self
     }
 
@@ -213,7 +298,8 @@ impl WriteBatch {
         }
         let hash = map.shared().order.hash_of(key);
         let map = self.map_number(map);
-        Entry { map, key_size: size(key), hash, at, value_size: value.map(size), expiry_ms }
+        let effect = value.map_or(Effect::Remove, |value| Effect::Put(size(value)));
+        Entry { map, key_size: size(key), hash, at, effect, expiry_ms }
     }
 
     fn map_number(&mut self, map: &Map) -> u32 {
@@ -231,24 +317,59 @@ impl WriteBatch {
 
     fn value(&self, change: &Entry) -> Option<&[u8]> {
         let start = change.at + change.key_size as usize;
-        change.value_size.map(|size| &self.bytes[start..][..size as usize])
+        match change.effect {
+            Effect::Put(size) => Some(&self.bytes[start..][..size as usize]),
+            _ => None,
+        }
     }
 
     fn map(&self, change: &Entry) -> &Map {
         &self.maps[change.map as usize]
     }
 
-    /// The numbers of the changes that count: each key once.
-    pub(crate) fn last_changes(&self) -> Vec<usize> {
-        let mut last: Vec<usize> = (0..self.changes.len()).collect();
+    /// What the changes of each key do together: each key once.
+    pub(crate) fn last_changes(&self) -> LastChanges<'_> {
         if !self.has_equal_hashes() {
-            return last;
+            return LastChanges(Cow::Borrowed(&self.changes));
         }
         // Two keys have one hash: most likely they are one key.
-        let place = |index: usize| (self.changes[index].map, self.key(&self.changes[index]));
-        last.sort_by(|a, b| place(*a).cmp(&place(*b)).then(b.cmp(a)));
-        last.dedup_by(|a, b| place(*a) == place(*b));
-        last
+        let place = |change: &Entry| (change.map, self.key(change));
+        let mut last = self.changes.clone();
+        // Those of a key stay in their order.
+        last.sort_by(|a, b| place(a).cmp(&place(b)));
+        last.dedup_by(|later, earlier| {
+            let is_same = place(later) == place(earlier);
+            if is_same {
+                *earlier = later.after(*earlier);
+            }
+            is_same
+        });
+        LastChanges(Cow::Owned(last))
+    }
+
+    /// Those of the changes that do anything: no expiry is changed of a key that is not there. Whether it is is told by
+    /// one look at the clock. The caller has the stripes, and the conditions hold.
+    fn in_effect<'l>(
+        &self,
+        last: &'l [Entry],
+        session: &mut Session<Hardware>,
+    ) -> Result<Cow<'l, [Entry]>> {
+        if !last.iter().any(|change| change.effect.keeps_value()) {
+            return Ok(Cow::Borrowed(last));
+        }
+        let mut kept = Vec::with_capacity(last.len());
+        for change in last {
+            let is_kept = |record: Record<'_>| {
+                matches!(change.effect, Effect::ExpireSeen) || !record.has_expired::<Hardware>()
+            };
+            let does_change = !change.effect.keeps_value() || {
+                let tree = self.map(change).tree();
+                let found = tree.get_stored(session, self.key(change), Verify::Key, is_kept)?;
+                found == Some(true)
+            };
+            kept.extend(does_change.then_some(*change));
+        }
+        Ok(Cow::Owned(kept))
     }
 
     /// Whether the keys of two changes have one hash, but for its lowest bit.
@@ -267,20 +388,21 @@ impl WriteBatch {
     }
 
     /// The changes that count, as the journal wants them.
-    fn operations(&self, last: &[usize]) -> Vec<BatchOp<'_>> {
+    fn operations(&self, last: &[Entry]) -> Vec<BatchOp<'_>> {
         let operation = |change: &Entry| {
             let (tree, key) = (self.map(change).tree(), self.key(change));
             match self.value(change) {
                 Some(value) => BatchOp::put(tree, key, value, change.expiry_ms),
+                None if change.effect.keeps_value() => BatchOp::expire(tree, key, change.expiry_ms),
                 None => BatchOp::remove(tree, key),
             }
         };
-        last.iter().map(|index| operation(&self.changes[*index])).collect()
+        last.iter().map(operation).collect()
     }
 
     /// The numbers in the log of the maps of the changes that count. Behind their stripes.
-    fn log_numbers(&self, last: &[usize]) -> impl Iterator<Item = u32> {
-        last.iter().map(|index| self.map(&self.changes[*index]).number())
+    fn log_numbers(&self, last: &[Entry]) -> impl Iterator<Item = u32> {
+        last.iter().map(|change| self.map(change).number())
     }
 
     /// The condition that does not hold, if there is one; those do that only `own` rollbacks of this batch have
@@ -313,6 +435,11 @@ impl WriteBatch {
         let exact = match must {
             Must::Value => false,
             Must::ValueAndExpiry => true,
+            Must::Expiry => {
+                let is_same = |record: Record<'_>| record.expiry_ms == what.expiry_ms;
+                let (tree, key) = (self.map(what).tree(), self.key(what));
+                return Ok(tree.get_stored(session, key, Verify::Key, is_same)? == Some(true));
+            }
             Must::Unwritten(watch) => {
                 let marks = if own > 0 && self.changes_key(what) { own } else { 0 };
                 return Ok(!watch.is_broken_but_for(marks));
@@ -341,6 +468,9 @@ impl WriteBatch {
         self.changes.iter().chain(conditions).map(|change| order.stripe_of_hash(change.hash))
     }
 }
+
+/// The changes of a batch that count: each key once.
+pub(crate) struct LastChanges<'a>(Cow<'a, [Entry]>);
 
 impl Store {
     /// Does all of a batch or nothing.
@@ -398,7 +528,7 @@ impl Shared {
     fn try_batch(
         &self,
         batch: &WriteBatch,
-        last: &[usize],
+        last: &LastChanges<'_>,
         own_rollbacks: &mut u64,
     ) -> Result<Written> {
         let mut session = self.session()?;
@@ -414,7 +544,7 @@ impl Shared {
     pub(crate) fn write_behind<H>(
         &self,
         batch: &WriteBatch,
-        last: &[usize],
+        last: &LastChanges<'_>,
         journal: &Journal,
         own_rollbacks: &mut u64,
         in_order: &mut InOrder<'_, H>,
@@ -423,6 +553,7 @@ impl Shared {
         if let Some(number) = batch.refused(self, *own_rollbacks, &mut in_order.session)? {
             return Ok((Written::Refused(number), None));
         }
+        let last = batch.in_effect(&last.0, &mut in_order.session)?;
         if last.is_empty() {
             return Ok((Written::All, None));
         }
@@ -430,12 +561,12 @@ impl Shared {
             let tree = batch.map(change).tree_arc();
             in_order.save(tree, batch.key(change), |_| change.hash)?;
         }
-        let operations = batch.operations(last);
+        let operations = batch.operations(&last);
         // Before the first change: a batch that cannot be logged is not made.
         let logged = match &self.log {
             Some(log) => {
-                let maps = batch.log_numbers(last);
-                Some((log, log.records(maps, &operations, &mut in_order.session)?))
+                let maps = batch.log_numbers(&last);
+                Some((log, log.records(maps, &operations)?))
             }
             None => None,
         };
@@ -446,8 +577,7 @@ impl Shared {
         });
         if begun {
             // Also if it was rolled back: others may have read what it wrote.
-            for index in last {
-                let change = &batch.changes[*index];
+            for change in last.iter() {
                 let tree = batch.map(change).tree_arc();
                 in_order.mark(tree, batch.key(change), |_| change.hash);
             }

@@ -323,6 +323,7 @@ impl Options {
             (everleaf_index::FEATURE_EXPIRY, "keys that expire"),
             (everleaf_index::FEATURE_BATCHES, "batches"),
             (everleaf_index::FEATURE_EXPIRY_WORD, "expiries in words of their own"),
+            (everleaf_index::FEATURE_EXPIRY_IN_BATCHES, "batches that change expiries alone"),
         ];
         let new = names.into_iter().filter(|(bit, _)| missing & bit != 0).map(|(_, name)| name);
         let new = new.collect();

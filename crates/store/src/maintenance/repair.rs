@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use everleaf_index::salvage::{Salvage, SalvagedPair};
-use everleaf_index::{Verify, journal};
+use everleaf_index::{Record, Verify, What, journal};
 
 use crate::maintenance::new_file::NewFile;
 use crate::maintenance::regular_file::{next_data, open_regular};
@@ -267,12 +267,19 @@ impl Target<'_> {
             let mut batch = WriteBatch::new();
             for (tree, change) in changes {
                 let map = self.map(tree)?;
-                match change.value() {
-                    Some(value) => {
-                        let expiry = Expiry::from_unix_ms(change.expiry_ms);
-                        batch.put_with_expiry(&map, change.key, value, expiry)
+                let expiry = Expiry::from_unix_ms(change.expiry_ms);
+                match (change.what, change.value()) {
+                    (What::Expire, _) => {
+                        let mut session = self.store.shared().session()?;
+                        let seen = |record: Record<'_>| Expiry::from_unix_ms(record.expiry_ms);
+                        let tree = map.tree();
+                        let seen = tree.get_stored(&mut session, change.key, Verify::Key, seen)?;
+                        // What is lost has no expiry.
+                        let Some(seen) = seen else { continue };
+                        batch.expire_seen(&map, change.key, seen, expiry)
                     }
-                    None => batch.remove(&map, change.key),
+                    (_, Some(value)) => batch.put_with_expiry(&map, change.key, value, expiry),
+                    (_, None) => batch.remove(&map, change.key),
                 };
             }
             self.store.write(&batch)?;

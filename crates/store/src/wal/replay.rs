@@ -346,10 +346,13 @@ impl Share {
         changes: &[&Entry],
     ) -> Result<()> {
         let operation = |entry: &&Entry| {
-            let Change { key, expiry_ms, .. } = self.change(entry);
-            match self.change(entry).value() {
-                Some(value) => BatchOp::put(tree, key, value, expiry_ms),
-                None => BatchOp::remove(tree, key),
+            let Change { key, expiry_ms, what } = self.change(entry);
+            match what {
+                What::Expire => BatchOp::expire(tree, key, expiry_ms),
+                _ => self.change(entry).value().map_or_else(
+                    || BatchOp::remove(tree, key),
+                    |value| BatchOp::put(tree, key, value, expiry_ms),
+                ),
             }
         };
         let operations: Vec<BatchOp<'_>> = changes.iter().map(operation).collect();

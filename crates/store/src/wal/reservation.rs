@@ -1,7 +1,7 @@
 //! The place of a change in the log, taken before the change can be seen, and what is left there.
 
 use everleaf_index::{
-    BatchOp, BytesTree, Change, Hardware, IndexError, LONG_VALUE_SIZE, NotMade, Session, Verify,
+    BatchOp, BytesTree, Change, Hardware, IndexError, NotMade, Session, Verify, What,
 };
 use everleaf_log::{Disk, Log, Lsn, Place, Record};
 
@@ -101,17 +101,11 @@ impl StoreLog {
         &self,
         maps: impl Iterator<Item = u32>,
         operations: &[BatchOp<'a>],
-        session: &mut Session<Hardware>,
     ) -> Result<Vec<Record<'a>>> {
-        let mut records = Vec::with_capacity(operations.len());
-        for (map, operation) in maps.zip(operations) {
-            let (map, change) = (numbered(map)?, operation.change());
-            records.push(match has_long_value(operation.tree(), session, &change) {
-                true => log_record(map, &Change::expire(change.key, change.expiry_ms)),
-                false => log_record(map, &change),
-            });
-        }
-        Ok(records)
+        let record = |(map, operation): (u32, &BatchOp<'a>)| {
+            Ok(log_record(numbered(map)?, &operation.change()))
+        };
+        maps.zip(operations).map(record).collect()
     }
 
     /// Fills the place of a batch, as one group: with its `records` if it was made. `operations` are the same,
@@ -147,8 +141,8 @@ impl StoreLog {
 }
 
 impl StoreLog {
-    /// Settles the place of a batch that was taken back, of whose puts others may have seen the first
-    /// `seen`. A snapshot that has read them needs the log up to this place, and finds there what their
+    /// Settles the place of a batch that was taken back, of whose puts, and behind them changes of expiries, others may
+    /// have seen the first `seen`. A snapshot that has read them needs the log up to this place, and finds there what their
     /// keys are now. If that is much, the snapshot fails instead. Without a snapshot there is nothing to
     /// say.
     fn note_taken_back(
@@ -164,8 +158,8 @@ impl StoreLog {
             return Ok(());
         }
         // Puts come first, in the order of the operations.
-        let puts = operations.iter().zip(records);
-        let puts = puts.filter(|(operation, _)| operation.change().value().is_some()).take(seen);
+        let all = || operations.iter().zip(records);
+        let puts = all().filter(|(operation, _)| operation.change().value().is_some()).take(seen);
         let mut present = Vec::with_capacity(seen);
         let mut bytes = 0;
         for (operation, record) in puts {
@@ -186,7 +180,8 @@ impl StoreLog {
                 return Ok(());
             }
         }
-        let present: Vec<Record<'_>> = present
+        let has_expiries = present.len() < seen;
+        let mut present: Vec<Record<'_>> = present
             .iter()
             .map(|(record, present)| {
                 let change = match present {
@@ -198,6 +193,15 @@ impl StoreLog {
                 log_record(record.map, &change)
             })
             .collect();
+        // Of those whose expiry was to change alone the value is what it was.
+        let is_expiry = |operation: &BatchOp<'_>| operation.change().what == What::Expire;
+        for (operation, record) in all().filter(|(it, _)| has_expiries && is_expiry(it)) {
+            let expiry_of = |found: everleaf_index::Record<'_>| found.expiry_ms;
+            let found = operation.tree().get_stored(session, record.key, Verify::Key, expiry_of);
+            if let Ok(Some(expiry_ms)) = found {
+                present.push(log_record(record.map, &Change::expire(record.key, expiry_ms)));
+            }
+        }
         reservation.fill(&present).map(drop)
     }
 }
@@ -209,14 +213,4 @@ fn numbered(map: u32) -> Result<u32> {
         return Err(Error::LogFailed(text.to_string()));
     }
     Ok(map)
-}
-
-/// Whether a change gives a key the value that it has already, and it is long: then the log, which has it, gets the
-/// expiry only. A batch has no other way to change an expiry. The caller has the stripe of the key.
-fn has_long_value(tree: &BytesTree, session: &mut Session<Hardware>, change: &Change<'_>) -> bool {
-    let Some(value) = change.value() else { return false };
-    let is_same = |record: everleaf_index::Record<'_>| record.value == value;
-    // What cannot be read is written again.
-    value.len() >= LONG_VALUE_SIZE
-        && matches!(tree.get_verified(session, change.key, Verify::Key, is_same), Ok(Some(true)))
 }

@@ -172,9 +172,12 @@ fn an_expiry_is_logged_without_the_value() {
     }
     let (long, mut batch) = (&values[1].1, WriteBatch::new());
     let before = logged();
-    batch.put_with_expiry(map, b"long", long, late).put(map, b"other", b"value");
+    batch.expire(map, b"long", late).put(map, b"other", b"value");
     assert!(store.write(&batch).expect("room").is_done());
     assert_eq!(logged() - before, 4 + 10);
+    batch.clear();
+    batch.put(map, b"with it", long).expire(map, b"with it", late).expire(map, b"absent", late);
+    assert!(store.write(&batch).expect("room").is_done());
     drop(batch);
     map.put(b"kept", long).expect("room");
     assert!(map.expire(b"kept", late).expect("room") && map.persist(b"kept").expect("room"));
@@ -187,6 +190,9 @@ fn an_expiry_is_logged_without_the_value() {
         assert_eq!(store.default_map().expiry(key).expect("get"), Some(late));
     }
     assert_eq!(store.default_map().expiry(b"kept").expect("get"), Some(Expiry::Never));
+    let found = store.default_map().get_with_expiry(b"with it", |value, at| (value == *long, at));
+    assert_eq!(found.expect("get"), Some((true, late)));
+    assert_eq!(store.default_map().expiry(b"absent").expect("get"), None);
 }
 
 /// A change of an expiry in place waits for a writer of the key that has found the one before and keeps it: without

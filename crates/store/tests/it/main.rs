@@ -1,6 +1,7 @@
 //! Tests of the store that start no process, in one program: the generic trees are compiled once.
 
 mod attacks;
+mod batch_expiry;
 mod closures;
 mod copies;
 mod events;

@@ -104,6 +104,8 @@ fn add(batch: &mut WriteBatch, map: &Map, random: &mut Random) {
     let key = some_key(random);
     if random.one_in(4) {
         batch.remove(map, &key);
+    } else if random.one_in(4) {
+        batch.expire(map, &key, crate::Expiry::from_unix_ms(EXPIRIES_MS[random.below(4)]));
     } else {
         let expiry_ms = EXPIRIES_MS[random.below(4)];
         batch.put_with_expiry(
