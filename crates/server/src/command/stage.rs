@@ -9,6 +9,7 @@ pub mod ahead;
 mod condition;
 mod current;
 mod each;
+pub mod expiries;
 mod list_ends;
 mod orders;
 mod rollback;
@@ -22,12 +23,13 @@ use everleaf::{
 
 use self::ahead::Ahead;
 use self::current::Current;
+use self::expiries::NewExpiry;
 use self::list_ends::ListEnd;
 use super::Failure;
 use super::queue::BATCH_SIZE_MAX;
 pub use super::source::{Source, Visit};
 use super::staged_members::StagedMembers;
-use super::staged_value::{ENTRY_OVERHEAD, Value, Written, is_live, merge, note_write};
+use super::staged_value::{ENTRY_OVERHEAD, Value, Written, is_live, is_to_come, merge, note_write};
 use super::undo::{Before, UndoLog};
 use super::walk::Bounds;
 use crate::databases::{Database, Databases, Place};
@@ -70,6 +72,8 @@ struct Part {
     read: BTreeMap<Vec<u8>, Seen>,
     /// What is to be written; `None` removes the key.
     written: Written,
+    /// The keys of which only the expiry changes; of none of them anything is to be written.
+    expiries: BTreeMap<Vec<u8>, NewExpiry>,
 }
 
 /// What a transaction has read and written so far.
@@ -175,7 +179,7 @@ impl Stage {
 
     /// Whether there is nothing to write.
     pub fn is_unchanged(&self) -> bool {
-        self.parts.iter().all(|part| part.written.is_empty())
+        self.parts.iter().all(|part| part.written.is_empty() && part.expiries.is_empty())
             && self.members.is_empty()
             && self.places.is_none()
     }
@@ -205,6 +209,9 @@ impl Stage {
                     Some((value, expiry)) => batch.put_with_expiry(map, key, value, expiry),
                     None => batch.remove(map, &key),
                 };
+            }
+            for (key, NewExpiry { seen, new }) in std::mem::take(&mut part.expiries) {
+                batch.expire_seen(map, &key, seen, new);
             }
         }
     }
@@ -272,6 +279,7 @@ impl Stage {
             self.made.push((place, key.to_vec()));
         }
         self.change_count += 1;
+        self.forget_expiry(place, key);
         let mut size = self.size;
         let old = note_write(&mut self.part_mut(place).written, &mut size, key, value);
         self.size = size;
@@ -350,8 +358,12 @@ impl Staged<'_> {
             return Ok(value.as_ref().map(|(value, expiry)| see(value, *expiry)));
         }
         let (mut see, mut result) = (Some(see), None);
+        let changed = self.stage.new_expiry(self.place, key);
         self.source.read(self.databases.map(self.place), key, &mut |value, expiry| {
-            result = see.take().map(|see| see(value, expiry));
+            let expiry = changed.map_or(expiry, |changed| changed.new);
+            if changed.is_none() || is_to_come(expiry) {
+                result = see.take().map(|see| see(value, expiry));
+            }
         })?;
         Ok(result)
     }
@@ -408,9 +420,10 @@ impl Staged<'_> {
     }
 
     pub fn update_with(&mut self, key: &[u8], decide: &mut Decide<'_>) -> Result<()> {
-        let mut old_expiry = None;
+        let (mut old_expiry, mut is_long) = (None, false);
         let decided = self.see(key, |value, expiry| {
             old_expiry = Some(expiry);
+            is_long = value.len() > COPY_SIZE_MAX;
             decide(Some((value, expiry)))
         })?;
         let new = match decided.unwrap_or_else(|| decide(None)) {
@@ -426,6 +439,9 @@ impl Staged<'_> {
                         undo.note_key(self.place, key, Before::Time(old));
                     }
                     return Ok(());
+                }
+                if let (true, Some(seen)) = (is_long, old_expiry) {
+                    return self.stage.write_expiry(self.place, key, seen, new);
                 }
                 self.copy(key)?.map(|(value, _)| (value, new))
             }

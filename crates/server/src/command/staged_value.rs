@@ -90,5 +90,10 @@ pub fn merge<'w>(
 
 /// Whether a value is there, or its time has come.
 pub fn is_live((_, expiry): &Value) -> bool {
-    *expiry == Expiry::Never || expiry.as_unix_ms() > now_ms()
+    is_to_come(*expiry)
+}
+
+/// Whether a time has not come yet.
+pub fn is_to_come(expiry: Expiry) -> bool {
+    expiry == Expiry::Never || expiry.as_unix_ms() > now_ms()
 }

@@ -9,6 +9,7 @@ use std::collections::btree_map::Entry;
 
 use everleaf::Expiry;
 
+use super::stage::expiries::NewExpiry;
 use super::staged_value::Value;
 use crate::databases::Place;
 use crate::short_bytes::ShortBytes;
@@ -48,6 +49,8 @@ impl Before {
 pub struct UndoLog {
     pub keys: BTreeMap<(Place, Vec<u8>), Vec<Before>>,
     pub members: BTreeMap<ShortBytes, Option<Option<ShortBytes>>>,
+    /// What was to become of expiries alone.
+    pub expiries: BTreeMap<(Place, Vec<u8>), Option<NewExpiry>>,
     size: usize,
 }
 
@@ -68,6 +71,14 @@ impl UndoLog {
         if !is_known {
             self.size += before.size();
             known.push(before);
+        }
+    }
+
+    /// Notes what was to become of the expiry of a key alone.
+    pub fn note_expiry(&mut self, place: Place, key: &[u8], before: Option<NewExpiry>) {
+        if let Entry::Vacant(entry) = self.expiries.entry((place, key.to_vec())) {
+            self.size += ENTRY_OVERHEAD + key.len();
+            entry.insert(before);
         }
     }
 

@@ -52,6 +52,12 @@ fn an_expiry_is_changed_without_a_copy_in_memory() {
         ("EXPIRETIME k", ":4000000001"),
         ("PERSIST k", ":1"),
         ("STRLEN k", ":134217728"),
+        // A transaction made three copies of it: on its stage, in its batch and in the journal.
+        ("MULTI", "+OK"),
+        ("EXPIREAT k 4000000002", "+QUEUED"),
+        ("EXPIRETIME k", "+QUEUED"),
+        ("EXEC", "[:1 :4000000002]"),
+        ("EXPIRETIME k", ":4000000002"),
     ] {
         assert_eq!(client.line(line), reply, "{line}");
     }

@@ -17,6 +17,49 @@ fn number(reply: &str) -> i64 {
     reply.strip_prefix(':').unwrap().parse().unwrap()
 }
 
+/// What is done to the expiry of a long value in a transaction, which keeps no copy of the value: all commands of the transaction
+/// see it, and whatever else writes the key comes in its order.
+#[test]
+fn a_transaction_changes_the_expiry_of_a_long_value_alone() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let long = vec![b'v'; 5000];
+    // With KEYS among them, nobody else may write meanwhile: that is another way through the server.
+    for alone in [false, true] {
+        let mut exec = |commands: &[&str], expected: &str| {
+            assert_eq!(client.ask(&[&b"SET"[..], b"k", &long]), "+OK");
+            assert_eq!(client.line("EXPIREAT k 4000000000"), ":1");
+            assert_eq!(client.line("MULTI"), "+OK");
+            let commands = commands.iter().copied().chain(alone.then_some("KEYS none"));
+            for command in commands {
+                assert_eq!(client.line(command), "+QUEUED", "{command}");
+            }
+            let expected = if alone { expected.replace(']', " []]") } else { expected.to_string() };
+            assert_eq!(client.line("EXEC"), expected);
+            let size = client.line("STRLEN k");
+            (client.line("EXPIRETIME k"), size)
+        };
+        let kept = |expiry: &str| (expiry.to_string(), ":5000".to_string());
+        let seen = ["EXPIREAT k 4000000005", "EXPIRETIME k", "STRLEN k", "EXPIREAT k 1 GT"];
+        assert_eq!(exec(&seen, "[:1 :4000000005 :5000 :0]"), kept(":4000000005"));
+        let twice = ["EXPIREAT k 4000000005", "PERSIST k", "PERSIST k", "TTL k"];
+        assert_eq!(exec(&twice, "[:1 :1 :0 :-1]"), kept(":-1"));
+        let grown = ["PERSIST k", "APPEND k x", "EXPIREAT k 4000000006"];
+        let (expiry, size) = exec(&grown, "[:1 :5001 :1]");
+        assert_eq!((&*expiry, &*size), (":4000000006", ":5001"));
+        let put = ["EXPIREAT k 4000000005", "SET k w", "TTL k", "GET k"];
+        let (expiry, size) = exec(&put, "[:1 +OK :-1 \"w\"]");
+        assert_eq!((&*expiry, &*size), (":-1", ":1"));
+        let removed = ["EXPIREAT k 4000000005", "DEL k", "EXISTS k", "EXPIREAT k 4000000005"];
+        assert_eq!(exec(&removed, "[:1 :1 :0 :0]").0, ":-2");
+        let renamed = ["EXPIREAT k 4000000005", "RENAME k other", "EXPIRETIME other", "EXISTS k"];
+        assert_eq!(exec(&renamed, "[:1 +OK :4000000005 :0]").0, ":-2");
+        let failed = ["EXPIREAT k 4000000005", "LPUSH k x", "EXPIREAT k 4000000007"];
+        let error = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        assert_eq!(exec(&failed, &format!("[:1 {error} :1]")), kept(":4000000007"));
+    }
+}
+
 #[test]
 fn times_are_set_told_and_taken_away_in_every_way() {
     let server = TestServer::start();

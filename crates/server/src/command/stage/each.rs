@@ -6,6 +6,7 @@ use crate::databases::Databases;
 use crate::types::Types;
 
 use super::Stage;
+use super::expiries::NewExpiry;
 
 impl Stage {
     /// Writes what is to be written, members first, as changes of their own: for one who is alone, of what no batch takes.
@@ -34,6 +35,9 @@ impl Stage {
                     Some((value, expiry)) => map.put_with_expiry(&key, &value, expiry),
                     None => map.remove(&key),
                 }?;
+            }
+            for (key, NewExpiry { new, .. }) in std::mem::take(&mut part.expiries) {
+                map.expire(&key, new)?;
             }
         }
         Ok(())

@@ -51,6 +51,9 @@ impl Stage {
                 }
             }
         }
+        for ((place, key), before) in undo.expiries {
+            self.restore_expiry(place, key, before);
+        }
         self.size = mark.size + (self.read_size - mark.read_size);
         self.made.truncate(mark.made_count);
         self.change_count = mark.change_count;

@@ -1,0 +1,76 @@
+//! Keys of which a transaction changes the expiry alone.
+//!
+//! Their values may be long, and are not copied: neither to the stage nor to the batch. Of short ones a copy is on the stage, as if
+//! they were written.
+//!
+//! Invariant: a key is here only while nothing is to be written of it. Whoever writes it ends that its expiry alone changes.
+
+use everleaf::Expiry;
+
+use super::Stage;
+use crate::command::staged_value::ENTRY_OVERHEAD;
+use crate::databases::Place;
+use crate::failure::Result;
+
+/// An expiry that changes alone.
+#[derive(Clone, Copy)]
+pub struct NewExpiry {
+    /// What the store has.
+    pub seen: Expiry,
+    pub new: Expiry,
+}
+
+impl Stage {
+    /// The expiry that a key is to have, if it is what changes of it.
+    pub(super) fn new_expiry(&self, place: Place, key: &[u8]) -> Option<NewExpiry> {
+        self.part(place)?.expiries.get(key).copied()
+    }
+
+    /// Changes the expiry of a key of which nothing is to be written. `seen` is what it has to the transaction.
+    pub(super) fn write_expiry(
+        &mut self,
+        place: Place,
+        key: &[u8],
+        seen: Expiry,
+        new: Expiry,
+    ) -> Result<()> {
+        self.change_count += 1;
+        let before = self.new_expiry(place, key);
+        if before.is_none() {
+            self.size += key.len() + ENTRY_OVERHEAD;
+        }
+        let seen = before.map_or(seen, |before| before.seen);
+        self.set_expiry(place, key, Some(NewExpiry { seen, new }));
+        self.check()
+    }
+
+    /// Says that something is to be written of a key.
+    pub(super) fn forget_expiry(&mut self, place: Place, key: &[u8]) {
+        if self.new_expiry(place, key).is_some() {
+            self.size -= key.len() + ENTRY_OVERHEAD;
+            self.set_expiry(place, key, None);
+        }
+    }
+
+    /// Sets what is to become of the expiry alone, and notes what was.
+    fn set_expiry(&mut self, place: Place, key: &[u8], new: Option<NewExpiry>) {
+        let before = self.restore_expiry(place, key.to_vec(), new);
+        if let Some(undo) = &mut self.undo {
+            undo.note_expiry(place, key, before);
+        }
+    }
+
+    /// Sets what is to become of the expiry alone. Returns what was.
+    pub(super) fn restore_expiry(
+        &mut self,
+        place: Place,
+        key: Vec<u8>,
+        new: Option<NewExpiry>,
+    ) -> Option<NewExpiry> {
+        let expiries = &mut self.part_mut(place).expiries;
+        match new {
+            Some(new) => expiries.insert(key, new),
+            None => expiries.remove(&key),
+        }
+    }
+}
