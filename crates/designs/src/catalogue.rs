@@ -36,7 +36,8 @@ use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 use crate::skiplist::PSkiplist;
 use crate::skiplist::variant::Standard as SkipStandard;
 use crate::sptree::{
-    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered, SpTreeUnlogged,
+    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered,
+    SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged,
 };
 use crate::utree::UTree;
 use crate::wbtree::{WbTree, WbTreeSo};
@@ -133,6 +134,7 @@ designs! {
     SpTreeBuffered<Production, M>,
     SpTreePlain<Production, M>,
     SpTreeBufferedUnfiltered<Production, M>,
+    SpTreePlainUnfiltered<Production, M>,
     Wort<4, M>,
     UTree<Production, M>,
     PacTree<PacStandard, 4, M>,
@@ -145,17 +147,22 @@ designs! {
     Cceh<cceh::OutOfPlace, M>,
     Cceh<cceh::Whole, M>,
     Cceh<cceh::Cached, M>,
+    Cceh<cceh::BufferedCached, M>,
     FastFair<fast_fair::Cached, M>,
     FastFair<fast_fair::Buffered, M>,
+    FastFair<fast_fair::BufferedCached, M>,
     FastFair<fast_fair::OutOfPlace, M>,
     FastFair<fast_fair::Whole, M>,
     FastFair<fast_fair::BufferedUnlogged, M>,
+    FastFair<fast_fair::BufferedCachedUnlogged, M>,
     FastFair<fast_fair::OutOfPlaceUnlogged, M>,
     FastFair<fast_fair::WholeUnlogged, M>,
     Cceh<cceh::BufferedUnlogged, M>,
+    Cceh<cceh::BufferedCachedUnlogged, M>,
     Cceh<cceh::OutOfPlaceUnlogged, M>,
     Cceh<cceh::WholeUnlogged, M>,
     SpTreeUnlogged<Production, M>,
+    SpTreeUnfilteredUnlogged<Production, M>,
 }
 
 /// The names of all designs.

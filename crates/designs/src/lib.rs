@@ -47,7 +47,8 @@ pub use pactree::PacTree;
 pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 pub use skiplist::PSkiplist;
 pub use sptree::{
-    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered, SpTreeUnlogged,
+    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered,
+    SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged,
 };
 pub use utree::UTree;
 pub use wbtree::{WbTree, WbTreeSo};

@@ -382,6 +382,8 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("sptree-buffered", "sptree.split_replays"),
     of("sptree-buffered", "sptree.unlogged_removal"),
     of("sptree-buffered", "sptree.writes_before_restore"),
+    of("sptree-plain", "sptree.replays_backwards"),
+    of("sptree-plain", "sptree.replays_flushed"),
     of("sptree-unlogged", "sptree.no_removals_flush"),
     of("sptree-unlogged", "sptree.settles_one"),
     of("utree", "utree.free_at_once"),

@@ -84,6 +84,17 @@ variants! {
     Cached "cceh-c" 0x84 Variant {
         const CACHED: bool = true;
     }
+    /// As [`Buffered`], with the directory in DRAM too.
+    BufferedCached "cceh-bc" 0x89 Variant {
+        const BUFFERED: bool = true;
+        const CACHED: bool = true;
+    }
+    /// As [`BufferedCached`], without a log.
+    BufferedCachedUnlogged "cceh-bc-unlogged" 0x8A Variant {
+        const BUFFERED: bool = true;
+        const CACHED: bool = true;
+        const LOGGED: bool = false;
+    }
     /// As [`Buffered`], without a log.
     BufferedUnlogged "cceh-b-unlogged" 0x85 Variant {
         const BUFFERED: bool = true;

@@ -65,6 +65,21 @@ variants! {
         const MERGES: bool = false;
         const BUFFERED: bool = true;
     }
+    /// As [`Buffered`], with the inner nodes in DRAM too.
+    BufferedCached "fast-fair-bc" 0xB7 NodeShape {}, Variant {
+        const LEAF_LOCKS: bool = true;
+        const MERGES: bool = false;
+        const BUFFERED: bool = true;
+        const CACHED: bool = true;
+    }
+    /// As [`BufferedCached`], without a log.
+    BufferedCachedUnlogged "fast-fair-bc-unlogged" 0xB8 NodeShape {}, Variant {
+        const LEAF_LOCKS: bool = true;
+        const MERGES: bool = false;
+        const BUFFERED: bool = true;
+        const LOGGED: bool = false;
+        const CACHED: bool = true;
+    }
     /// As [`Buffered`]; a leaf with a full buffer is replaced by a new one.
     OutOfPlace "fast-fair-bo" 0xB2 NodeShape {}, Variant {
         const LEAF_LOCKS: bool = true;

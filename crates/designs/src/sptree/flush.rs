@@ -19,7 +19,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         most
     };
 
-    /// Records that a buffer may have: a key that is written over and over would have any number of
+    /// Linked records that a buffer may have: a key that is written over and over would have any number of
     /// them, and restoring its buffer would take as long.
     pub(super) const CHAIN_LENGTH: u64 = 4 * Self::BUFFER_CAPACITY as u64;
 
@@ -35,7 +35,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if !V::LOGGED || value.is_none() && M::mutant("sptree.unlogged_removal") {
             return Ok(false);
         }
-        let record = Record { key, value, sequence, link: place.middle.head() };
+        let link = if V::LINKED { place.middle.head() } else { 0 };
+        let record = Record { key, value, sequence, link };
         let (head, grows) = self.logs.append(session, record)?;
         place.middle.note_record(sequence, head);
         Ok(grows)

@@ -47,9 +47,10 @@
 //! - S7 a filter that is built has all keys of its leaf and of its buffer;
 //! - S8 a leaf whose line 0 says `flushed: n` has every buffered write of its keys up to number `n`, and
 //!   the log has all later ones; the numbers of a key's writes ascend, whatever leaves it was in;
-//! - S9 the later ones of a leaf that can be locked are all of its keys and have the numbers from `n + 1`
-//!   on, without a gap, each linked to the one before: a chunk of the log is dropped when the leaves of
-//!   its records have them, so no link that is still followed leads there.
+//! - S9 in a linked log the later ones of a leaf that can be locked are all of its keys and have the numbers
+//!   from `n + 1` on, without a gap, each linked to the one before: a chunk of the log is dropped when the
+//!   leaves of its records have them, so no link that is still followed leads there. A plain log has no
+//!   links: a record counts for the leaf that has its key, whichever that is when it is replayed.
 //!
 //! *Holes of the paper and its code that are closed*, by the numbers of `docs/trees/sptree.md`:
 //! - 1 *two logs, one buffer*: records of a leaf have ascending numbers, in whatever logs they are;
@@ -102,7 +103,10 @@ use layout::{
     VARIANT_WORD,
 };
 use state::Middle;
-use variant::{Buffered, BufferedUnfiltered, Plain, Unbuffered, Unfiltered, Unlogged, Variant};
+use variant::{
+    Buffered, BufferedUnfiltered, Plain, PlainUnfiltered, Unbuffered, Unfiltered,
+    UnfilteredUnlogged, Unlogged, Variant,
+};
 
 /// SPTree whose writes go to the leaves.
 pub type SpTree<G = Production, M = Hardware> = Tree<Unbuffered, G, M>;
@@ -110,10 +114,14 @@ pub type SpTree<G = Production, M = Hardware> = Tree<Unbuffered, G, M>;
 pub type SpTreeUnfiltered<G = Production, M = Hardware> = Tree<Unfiltered, G, M>;
 /// SPTree with buffers and a linked log.
 pub type SpTreeBuffered<G = Production, M = Hardware> = Tree<Buffered, G, M>;
-/// SPTree with buffers that opening restores.
+/// SPTree with buffers and a plain log, which opening replays.
 pub type SpTreePlain<G = Production, M = Hardware> = Tree<Plain, G, M>;
 /// SPTree with buffers and without a log.
 pub type SpTreeUnlogged<G = Production, M = Hardware> = Tree<Unlogged, G, M>;
+/// SPTree with buffers and a plain log, without filters.
+pub type SpTreePlainUnfiltered<G = Production, M = Hardware> = Tree<PlainUnfiltered, G, M>;
+/// SPTree with buffers, without a log and without filters.
+pub type SpTreeUnfilteredUnlogged<G = Production, M = Hardware> = Tree<UnfilteredUnlogged, G, M>;
 /// SPTree with buffers and a linked log, without filters.
 pub type SpTreeBufferedUnfiltered<G = Production, M = Hardware> = Tree<BufferedUnfiltered, G, M>;
 

@@ -11,7 +11,7 @@ use everleaf_machine::{LINE_SIZE, Machine};
 use super::Tree;
 use super::layout::{HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, TAG, VARIANT_WORD, slots};
 use super::variant::Variant;
-use crate::node::write_log::SEQUENCE_BOUND;
+use crate::node::write_log::{Record, SEQUENCE_BOUND, sort_by_sequence};
 
 fn corrupt(offset: u64, what: impl Into<String>) -> AllocError {
     AllocError::Corrupt { offset, what: what.into() }
@@ -72,17 +72,15 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         self.load_top(session, &leaves)?;
         self.find_records(recovery)?;
         self.end_shared_records(&leaves)?;
-        if V::EAGER {
-            self.restore_all();
-        }
         Ok(())
     }
 
-    /// Finds the newest record of each buffer.
+    /// Finds the newest record of each buffer; replays a plain log.
     fn find_records(&self, recovery: &Recovery<M>) -> Result<(), AllocError> {
         if !V::BUFFERED {
             return Ok(());
         }
+        let mut plain = vec![];
         self.logs.for_each_chunk(|log, chunk| {
             let size = Self::LOGS.chunk_size();
             if recovery.record_room(chunk).is_none_or(|room| room < size) {
@@ -93,6 +91,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 return Err(corrupt(chunk, "the log has a damaged record in the middle"));
             }
             self.logs.adopt(log, chunk);
+            if !V::LINKED {
+                plain.extend(self.logs.records(chunk));
+                return Ok(());
+            }
             for (place, record) in self.logs.records(chunk) {
                 let leaf = self.top.find_le(record.key).leaf;
                 if self.table.at(leaf).find_record(record.sequence, place) {
@@ -100,7 +102,40 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 }
             }
             Ok(())
+        })?;
+        self.replay(plain)
+    }
+
+    /// Brings the records of a plain log to the buffers, in the order of their numbers. Nobody else is active.
+    fn replay(&self, mut records: Vec<(u64, Record)>) -> Result<(), AllocError> {
+        sort_by_sequence(&mut records);
+        if M::mutant("sptree.replays_backwards") {
+            records.reverse();
+        }
+        let lost = records.into_iter().find(|(_, record)| !self.replay_record(*record));
+        lost.map_or(Ok(()), |(place, record)| {
+            let what = format!("record {} of the log has no room in its buffer", record.sequence);
+            Err(corrupt(place, what))
         })
+    }
+
+    /// Puts a record into the buffer of its leaf, if that has not got it. False if there is no room.
+    fn replay_record(&self, record: Record) -> bool {
+        let place = self.place(self.top.find_le(record.key).leaf);
+        let (middle, buffer) = (place.middle, self.buffer(place));
+        if record.sequence <= middle.flushed() && !M::mutant("sptree.replays_flushed") {
+            return true;
+        }
+        let found = buffer.find(record.key);
+        if found.is_none() && buffer.len() == Self::BUFFER_CAPACITY {
+            return false;
+        }
+        let was_there = found
+            .map_or_else(|| place.leaf.find(record.key).is_some(), |(_, value)| value.is_some());
+        self.keys.add(0, i64::from(record.value.is_some()) - i64::from(was_there));
+        buffer.put(found.map(|(slot, _)| slot), (record.key, record.value));
+        middle.note_record(record.sequence.max(middle.sequence()), 0);
+        true
     }
 
     /// Ends the records of leaves that were being split: some of them are linked to records of keys that

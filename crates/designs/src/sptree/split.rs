@@ -5,8 +5,8 @@
 //! 2. The inner tree learns of it: who looks for its keys waits.
 //! 3. Line 0 of the old leaf: the link, the fence, the bitmap, and that the bitmap fits the fence, in
 //!    this order, with one flush.
-//! 4. The middle node of the old leaf follows. In a variant with buffers, the old leaf's one is written
-//!    to it.
+//! 4. The middle node of the old leaf follows. In a variant with a linked log, the old leaf's buffer is
+//!    written to it.
 //! 5. The new leaf is opened.
 
 use everleaf_alloc::Session;
@@ -57,8 +57,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if V::BUFFERED {
             self.end_records(place, low);
         }
-        if V::FILTER {
+        if V::FILTER && V::LINKED {
             middle.build_filter(lower.iter().map(|pair| pair.0));
+        } else if V::FILTER {
+            // What is buffered still, tombs too.
+            self.build_filter(place);
         }
         right.middle.lock.unlock();
         self.splits.add(session.stripe(), 1);
@@ -69,9 +72,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Ends the records of the left half of a split: what is left of its buffer goes to its leaf.
     ///
     /// Else records that are still needed would be linked to some whose keys are the right half's, which
-    /// has them: their chunks may go (S9). The right half's lock is opened after this.
+    /// has them: their chunks may go (S9). The right half's lock is opened after this. In a plain log no record
+    /// leads to another, and the left half keeps what is in its buffer.
     fn end_records(&self, place: Place<'_, M>, low: u64) {
         self.buffer(place).keep(|key| key < low);
+        if !V::LINKED {
+            return;
+        }
         // Without a log the filter, which is built of what is left, would not know keys under a tomb (S7).
         let has_some = if V::LOGGED {
             place.middle.sequence() != place.middle.flushed()

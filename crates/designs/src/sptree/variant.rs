@@ -10,8 +10,9 @@ pub trait Variant: Named {
     const BUFFERED: bool = false;
     /// Whether what is in buffers is in a log too. If not, a crash takes it back.
     const LOGGED: bool = true;
-    /// Whether opening restores all buffers, not each when its leaf is touched.
-    const EAGER: bool = false;
+    /// Whether the records of a buffer are linked, so that it can be restored by itself when its leaf is touched.
+    /// If not, opening replays the whole log.
+    const LINKED: bool = true;
 }
 
 variants! {
@@ -21,15 +22,27 @@ variants! {
     Unfiltered "sptree-unfiltered" 0x61 Variant { const FILTER: bool = false; }
     /// Writes are gathered in buffers, whose log is linked: buffers are restored when they are touched.
     Buffered "sptree-buffered" 0x62 Variant { const BUFFERED: bool = true; }
-    /// As [`Buffered`]; opening restores all buffers, as with a plain log.
+    /// As [`Buffered`], with a plain log: its records have no links, and opening replays all of it.
     Plain "sptree-plain" 0x63 Variant {
         const BUFFERED: bool = true;
-        const EAGER: bool = true;
+        const LINKED: bool = false;
+    }
+    /// As [`Plain`], without filters.
+    PlainUnfiltered "sptree-plain-unfiltered" 0x66 Variant {
+        const BUFFERED: bool = true;
+        const LINKED: bool = false;
+        const FILTER: bool = false;
     }
     /// As [`Buffered`], without a log.
     Unlogged "sptree-unlogged" 0x65 Variant {
         const BUFFERED: bool = true;
         const LOGGED: bool = false;
+    }
+    /// As [`Unlogged`], without filters.
+    UnfilteredUnlogged "sptree-unfiltered-unlogged" 0x67 Variant {
+        const BUFFERED: bool = true;
+        const LOGGED: bool = false;
+        const FILTER: bool = false;
     }
     /// As [`Buffered`], without filters.
     BufferedUnfiltered "sptree-buffered-unfiltered" 0x64 Variant {

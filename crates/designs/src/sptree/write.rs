@@ -95,7 +95,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             Effect::Put => Some(change.value),
             Effect::Delete => None,
         };
-        let is_long = place.middle.sequence() - place.middle.flushed() >= Self::CHAIN_LENGTH;
+        let is_long =
+            V::LINKED && place.middle.sequence() - place.middle.flushed() >= Self::CHAIN_LENGTH;
         let has_room = found.is_some() || buffer.len() < Self::BUFFER_CAPACITY;
         let logged = has_room && !is_long;
         let grows = match logged.then(|| self.log(session, place, (key, value))) {

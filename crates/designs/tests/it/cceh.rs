@@ -2,7 +2,8 @@
 
 use everleaf_designs::Cceh;
 use everleaf_designs::cceh::variant::{
-    Buffered, BufferedUnlogged, OutOfPlace, Small, Standard, Whole, WholeUnlogged,
+    Buffered, BufferedCached, BufferedCachedUnlogged, BufferedUnlogged, Cached, OutOfPlace,
+    OutOfPlaceUnlogged, Small, Standard, Whole, WholeUnlogged,
 };
 use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
@@ -39,7 +40,10 @@ fn variants_agree_with_a_btreemap() {
     one_thread::<Cceh<Buffered>>(3000, 20_000);
     one_thread::<Cceh<OutOfPlace>>(3000, 20_000);
     one_thread::<Cceh<Whole>>(3000, 20_000);
+    one_thread::<Cceh<Cached>>(3000, 20_000);
+    one_thread::<Cceh<BufferedCached>>(3000, 20_000);
     one_thread::<Cceh<Small<1, 3, 1, 1>>>(100, 6_000);
+    one_thread::<Cceh<Small<4, 3, 2, 5>>>(300, 6_000);
     one_thread::<Cceh<Small<4, 3, 2, 7>>>(300, 6_000);
 }
 
@@ -47,6 +51,8 @@ fn variants_agree_with_a_btreemap() {
 fn variants_survive_being_closed_and_opened() {
     reopened::<Cceh<Buffered>>();
     reopened::<Cceh<Whole>>();
+    reopened::<Cceh<Cached>>();
+    reopened::<Cceh<BufferedCached>>();
     reopened::<Cceh<Small<4, 3, 2, 3>>>();
 }
 
@@ -54,6 +60,7 @@ fn variants_survive_being_closed_and_opened() {
 fn threads_share_the_variants() {
     shared::<Cceh<Buffered>>(3000, 10_000);
     shared::<Cceh<Whole>>(3000, 10_000);
+    shared::<Cceh<Small<4, 3, 2, 5>>>(60, 5_000);
     shared::<Cceh<Small<4, 3, 2, 7>>>(60, 5_000);
 }
 
@@ -62,6 +69,10 @@ fn variants_without_a_log_keep_what_a_closed_pool_had() {
     one_thread::<Cceh<BufferedUnlogged>>(3000, 10_000);
     one_thread::<Cceh<Small<4, 3, 2, 15>>>(300, 6_000);
     shared::<Cceh<Small<4, 3, 2, 9>>>(60, 5_000);
+    one_thread::<Cceh<OutOfPlaceUnlogged>>(3000, 10_000);
+    one_thread::<Cceh<BufferedCachedUnlogged>>(3000, 10_000);
+    closed::<Cceh<OutOfPlaceUnlogged>>();
+    closed::<Cceh<BufferedCachedUnlogged>>();
     closed::<Cceh<WholeUnlogged>>();
     closed::<Cceh<Small<4, 3, 2, 9>>>();
 }

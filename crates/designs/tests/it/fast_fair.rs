@@ -5,9 +5,9 @@
 
 use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::{
-    BLink, Binary, Buffered, BufferedUnlogged, Cached, Fenced, LeafLocks, Logging, Nodes256,
-    Nodes1024, Nodes2048, Nodes4096, OutOfPlace, Small, Standard, Unfenced, Variant, Whole,
-    WholeUnlogged,
+    BLink, Binary, Buffered, BufferedCached, BufferedCachedUnlogged, BufferedUnlogged, Cached,
+    Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, OutOfPlace,
+    OutOfPlaceUnlogged, Small, Standard, Unfenced, Variant, Whole, WholeUnlogged,
 };
 use everleaf_index::{
     CreateMode, Domain, Hardware, IndexError, OrderedIndex, Pool, PoolOptions, Session,
@@ -90,6 +90,8 @@ fn all_options_agree_with_a_map() {
 fn variants_with_buffers_agree_with_a_map() {
     differential::<Cached>(6000);
     differential::<Buffered>(6000);
+    differential::<BufferedCached>(6000);
+    differential::<Small<3, 1, 5>>(6000);
     differential::<OutOfPlace>(6000);
     differential::<Whole>(6000);
     differential::<Small<2, 1, 1>>(6000);
@@ -161,6 +163,7 @@ fn a_pool_is_opened_again_and_again_and_written() {
     run::<BLink>();
     run::<Cached>();
     run::<Buffered>();
+    run::<BufferedCached>();
     run::<Small<3, 1, 3>>();
     run::<Whole>();
 }
@@ -188,6 +191,8 @@ fn variants_without_a_log_keep_what_a_closed_pool_had() {
         }
     }
     run::<BufferedUnlogged>();
+    run::<BufferedCachedUnlogged>();
+    run::<OutOfPlaceUnlogged>();
     run::<WholeUnlogged>();
     run::<Small<3, 1, 9>>();
     run::<Small<3, 1, 11>>();
@@ -252,6 +257,7 @@ fn threads_share_a_tree_with_buffers() {
     threads_share::<Buffered>(40_000);
     threads_share::<Whole>(40_000);
     threads_share::<Small<3, 1, 1>>(20_000);
+    threads_share::<Small<3, 1, 5>>(20_000);
     threads_share::<Small<3, 1, 7>>(20_000);
     threads_share::<Small<3, 0, 4>>(20_000);
 }

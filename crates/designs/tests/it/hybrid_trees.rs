@@ -2,8 +2,9 @@
 
 use everleaf_designs::{
     CddsTree, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind,
-    RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreePlain,
-    SpTreeUnfiltered, SpTreeUnlogged, WbTree, WbTreeSo,
+    RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered,
+    SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered, SpTreeUnfiltered,
+    SpTreeUnfilteredUnlogged, SpTreeUnlogged, WbTree, WbTreeSo,
 };
 
 use everleaf_index::{
@@ -73,7 +74,9 @@ trees! {
     sptree: SpTree,
     sptree_unfiltered: SpTreeUnfiltered,
     sptree_buffered: SpTreeBuffered,
+    sptree_buffered_unfiltered: SpTreeBufferedUnfiltered,
     sptree_plain: SpTreePlain,
+    sptree_plain_unfiltered: SpTreePlainUnfiltered,
 }
 
 // As published: with several threads they lose writes.
@@ -89,6 +92,10 @@ fn sptree_without_a_log_keeps_what_a_closed_pool_had() {
     shared::<SpTreeUnlogged<Tiny<3, 3>>>(60, 10_000);
     closed::<SpTreeUnlogged<Production>>();
     closed::<SpTreeUnlogged<Tiny<4, 3>>>();
+    one_thread::<SpTreeUnfilteredUnlogged<Production>>(3000, 10_000);
+    one_thread::<SpTreeUnfilteredUnlogged<Tiny<3, 3>>>(300, 8_000);
+    shared::<SpTreeUnfilteredUnlogged<Tiny<3, 3>>>(60, 10_000);
+    closed::<SpTreeUnfilteredUnlogged<Production>>();
 }
 
 /// A leaf that is full, as is its buffer: with a key that is new, and with the removal of one that is there.
