@@ -5,7 +5,8 @@
 
 use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::{
-    BLink, Fenced, LeafLocks, Logging, Nodes1024, Nodes4096, Standard, Unfenced, Variant,
+    BLink, Buffered, BufferedCached, Fenced, LeafLocks, Logging, Nodes1024, Nodes4096, OutOfPlace,
+    Standard, Unfenced, Variant, Whole,
 };
 use everleaf_index::{OrderedIndex, SingleTreePool};
 use everleaf_machine::Simulated;
@@ -58,6 +59,53 @@ fn an_operation_costs_the_lines_it_shifts_through() {
     }
 }
 
+/// Writes to a buffer: a record each. The thirteenth key brings twelve to the leaf, which has `first` keys, above
+/// those or below. Gives flushes and drains of that write.
+fn full_buffer<V: Variant>(first: u64, below: bool) -> (u64, u64) {
+    let counting = Counting::new(CountingConfig::default(), 1 << 20);
+    let solo = make::<V>(&counting);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let session = &mut session;
+    // 13 more, the last of which is in the buffer alone: what was before is in the leaf.
+    for key in 1..=first + 1 {
+        tree.insert(session, 1000 + key, key).expect("room");
+    }
+    assert_eq!(first % 12, 0);
+    let base = if below { 0 } else { 2000 };
+    for key in 1..=11 {
+        counting.operation("insert", || tree.insert(session, base + key, 1).expect("room"));
+    }
+    let buffered = counting.tally("insert");
+    assert_eq!((buffered.flushes, buffered.drains), (11, 11), "{}", V::NAME);
+    counting.operation("update", || tree.update(session, base + 1, 2).expect("there"));
+    assert_eq!(cost(counting.tally("update")).0, 1, "{}", V::NAME);
+    counting.operation("full", || tree.insert(session, base + 20, 1).expect("room"));
+    counting.operation("get", || tree.get(session, base + 5).expect("there"));
+    assert_eq!(counting.tally("get").flushes, 0);
+    let full = counting.tally("full");
+    (full.flushes, full.drains)
+}
+
+#[test]
+fn a_full_buffer_costs_its_records_in_place_or_a_leaf() {
+    // In place each record is a line where it goes behind the others, and four where it goes in front and shifts
+    // twelve; then the number of writes, and the record of the log. A copy is eight lines, the old leaf's word that
+    // leads to it, the root's, and the record of the log.
+    for (place, below, filled) in [("behind", false, 14), ("in front of", true, 50)] {
+        let costs = [
+            full_buffer::<Buffered>(12, below),
+            full_buffer::<BufferedCached>(12, below),
+            full_buffer::<OutOfPlace>(12, below),
+            full_buffer::<Whole>(12, below),
+        ];
+        println!("twelve {place} twelve: {costs:?}");
+        assert_eq!(costs[0], costs[1], "the inner nodes are not touched");
+        assert_eq!(costs[2], costs[3], "the inner nodes are not touched");
+        assert_eq!(costs[0], (filled, filled), "{place}: in place");
+        assert_eq!(costs[2], (11, 4), "{place}: a copy");
+    }
+}
+
 /// Flushes and splits of uniformly random inserts.
 fn random_inserts<V: Variant>(count: u64, seed: u64) -> f64 {
     let counting = Counting::new(CountingConfig::default(), 32 << 20);
@@ -92,6 +140,13 @@ fn random_inserts_flush_as_often_as_the_paper_says() {
     let plain = random_inserts::<Standard>(20_000, 1);
     assert_eq!(random_inserts::<LeafLocks>(20_000, 1), plain);
     assert_eq!(random_inserts::<BLink>(20_000, 1), plain);
+    let buffered = random_inserts::<Buffered>(20_000, 1);
+    assert_eq!(random_inserts::<BufferedCached>(20_000, 1), buffered);
+    let replaced = random_inserts::<OutOfPlace>(20_000, 1);
+    assert_eq!(random_inserts::<Whole>(20_000, 1), replaced);
+    // A record a write, and what a full buffer costs for twelve.
+    println!("buffered {buffered:.3}, replaced {replaced:.3}, plain {plain:.3}");
+    assert!((buffered - 4.31).abs() < 0.02 && (replaced - 2.23).abs() < 0.02);
 }
 
 #[test]

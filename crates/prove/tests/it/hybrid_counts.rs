@@ -5,8 +5,8 @@
 
 use everleaf_designs::{
     BzTree, Cceh, CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
-    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnfiltered,
-    UTree, WbTree, WbTreeSo, Wort,
+    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreePlain,
+    SpTreeUnfiltered, UTree, WbTree, WbTreeSo, Wort,
 };
 
 use everleaf_designs::bztree::variant as bz;
@@ -232,10 +232,65 @@ fn splits_add_the_expected_flushes_to_random_inserts() {
             2.0 * 16.0 + 16.0 + 7.0 + 2.0 * 16.0 / (63.0 * std::f64::consts::LN_2),
             42.0,
         ),
+        // Line 0, tags and half of the entries of the new leaf, and line 0 of the old one.
+        ("sptree", flushes_per_insert::<SpTree<Production, M>>(count), 3.0, 10.0 + 1.0, 64.0),
+        // A node and the link before it; what is split is in DRAM.
+        ("utree", flushes_per_insert::<UTree<Production, M>>(count), 2.0, 0.0, 64.0),
+        (
+            "p-skiplist",
+            flushes_per_insert::<PSkiplist<SkipStandard, M>>(count),
+            // A node and a link. Every fourth node of two or three levels, 48 bytes each, lies on two lines with the
+            // 32 that are flushed of it.
+            2.0 + (3.0 / 16.0 + 3.0 / 64.0) / 4.0,
+            0.0,
+            64.0,
+        ),
     ] {
         let expected = insert + split / (capacity * std::f64::consts::LN_2);
         println!("{name}: {flushes:.3} flushes per insert, {expected:.3} expected");
         assert!((flushes - expected).abs() < 0.06, "{name}: {flushes} instead of {expected}");
+    }
+}
+
+/// Lines of the pool that a scan of 20 of 40 keys reads, all of one leaf, when the leaf has been scanned before.
+fn lines_per_scan<T: Design<M>>() -> u64 {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<T>(&counting);
+    let mut session = solo.heap().session().expect("a session");
+    for key in 1..=40 {
+        // In no order: 7 is prime to 41.
+        solo.tree().insert(&mut session, key * 7 % 41, key).expect("room");
+    }
+    let mut pairs = vec![];
+    solo.tree().scan(&mut session, 11, 20, &mut pairs).expect("scan");
+    pairs.clear();
+    let scan = || solo.tree().scan(&mut session, 11, 20, &mut pairs).expect("scan");
+    counting.operation("scan", scan);
+    assert_eq!(pairs.iter().map(|pair| pair.0).collect::<Vec<_>>(), (11..31).collect::<Vec<_>>());
+    let tally = counting.tally("scan");
+    let written = (tally.flushes, tally.drains, tally.pool_lines_written);
+    assert_eq!(written, (0, 0, 0), "{}", T::INFO.name);
+    tally.pool_lines_read
+}
+
+#[test]
+fn a_scan_reads_the_order_of_a_leaf_and_the_lines_of_its_pairs() {
+    // The 20 pairs lie on all ten lines that 40 entries take.
+    const ENTRIES: u64 = 10;
+    for (name, lines, expected) in [
+        ("sptree", lines_per_scan::<SpTree<Production, M>>(), 2 + ENTRIES),
+        // 30 pairs are in the leaf, 10 in the buffer: of the leaf all that follow are read.
+        ("sptree-buffered", lines_per_scan::<SpTreeBuffered<Production, M>>(), 2 + 8),
+        // A link of the root beside.
+        ("pactree", lines_per_scan::<PacTree<PacStandard, 4, M>>(), 3 + ENTRIES),
+        ("rntree", lines_per_scan::<RnTree<Production, M>>(), 2 + ENTRIES),
+        // Header and entries: it is sorted in DRAM, for each scan.
+        ("fptree", lines_per_scan::<FpTree<Production, M>>(), 1 + ENTRIES),
+        // Two nodes a line, and of each 20 next to each other in the list some share one.
+        ("utree", lines_per_scan::<UTree<Production, M>>(), 13),
+    ] {
+        println!("{name}: {lines} lines read by a scan of 20 of 40 keys");
+        assert_eq!(lines, expected, "{name}");
     }
 }
 
@@ -307,6 +362,35 @@ fn buffered_writes_cost_a_line_each_and_a_flush_for_fifteen() {
     assert_eq!(cost(counting.tally("flush")), (6, 2, 6));
     counting.operation("hit in the leaf", || tree.get(session, 10).expect("get"));
     assert_eq!(read("hit in the leaf"), 3);
+}
+
+/// A plain log leaves the buffer of the left half of a split where it is: nothing but the split is flushed.
+#[test]
+fn a_split_with_a_plain_log_leaves_the_buffer() {
+    fn split<T: Design<M>>() -> Cost {
+        let counting = Counting::new(CountingConfig::default(), POOL);
+        let solo = make::<T>(&counting);
+        let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+        for number in 0..200_u64 {
+            let before = counting.tally("all");
+            let insert = || tree.insert(&mut session, number * 37 % 211, 1).expect("room");
+            counting.operation("all", insert);
+            let after = counting.tally("all");
+            let shape = tree.shape(&mut session).expect("shape");
+            if shape.splits > 0 {
+                return (
+                    after.flushes - before.flushes,
+                    after.drains - before.drains,
+                    after.pool_lines_written - before.pool_lines_written,
+                );
+            }
+        }
+        unreachable!("a leaf is full before")
+    }
+    let (linked, plain) =
+        (split::<SpTreeBuffered<Production, M>>(), split::<SpTreePlain<Production, M>>());
+    println!("a write that splits: linked {linked:?}, plain {plain:?}");
+    assert!(plain.0 < linked.0 && plain.1 < linked.1, "{plain:?}, {linked:?}");
 }
 
 #[test]
