@@ -43,6 +43,14 @@ impl Address {
         Self { host: host.to_string(), port, ..self.clone() }
     }
 
+    /// The cluster that this server is of, as it is named here, without who we are.
+    pub fn of_cluster(&self) -> String {
+        let is_meant =
+            |(_, is_tls, is_cluster): &&(_, bool, bool)| *is_cluster && *is_tls == self.is_tls;
+        let scheme = SCHEMES.iter().find(is_meant).map_or("", |(scheme, ..)| scheme);
+        format!("{scheme}{}", self.place())
+    }
+
     /// Whether a text can only be meant as an address.
     pub fn is_like(text: &str) -> bool {
         SCHEMES.iter().any(|(scheme, ..)| text.starts_with(scheme))
@@ -152,6 +160,9 @@ mod tests {
         let cluster = parse("rediss-cluster://:secret@[::1]:7000").unwrap().unwrap();
         assert_eq!((cluster.is_tls, cluster.is_cluster, cluster.database), (true, true, None));
         assert_eq!(cluster.place(), "[::1]:7000");
+        assert_eq!(cluster.of_cluster(), "rediss-cluster://[::1]:7000");
+        let single = parse("redis://ann:secret@h/2").unwrap().unwrap();
+        assert_eq!(single.of_cluster(), "redis-cluster://h:6379");
         let other = cluster.at("10.0.0.7", 7001);
         assert_eq!((other.place().as_str(), other.password), ("10.0.0.7:7001", cluster.password));
         assert_eq!(parse("redis-cluster://h/0").unwrap().unwrap().database, Some(0));

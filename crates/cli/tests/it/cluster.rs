@@ -1,10 +1,15 @@
 //! `everleaf export --to redis-cluster://` and `import redis-cluster://`, with three masters of Redis or Valkey that the
 //! test makes a cluster of, as far as they are installed.
 
-#![allow(clippy::unwrap_used, reason = "tests may fail")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests may fail, and say what they skip"
+)]
 
 use crate::common::Place;
 use crate::redis::{Redis, SERVERS, fill, free_port};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,41 +21,63 @@ const SLOT_OF_S: &str = "3828";
 /// Three masters, and the folders of their files.
 struct Masters {
     servers: Vec<Redis>,
+    /// Used if there are certificates.
+    tls_ports: Vec<u16>,
     _folders: Vec<Place>,
 }
 
 impl Masters {
     /// `None`, which is told, where there is no such server.
     fn start(program: &str) -> Option<Self> {
-        let (mut servers, mut folders, mut buses) = (Vec::new(), Vec::new(), Vec::new());
+        Self::start_with(program, None)
+    }
+
+    /// The same, with ports for TLS, which is also spoken among the servers, if there are certificates.
+    fn start_with(program: &str, certificates: Option<&Place>) -> Option<Self> {
+        let mut masters =
+            Masters { servers: Vec::new(), tls_ports: Vec::new(), _folders: Vec::new() };
+        let mut places = Vec::new();
         for (first, last) in SHARES {
-            let (folder, bus) = (Place::empty(), free_port());
-            let server = Redis::start(
-                program,
-                &folder,
-                &[
-                    "--cluster-enabled",
-                    "yes",
-                    "--cluster-port",
-                    &bus.to_string(),
-                    "--cluster-require-full-coverage",
-                    "yes",
-                    "--cluster-node-timeout",
-                    "1500",
-                ],
-            )?;
+            let (folder, bus, tls_port) = (Place::empty(), free_port(), free_port());
+            let bus = bus.to_string();
+            let mut arguments = [
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                &bus,
+                "--cluster-require-full-coverage",
+                "yes",
+                "--cluster-node-timeout",
+                "1500",
+            ]
+            .map(String::from)
+            .to_vec();
+            if let Some(certificates) = certificates {
+                let file = |name| certificates.path(name).to_str().unwrap().to_string();
+                let (port, yes) = (tls_port.to_string(), "yes".to_string());
+                for (name, value) in [
+                    ("--tls-port", port),
+                    ("--tls-cluster", yes),
+                    ("--tls-ca-cert-file", file("ca.pem")),
+                    ("--tls-cert-file", file("server.pem")),
+                    ("--tls-key-file", file("server.key")),
+                    ("--tls-auth-clients", "no".to_string()),
+                ] {
+                    arguments.extend([name.to_string(), value]);
+                }
+            }
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let server = Redis::start(program, &folder, &arguments)?;
             server.run(&format!("cluster addslotsrange {first} {last}\n"));
-            servers.push(server);
-            folders.push(folder);
-            buses.push(bus);
+            places.push((if certificates.is_some() { tls_port } else { server.port }, bus));
+            masters.servers.push(server);
+            masters.tls_ports.push(tls_port);
+            masters._folders.push(folder);
         }
-        for number in 1..servers.len() {
-            servers[0].run(&format!(
-                "cluster meet 127.0.0.1 {} {}\n",
-                servers[number].port, buses[number]
-            ));
+        let servers = &masters.servers;
+        for (port, bus) in &places[1..] {
+            servers[0].run(&format!("cluster meet 127.0.0.1 {port} {bus}\n"));
         }
-        let masters = Masters { servers, _folders: folders };
         let is_whole = |server: &Redis| {
             let info = server.run("cluster info\n");
             info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
@@ -69,6 +96,10 @@ impl Masters {
 
     fn address(&self, number: usize) -> String {
         format!("redis-cluster://127.0.0.1:{}", self.servers[number].port)
+    }
+
+    fn tls_address(&self, number: usize) -> String {
+        format!("rediss-cluster://127.0.0.1:{}", self.tls_ports[number])
     }
 
     fn id(&self, number: usize) -> String {
@@ -158,6 +189,107 @@ fn a_pool_goes_into_a_cluster_and_back() {
         assert_eq!((&json["keys"], &json["servers"]), (&613.into(), &3.into()));
         assert_eq!((&json["redirected"], &json["verified"]), (&0.into(), &true.into()));
         assert_eq!(json["target"], to(2));
+    }
+}
+
+/// Makes an authority, and a certificate of it for this machine; says whether there is a program for that.
+fn make_certificates(place: &Place) -> bool {
+    std::fs::write(place.path("names"), "subjectAltName=IP:127.0.0.1\n").unwrap();
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+    let authority = [
+        "req",
+        "-x509",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=authority",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+    ];
+    let request = ["req", "-subj", "/CN=server", "-keyout", "server.key", "-out", "server.csr"];
+    let signed = [
+        "x509",
+        "-req",
+        "-days",
+        "2",
+        "-in",
+        "server.csr",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-out",
+        "server.pem",
+        "-extfile",
+        "names",
+    ];
+    for arguments in
+        [[&authority[..], &key].concat(), [&request[..], &key].concat(), signed.to_vec()]
+    {
+        let made = Command::new("openssl").current_dir(place.path("")).args(&arguments).output();
+        let Ok(made) = made else {
+            println!("skipped: there is no openssl");
+            return false;
+        };
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    true
+}
+
+/// Each server tells at which ports the others speak TLS, and is sent its keys there; also one of a slot that has moved.
+#[test]
+fn a_pool_goes_into_a_cluster_and_back_by_tls() {
+    for program in SERVERS {
+        let (place, certificates) = (Place::empty(), Place::empty());
+        let Some((redis, before)) = filled_pool(program, &place) else { continue };
+        if !make_certificates(&certificates) {
+            return;
+        }
+        let masters = Masters::start_with(program, Some(&certificates)).unwrap();
+        let authority = certificates.path("ca.pem");
+        let to = ["--cacert", authority.to_str().unwrap()];
+        let export = ["export", "one.pool", "--to", &masters.tls_address(0)];
+        let unknown = place.run(export).failed(7);
+        assert!(unknown.contains("certificate"), "{unknown}");
+        let told = place.run([&export[..], &to].concat()).succeeded();
+        assert!(told.starts_with("exported 613 keys to 3 masters"), "{told}");
+        assert!(told.contains("compared with the pool"), "{told}");
+        assert!(masters.key_counts().iter().all(|count| *count > 100));
+        let import = ["import", &masters.tls_address(1), "back.pool"];
+        let told = place.run([&import[..], &to].concat()).succeeded();
+        assert!(told.starts_with("imported 613 keys of 1 database"), "{told}");
+        assert_eq!(digest_of(&redis, &place, "back.pool"), before);
+        // The plain ports are not what a client of TLS is sent to.
+        masters.empty();
+        masters.open_slot(SLOT_OF_S, 0, 2);
+        let export = [&export[..], &to, &["--no-verify", "--json"]].concat();
+        let json = place.run(export).json();
+        assert_eq!((&json["keys"], &json["redirected"]), (&613.into(), &1.into()));
+    }
+}
+
+/// Of one master alone a part of the keys would be taken for all of them.
+#[test]
+fn who_imports_one_master_is_told_of_the_others() {
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some(masters) = Masters::start(program) else { continue };
+        masters.servers[0].run("set s v\n");
+        let single = masters.servers[0].address();
+        let told = place.run(["import", &single, "one.pool"]);
+        let cluster = masters.address(0);
+        assert!(
+            told.err.contains("one of 3 masters") && told.err.contains(&cluster),
+            "{}",
+            told.err
+        );
+        assert!(told.code == 0 && told.text().starts_with("imported 1 key"), "{}", told.text());
+        place.run(["import", &single, "two.pool", "--quiet"]).succeeded();
+        let Some(alone) = Redis::start(program, &place, &[]) else { continue };
+        place.run(["import", &alone.address(), "three.pool"]).succeeded();
     }
 }
 

@@ -4,6 +4,7 @@ use super::Item;
 use super::pieces::Kind;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
+use crate::output::remark;
 use crate::redis::address::Address;
 use crate::redis::client::{Client, Reply};
 use crate::redis::log_in;
@@ -46,15 +47,15 @@ type SeeGroup<'a> = dyn FnMut(&mut Live, u64, &[Vec<u8>]) -> Result<(), Failure>
 impl Live {
     /// Connects, and asks what there is.
     pub fn connect(
-        address: Address,
+        address: &Address,
         cacert: Option<&Path>,
         patience: Duration,
         whole_size_max: u64,
     ) -> Result<Self, Failure> {
         let place = address.place();
         let mut client =
-            Client::connect(&address, cacert, patience).map_err(|error| fail(&place, &error))?;
-        log_in(&mut client, &address)?;
+            Client::connect(address, cacert, patience).map_err(|error| fail(&place, &error))?;
+        log_in(&mut client, address)?;
         let mut live = Live {
             client,
             place,
@@ -307,6 +308,20 @@ impl Live {
         Failure::new(ExitCode::Io, format!("{} refuses {command}: {error}{hint}", self.place))
     }
 
+    /// Says of a server that is one of several of a cluster that the others have keys, too.
+    pub(super) fn tell_of_others(&mut self, address: &Address) -> Result<(), Failure> {
+        let Reply::Text(told) = self.ask(&[b"CLUSTER", b"INFO"])? else { return Ok(()) };
+        let count = master_count(&String::from_utf8_lossy(&told));
+        if count > 1 {
+            remark(&format!(
+                "{} is one of {count} masters of a cluster, and its own keys alone are copied: {} copies those of all",
+                self.place,
+                address.of_cluster()
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether a slot of this server of a cluster moves, from it or to it.
     pub(super) fn has_open_slots(&mut self) -> Result<bool, Failure> {
         match self.must(&[b"CLUSTER", b"NODES"])? {
@@ -354,6 +369,12 @@ fn step_of(reply: Reply) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     Some((cursor, keys.into_iter().map(key_of).collect::<Option<_>>()?))
 }
 
+/// How many masters have slots, as `CLUSTER INFO` says.
+fn master_count(told: &str) -> u64 {
+    let count = told.lines().find_map(|line| line.strip_prefix("cluster_size:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
 /// Whether the line of a server itself, among those of `CLUSTER NODES`, has slots like `[7->-ID]` or `[7-<-ID]`.
 fn has_open_slots(nodes: &str) -> bool {
     nodes.lines().any(|line| line.contains("myself") && line.contains(" ["))
@@ -382,6 +403,15 @@ mod tests {
         let step = Reply::Array(vec![Reply::Text(b"7".to_vec()), Reply::Array(vec![key.clone()])]);
         assert_eq!(step_of(step), Some((b"7".to_vec(), vec![b"k".to_vec()])));
         assert_eq!(step_of(Reply::Array(vec![key])), None);
+    }
+
+    #[test]
+    fn the_masters_of_a_cluster_are_counted() {
+        let told = "cluster_state:ok\r\ncluster_known_nodes:6\r\ncluster_size:3\r\n";
+        assert_eq!(
+            (master_count(told), master_count("cluster_size:x"), master_count("")),
+            (3, 0, 0)
+        );
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl Masters {
         let layout = Layout::ask(&mut client, address)?;
         let live_at = |(host, port): &(String, u16)| {
             let master = Address { database: Some(0), ..address.at(host, *port) };
-            Live::connect(master, cacert, patience, whole_size_max)
+            Live::connect(&master, cacert, patience, whole_size_max)
         };
         let lives = layout.masters().iter().map(live_at).collect::<Result<_, _>>()?;
         let mut masters = Masters { client, address: address.clone(), layout, lives };

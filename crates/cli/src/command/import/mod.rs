@@ -138,7 +138,7 @@ enum Source {
 }
 
 impl Source {
-    fn of(args: &ImportArgs) -> Result<Self, Failure> {
+    fn of(args: &ImportArgs, global: Global) -> Result<Self, Failure> {
         match Address::parse(&args.source)? {
             Some(address) => {
                 let (cacert, size_max) = (args.cacert.as_deref(), args.whole_size_max);
@@ -147,7 +147,13 @@ impl Source {
                     true => {
                         Source::Cluster(Masters::connect(&address, cacert, patience, size_max)?)
                     }
-                    false => Source::Server(Live::connect(address, cacert, patience, size_max)?),
+                    false => {
+                        let mut live = Live::connect(&address, cacert, patience, size_max)?;
+                        if !global.quiet {
+                            live.tell_of_others(&address)?;
+                        }
+                        Source::Server(live)
+                    }
                 })
             }
             None => {
@@ -278,7 +284,7 @@ pub fn run(args: ImportArgs, global: Global, out: &mut Output) -> Result<(), Fai
     }
     // The pool is made under another name, where no log is.
     everleaf::refuse_log_beside(&args.pool)?;
-    let mut source = Source::of(&args)?;
+    let mut source = Source::of(&args, global)?;
     let new = NewFile::beside(&args.pool)?;
     let options = args.new_pool.apply(Options::new().create_new(true).sweep(false))?;
     let store = options.open(new.path())?;

@@ -48,7 +48,7 @@ pub fn run(
     show: bool,
 ) -> Result<u64, Failure> {
     let (cacert, patience) = (args.cacert.as_deref(), Duration::from_secs(args.timeout));
-    let mut live = Live::connect(source.clone(), cacert, patience, args.whole_size_max)?;
+    let mut live = Live::connect(source, cacert, patience, args.whole_size_max)?;
     let place = target.place();
     let connected = Client::connect(target, cacert, patience);
     let mut client = connected.map_err(|error| fail(&place, &error))?;
@@ -73,7 +73,7 @@ pub fn run(
     })?;
     side.ask()?;
     drop(progress);
-    let mut theirs = Live::connect(target.clone(), cacert, patience, args.whole_size_max)?;
+    let mut theirs = Live::connect(target, cacert, patience, args.whole_size_max)?;
     let more = theirs.more_than(&mut live)?;
     if side.different == 0 && more == 0 {
         return Ok(side.compared);

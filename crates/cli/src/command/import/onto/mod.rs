@@ -65,7 +65,10 @@ pub fn run(
     demand_empty(args, target)?;
     if !args.no_verify {
         // What the comparison would be refused is told before anything is copied.
-        drop(connect(source.clone(), args)?);
+        let mut live = connect(&source, args)?;
+        if !global.quiet {
+            live.tell_of_others(&source)?;
+        }
     }
     let mut to = Target::connect(target, args)?;
     let mut from = Replica::connect(&source, args.cacert.as_deref())?;
@@ -89,7 +92,7 @@ pub fn run(
 
 /// A target with keys is not touched: they would be mixed, and could not be told apart any more.
 fn demand_empty(args: &ImportArgs, target: &Address) -> Result<(), Failure> {
-    match connect(target.clone(), args)?.key_count() {
+    match connect(target, args)?.key_count() {
         Some(0) => Ok(()),
         count => {
             let what = count.map_or("perhaps keys".to_string(), |count| counted(count, "key"));
@@ -101,7 +104,7 @@ fn demand_empty(args: &ImportArgs, target: &Address) -> Result<(), Failure> {
 }
 
 /// Asks a server what it has.
-fn connect(address: Address, args: &ImportArgs) -> Result<Live, Failure> {
+fn connect(address: &Address, args: &ImportArgs) -> Result<Live, Failure> {
     let patience = Duration::from_secs(args.timeout);
     Live::connect(address, args.cacert.as_deref(), patience, args.whole_size_max)
 }
