@@ -1,6 +1,7 @@
 //! How long commands take: a histogram of each, and what was slower than a limit.
 //!
 //! Both are off unless asked for (`latency-tracking`, `latency-monitor-threshold`): then a command costs one relaxed load more.
+//! With the histograms also how commands ended is counted (`INFO commandstats`).
 //! While one of them is on every command is run by itself, and its time is taken. The time is that of the command alone: without
 //! waiting for elements, and for the disk at the end of a turn. What a transaction runs is a part of `EXEC`.
 //!
@@ -18,14 +19,52 @@ const SAMPLE_COUNT_MAX: usize = 160;
 /// The events: commands that should be fast, and others.
 pub const EVENTS: [&str; 2] = ["command", "fast-command"];
 
-/// The times of one command.
+/// What is known of one command.
 #[derive(Debug)]
-struct Histogram([AtomicU64; BUCKET_COUNT]);
+struct Record {
+    /// How many calls took as long as each bucket says.
+    histogram: [AtomicU64; BUCKET_COUNT],
+    nanoseconds: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+}
 
-impl Default for Histogram {
+impl Default for Record {
     fn default() -> Self {
-        Histogram([const { AtomicU64::new(0) }; BUCKET_COUNT])
+        let none = || AtomicU64::new(0);
+        let histogram = [const { AtomicU64::new(0) }; BUCKET_COUNT];
+        Record { histogram, nanoseconds: none(), rejected: none(), failed: none() }
     }
+}
+
+impl Record {
+    fn reset(&self) {
+        let rest = [&self.nanoseconds, &self.rejected, &self.failed];
+        self.histogram.iter().chain(rest).for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+}
+
+/// How a call of a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Done,
+    /// With an error of the command itself.
+    Failed,
+    /// With an error before it began.
+    Rejected,
+}
+
+/// The calls of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Those that were run.
+    pub count: u64,
+    /// The sum of their times.
+    pub microseconds: u64,
+    /// Those that were not run.
+    pub rejected: u64,
+    /// Those of `count` that ended with an error.
+    pub failed: u64,
 }
 
 /// What was seen of an event.
@@ -43,8 +82,8 @@ pub struct Latency {
     is_tracking: AtomicBool,
     /// Milliseconds; 0 = none.
     threshold_ms: AtomicU64,
-    /// Of each command and subcommand; made when it is first asked for.
-    histograms: OnceLock<Box<[Histogram]>>,
+    /// Of each command and subcommand; made when they are first asked for.
+    records: OnceLock<Box<[Record]>>,
     events: Mutex<[Event; EVENTS.len()]>,
 }
 
@@ -63,8 +102,7 @@ impl Latency {
     /// Begins or ends histograms, of so many commands and subcommands.
     pub fn set_tracking(&self, is_tracking: bool, command_count: usize) {
         if is_tracking {
-            self.histograms
-                .get_or_init(|| (0..command_count).map(|_| Histogram::default()).collect());
+            self.records.get_or_init(|| (0..command_count).map(|_| Record::default()).collect());
         }
         self.is_tracking.store(is_tracking, Ordering::Relaxed);
     }
@@ -79,11 +117,20 @@ impl Latency {
     }
 
     /// Takes the time of a command, by its number.
-    pub fn note(&self, number: usize, is_fast: bool, duration: Duration) {
+    pub fn note(&self, number: usize, is_fast: bool, duration: Duration, ending: Ending) {
         if self.is_tracking()
-            && let Some(histogram) = self.histograms.get().and_then(|all| all.get(number))
+            && let Some(record) = self.records.get().and_then(|all| all.get(number))
         {
-            histogram.0[bucket_of(duration)].fetch_add(1, Ordering::Relaxed);
+            match ending {
+                Ending::Rejected => record.rejected.fetch_add(1, Ordering::Relaxed),
+                Ending::Failed => record.failed.fetch_add(1, Ordering::Relaxed),
+                Ending::Done => 0,
+            };
+            if ending != Ending::Rejected {
+                record.histogram[bucket_of(duration)].fetch_add(1, Ordering::Relaxed);
+                let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+                record.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+            }
         }
         let (limit, milliseconds) = (self.threshold_ms(), duration.as_millis());
         if limit > 0 && milliseconds >= u128::from(limit) {
@@ -97,9 +144,9 @@ impl Latency {
     /// The times of a command, by its number: how often it was run, and for each bucket that has some its upper bound in
     /// microseconds with the number of all times up to it. `None` if it was not run.
     pub fn histogram(&self, number: usize) -> Option<(u64, Vec<(u64, u64)>)> {
-        let histogram = self.histograms.get()?.get(number)?;
+        let record = self.records.get()?.get(number)?;
         let mut sum = 0;
-        let counts = histogram.0.iter().map(|count| count.load(Ordering::Relaxed));
+        let counts = record.histogram.iter().map(|count| count.load(Ordering::Relaxed));
         let bounds = counts.enumerate().filter(|(_, count)| *count > 0).map(|(bucket, count)| {
             sum += count;
             (1 << bucket, sum)
@@ -108,10 +155,22 @@ impl Latency {
         (sum > 0).then_some((sum, bounds))
     }
 
-    /// Forgets all histograms.
-    pub fn reset_histograms(&self) {
-        let all = self.histograms.get().into_iter().flatten().flat_map(|histogram| &histogram.0);
-        all.for_each(|count| count.store(0, Ordering::Relaxed));
+    /// The calls of a command, by its number; `None` if there were none.
+    pub fn calls(&self, number: usize) -> Option<Calls> {
+        let record = self.records.get()?.get(number)?;
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let calls = Calls {
+            count: record.histogram.iter().map(read).sum(),
+            microseconds: read(&record.nanoseconds) / 1000,
+            rejected: read(&record.rejected),
+            failed: read(&record.failed),
+        };
+        (calls.count + calls.rejected > 0).then_some(calls)
+    }
+
+    /// Forgets the calls of all commands.
+    pub fn reset_records(&self) {
+        self.records.get().into_iter().flatten().for_each(Record::reset);
     }
 
     /// What was seen of an event; nothing of one that there is not.
@@ -167,26 +226,32 @@ mod tests {
         );
         assert_eq!(bucket_of(Duration::MAX), BUCKET_COUNT - 1);
         let latency = Latency::default();
-        latency.note(1, false, Duration::from_micros(3));
-        assert_eq!(latency.histogram(1), None);
+        latency.note(1, false, Duration::from_micros(3), Ending::Done);
+        assert_eq!((latency.histogram(1), latency.calls(1)), (None, None));
         latency.set_tracking(true, 2);
-        for (number, microseconds) in [(1, 3), (1, 1), (1, 4), (2, 1)] {
-            latency.note(number, false, Duration::from_micros(microseconds));
+        use Ending::{Done, Failed, Rejected};
+        let notes = [(1, 3, Done), (1, 1, Failed), (1, 4, Done), (1, 9, Rejected), (2, 1, Done)];
+        for (number, microseconds, ending) in notes {
+            latency.note(number, false, Duration::from_micros(microseconds), ending);
         }
         assert_eq!(latency.histogram(1), Some((3, vec![(1, 1), (4, 3)])));
         assert_eq!((latency.histogram(0), latency.histogram(2)), (None, None));
-        latency.reset_histograms();
-        assert_eq!(latency.histogram(1), None);
+        let calls = Calls { count: 3, microseconds: 8, rejected: 1, failed: 1 };
+        assert_eq!((latency.calls(0), latency.calls(1)), (None, Some(calls)));
+        latency.note(0, false, Duration::ZERO, Rejected);
+        assert_eq!(latency.calls(0), Some(Calls { rejected: 1, ..Calls::default() }));
+        latency.reset_records();
+        assert_eq!((latency.histogram(1), latency.calls(0), latency.calls(1)), (None, None, None));
     }
 
     #[test]
     fn events_keep_the_longest_of_a_second_and_the_last_seconds() {
         let latency = Latency::default();
-        latency.note(0, true, Duration::from_secs(9));
+        latency.note(0, true, Duration::from_secs(9), Ending::Done);
         latency.set_threshold_ms(100);
-        latency.note(0, true, Duration::from_millis(99));
+        latency.note(0, true, Duration::from_millis(99), Ending::Done);
         assert_eq!(latency.event(b"fast-command"), Event::default());
-        latency.note(0, true, Duration::from_millis(100));
+        latency.note(0, true, Duration::from_millis(100), Ending::Done);
         assert_eq!(latency.event(b"FAST-command").longest_ms, 100);
         assert_eq!(latency.event(b"command"), Event::default());
         assert!(latency.reset_event(b"fast-command") && !latency.reset_event(b"fast-command"));

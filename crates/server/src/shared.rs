@@ -280,7 +280,7 @@ impl Shared {
     pub fn reset_statistics(&self) {
         let total = self.total();
         *self.base() = total;
-        self.latency.reset_histograms();
+        self.latency.reset_records();
     }
 
     /// What happened since the start.

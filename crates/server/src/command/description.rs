@@ -42,7 +42,10 @@ fn info(reply: &mut Reply<'_>, command: &Command) {
     reply.array(10);
     reply.bulk(command.name.as_bytes());
     reply.integer(i64::from(command.arity));
-    let flags = command.flag_names();
+    let mut flags = command.flag_names();
+    if key_positions::depend_on_arguments(command) {
+        flags.push("movablekeys");
+    }
     reply.set(flags.len());
     flags.iter().for_each(|flag| reply.status(flag));
     for position in [command.first_key, command.last_key, command.key_step] {

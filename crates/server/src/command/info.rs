@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use everleaf::{DEFAULT_MAP, Durability, Statistics};
 
 use super::connection::COMPATIBLE_VERSION;
-use super::{Context, Outcome};
+use super::{Context, Outcome, facts};
+use crate::latency::Calls;
 use crate::process_memory;
 use crate::resp::Request;
 use crate::shared::Shared;
@@ -14,26 +15,32 @@ use crate::shared::Shared;
 /// A section's name and the function that writes its lines.
 type Section = (&'static str, fn(&Shared, &Statistics, &mut Lines));
 
-const SECTIONS: [Section; 7] = [
+/// The one that is given only to those who ask for it, or for all.
+const COMMANDS: &str = "Commandstats";
+const SECTIONS: [Section; 8] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
     ("Persistence", persistence),
     ("Stats", stats),
     ("Replication", replication),
+    (COMMANDS, commands),
     ("Keyspace", keyspace),
 ];
 
 /// `INFO [section ...]`
 pub fn info(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let wanted: Vec<Vec<u8>> = request.args_from(1).map(|name| name.to_ascii_lowercase()).collect();
-    let all = wanted.is_empty()
-        || wanted.iter().any(|name| matches!(&name[..], b"all" | b"default" | b"everything"));
+    let all = wanted.iter().any(|name| matches!(&name[..], b"all" | b"everything"));
+    let usual = wanted.is_empty() || wanted.iter().any(|name| &name[..] == b"default");
     // Once, because collecting them takes a look at the whole tree.
     let store = context.keys.statistics();
     let mut lines = Lines(String::new());
     for (name, write) in SECTIONS {
-        if all || wanted.contains(&name.to_ascii_lowercase().into_bytes()) {
+        if all
+            || (usual && name != COMMANDS)
+            || wanted.contains(&name.to_ascii_lowercase().into_bytes())
+        {
             lines.heading(name);
             write(context.shared, &store, &mut lines);
         }
@@ -149,6 +156,23 @@ fn replication(shared: &Shared, _: &Statistics, lines: &mut Lines) {
     lines.add("repl_backlog_size", 0);
     lines.add("repl_backlog_first_byte_offset", 0);
     lines.add("repl_backlog_histlen", 0);
+}
+
+/// The calls of each command, which are counted while `latency-tracking` is on.
+fn commands(shared: &Shared, _: &Statistics, lines: &mut Lines) {
+    for number in 0..facts::NUMBER_COUNT {
+        let Some(calls) = shared.latency.calls(number) else { continue };
+        let Some(name) = facts::full_name(number) else { continue };
+        let Calls { count, microseconds, rejected, failed } = calls;
+        let each = microseconds as f64 / count.max(1) as f64;
+        lines.add(
+            &format!("cmdstat_{name}"),
+            format_args!(
+                "calls={count},usec={microseconds},usec_per_call={each:.2},\
+                 rejected_calls={rejected},failed_calls={failed}"
+            ),
+        );
+    }
 }
 
 fn keyspace(shared: &Shared, store: &Statistics, lines: &mut Lines) {

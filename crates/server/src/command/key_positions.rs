@@ -35,6 +35,11 @@ pub fn of(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     }
 }
 
+/// Whether which arguments are keys cannot be told by the first, the last and the distance: `movablekeys`.
+pub fn depend_on_arguments(command: &Command) -> bool {
+    counted_from(command.name).is_some() || matches!(command.name, "sort" | "sort_ro")
+}
+
 /// Where the number of keys is told, of a command that tells it.
 fn counted_from(name: &str) -> Option<usize> {
     match name {

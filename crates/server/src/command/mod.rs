@@ -56,6 +56,7 @@ use everleaf::Error;
 use self::keys::Keys;
 use crate::client_state::{ClientState, ReplyMode};
 pub use crate::failure::Failure;
+use crate::latency::Ending;
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 pub use crate::shown::shown;
@@ -163,14 +164,21 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
         context.session.reply_mode = ReplyMode::On;
     }
     let began = wants_time(context.shared).then(Instant::now);
-    let outcome = execute(context, request);
+    let admitted = admit(context, request);
+    let is_admitted = admitted.is_ok();
+    let outcome = admitted.and_then(|command| execute(context, request, command));
+    let outcome = outcome.and_then(|()| context.reply.check());
     // What the command has set counts already.
     if let Some(began) = began
         && wants_time(context.shared)
     {
-        note_time(context, request, began.elapsed());
+        let ending = match (is_admitted, outcome.is_ok()) {
+            (false, _) => Ending::Rejected,
+            (true, false) => Ending::Failed,
+            (true, true) => Ending::Done,
+        };
+        note_time(context, request, began.elapsed(), ending);
     }
-    let outcome = outcome.and_then(|()| context.reply.check());
     if let Err(failure) = outcome {
         context.tally.errors += 1;
         context.reply.truncate(start);
@@ -193,24 +201,24 @@ fn wants_time(shared: &Shared) -> bool {
 
 /// Keeps the time of a command, as far as somebody wants it.
 #[inline]
-fn note_time(context: &mut Context<'_>, request: &Request<'_>, duration: Duration) {
+fn note_time(context: &mut Context<'_>, request: &Request<'_>, duration: Duration, ending: Ending) {
     if let Some(limit) = context.shared.settings.slow_log_after() {
         note_slow(context, request, limit, duration);
     }
     if context.shared.latency.wants_times() {
-        note_latency(context, request, duration);
+        note_latency(context, request, duration, ending);
     }
 }
 
 /// Adds the time of a command that there is to those of its kind.
 #[cold]
-fn note_latency(context: &Context<'_>, request: &Request<'_>, duration: Duration) {
+fn note_latency(context: &Context<'_>, request: &Request<'_>, duration: Duration, ending: Ending) {
     let Some(index) = facts::find(request.arg(0)) else { return };
     // Of a subcommand that there is not no time was taken.
     let subcommand = facts::COMMANDS[index].check_subcommand(request);
     let Ok(subcommand) = subcommand else { return };
     let number = facts::number(index, subcommand);
-    context.shared.latency.note(number, facts::is_fast(number), duration);
+    context.shared.latency.note(number, facts::is_fast(number), duration, ending);
 }
 
 /// Keeps a command that took long, unless it may hold a password.
@@ -241,12 +249,14 @@ fn note_slow(
     }
 }
 
-fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+/// Whether the client may run the command, whose index it is then; `None` if it is no client of ours.
+#[inline]
+fn admit(context: &mut Context<'_>, request: &Request<'_>) -> Result<Option<usize>, Failure> {
     let index = facts::find(request.arg(0));
     let command = index.map(|index| &facts::COMMANDS[index]);
     if command.is_none() && is_http(request.arg(0)) {
         close_http(context);
-        return Ok(());
+        return Ok(None);
     }
     let needs_password = !command.is_some_and(|command| command.before_auth());
     if needs_password && !context.session.is_let_in(&context.shared.acl) {
@@ -254,7 +264,7 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     }
     let (Some(index), Some(command)) = (index, command) else {
         context.session.transaction.refuse();
-        return unknown(request);
+        return Err(unknown(request));
     };
     if !command.accepts(request.len()) {
         return Err(context.session.transaction.refuse_arity(command));
@@ -269,6 +279,14 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         return Err(Failure::text("ERR Replica can't interact with the keyspace"));
     }
     context.session.last_command = facts::number(index, subcommand);
+    Ok(Some(index))
+}
+
+/// Runs a command that was admitted.
+#[inline]
+fn execute(context: &mut Context<'_>, request: &Request<'_>, index: Option<usize>) -> Outcome {
+    let Some(index) = index else { return Ok(()) };
+    let command = &facts::COMMANDS[index];
     if transaction::keep(context, request, index, command)? {
         return Ok(());
     }
@@ -304,7 +322,7 @@ fn close_http(context: &mut Context<'_>) {
     context.session.closing = true;
 }
 
-fn unknown(request: &Request<'_>) -> Outcome {
+fn unknown(request: &Request<'_>) -> Failure {
     let name = request.arg(0);
     let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(name));
     let mut size = 0;
@@ -318,7 +336,7 @@ fn unknown(request: &Request<'_>) -> Outcome {
     }
     // What clients compare stands before it.
     text.push_str(facts::DIFFERENCES);
-    Err(Failure::Text(text.into()))
+    Failure::Text(text.into())
 }
 
 /// The most digits of an integer behind its first one.

@@ -114,6 +114,14 @@ fn commands_are_described() {
     );
     assert_eq!(client.line("COMMAND").matches("\"get\"").count(), 1);
     assert_eq!(client.line("COMMAND INFO"), client.line("COMMAND"));
+    let mut marked =
+        |name: &str| client.line(&format!("COMMAND INFO {name}")).contains("+movablekeys");
+    let (elsewhere, in_place) = (
+        ["sort", "sort_ro", "zunion", "zdiffstore", "bzmpop"],
+        ["set", "bitfield", "mset", "blpop", "lmove", "ping", "memory"],
+    );
+    assert_eq!(elsewhere.map(&mut marked), [true; 5]);
+    assert_eq!(in_place.map(&mut marked), [false; 7]);
     assert!(client.line("COMMAND DOCS get").starts_with("[\"get\" [\"summary\" \"Returns"));
     assert!(client.line("COMMAND DOCS").len() > 1_000);
     assert_eq!(client.line("COMMAND LIST FILTERBY PATTERN get*").matches('"').count(), 12);

@@ -2,6 +2,7 @@
 
 use crate::support::{Client, TestServer, encode};
 use everleaf_server::DebugCommand;
+use std::collections::BTreeMap;
 
 /// Sends lines in one write, and reads the replies.
 fn together(client: &mut Client, lines: &[&str]) {
@@ -47,6 +48,50 @@ fn times_of_commands_are_counted_once_they_are_asked_for() {
     let left = client.line("LATENCY HISTOGRAM");
     assert!(left.starts_with("[\"config|resetstat\" [\"calls\" :1"), "{left}");
     assert!(client.line("CONFIG SET latency-tracking maybe").contains("'yes' or 'no'"));
+}
+
+/// What is counted of a command beside its times: also how calls ended, by the fields that Redis has.
+#[test]
+fn calls_of_commands_are_counted_with_their_times() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let none = "\"# Commandstats\\r\\n\"";
+    client.line("SET k v");
+    assert_eq!(client.line("INFO commandstats"), none);
+    assert_eq!(client.line("CONFIG SET latency-tracking yes"), "+OK");
+    assert_eq!(client.line("CONFIG RESETSTAT"), "+OK");
+    together(&mut client, &["SET k v", "SET k v", "GET k", "LPUSH k x", "GET", "CLIENT ID"]);
+    let told = client.line("INFO commandstats");
+    let of = |told: &str, name: &str| {
+        let start =
+            told.find(&format!("cmdstat_{name}:")).unwrap_or_else(|| panic!("{name}: {told}"));
+        let line = told[start..].split("\\r").next().expect("a line");
+        let fields = line.split_once(':').expect("a name").1.split(',');
+        let pairs = fields.map(|field| field.split_once('=').expect("a field"));
+        pairs.map(|(name, value)| (name.to_string(), value.to_string())).collect::<BTreeMap<_, _>>()
+    };
+    for (name, calls, rejected, failed) in [
+        ("set", "2", "0", "0"),
+        ("get", "1", "1", "0"),
+        ("lpush", "1", "0", "1"),
+        ("client|id", "1", "0", "0"),
+    ] {
+        let fields = of(&told, name);
+        let found = ["calls", "rejected_calls", "failed_calls"].map(|field| fields[field].as_str());
+        assert_eq!(found, [calls, rejected, failed], "{name}: {told}");
+        let usec: u64 = fields["usec"].parse().expect("a number");
+        let each: f64 = fields["usec_per_call"].parse().expect("a number");
+        let calls: f64 = calls.parse().expect("a number");
+        assert!((each - usec as f64 / calls).abs() < 0.01, "{name}: {told}");
+    }
+    assert!(!told.contains("cmdstat_hset"), "{told}");
+    let sections = |told: &str| told.matches("# ").count();
+    let (usual, all) = (client.line("INFO"), client.line("INFO all"));
+    assert!(!usual.contains("cmdstat") && all.contains("cmdstat_set"), "{all}");
+    assert_eq!(sections(&usual) + 1, sections(&all));
+    assert_eq!(client.line("CONFIG RESETSTAT"), "+OK");
+    let told = client.line("INFO commandstats");
+    assert!(told.contains("cmdstat_config|resetstat") && !told.contains("cmdstat_set"), "{told}");
 }
 
 #[test]
