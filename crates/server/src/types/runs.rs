@@ -17,6 +17,9 @@ pub const LEN_MIN: usize = 8;
 pub const LEN_MAX: usize = 128;
 pub const SIZE_MAX: usize = 1 << 10;
 
+/// Bytes that a run has room for from the start.
+const FIRST_SIZE: usize = 256;
+
 /// What the key of a run has behind the index.
 const RUN: u8 = 1;
 /// What no key has there that belongs to the same index.
@@ -182,20 +185,23 @@ pub fn pack<'e, E>(
 ) -> Result<(), E> {
     let (mut index, mut rest, mut run) = (index, elements, Vec::new());
     loop {
-        let (mut len, mut size, mut behind) = (0, 0, rest.clone());
-        let mut following = rest.clone();
-        while let Some(element) = following.next()
-            && takes(len, size, element)
+        let first = rest.clone();
+        let (mut len, mut behind) = (0, rest.clone());
+        run.clear();
+        while let Some(element) = rest.next()
+            && takes(len, run.len(), element)
         {
+            if len == 0 {
+                run.reserve(FIRST_SIZE);
+            }
+            append(&mut run, element);
             len += 1;
-            size += size_in_run(element);
-            behind = following.clone();
+            behind = rest.clone();
         }
+        rest = first;
         if len >= LEN_MIN {
-            run.clear();
-            run.reserve(size);
-            rest.take(len).for_each(|element| append(&mut run, element));
             write(Place { index, is_run: true }, &run)?;
+            rest = behind;
         } else {
             // Too few of them, or one that is too large.
             len = len.max(1);
@@ -203,9 +209,7 @@ pub fn pack<'e, E>(
                 let Some(element) = rest.next() else { return Ok(()) };
                 write(Place { index: index.wrapping_add(at as u64), is_run: false }, element)?;
             }
-            behind = rest;
         }
-        rest = behind;
         index = index.wrapping_add(len as u64);
     }
 }

@@ -27,6 +27,9 @@ const COUNTS: [usize; 3] = [1, 8, 32];
 const SIZE: usize = 64 << 10;
 /// Open ends; with one more the oldest is written.
 const END_COUNT_MAX: usize = 8;
+/// Elements, and bytes of them, that there is room for from the start.
+const FIRST_LEN: usize = 32;
+const FIRST_SIZE: usize = 256;
 /// Bytes that an element takes besides itself while it is in memory.
 const ELEMENT_OVERHEAD: usize = 16;
 
@@ -98,6 +101,10 @@ impl ListEnd {
     /// Puts an element at an index that [`Self::takes`] it.
     #[inline]
     fn put(&mut self, index: u64, element: &[u8]) {
+        if self.spans.is_empty() {
+            self.spans.reserve(FIRST_LEN);
+            self.bytes.reserve(element.len().max(FIRST_SIZE));
+        }
         let span = (self.bytes.len(), element.len());
         self.bytes.extend_from_slice(element);
         if self.spans.is_empty() || self.side == Side::Left {
