@@ -5,18 +5,21 @@
 //! speed), `tls`. Without a part all of them. Each prints a section of `docs/results/servers.md`. Nothing is
 //! written to a disk by anybody: what is compared survives the death of the process at most. For a quiet machine.
 //! `processor` is for a machine that is not: the processor's time that the servers take for a command with 32 in flight; also with
-//! Everleaf's durability `interval`, on the disk that `FOLDER` is on.
+//! Everleaf's durability `interval`, on the disk that `FOLDER` is on. `removal` has a set of 10^7 members removed, and one
+//! expire, and tells what another client notices; `removal:COUNT` one of so many.
 
 mod client;
 mod contender;
 mod processor;
+mod removal;
 mod sections;
 
 use std::path::Path;
 
 use contender::{Contender, Outcome};
 
-const USAGE: &str = "usage: cargo xtask servers FOLDER [commands|ycsb|sorted-set|tls|processor ..]";
+const USAGE: &str =
+    "usage: cargo xtask servers FOLDER [commands|ycsb|sorted-set|tls|processor|removal[:COUNT] ..]";
 
 /// Measures and prints sections.
 pub fn run(arguments: &[String]) -> bool {
@@ -39,8 +42,12 @@ fn measure(arguments: &[String]) -> Outcome<()> {
             "ycsb" => sections::ycsb(&contenders)?,
             "sorted-set" => sections::sorted_set(&contenders)?,
             "tls" => sections::tls(&contenders)?,
+            "removal" => removal::section(&contenders, sections::MEMBERS)?,
             "processor" => processor::section(&contenders, Path::new(folder))?,
-            _ => return Err(USAGE.into()),
+            part => {
+                let count = part.strip_prefix("removal:").and_then(|count| count.parse().ok());
+                removal::section(&contenders, count.ok_or(USAGE)?)?
+            }
         };
         println!("{section}");
     }

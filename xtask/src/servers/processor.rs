@@ -11,9 +11,10 @@ const ROUNDS: usize = 5;
 /// Requests of a test.
 const REQUESTS: u32 = 40_000;
 /// The tests of redis-benchmark, each with the one that makes what it takes.
-const TESTS: [(&str, Option<&str>); 11] = [
+const TESTS: [(&str, Option<&str>); 12] = [
     ("set", None),
     ("incr", None),
+    ("mset", None),
     ("lpush", None),
     ("rpush", None),
     ("lpop", Some("lpush")),

@@ -17,7 +17,7 @@ const RECORDS: u64 = 100_000;
 const CLIENTS: usize = 16;
 const TIME: Duration = Duration::from_millis(1500);
 /// Members of the large sorted set.
-const MEMBERS: u64 = 10_000_000;
+pub const MEMBERS: u64 = 10_000_000;
 
 type Row = (String, Vec<Figures>);
 
