@@ -236,9 +236,14 @@ mod tests {
         let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
         let solo: SingleTreePool<U64Tree> = SingleTreePool::create(pool).expect("room");
         let mut sessions = vec![];
-        while let Ok(session) = solo.heap().session() {
-            sessions.push(session);
-        }
+        let refusal = loop {
+            match solo.heap().session() {
+                Ok(session) => sessions.push(session),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refusal, AllocError::TooManySessions(_)), "{refusal}");
+        assert!(sessions.len() > 100, "only {} were to be had", sessions.len());
         solo.close().expect("nothing is deferred");
     }
 }

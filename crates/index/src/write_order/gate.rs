@@ -136,13 +136,25 @@ mod tests {
         let heap = Heap::<Hardware>::create(pool).expect("room");
         let (gate, mut session) = (OrderingGate::default(), heap.session().expect("a session"));
         session.pin();
+        let has_waited = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let raiser = scope.spawn(|| gate.raise(&heap));
+            let raiser = scope.spawn(|| {
+                gate.raise(&heap);
+                has_waited.store(true, Ordering::Release);
+            });
             while !gate.is_raised() {
                 std::thread::yield_now();
             }
-            assert!(!raiser.is_finished(), "we are pinned since before it was raised");
+            // Long enough for one that does not wait to come to its end.
+            for _ in 0..1000 {
+                assert!(
+                    !has_waited.load(Ordering::Acquire),
+                    "we are pinned since before it was raised"
+                );
+                std::thread::yield_now();
+            }
             session.unpin();
+            raiser.join().expect("it does not panic");
         });
         assert!(gate.is_raised());
     }
