@@ -20,6 +20,8 @@ pub enum ReplyMode {
     Off,
     /// None for the next request.
     SkipNext,
+    /// None for the request that is run, unless it switches them on.
+    SkipThis,
 }
 
 /// The state of one connection that commands can see and change.
@@ -144,7 +146,11 @@ impl ClientState {
 
     /// Back to the state of a new connection (`RESET`).
     pub fn reset(&mut self, acl: &Acl) {
+        let is_skipped = self.reply_mode == ReplyMode::SkipThis;
         *self = ClientState::new(Arc::clone(&self.client), acl);
+        if is_skipped {
+            self.reply_mode = ReplyMode::SkipThis;
+        }
         self.client.change(|details| {
             details.is_monitor = false;
             details.name = Arc::default();

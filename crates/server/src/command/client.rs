@@ -112,7 +112,7 @@ fn reply(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             context.reply.ok();
         }
         b"off" => *mode = ReplyMode::Off,
-        b"skip" if *mode == ReplyMode::On => *mode = ReplyMode::SkipNext,
+        b"skip" if *mode != ReplyMode::Off => *mode = ReplyMode::SkipNext,
         b"skip" => {}
         _ => return Err(Failure::Syntax),
     }

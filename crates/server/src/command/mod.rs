@@ -161,7 +161,7 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
     let start = context.reply.size();
     let mode = context.session.reply_mode;
     if mode == ReplyMode::SkipNext {
-        context.session.reply_mode = ReplyMode::On;
+        context.session.reply_mode = ReplyMode::SkipThis;
     }
     let began = wants_time(context.shared).then(Instant::now);
     let admitted = admit(context, request);
@@ -184,8 +184,11 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
         context.reply.truncate(start);
         failure.write(&mut context.reply, context.shared);
     }
-    let switched_on = mode == ReplyMode::Off && context.session.reply_mode == ReplyMode::On;
-    if mode != ReplyMode::On && !switched_on {
+    // What has switched replies on has one.
+    if mode != ReplyMode::On && context.session.reply_mode != ReplyMode::On {
+        if context.session.reply_mode == ReplyMode::SkipThis {
+            context.session.reply_mode = ReplyMode::On;
+        }
         context.reply.truncate(start);
         if let Some(waiting) = &mut context.session.waiting {
             waiting.is_silent = true;

@@ -168,15 +168,18 @@ fn clients_are_listed_and_killed() {
     a.assert_closed();
 }
 
+/// What was lost: the reply to what switches them on as the one request without a reply, for which clients wait.
 #[test]
 fn replies_can_be_switched_off() {
     let server = TestServer::start();
     let mut client = server.connect();
     client.send(
         b"CLIENT REPLY SKIP\r\nSET a 1\r\nGET a\r\nCLIENT REPLY OFF\r\nGET a\r\nSET a 2\r\nNOSUCH\r\n\
-          CLIENT REPLY SKIP\r\nGET a\r\nCLIENT REPLY ON\r\nGET a\r\nQUIT\r\n",
+          CLIENT REPLY SKIP\r\nGET a\r\nCLIENT REPLY ON\r\nGET a\r\nCLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\n\
+          PING\r\nCLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\nNOSUCH\r\nPING\r\nCLIENT REPLY SKIP\r\nRESET\r\nPING\r\nQUIT\r\n",
     );
-    assert_eq!(client.rest(), b"$1\r\n1\r\n+OK\r\n$1\r\n2\r\n+OK\r\n");
+    let expected = b"$1\r\n1\r\n+OK\r\n$1\r\n2\r\n+OK\r\n+PONG\r\n+PONG\r\n+PONG\r\n+OK\r\n";
+    assert_eq!(client.rest().escape_ascii().to_string(), expected.escape_ascii().to_string());
 }
 
 #[test]
