@@ -76,9 +76,11 @@ impl Collection<'_, '_> {
 
     /// Sets an element that is there.
     pub fn set_element(&mut self, at: u64, value: &[u8]) -> Result<()> {
-        let found = self.see_entry(at, |place, entry| (place, entry.to_vec()))?;
+        // An element by itself may be long, and is not looked at.
+        let found =
+            self.see_entry(at, |place, entry| place.is_run.then(|| (place, entry.to_vec())))?;
         let single = Place { index: self.index_of(at), is_run: false };
-        let Some((place, entry)) = found.filter(|(place, _)| place.is_run) else {
+        let Some((place, entry)) = found.flatten() else {
             return self.write_entry(single, Some(value));
         };
         let mut elements: Vec<&[u8]> = runs::elements(&entry, true).collect();
@@ -149,11 +151,11 @@ impl Collection<'_, '_> {
         if at == 0 || at >= self.header.count {
             return Ok(());
         }
-        let found = self.see_entry(at, |place, entry| (place, entry.to_vec()))?;
         let index = self.index_of(at);
-        let Some((place, entry)) = found.filter(|(place, _)| place.index != index) else {
-            return Ok(());
-        };
+        let found = self.see_entry(at, |place, entry| {
+            (place.index != index).then(|| (place, entry.to_vec()))
+        })?;
+        let Some((place, entry)) = found.flatten() else { return Ok(()) };
         self.write_entry(place, None)?;
         let elements = runs::elements(&entry, place.is_run);
         let elements: Vec<&[u8]> = elements.collect();

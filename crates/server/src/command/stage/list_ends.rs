@@ -197,8 +197,15 @@ impl Stage {
     /// Puts an element beside the one at an end of a list.
     pub fn push_element(&mut self, id: u64, side: Side, index: u64, element: &[u8]) -> Result<()> {
         self.change_count += 1;
-        if !self.open_end(id, side).takes(index, element) {
+        let is_long = runs::size_in_run(element) > runs::SIZE_MAX;
+        if is_long || !self.open_end(id, side).takes(index, element) {
             self.write_run(id);
+        }
+        if is_long {
+            // It is an entry by itself, and is copied once.
+            let place = Place { index, is_run: false };
+            self.set_member(&EntryKey::of(id, place), Some(element));
+            return self.check();
         }
         let end = self.open_end(id, side);
         end.put(index, element);
