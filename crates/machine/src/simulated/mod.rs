@@ -17,7 +17,7 @@
 //! of the pool that is undone afterwards, and the schedule goes on.
 //!
 //! What is *not* modelled: media errors, words of 8 bytes that tear, and reorderings that a compiler
-//! or a machine weaker than total store order may do to relaxed atomics.
+//! or a machine weaker than total store order may do, but for loads that are given an older value.
 
 mod access;
 mod clock;
@@ -34,6 +34,7 @@ mod images;
 mod line_store;
 mod machine;
 mod memo;
+mod older;
 mod panics;
 mod persistence;
 mod program;
@@ -52,6 +53,7 @@ mod sites;
 mod space;
 mod state;
 mod trace;
+mod vector_clock;
 mod weak;
 mod words;
 

@@ -15,27 +15,17 @@
 //! full fence of every thread: a little more than the language promises, so that what is reported is
 //! not a matter of taste.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use super::THREADS_MAX;
-use super::random::{Random, mix};
+use super::random::Random;
 use super::raw::Place;
+use super::vector_clock::{ByAddress, Clock, join};
 use super::weak::{Weak, halves};
 use crate::LINE_SIZE;
 
 type At = &'static Location<'static>;
-
-/// For each thread, how much of it is known to have happened before.
-pub(super) type Clock = [u32; THREADS_MAX];
-
-fn join(clock: &mut Clock, other: &Clock) {
-    for (mine, theirs) in clock.iter_mut().zip(other) {
-        *mine = (*mine).max(*theirs);
-    }
-}
 
 fn acquires(order: Ordering) -> bool {
     matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst)
@@ -56,24 +46,6 @@ struct Write {
 
 /// The last access of each thread to 8 bytes: when, and where in the source.
 type Uses = [Option<(u32, At)>; THREADS_MAX];
-
-/// Addresses are asked for at every access.
-#[derive(Default)]
-pub(super) struct Mixed(u64);
-
-impl Hasher for Mixed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only addresses are hashed")
-    }
-    fn write_usize(&mut self, value: usize) {
-        self.0 = mix(value as u64);
-    }
-}
-
-pub(super) type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<Mixed>>;
 
 /// The state of the check in one schedule.
 #[derive(Default)]

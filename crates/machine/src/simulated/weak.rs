@@ -13,15 +13,11 @@
 //! is kept. A locked operation is always given the newest, and so is a load that is sequentially consistent.
 
 use std::collections::hash_map::Entry;
-use std::panic::Location;
-use std::sync::atomic::Ordering;
 
 use super::THREADS_MAX;
-use super::core::Core;
-use super::failure::FailureKind;
-use super::races::{ByAddress, Clock};
 use super::random::Random;
 use super::raw::{Place, read_raw};
+use super::vector_clock::{ByAddress, Clock};
 
 /// So often at most a thread is given the value before a write.
 const GIVEN_MAX: u8 = 4;
@@ -144,80 +140,5 @@ impl Older {
             }
         }
         u128::from_le_bytes(bytes)
-    }
-}
-
-impl Core {
-    /// What a load is given instead of the newest bits of a place, if it is given something older.
-    #[inline]
-    pub fn older(
-        &self,
-        place: Place,
-        newest: u128,
-        order: Ordering,
-        at: &'static Location<'static>,
-    ) -> Option<u128> {
-        if self.is_weak { self.older_of_weak(place, newest, order, at) } else { None }
-    }
-
-    fn older_of_weak(
-        &self,
-        place: Place,
-        newest: u128,
-        order: Ordering,
-        at: &'static Location<'static>,
-    ) -> Option<u128> {
-        let mut guard = self.state.borrow_mut();
-        let state = &mut *guard;
-        let (thread, random) = (state.current, Some(&mut state.random));
-        let races = state.races.as_mut()?;
-        let (value, checked) = races.read_older(thread, place, newest, order, random, at)?;
-        // The newest is still to be seen: who waits for it must look again.
-        state.forget_waits();
-        state.note("older", place, value as u64, at);
-        let is_ours = state.space.offset(place.address).is_some();
-        drop(guard);
-        // As in `order`.
-        if let Err(message) = checked
-            && is_ours
-        {
-            self.fail(FailureKind::DataRace, message);
-        }
-        Some(value)
-    }
-
-    /// A locked operation has seen the newest bits of a place, and leaves it.
-    pub fn see_newest(&self, place: Place, at: &'static Location<'static>) {
-        if self.is_weak {
-            let mut state = self.state.borrow_mut();
-            let thread = state.current;
-            if let Some(races) = &mut state.races {
-                // Relaxed: the order is followed elsewhere.
-                races.read_older(thread, place, bits_at(place), Ordering::Relaxed, None, at);
-            }
-        }
-    }
-
-    /// A place is about to be written; what it holds is older then.
-    #[inline]
-    pub fn keep_older(&self, place: Place, newest: u128) {
-        if self.is_weak && !self.is_on_stack(place.address) {
-            let mut state = self.state.borrow_mut();
-            let thread = state.current;
-            if let Some(races) = &mut state.races {
-                races.keep_older(thread, place, newest);
-            }
-        }
-    }
-
-    /// The other half of a pair is about to be written, too; what both held is older then.
-    pub fn keep_older_still(&self, place: Place, newest: u128) {
-        if self.is_weak && !self.is_on_stack(place.address) {
-            let mut state = self.state.borrow_mut();
-            let thread = state.current;
-            if let Some(races) = &mut state.races {
-                races.keep_older_still(thread, place, newest);
-            }
-        }
     }
 }

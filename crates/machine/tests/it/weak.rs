@@ -69,7 +69,7 @@ fn store_buffering(first: fn(Ordering), second: fn(Ordering)) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn a_load_may_come_before_a_store_unless_full_fences_lie_between() {
+fn a_load_may_come_before_a_store_but_for_full_fences() {
     let fence = Simulated::fence as fn(Ordering);
     assert!(store_buffering(nothing, nothing).contains(&vec![0, 0]));
     assert!(store_buffering(fence, nothing).contains(&vec![0, 0]));
@@ -169,7 +169,7 @@ fn a_pair_that_is_exchanged_is_seen_whole_and_may_be_older() {
 }
 
 #[test]
-fn a_pair_that_is_stored_may_be_older_behind_a_relaxed_flag_only() {
+fn a_stored_pair_may_be_older_behind_a_relaxed_flag_only() {
     let seen = |order| {
         outcomes(vec![
             Box::new(move |words: &Words| {
