@@ -59,8 +59,6 @@ impl<M: Machine> Drop for Pinned<'_, M> {
 }
 
 impl<M: Machine> Session<M> {
-    /// Items in a bag when it is sealed: few on a simulated machine, so that reuse is common.
-    const BAG_SIZE: usize = if M::SIMULATED { 1 } else { 128 };
     /// A session keeps at most this many free blocks, or records of one class. On a simulated machine more
     /// than programs in which threads stop for ever have at hand: the depot's lock is an honest lock.
     const KEEP_MAX: usize = if M::SIMULATED { 40 } else { 256 };
@@ -364,9 +362,27 @@ impl<M: Machine> Session<M> {
 
     // ---- reclamation ----
 
+    /// Items in a bag when it is sealed. On a simulated machine one, so that reuse is common, and in every other
+    /// session some, so that time goes on while a bag is filled.
+    #[inline(always)]
+    fn bag_size(&self) -> usize {
+        match (M::SIMULATED, self.participant % 2) {
+            (false, _) => 128,
+            (true, 0) => 1,
+            (true, _) => 3,
+        }
+    }
+
     fn retire(&mut self, item: Retired) {
+        let bag_size = self.bag_size();
+        if M::mutant("session.fills_sealed_bag")
+            && let Some(bag) = self.sealed.back_mut().filter(|bag| bag.items.len() < bag_size)
+        {
+            bag.items.push(item);
+            return;
+        }
         self.open_bag.push(item);
-        if self.open_bag.len() >= Self::BAG_SIZE {
+        if self.open_bag.len() >= bag_size || M::mutant("session.fills_sealed_bag") {
             self.seal();
             self.heap.epochs.try_advance();
             self.collect();

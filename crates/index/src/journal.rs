@@ -69,6 +69,11 @@ const RESERVE_MAX: usize = 256;
 /// that it needs no more space than its changes one by one.
 const PIN_LENGTH: usize = 256;
 
+/// So many of them: few on a simulated machine, so that batches have several pins.
+const fn pin_length<M: Machine>() -> usize {
+    if M::SIMULATED { 2 } else { PIN_LENGTH }
+}
+
 /// One change of a batch: a put, a removal, or a change of an expiry alone.
 pub struct BatchOp<'a, G: Geometry = Production, M: Machine = Hardware> {
     tree: &'a BytesTree<G, M>,
@@ -410,12 +415,15 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         let mut refusals = 0;
         while self.olds.len() < self.all.len() {
             let rest = &self.all[self.olds.len()..];
-            let near = rest.iter().take(PIN_LENGTH);
+            let near = rest.iter().take(pin_length::<M>());
             let mixes = M::mutant("journal.mixes_trees");
             let length =
                 near.take_while(|next| mixes || std::ptr::eq(next.tree, rest[0].tree)).count();
-            let olds = &mut self.olds;
+            let (olds, before) = (&mut self.olds, self.all.len() - rest.len());
             let result = rest[0].tree.make(session, &rest[..length], |old| olds.push(old));
+            if M::mutant("journal.retires_each_pin") {
+                self.retire_olds(session, before);
+            }
             let Err(error) = result else { continue };
             if self.olds.len() < self.puts {
                 self.free_rest(session);
@@ -437,12 +445,19 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
                 Err(error) => return Err(error.into()),
             }
         }
-        for (change, old) in self.all.iter().zip(&self.olds) {
+        if !M::mutant("journal.retires_each_pin") {
+            self.retire_olds(session, 0);
+        }
+        Ok(())
+    }
+
+    /// Retires what the changes from this one on have replaced.
+    fn retire_olds(&self, session: &mut Session<M>, first: usize) {
+        for (change, old) in self.all.iter().zip(&self.olds).skip(first) {
             if let Some(old) = *old {
                 change.tree.retire_payload(session, old);
             }
         }
-        Ok(())
     }
 
     /// Puts back what the changes replaced, the last one first (J3).

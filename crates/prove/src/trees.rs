@@ -279,8 +279,8 @@ impl Programs for Strings {
 }
 
 /// Names of sizes of leaves.
-const SLOTS: [(&str, usize); 8] =
-    [("1", 1), ("2", 2), ("3", 3), ("4", 4), ("7", 7), ("9", 9), ("17", 17), ("22", 22)];
+const SLOTS: [(&str, usize); 9] =
+    [("1", 1), ("2", 2), ("3", 3), ("4", 4), ("6", 6), ("7", 7), ("9", 9), ("17", 17), ("22", 22)];
 /// Names of numbers of threads.
 const THREADS: [&str; 4] = ["1", "2", "3", "4"];
 

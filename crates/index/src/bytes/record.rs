@@ -223,7 +223,7 @@ pub fn create_expiring<M: Machine>(
     let offset = session.allocate_record(size)?;
     let tail = expiry_ms.to_le_bytes();
     let mut crc = crc32c_append(crc32c(key), value);
-    if shape.expiry == ExpiryPlace::Tail {
+    if shape.expiry == ExpiryPlace::Tail && !M::mutant("record.tail_unsummed") {
         crc = crc32c_append(crc, &tail);
     }
     let header = fold_sum(crc, shape) << SUM_SHIFT | shape.encode();
@@ -244,7 +244,8 @@ pub fn create_expiring<M: Machine>(
         // Persist: the record before the entry that refers to it, or recovery would find an entry
         // without its key (R1).
         let short = M::mutant("record.persist_short");
-        heap.medium().persist(start, if short { HEADER_SIZE } else { size });
+        let most = if M::mutant("record.persists_two_lines") { 2 * LINE_SIZE } else { size };
+        heap.medium().persist(start, if short { HEADER_SIZE } else { size.min(most) });
     }
     Ok(offset)
 }

@@ -18,6 +18,8 @@ use crate::nbtree::{Contents, mixed_sum, sum_of};
 
 /// Leaves that one thread seals at a time.
 const SHARE: usize = 256;
+/// The same on a simulated machine: few, so that small trees have several shares.
+const SIMULATED_SHARE: usize = 2;
 
 /// The placement word of a block with this sum.
 fn sealed_word(placement: u32, sum: u64) -> u64 {
@@ -66,10 +68,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         session.pin();
         self.collect_leaves(self.inner.root(), &mut leaves);
         let total = SpinLock::<_, M>::new(Contents::default());
-        M::parallel(threads, leaves.len().div_ceil(SHARE), &|share| {
-            let end = leaves.len().min((share + 1) * SHARE);
+        let share_size = if M::SIMULATED { SIMULATED_SHARE } else { SHARE };
+        M::parallel(threads, leaves.len().div_ceil(share_size), &|share| {
+            let end = leaves.len().min((share + 1) * share_size);
             let mut contents = Contents::default();
-            for leaf in &leaves[share * SHARE..end] {
+            for leaf in &leaves[share * share_size..end] {
                 self.seal_chain(*leaf, &mut contents);
             }
             // Persist: the sums of the share before the pool's seal, as in `nbtree/seal.rs`.

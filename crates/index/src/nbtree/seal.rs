@@ -23,6 +23,8 @@ use crate::kind::Kind;
 
 /// Leaves that one thread seals at a time.
 const SHARE: usize = 1024;
+/// The same on a simulated machine: few, so that small trees have several shares.
+const SIMULATED_SHARE: usize = 2;
 
 /// What some leaves hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,10 +85,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session.pin();
         self.collect_leaves(self.root(), &mut leaves);
         let total = SpinLock::<_, M>::new(Contents::default());
-        M::parallel(threads, leaves.len().div_ceil(SHARE), &|share| {
-            let end = leaves.len().min((share + 1) * SHARE);
+        let share_size = if M::SIMULATED { SIMULATED_SHARE } else { SHARE };
+        M::parallel(threads, leaves.len().div_ceil(share_size), &|share| {
+            let end = match M::mutant("nbtree.seals_first_share") {
+                true => leaves.len().min(share_size),
+                false => leaves.len().min((share + 1) * share_size),
+            };
             let mut contents = Contents::default();
-            for (index, (_, leaf)) in leaves[..end].iter().enumerate().skip(share * SHARE) {
+            for (index, (_, leaf)) in leaves[..end].iter().enumerate().skip(share * share_size) {
                 if let Some((_, next)) = leaves.get(index + 1) {
                     M::prefetch(next.0.cast::<u8>().wrapping_add(LINE_SIZE));
                 }

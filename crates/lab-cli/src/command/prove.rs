@@ -74,7 +74,7 @@ pub struct ProveArgs {
     /// What a crash keeps [default: all take turns]
     #[arg(long, value_enum)]
     pub domain: Option<DomainArg>,
-    /// What threads see of each other's stores [default: both take turns]
+    /// What threads see of each other's stores [default: they take turns]
     #[arg(long, value_enum)]
     pub memory: Option<MemoryArg>,
     /// Schedules of each random program
@@ -154,6 +154,8 @@ pub enum MemoryArg {
     Sc,
     /// Total store order: stores wait in a buffer, as on x86
     Tso,
+    /// As weak as the orderings in the source allow: a load may be given an older value
+    Weak,
 }
 
 impl ProveArgs {
@@ -166,6 +168,7 @@ impl ProveArgs {
         let memory = self.memory.map(|memory| match memory {
             MemoryArg::Sc => MemoryModel::Sc,
             MemoryArg::Tso => MemoryModel::Tso,
+            MemoryArg::Weak => MemoryModel::Weak,
         });
         Fixed { domain, memory }
     }

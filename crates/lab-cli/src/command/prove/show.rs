@@ -6,6 +6,7 @@ use everleaf_cli::output::Output;
 use everleaf_prove::campaign::{Budget, Verdict};
 use everleaf_prove::configure::{domain_name, memory_name};
 use everleaf_prove::coverage::{Coverage, DOMAINS};
+use everleaf_prove::dimensions;
 use everleaf_prove::mutants::{self, HARMLESS};
 use everleaf_prove::record::Record;
 use everleaf_prove::structure::STRUCTURES;
@@ -121,13 +122,14 @@ fn pairs(coverage: &Coverage) -> String {
     if missing.is_empty() {
         return format!("all {all} pairs of dimensions seen");
     }
-    let name = |((first, one), (second, two)): &_| -> String {
-        format!("{first} {one} with {second} {two}")
-    };
-    let named: Vec<_> = missing.iter().take(PAIRS_NAMED).map(name).collect();
+    let named: Vec<_> = missing.iter().take(PAIRS_NAMED).map(pair_name).collect();
     let more = if missing.len() > PAIRS_NAMED { ", .." } else { "" };
     let count = missing.len();
     format!("{count} of {all} pairs of dimensions not seen: {}{more}", named.join("; "))
+}
+
+fn pair_name(((first, one), (second, two)): &(dimensions::Value, dimensions::Value)) -> String {
+    format!("{first} {one} with {second} {two}")
 }
 
 /// What came of everything, in a sentence.
@@ -181,6 +183,9 @@ pub fn as_json(verdict: &Verdict) -> Value {
     let marks = verdict.report.marks.iter();
     let marks: serde_json::Map<_, _> =
         marks.map(|(name, count)| ((*name).to_owned(), json!(count))).collect();
+    let lives = DOMAINS.into_iter().zip(verdict.coverage.lives());
+    let by_domain: serde_json::Map<_, _> =
+        lives.map(|(domain, lives)| (domain_name(domain).to_owned(), json!(lives))).collect();
     json!({
         "structure": verdict.structure,
         "schedules": counts.schedules,
@@ -195,6 +200,8 @@ pub fn as_json(verdict: &Verdict) -> Value {
         "small_programs_exhausted": verdict.exhausted.0,
         "pairs": verdict.coverage.possible().len(),
         "pairs_missing": verdict.coverage.missing().len(),
+        "pairs_not_seen": verdict.coverage.missing().iter().map(pair_name).collect::<Vec<_>>(),
+        "lives_after_crashes": by_domain,
         "cpu_seconds": verdict.seconds,
         "schedules_per_second": rate(counts.schedules, verdict),
         "crash_states_per_second": rate(counts.images, verdict),
