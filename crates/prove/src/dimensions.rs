@@ -40,7 +40,7 @@ const SCHEDULERS: [&str; 5] =
 /// Values of the dimensions of every machine.
 pub const MACHINES: [(&str, &[&str]); 8] = [
     ("domain", &["adr", "eadr", "process"]),
-    ("memory", &["sc", "tso"]),
+    ("memory", &["sc", "tso", "weak"]),
     ("locked", &["completes flushes", "completes nothing"]),
     ("matches", &["whole", "torn"]),
     ("compares", &["wide", "narrow"]),

@@ -76,8 +76,12 @@ pub(crate) fn all(structure: &Structure, settings: &Settings) -> Vec<Small> {
     programs.extend(structure.programs().more_small());
     let domains = domains(settings);
     let mut all: Vec<Small> = vec![];
-    for domain in &domains {
+    let is_weak = structure.is_tried_weak() && settings.fixed.memory.is_none();
+    for (index, domain) in domains.iter().enumerate() {
         all.extend(glances(&programs, settings, *domain));
+        if is_weak && index == 0 {
+            all.extend(weak_glances(&programs, settings, *domain));
+        }
     }
     all.extend(where_space_ends(&programs, structure, settings, domains[0]));
     for domain in &domains {
@@ -117,6 +121,18 @@ fn glances(programs: &[String], settings: &Settings, domain: Domain) -> Vec<Smal
         }
     }
     all
+}
+
+/// Some orders of each on weak memory, without crashes.
+fn weak_glances(programs: &[String], settings: &Settings, domain: Domain) -> Vec<Small> {
+    let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+    let (memory, work_limit, seed) = (MemoryModel::Weak, WORK_OF_GLANCES[0], settings.seed);
+    let config = Config { memory, crash, work_limit, seed, ..base(settings, domain) };
+    let glance = |program: &String| {
+        let (program, config) = (program.clone(), config.clone());
+        Small { program, config, schedules: settings.schedules, pass: Pass::Glance }
+    };
+    programs.iter().map(glance).collect()
 }
 
 /// Orders with one preemption, without crashes: of all programs, and where space or memory ends.

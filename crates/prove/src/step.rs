@@ -1,9 +1,9 @@
 //! What a search does step by step, and what can be run of a structure.
 
-use everleaf_machine::simulated::{Config, Random};
+use everleaf_machine::simulated::{Config, MemoryModel, Random};
 
 use crate::case::Case;
-use crate::configure::Fixed;
+use crate::configure::{Fixed, memory_name};
 use crate::dimensions::{self, Dimension, Values};
 
 /// One step of a search: a program, the machine it runs on, and what both are called in the table.
@@ -16,7 +16,23 @@ pub struct Step {
     pub values: Values,
 }
 
+/// One step of so many under sequential consistency has weak memory instead, where that is tried.
+const WEAK_ONE_IN: u64 = 4;
+
 impl Step {
+    /// The same, now and then on weak memory instead of a sequentially consistent one. Drawn from the seed alone, so
+    /// that all else of the step stays what it is.
+    #[must_use]
+    pub fn maybe_weak(mut self, fixed: Fixed) -> Step {
+        let is_open = fixed.memory.is_none() && self.config.memory == MemoryModel::Sc;
+        if is_open && Random::new(!self.config.seed).one_in(WEAK_ONE_IN) {
+            self.config.memory = MemoryModel::Weak;
+            let values = self.values.iter_mut().filter(|(dimension, _)| *dimension == "memory");
+            values.for_each(|(_, value)| *value = memory_name(MemoryModel::Weak));
+        }
+        self
+    }
+
     /// The same with the values of what it has become: a program may have other crashes than were drawn.
     #[must_use]
     pub fn as_it_runs(mut self) -> Step {

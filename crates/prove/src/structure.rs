@@ -20,11 +20,11 @@ use everleaf_designs::{
 use everleaf_index::geometry::LeafShape;
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
-use everleaf_machine::simulated::{Random, mix};
+use everleaf_machine::simulated::{MemoryModel, Random, mix};
 
 use crate::bytes_program::AnyWords;
 use crate::case::Case;
-use crate::configure::Fixed;
+use crate::configure::{Fixed, memory_name};
 use crate::design::Of;
 use crate::dimensions::Dimension;
 use crate::living::AnyTree;
@@ -54,18 +54,30 @@ impl Structure {
     /// What a random search that begins at `seed` does at its step of this number.
     pub fn step(&self, seed: u64, number: u64, fixed: Fixed) -> Step {
         let random = &mut Random::new(mix(mix(seed) ^ number));
-        self.programs.step(number, random, fixed).as_it_runs()
+        let step = self.programs.step(number, random, fixed).as_it_runs();
+        if self.is_tried_weak() { step.maybe_weak(fixed) } else { step }
     }
 
     /// As [`Self::step`], with a brief program.
     pub fn brief(&self, seed: u64, number: u64, fixed: Fixed) -> Option<Step> {
         let random = &mut Random::new(mix(mix(seed) ^ mix(number)));
-        self.programs.brief(number, random, fixed).map(Step::as_it_runs)
+        let step = self.programs.brief(number, random, fixed).map(Step::as_it_runs);
+        if self.is_tried_weak() { step.map(|step| step.maybe_weak(fixed)) } else { step }
+    }
+
+    /// Whether steps may have weak memory: what products stand on. Published designs are held to what they were made
+    /// for, total store order, unless weak memory is asked for.
+    pub(crate) fn is_tried_weak(&self) -> bool {
+        WEAK.contains(&self.name)
     }
 
     /// What steps are drawn of.
     pub fn dimensions(&self) -> Vec<Dimension> {
-        self.programs.dimensions()
+        let mut all = self.programs.dimensions();
+        for (_, values) in all.iter_mut().filter(|(name, _)| *name == "memory") {
+            values.retain(|value| self.is_tried_weak() || *value != memory_name(MemoryModel::Weak));
+        }
+        all
     }
 
     /// The programs that are small enough for an exhaustive search.
@@ -112,6 +124,26 @@ impl LeafShape for Chunks {
     const LINE: usize = 2;
     const GROUP: usize = 4;
     const CHUNK: usize = 8;
+}
+
+/// Hashed leaves of few positions in blocks of two units, as larger leaves have them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Doubled;
+
+impl Geometry for Doubled {
+    const SLOT_COUNT: usize = 6;
+    const CHILD_COUNT: usize = 3;
+    const PARENT_CHILD_COUNT: usize = 3;
+    type Leaves = Self;
+}
+
+impl LeafShape for Doubled {
+    const BLOCK_CLASS: usize = 1;
+    const POSITIONS: usize = 6;
+    const HEADER_POSITIONS: usize = 0;
+    const LINE: usize = 1;
+    const GROUP: usize = 2;
+    const CHUNK: usize = 2;
 }
 
 /// Trees of a design in several sizes of leaves: small ones, where rare paths are common, and some whose
@@ -260,7 +292,7 @@ static HASHED: &Trees = &Trees {
         (7, any::<Hashed<Tiny<7, 3>, M>>()),
         (22, any::<Hashed<Chunks, M>>()),
     ],
-    wide: &[(254, any::<Hashed<Production, M>>())],
+    wide: &[(6, any::<Hashed<Doubled, M>>()), (254, any::<Hashed<Production, M>>())],
     alone: false,
 };
 
@@ -282,7 +314,7 @@ static HASHED_STRINGS: &Strings = &Strings {
         (7, AnyWords::hashed::<Tiny<7, 3>>()),
         (22, AnyWords::hashed::<Chunks>()),
     ],
-    wide: &[(254, AnyWords::hashed::<Production>())],
+    wide: &[(6, AnyWords::hashed::<Doubled>()), (254, AnyWords::hashed::<Production>())],
 };
 
 /// Its nodes in the pool have one size; what differs is how many are below one in DRAM.
@@ -315,6 +347,19 @@ const fn one(
 ) -> Structure {
     Structure { name, about, programs }
 }
+
+/// Those of which some steps have weak memory. Not the epochs and the trees of a pool as a whole, which fail there: it is not
+/// known yet whether by a defect of theirs or of the model (`docs/simulation.md`).
+const WEAK: [&str; 8] = [
+    "alloc",
+    "batch",
+    "expiry",
+    "hashed-leaf",
+    "hashed-leaf-bytes",
+    "nbtree",
+    "nbtree-bytes",
+    "pool",
+];
 
 /// All structures. A new tree joins with one line.
 pub static STRUCTURES: &[Structure] = &[

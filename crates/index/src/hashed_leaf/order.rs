@@ -149,7 +149,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         // Acquire: the loads above come before that of the guard below. If one of them saw what a writer
         // stored, the guard is seen as the writer left it before that store, or later: pairs with the
         // memory fence in `keep_order`.
-        M::fence(Ordering::Acquire);
+        if !M::mutant("hashed.order_no_acquire") {
+            M::fence(Ordering::Acquire);
+        }
         // Relaxed: ordered by the memory fence.
         if Guard(word.load(Ordering::Relaxed)) != guard {
             M::mark("hashed.order.changed");
@@ -175,7 +177,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         // Release: the lock comes before the stores below in the eyes of who sees one of them; pairs
         // with the memory fence in `kept_order`.
-        M::fence(Ordering::Release);
+        if !M::mutant("hashed.order_no_release") {
+            M::fence(Ordering::Release);
+        }
         let words = sorted.positions.as_chunks::<IN_WORD>().0;
         for (word, bytes) in place.positions[..Self::ORDER_WORDS].iter().zip(words) {
             // Relaxed: between the memory fence and the release below.

@@ -176,9 +176,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let live = K::with_state(entry, LIVE);
         let (chunk, within) = (position / G::CHUNK, position % G::CHUNK);
         let fingerprints = self.fingerprints(leaf, chunk);
+        // Relaxed: a planted bug.
+        let weak = M::mutant("hashed.fingerprint_relaxed").then_some(Ordering::Relaxed);
         // Release: whoever sees the fingerprint finds the entry; pairs with the load of the entry,
         // whose address follows from the fingerprint.
-        fingerprints.store(within, probe.fingerprint, Ordering::Release);
+        let order = weak.unwrap_or(Ordering::Release);
+        fingerprints.store(within, probe.fingerprint, order);
         // Linearization point, unless a helper or the freezer was faster: then this fails, rightly.
         let _ = cell.compare_exchange(entry, live);
         let in_flight = in_flight.unwrap_or_else(|| InFlight::begin(self, leaf));

@@ -290,12 +290,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 checked =
                     if M::mutant("nbtree.validates_once") { COMMITTED } else { meta & COMMITTED };
             }
+            // Relaxed: a planted bug.
+            let weak = M::mutant("nbtree.commit_relaxed").then_some(Ordering::Relaxed);
             // AcqRel: publishes the slot's entry and fingerprint to whoever sees the bit; acquires
             // theirs. Pairs with every acquire load of `meta`.
             match leaf.meta.compare_exchange(
                 meta,
                 meta | 1 << slot,
-                Ordering::AcqRel,
+                weak.unwrap_or(Ordering::AcqRel),
                 Ordering::Acquire,
             ) {
                 Ok(_) => return Commit::Done,
