@@ -19,6 +19,7 @@ mod mutants;
 mod parts;
 mod pool;
 mod published;
+mod recorder;
 mod regressions;
 mod seal;
 mod stress;
