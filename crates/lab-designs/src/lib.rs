@@ -12,6 +12,7 @@ pub mod evaluated;
 mod named;
 pub mod openings;
 mod pool;
+pub mod resumption;
 
 pub use count::blocks::OnAllocator;
 pub use design::{design, designs};

@@ -57,22 +57,8 @@ pub fn openings(
     catalogue::visit(design, visitor).ok_or_else(unknown)?
 }
 
-/// Fills a tree of the design with `keys` random keys, in a file in memory; then, `times` times, updates as
-/// many keys at random, loses the process, opens the tree and looks for a key. Gives the seconds of CPU time
-/// that this thread took for each opening and each first lookup.
-///
-/// # Errors
-/// The design's; the file cannot be made; the key has another value.
-pub fn resumptions(design: &str, keys: u64, times: usize) -> Result<Vec<(f64, f64)>, BenchError> {
-    let folder = folder_in_memory()?;
-    let path = folder.path().join("resumption.pool");
-    let visitor = Resume { path: &path, keys, times };
-    let unknown = || IndexError::UnknownDesign(design.to_string());
-    catalogue::visit(design, visitor).ok_or_else(unknown)?
-}
-
 /// A folder for pools, in memory where the system has such files.
-fn folder_in_memory() -> Result<tempfile::TempDir, BenchError> {
+pub(crate) fn folder_in_memory() -> Result<tempfile::TempDir, BenchError> {
     let memory = Path::new(MEMORY_FILES);
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     remove_left_over(&parent);
@@ -84,68 +70,12 @@ fn folder_in_memory() -> Result<tempfile::TempDir, BenchError> {
 }
 
 /// How the pool of so many keys is made.
-fn pool_options(keys: u64) -> PoolOptions {
+pub(crate) fn pool_options(keys: u64) -> PoolOptions {
     PoolOptions {
         create: CreateMode::New,
         max_size_bytes: keys.saturating_mul(200).max(1 << 30),
         domain: Some(Domain::Process),
         ..PoolOptions::default()
-    }
-}
-
-struct Resume<'p> {
-    path: &'p Path,
-    keys: u64,
-    times: usize,
-}
-
-impl DesignVisitor<Hardware> for Resume<'_> {
-    type Output = Result<Vec<(f64, f64)>, BenchError>;
-    fn visit<T: Design>(self) -> Self::Output {
-        let Resume { path, keys, times } = self;
-        let options = pool_options(keys);
-        let (first, last) = (*T::INFO.keys.start(), *T::INFO.keys.end());
-        let key = |number: u64| mix(number).clamp(first, last);
-        let mut solo: SingleTreePool<T> = SingleTreePool::create(Pool::open(path, &options)?)?;
-        {
-            let mut session = solo.heap().session().map_err(IndexError::from)?;
-            for number in 0..keys {
-                solo.tree().insert(&mut session, key(number), 0)?;
-            }
-        }
-        let options = PoolOptions { create: CreateMode::Never, ..options };
-        let mut made = Vec::new();
-        // The first opening brings the file's pages in and does not count.
-        for time in 0..=times as u64 {
-            let wanted = time % keys;
-            let value = 1 + time;
-            {
-                let mut session = solo.heap().session().map_err(IndexError::from)?;
-                for number in 0..keys {
-                    let number = mix(number ^ time << 32) % keys;
-                    solo.tree().update(&mut session, key(number), value)?;
-                }
-                solo.tree().update(&mut session, key(wanted), value)?;
-            }
-            // Without closing it: to the pool, its process is dead.
-            drop(solo);
-            let started = thread_time();
-            solo = SingleTreePool::open(Pool::open(path, &options)?, 1)?;
-            let opened = thread_time();
-            let mut session = solo.heap().session().map_err(IndexError::from)?;
-            let found = solo.tree().get(&mut session, key(wanted))?;
-            let looked = thread_time();
-            drop(session);
-            if found != Some(value) {
-                let text = format!("{} has {found:?} after recovery, not {value}", T::INFO.name);
-                return Err(BenchError::Wrong(text));
-            }
-            if time > 0 {
-                let seconds = (opened - started, looked - opened);
-                made.push((seconds.0.as_secs_f64(), seconds.1.as_secs_f64()));
-            }
-        }
-        Ok(made)
     }
 }
 

@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   everleaf-lab run fast-fair.flushes                one experiment
   everleaf-lab run nbtree rntree.table1             a paper's experiments, and one of another
-  everleaf-lab run all --quick                      everything, in less than eleven minutes
+  everleaf-lab run all --quick                      everything, in less than twelve minutes
   everleaf-lab run all --full --out results         everything in the sizes of the papers
 
 An experiment has a name of two parts, the paper (nbtree, fast-fair, rntree, sptree, f3) or

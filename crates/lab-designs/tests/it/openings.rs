@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use everleaf_bench::calibrate::Chase;
 use everleaf_lab_designs::openings::{PREFIX, openings, remove_left_over};
+use everleaf_lab_designs::resumption::{resumptions, served};
 
 #[test]
 fn both_kinds_of_opening_are_timed_and_nothing_is_lost() {
@@ -32,5 +34,30 @@ fn folders_of_runs_that_are_gone_are_removed_and_no_others() {
     for name in names {
         let is_kept = name != gone || !Path::new("/proc/self").exists();
         assert_eq!(parent.path().join(name).exists(), is_kept, "{name}");
+    }
+}
+
+#[test]
+fn a_tree_serves_while_its_buffers_are_restored() {
+    for design in ["sptree-buffered", "sptree-plain"] {
+        let served = served(design, 20_000, Duration::from_millis(5), 10).unwrap();
+        // Opening has replayed a plain log.
+        assert_eq!(served.buffers > 100, design == "sptree-buffered", "{design}: {served:?}");
+        assert!(served.log_bytes > 0 && !served.restored.is_zero(), "{design}: {served:?}");
+        assert!(served.lookups.is_sorted() && served.lookups.len() == 10, "{design}: {served:?}");
+        let before_first = served.first.as_millis() as usize / 5;
+        assert!(served.lookups[..before_first.min(10)].iter().all(|count| *count == 0));
+    }
+    assert!(served("fast-fair", 10, Duration::from_millis(1), 1).is_err());
+}
+
+#[test]
+fn an_opening_finds_the_log_that_was_left() {
+    for design in ["sptree", "sptree-buffered", "sptree-plain"] {
+        let made = resumptions(design, 3000, 2).unwrap();
+        assert_eq!(made.len(), 2, "{design}");
+        let has_log = made.iter().all(|one| one.log_bytes > 0);
+        assert_eq!(has_log, design != "sptree", "{design}: {made:?}");
+        assert!(made.iter().all(|one| one.opening > 0.0), "{design}: {made:?}");
     }
 }

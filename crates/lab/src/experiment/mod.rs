@@ -195,10 +195,10 @@ mod tests {
         assert!(named("fast-fair").len() > 3 && named("nothing").is_empty());
     }
 
-    /// What is quick stays quick: eleven minutes in all.
+    /// What is quick stays quick: twelve minutes in all.
     #[test]
-    fn the_quick_runs_together_take_less_than_eleven_minutes() {
+    fn the_quick_runs_together_take_less_than_twelve_minutes() {
         let sum: u32 = entries().map(|entry| entry.seconds.0).sum();
-        assert!(sum < 660, "{sum} s");
+        assert!(sum < 720, "{sum} s");
     }
 }

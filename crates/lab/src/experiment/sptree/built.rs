@@ -1,19 +1,21 @@
-//! Our SPTree, counted and timed: its structures, Figures 9 and 10, and the footprint of section 5.
+//! Our SPTree, counted and timed: its structures, Figure 9, and the footprint of section 5.
 
 use everleaf_bench::BenchError;
+use everleaf_bench::calibrate::{Chase, REGION_SIZE_BYTES};
 use everleaf_bench::statistics::median;
 
 use super::super::finding::{Figure, Grid, Series};
 use super::super::nbtree::memory;
+use super::super::recovery::series;
 use super::super::{Context, Outcome, proof};
 use crate::replay::PAPERS_KEYS;
 use everleaf_lab_designs::count::{Operation, load, scaled_caches};
-use everleaf_lab_designs::openings::resumptions;
+use everleaf_lab_designs::openings::openings;
 
 /// Bytes of a leaf in the pool.
 const LEAF_BYTES: f64 = 1216.0;
 
-/// Figure 9, by counts: what opening reads.
+/// Figure 9: what opening reads, by counts, and how long it takes.
 pub(super) fn rebuilding(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let sizes: [u64; 2] = context.scale.pick([10_000, 40_000], [250_000, 1_000_000]);
     let columns = ["keys", "leaves", "media B read a leaf", "lines read a leaf"];
@@ -36,7 +38,40 @@ pub(super) fn rebuilding(context: &mut Context<'_>) -> Result<Outcome, BenchErro
         Figure::near("read of a leaf, by the authors' data", 286.0, read[1], "B", 0.15),
         Figure::near("the same with four times the keys", read[0], read[1], "B", 0.15),
     ];
+    rebuilding_time(context, &mut outcome)?;
     Ok(outcome)
+}
+
+/// Figure 9, in seconds.
+fn rebuilding_time(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(), BenchError> {
+    let sizes: [u64; 2] = context.scale.pick([100_000, 400_000], [2_500_000, 10_000_000]);
+    let columns = ["keys", "after a crash, ms", "ns a key"];
+    let mut grid = Grid::new("CPU time of opening a tree behind a crash, one thread", &columns);
+    let mut chase = Chase::new(REGION_SIZE_BYTES);
+    let mut each = Vec::new();
+    for keys in sizes {
+        (context.tell)(&format!("opening a tree of {keys} keys, timed"));
+        let openings = openings("sptree", keys, context.scale.pick(3, 7), &mut chase)?;
+        let seconds = median(&openings.crashed).unwrap_or(f64::NAN);
+        let ns = seconds * 1e9 / keys as f64;
+        grid.add(keys.to_string(), [seconds * 1e3, ns]);
+        outcome.series.push(series(&openings, "sptree", keys));
+        each.push(ns);
+    }
+    outcome.tables.push(grid);
+    outcome.figures.push(
+        Figure::near("250 M keys at the rate of the largest tree", 1.0, each[1] / 4.0, "s", 0.25)
+            .if_above(
+                "one thread follows the list of leaves; the paper's read at once the leaves that its upper layer \
+                 in the pool names",
+            ),
+    );
+    let growth = each[1] / each[0];
+    outcome.figures.push(
+        Figure::near("time a key with four times the keys", 1.0, growth, "", 0.3)
+            .if_above("the larger tree's first lines do not fit into the caches"),
+    );
+    Ok(())
 }
 
 /// Section 5: DRAM as a share of the leaves, and how often a filter errs.
@@ -87,58 +122,5 @@ pub(super) fn layout(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         }
     }
     outcome.tables.push(grid);
-    Ok(outcome)
-}
-
-/// Figure 10 a: a crash behind so many writes, then an opening and a lookup. The tree without buffers has no
-/// log: what the others take more is theirs.
-pub(super) fn resumption(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
-    let sizes: &[u64] =
-        context.scale.pick(&[10_000, 40_000, 160_000], &[250_000, 1_000_000, 4_000_000]);
-    let times = context.scale.pick(3, 7);
-    let mut outcome = Outcome::default();
-    let mut last = [f64::NAN; 3];
-    for (place, design) in ["sptree", "sptree-buffered", "sptree-plain"].into_iter().enumerate() {
-        let columns = ["keys", "opening ms", "first lookup us", "both, ms"];
-        let mut grid = Grid::new(format!("{design} behind a crash"), &columns);
-        for &keys in sizes {
-            (context.tell)(&format!("{design}: {keys} keys, as many updates, a crash"));
-            let made = resumptions(design, keys, times)?;
-            let of = |part: fn(&(f64, f64)) -> f64| {
-                median(&made.iter().map(part).collect::<Vec<_>>()).unwrap_or(f64::NAN)
-            };
-            let (opening, lookup) = (of(|one| one.0), of(|one| one.1));
-            let both = opening + lookup;
-            grid.add(keys.to_string(), [opening * 1e3, lookup * 1e6, both * 1e3]);
-            let values = made.iter().map(|one| (one.0 + one.1) * 1e3).collect();
-            outcome.series.push(Series {
-                name: format!("{design} first lookup behind a crash, {keys} keys"),
-                unit: "ms".to_owned(),
-                more_is_better: false,
-                is_exact: false,
-                is_disturbed: false,
-                values,
-            });
-            last[place] = both;
-        }
-        outcome.tables.push(grid);
-    }
-    let [without, linked, plain] = last;
-    let most = sizes.last().copied().unwrap_or_default();
-    let what = format!("the plain log's time in multiples of the linked one's, {most} keys");
-    outcome.figures.push(Figure::statement(
-        what,
-        "far above 1 with 1.8 GB of log",
-        format!("{:.2}", plain / linked),
-        plain > linked,
-    ));
-    let what = format!("what the linked log adds to an opening of {most} keys");
-    outcome.figures.push(Figure::shown(what, (linked - without) * 1e3, "ms"));
-    outcome.notes.push(
-        "The opening reads line 0 of each leaf; the paper's reads none, because its upper layer is \
-         in the pool. Both logs here are bounded by what is in buffers, so none is as long as \
-         the paper's."
-            .to_owned(),
-    );
     Ok(outcome)
 }

@@ -1,8 +1,11 @@
-//! The figures of many threads: 4, 7 a to d and 8, as far as the cores go.
+//! The figures of many threads: 3, 4, 7 a to d and 8, as far as the cores go.
 
 use everleaf_bench::{Distribution, Workload};
 
-use super::super::cores::Field;
+use everleaf_bench::BenchError;
+
+use super::super::cores::{self, Field};
+use super::super::{Context, Outcome};
 
 /// Pairs of a scan in the paper.
 const SCANNED: u32 = 50;
@@ -22,6 +25,65 @@ pub(super) const HOSTS: &[&str] = &[
     "cceh-c",
     "cceh",
 ];
+
+/// Figure 3, its throughput: the techniques one after the other, with a log and without, on each host. By the
+/// authors' data, 1, 20 and 40 threads.
+static FIGURE_3: [Field; 2] = [
+    Field {
+        designs: &[
+            "fast-fair-boc",
+            "fast-fair-bo",
+            "fast-fair-bc",
+            "fast-fair-b",
+            "fast-fair-boc-unlogged",
+            "fast-fair-bo-unlogged",
+            "fast-fair-bc-unlogged",
+            "fast-fair-b-unlogged",
+            "fast-fair",
+        ],
+        cases: INSERTS,
+        claims: &[
+            ("fast-fair", 0, "1.7, 1.8 and 2.0 with 1, 20 and 40 threads"),
+            ("fast-fair-boc-unlogged", 0, "0.9, 0.9 and 0.8 with 1, 20 and 40 threads"),
+        ],
+        scan_length: SCANNED,
+    },
+    Field {
+        designs: &[
+            "cceh-boc",
+            "cceh-bo",
+            "cceh-bc",
+            "cceh-b",
+            "cceh-boc-unlogged",
+            "cceh-bo-unlogged",
+            "cceh-bc-unlogged",
+            "cceh-b-unlogged",
+            "cceh",
+        ],
+        cases: INSERTS,
+        claims: &[
+            ("cceh", 0, "1.5, 1.7 and 1.8 with 1, 20 and 40 threads"),
+            ("cceh-boc-unlogged", 0, "0.9, 0.8 and 0.7 with 1, 20 and 40 threads"),
+        ],
+        scan_length: SCANNED,
+    },
+];
+
+const INSERTS: &[(Workload, Distribution)] = &[(Workload::Insert, Distribution::Uniform)];
+
+/// Makes Figure 3's throughput.
+pub(super) fn techniques(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+    let mut outcome = Outcome::default();
+    for field in &FIGURE_3 {
+        let Outcome { figures, tables, charts, notes, series } = cores::run(context, field)?;
+        outcome.figures.extend(figures);
+        outcome.tables.extend(tables);
+        outcome.charts.extend(charts);
+        outcome.series.extend(series);
+        outcome.notes = notes;
+    }
+    Ok(outcome)
+}
 
 pub(super) static FIGURE_4: Field = Field {
     designs: HOSTS,
@@ -49,6 +111,7 @@ pub(super) static FIGURE_7: Field = Field {
         ("fast-fair", 2, "up to 4 times all with 1 to 40 threads"),
         ("pactree", 2, "up to 4 times all with 1 to 40 threads"),
         ("fast-fair", 3, "0.9 with 1 to 40 threads"),
+        ("pactree", 3, "1.3: it is 0.7 times FAST & FAIR, SPTree 0.9 times"),
     ],
     scan_length: SCANNED,
 };

@@ -1,13 +1,16 @@
-//! Bytes of the medium: Figures 2, 3 and 7 e to h. The authors' programs are played back
+//! Bytes of the medium: Figures 2, 3 and 7 e to l. The authors' programs are played back
 //! ([`crate::replay`]); SPTree is also counted as it is built here.
 
-use everleaf_bench::BenchError;
+use everleaf_bench::statistics::median;
+use everleaf_bench::{BenchError, Workload};
 
 use super::super::finding::{Figure, Grid, Series};
+use super::super::timed::{self, Contest};
 use super::super::{Context, Outcome};
 use crate::replay::{LogWrites, PAPERS_KEYS, Program, Techniques, Traffic, Volumes, play};
 use everleaf_lab_designs::Scans;
 use everleaf_lab_designs::count::{Operation, load, scaled_caches};
+use everleaf_machine::simulated::counting::Tally;
 
 /// What may lie between a prediction and what was measured.
 const TOLERANCE: f64 = 0.15;
@@ -205,27 +208,39 @@ pub(super) fn trees(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     Ok(outcome)
 }
 
+/// Pairs of a scan in the paper.
+const SCANNED: u32 = 50;
+const SCAN: Operation = Operation::Scan(SCANNED as usize);
+
+/// What is counted as it is built here.
+const BUILT: [&str; 17] = [
+    "cceh",
+    "cceh-b",
+    "cceh-bo",
+    "cceh-bc",
+    "cceh-boc",
+    "fast-fair",
+    "fast-fair-b",
+    "fast-fair-bo",
+    "fast-fair-bc",
+    "fast-fair-boc",
+    "p-skiplist",
+    "pactree",
+    "sptree",
+    "sptree-unfiltered",
+    "sptree-buffered",
+    "sptree-plain",
+    "sptree-unlogged",
+];
+
 /// The trees as they are built here, on the counting machine.
 fn built(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(), BenchError> {
-    let designs =
-        ["cceh", "fast-fair", "sptree", "sptree-unfiltered", "sptree-buffered", "sptree-plain"];
     let keys = context.scale.pick(20_000, 500_000);
-    let config = scaled_caches(keys, PAPERS_KEYS);
     let title = "bytes of an operation, our trees as counted, without prefetchers";
     let columns = ["tree, operation", "media B read", "media B written", "lines flushed", "drains"];
     let mut grid = Grid::new(title, &columns);
-    for name in designs {
-        (context.tell)(&format!("counting {name}"));
-        let mut loaded = load::design(name, config, keys, context.seed)?;
-        loaded.perform(Operation::Get, keys / 8)?;
-        loaded.perform(Operation::GetAbsent, keys / 8)?;
-        let mut operations = vec![Operation::Insert, Operation::Get, Operation::GetAbsent];
-        if loaded.tree.info().scans != Scans::Never {
-            loaded.perform(Operation::Scan(50), keys / 30)?;
-            operations.push(Operation::Scan(50));
-        }
-        for operation in operations {
-            let tally = loaded.tree.tally(operation);
+    for name in BUILT {
+        for (operation, tally) in count_phases(context, name, keys)? {
             let each = |sum| tally.per_operation(sum);
             let numbers = [
                 each(tally.media_read_bytes),
@@ -238,6 +253,84 @@ fn built(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(), BenchEr
     }
     outcome.tables.push(grid);
     Ok(())
+}
+
+/// Counts the phases of a tree as it is built here.
+fn count_phases(
+    context: &mut Context<'_>,
+    name: &str,
+    keys: u64,
+) -> Result<Vec<(Operation, Tally)>, BenchError> {
+    (context.tell)(&format!("counting {name}"));
+    let mut loaded = load::design(name, scaled_caches(keys, PAPERS_KEYS), keys, context.seed)?;
+    loaded.perform(Operation::Get, keys / 8)?;
+    loaded.perform(Operation::GetAbsent, keys / 8)?;
+    let mut operations = vec![Operation::Insert, Operation::Get, Operation::GetAbsent];
+    if loaded.tree.info().scans != Scans::Never {
+        loaded.perform(SCAN, keys / 30)?;
+        operations.push(SCAN);
+    }
+    Ok(operations.into_iter().map(|operation| (operation, loaded.tree.tally(operation))).collect())
+}
+
+/// Figure 7 i to l, of one thread: the bytes of an operation by counts, times the operations that a thread makes.
+pub(super) fn bandwidth(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+    const DESIGNS: [&str; 4] = ["sptree", "sptree-buffered", "fast-fair", "pactree"];
+    const WORKLOADS: [Workload; 4] =
+        [Workload::Insert, Workload::Get, Workload::GetAbsent, Workload::Scan];
+    let contest = Contest {
+        designs: &DESIGNS,
+        workloads: &WORKLOADS,
+        keys: context.scale.pick(100_000, 4_000_000),
+        operations: context.scale.pick(40_000, 1_000_000),
+        scan_length: SCANNED,
+        rounds: context.scale.pick(3, 7),
+    };
+    let reports = timed::run(context, &contest)?;
+    let keys = context.scale.pick(20_000, 500_000);
+    let columns = ["tree, operation", "media B", "M/s of one thread", "MB/s of one thread"];
+    let mut grid = Grid::new("what one thread moves", &columns);
+    let mut outcome = Outcome::default();
+    let mut bytes = vec![];
+    for name in DESIGNS {
+        let report = timed::of(&reports, name);
+        for ((operation, tally), workload) in
+            count_phases(context, name, keys)?.into_iter().zip(WORKLOADS)
+        {
+            let each = tally.per_operation(tally.media_read_bytes + tally.media_written_bytes);
+            // The unit of a scan is a pair.
+            let units = if operation == SCAN { f64::from(SCANNED) } else { 1.0 };
+            let ns = median(&timed::costs(report, workload)).unwrap_or(f64::NAN) * units;
+            grid.add(format!("{name}, {}", operation.name()), [each, 1e3 / ns, each * 1e3 / ns]);
+            bytes.push((name, operation, each));
+        }
+    }
+    outcome.tables.push(grid);
+    outcome.series = reports.iter().flat_map(timed::series).collect();
+    let of = |name: &str, operation| {
+        let found = bytes.iter().find(|one| one.0 == name && one.1 == operation);
+        found.map_or(f64::NAN, |one| one.2)
+    };
+    for other in ["fast-fair", "pactree"] {
+        for operation in [Operation::Insert, Operation::Get, Operation::GetAbsent] {
+            let (own, theirs) = (of("sptree", operation), of(other, operation));
+            let what = format!("media bytes of {other} and SPTree, {}", operation.name());
+            let found = format!("{theirs:.0} and {own:.0} an operation");
+            outcome.figures.push(Figure::statement(
+                what,
+                "as much bandwidth for less throughput",
+                found,
+                theirs > own,
+            ));
+        }
+    }
+    outcome.notes.push(
+        "The speeds are those of a pool in ordinary memory. With 20 threads on persistent memory its bandwidth is \
+         the limit: that is the question of the many-core model, `sptree.fig7` there, and is left to it. Bytes of an \
+         operation are the same with one thread and with many."
+            .to_owned(),
+    );
+    Ok(outcome)
 }
 
 #[cfg(test)]

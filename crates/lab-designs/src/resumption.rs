@@ -1,0 +1,258 @@
+//! SPTrees that were lost with their logs full: what an opening and the first lookup take, and how many lookups
+//! are answered while a thread in the background restores what is left.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use everleaf_bench::random::{Random, mix};
+use everleaf_bench::{BenchError, thread_time};
+use everleaf_designs::sptree::{Tree, variant::Variant};
+use everleaf_designs::{SpTree, SpTreeBuffered, SpTreePlain};
+use everleaf_index::{
+    CreateMode, Design, Hardware, IndexError, Pool, PoolOptions, Production, Session,
+    SingleTreePool,
+};
+
+use crate::openings::{folder_in_memory, pool_options};
+
+/// Leaves that the thread in the background restores in a call.
+const STEP: usize = 64;
+
+/// An opening behind a crash, in seconds of CPU time of its thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Resumption {
+    /// Bytes of the log that the opening found.
+    pub log_bytes: u64,
+    /// The opening.
+    pub opening: f64,
+    /// The first lookup.
+    pub lookup: f64,
+}
+
+/// What a tree serves from the start of its opening on.
+#[derive(Clone, Debug, Default)]
+pub struct Served {
+    /// Bytes of the log that the opening found.
+    pub log_bytes: u64,
+    /// Buffers that were left to be restored when the tree was open.
+    pub buffers: u64,
+    /// When the first lookup was answered.
+    pub first: Duration,
+    /// When the thread in the background had restored the last buffer.
+    pub restored: Duration,
+    /// Lookups answered by the end of each slice of time.
+    pub lookups: Vec<u64>,
+}
+
+/// What is asked of these trees beside what all designs can.
+trait Resumed: Design {
+    fn log_bytes(&self) -> u64;
+    fn unrestored(&self) -> u64;
+    fn restore_next(
+        &self,
+        session: &mut Session<Hardware>,
+        from: u64,
+        leaves: usize,
+    ) -> Option<u64>;
+}
+
+impl<V: Variant> Resumed for Tree<V, Production, Hardware> {
+    fn log_bytes(&self) -> u64 {
+        self.log_bytes()
+    }
+
+    fn unrestored(&self) -> u64 {
+        self.unrestored()
+    }
+
+    fn restore_next(
+        &self,
+        session: &mut Session<Hardware>,
+        from: u64,
+        leaves: usize,
+    ) -> Option<u64> {
+        self.restore_next(session, from, leaves)
+    }
+}
+
+/// Fills a tree of the design with `keys` random keys, in a file in memory; then, `times` times, updates as
+/// many keys at random, loses the process, opens the tree and looks for a key.
+///
+/// # Errors
+/// The design is none of these; its own; the file cannot be made; the key has another value.
+pub fn resumptions(design: &str, keys: u64, times: usize) -> Result<Vec<Resumption>, BenchError> {
+    let folder = folder_in_memory()?;
+    let path = folder.path().join("resumption.pool");
+    match design {
+        "sptree" => resume::<SpTree>(&path, keys, times),
+        "sptree-buffered" => resume::<SpTreeBuffered>(&path, keys, times),
+        "sptree-plain" => resume::<SpTreePlain>(&path, keys, times),
+        _ => Err(IndexError::UnknownDesign(design.to_owned()).into()),
+    }
+}
+
+/// Fills a tree of the design with `keys` random keys, in a file in memory, updates as many, loses the process
+/// and opens the tree. Then this thread looks for keys, as many as it can in `slices` times `slice` from the
+/// start of the opening on, while another one restores buffers.
+///
+/// # Errors
+/// The design is none of these; its own; the file cannot be made; a key is missing.
+pub fn served(
+    design: &str,
+    keys: u64,
+    slice: Duration,
+    slices: usize,
+) -> Result<Served, BenchError> {
+    let folder = folder_in_memory()?;
+    let path = folder.path().join("resumption.pool");
+    match design {
+        "sptree-buffered" => serve::<SpTreeBuffered>(&path, keys, slice, slices),
+        "sptree-plain" => serve::<SpTreePlain>(&path, keys, slice, slices),
+        _ => Err(IndexError::UnknownDesign(design.to_owned()).into()),
+    }
+}
+
+fn key<T: Design>(number: u64) -> u64 {
+    mix(number).clamp(*T::INFO.keys.start(), *T::INFO.keys.end())
+}
+
+/// A new tree with `keys` random keys.
+fn filled<T: Design>(path: &Path, keys: u64) -> Result<SingleTreePool<T>, BenchError> {
+    let solo: SingleTreePool<T> = SingleTreePool::create(Pool::open(path, &pool_options(keys))?)?;
+    let mut session = solo.heap().session().map_err(IndexError::from)?;
+    for number in 0..keys {
+        solo.tree().insert(&mut session, key::<T>(number), 0)?;
+    }
+    drop(session);
+    Ok(solo)
+}
+
+/// Updates as many keys as there are, at random, and one last.
+fn update<T: Design>(
+    solo: &SingleTreePool<T>,
+    keys: u64,
+    turn: u64,
+    last: u64,
+) -> Result<(), BenchError> {
+    let mut session = solo.heap().session().map_err(IndexError::from)?;
+    for number in 0..keys {
+        let number = mix(number ^ turn << 32) % keys;
+        solo.tree().update(&mut session, key::<T>(number), turn + 1)?;
+    }
+    solo.tree().update(&mut session, key::<T>(last), turn + 1)?;
+    Ok(())
+}
+
+/// The pool of a tree that is lost, opened again. Without closing it, to the pool its process is dead.
+fn reopened<T: Design>(path: &Path, keys: u64) -> Result<SingleTreePool<T>, BenchError> {
+    let options = PoolOptions { create: CreateMode::Never, ..pool_options(keys) };
+    Ok(SingleTreePool::open(Pool::open(path, &options)?, 1)?)
+}
+
+fn resume<T: Resumed>(path: &Path, keys: u64, times: usize) -> Result<Vec<Resumption>, BenchError> {
+    let mut solo = filled::<T>(path, keys)?;
+    let mut made = Vec::new();
+    // The first opening brings the file's pages in and does not count.
+    for turn in 0..=times as u64 {
+        let wanted = turn % keys;
+        update(&solo, keys, turn, wanted)?;
+        drop(solo);
+        let started = thread_time();
+        solo = reopened(path, keys)?;
+        let opened = thread_time();
+        let mut session = solo.heap().session().map_err(IndexError::from)?;
+        let found = solo.tree().get(&mut session, key::<T>(wanted))?;
+        let looked = thread_time();
+        if found != Some(turn + 1) {
+            let text = format!("{} has {found:?} after recovery, not {}", T::INFO.name, turn + 1);
+            return Err(BenchError::Wrong(text));
+        }
+        if turn > 0 {
+            made.push(Resumption {
+                log_bytes: solo.tree().log_bytes(),
+                opening: (opened - started).as_secs_f64(),
+                lookup: (looked - opened).as_secs_f64(),
+            });
+        }
+    }
+    Ok(made)
+}
+
+fn serve<T: Resumed>(
+    path: &Path,
+    keys: u64,
+    slice: Duration,
+    slices: usize,
+) -> Result<Served, BenchError> {
+    let solo = filled::<T>(path, keys)?;
+    update(&solo, keys, 1, 0)?;
+    drop(solo);
+    let started = Instant::now();
+    let solo = reopened::<T>(path, keys)?;
+    let tree = solo.tree();
+    let mut served =
+        Served { log_bytes: tree.log_bytes(), buffers: tree.unrestored(), ..Served::default() };
+    let is_over = AtomicBool::new(false);
+    let restore = || -> Result<Duration, IndexError> {
+        let mut session = solo.heap().session().map_err(IndexError::from)?;
+        let mut from = Some(0);
+        // Relaxed: nothing else is told by it.
+        while let Some(key) = from.filter(|_| !is_over.load(Ordering::Relaxed)) {
+            from = tree.restore_next(&mut session, key, STEP);
+        }
+        Ok(started.elapsed())
+    };
+    thread::scope(|scope| {
+        let background = scope.spawn(restore);
+        let looked = look_up(tree, &solo, keys, (started, slice, slices), &mut served);
+        if looked.is_err() {
+            // Relaxed: nothing else is told by it.
+            is_over.store(true, Ordering::Relaxed);
+        }
+        let restored = background.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        looked?;
+        served.restored = restored?;
+        Ok::<(), BenchError>(())
+    })?;
+    Ok(served)
+}
+
+/// Looks for keys until the last slice is over, and counts them.
+fn look_up<T: Design>(
+    tree: &T,
+    solo: &SingleTreePool<T>,
+    keys: u64,
+    (started, slice, slices): (Instant, Duration, usize),
+    served: &mut Served,
+) -> Result<(), BenchError> {
+    let mut session = solo.heap().session().map_err(IndexError::from)?;
+    let mut random = Random::new(1);
+    let mut lookups = vec![0; slices];
+    loop {
+        let number = random.below(keys);
+        if tree.get(&mut session, key::<T>(number))?.is_none() {
+            let text = format!("{} has lost key number {number}", T::INFO.name);
+            return Err(BenchError::Wrong(text));
+        }
+        let now = started.elapsed();
+        if served.first.is_zero() {
+            served.first = now;
+        }
+        let Some(count) = lookups.get_mut((now.as_nanos() / slice.as_nanos().max(1)) as usize)
+        else {
+            break;
+        };
+        *count += 1;
+    }
+    let mut sum = 0;
+    served.lookups = lookups
+        .into_iter()
+        .map(|count| {
+            sum += count;
+            sum
+        })
+        .collect();
+    Ok(())
+}
