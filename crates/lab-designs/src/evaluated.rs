@@ -23,6 +23,16 @@ pub trait Evaluated: Send + Sync {
     /// # Errors
     /// The tree's.
     fn evaluate(&self, session: &mut Session<Hardware>) -> Result<usize, IndexError>;
+
+    /// The value of a key, without a table of what is pending.
+    ///
+    /// # Errors
+    /// The tree's.
+    fn get_without_table(
+        &self,
+        session: &mut Session<Hardware>,
+        key: u64,
+    ) -> Result<Option<u64>, IndexError>;
 }
 
 impl<V: Variant> Evaluated for SingleTreePool<F3Tree<V>> {
@@ -37,6 +47,14 @@ impl<V: Variant> Evaluated for SingleTreePool<F3Tree<V>> {
     fn evaluate(&self, session: &mut Session<Hardware>) -> Result<usize, IndexError> {
         self.tree().evaluate(session)
     }
+
+    fn get_without_table(
+        &self,
+        session: &mut Session<Hardware>,
+        key: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        self.tree().get_without_table(session, key)
+    }
 }
 
 impl<V: fast_fair::variant::Variant> Evaluated for SingleTreePool<FastFair<V>> {
@@ -50,6 +68,14 @@ impl<V: fast_fair::variant::Variant> Evaluated for SingleTreePool<FastFair<V>> {
 
     fn evaluate(&self, _session: &mut Session<Hardware>) -> Result<usize, IndexError> {
         Ok(0)
+    }
+
+    fn get_without_table(
+        &self,
+        session: &mut Session<Hardware>,
+        key: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        self.tree().get(session, key)
     }
 }
 

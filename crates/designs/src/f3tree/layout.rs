@@ -130,6 +130,17 @@ impl<M: Machine> Objects<M> {
         Stamp(self.stamp_word(entry).load(Ordering::Relaxed))
     }
 
+    /// Stamp, key and value of the entry at `entry`, while others may fill it: key and value are those of the stamp,
+    /// or the stamp is below `drained`, or another thread changes the entry of this key.
+    pub fn whole(&self, entry: u64) -> (Stamp, u64, u64) {
+        // Acquire: key and value; pairs with the release in `restamp`.
+        let stamp = Stamp(self.stamp_word(entry).load(Ordering::Acquire));
+        // Relaxed: the stamp has been read.
+        let key = self.word(entry).load(Ordering::Relaxed);
+        // Relaxed: the stamp has been read.
+        (stamp, key, self.word(entry + 8).load(Ordering::Relaxed))
+    }
+
     fn stamp_word(&self, entry: u64) -> &Atomic<u64, M> {
         self.word(entry + 16)
     }

@@ -1,10 +1,11 @@
-//! Get: the table of pending keys, then the global tree.
+//! Get: the table of pending keys, or all entries there are, then the global tree.
 
 use everleaf_alloc::Session;
 use everleaf_index::{IndexError, OrderedIndex};
 use everleaf_machine::{Machine, Ordering};
 
 use super::F3Tree;
+use super::layout::Objects;
 use super::variant::Variant;
 
 impl<V: Variant, M: Machine> F3Tree<V, M> {
@@ -38,6 +39,45 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 return Ok(value);
             }
             // A write without an entry has begun, and what was read may not be durable.
+        }
+    }
+
+    /// The value of a key, without the table of pending keys: every entry of every object is looked at, as in the
+    /// paper's tree without a hash table. It is there to be measured.
+    ///
+    /// *Linearizes at* the lock of the key's shard. *Complexity*: linear in the entries.
+    ///
+    /// # Errors
+    /// Damage of the global tree.
+    pub fn get_without_table(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        // Under the lock nobody writes the key, in an entry or directly.
+        let _guard = self.table.shard(key).lock();
+        // Acquire: a direct write of the key came behind this number; pairs with the release in `evaluate.rs`.
+        let drained = self.drained.load(Ordering::Acquire);
+        let mut newest = None;
+        for front in 0..V::FRONTS {
+            // Acquire: the object; pairs with the release in `front.rs`.
+            let mut object = self.head(front).load(Ordering::Acquire);
+            while object != 0 {
+                for index in 0..V::ENTRIES {
+                    let entry = Objects::<M>::entry(object, index);
+                    let (stamp, found, value) = self.objects.whole(entry);
+                    let is_newer = newest.is_none_or(|(known, _)| stamp.0 > known);
+                    if found == key && stamp.sequence() >= drained && is_newer {
+                        newest = Some((stamp.0, (!stamp.is_removal()).then_some(value)));
+                    }
+                }
+                // Relaxed: written before the object could be reached, and never again.
+                object = self.objects.next(object).load(Ordering::Relaxed);
+            }
+        }
+        match newest {
+            Some((_, value)) => Ok(value),
+            None => self.global.get(session, key),
         }
     }
 

@@ -3,7 +3,8 @@
 
 use everleaf_designs::F3Tree;
 use everleaf_designs::f3tree::variant::{
-    Blind, Nodes100, Nodes500, Objects100, Objects500, Small, Unlimited, Variant,
+    Blind, Nodes100, Nodes500, Nodes1000, NodesUnlimited, Objects100, Objects500, Objects1000,
+    Small, Unlimited, Variant,
 };
 use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
@@ -15,6 +16,7 @@ use super::common::{blind, one_thread, open, reopened, shared};
 fn agrees_with_a_btreemap() {
     one_thread::<F3Tree<Objects500>>(3000, 30_000);
     one_thread::<F3Tree<Objects100>>(40, 8_000);
+    one_thread::<F3Tree<Objects1000>>(300, 8_000);
     one_thread::<F3Tree<Unlimited>>(300, 8_000);
 }
 
@@ -29,12 +31,42 @@ fn agrees_with_a_btreemap_in_small_objects() {
 fn agrees_with_a_btreemap_in_the_node_based_form() {
     one_thread::<F3Tree<Nodes500>>(3000, 30_000);
     one_thread::<F3Tree<Nodes100>>(40, 8_000);
+    one_thread::<F3Tree<Nodes1000>>(300, 8_000);
+    one_thread::<F3Tree<NodesUnlimited>>(300, 8_000);
     one_thread::<F3Tree<Small<2, 2, 1, 2>>>(300, 8_000);
     one_thread::<F3Tree<Small<3, 4, 1, 2>>>(2000, 15_000);
     shared::<F3Tree<Nodes100>>(2000, 20_000);
     shared::<F3Tree<Small<3, 4, 1, 2>>>(60, 10_000);
     reopened::<F3Tree<Nodes500>>();
     reopened::<F3Tree<Small<3, 4, 1, 2>>>();
+}
+
+/// What the table says of pending keys is what the entries say.
+#[test]
+fn a_key_is_found_without_the_table_too() {
+    let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Adr).expect("memory");
+    let solo: SingleTreePool<F3Tree<Objects500>> = SingleTreePool::create(pool).expect("room");
+    let mut sessions: Vec<_> =
+        (0..3).map(|_| solo.heap().session().expect("a free session")).collect();
+    let tree = solo.tree();
+    for number in 0..4000_u64 {
+        let key = number * 7919 % 500;
+        let session = &mut sessions[number as usize % 3];
+        if number % 5 == 3 {
+            let _ = tree.remove(session, key).expect("room");
+        } else {
+            let _ = tree.upsert(session, key, number).expect("room");
+        }
+        if number % 700 == 699 {
+            tree.evaluate(session).expect("room");
+        }
+        if number % 100 == 0 {
+            for key in 0..510 {
+                let found = tree.get_without_table(session, key).expect("get");
+                assert_eq!(found, tree.get(session, key).expect("get"), "key {key} at {number}");
+            }
+        }
+    }
 }
 
 /// Ascending keys in runs: those before, between and behind what is there, and one that crosses it.

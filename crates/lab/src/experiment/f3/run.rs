@@ -19,8 +19,29 @@ pub(super) enum Work {
     Ascending,
     /// Insert keys at random.
     Random,
-    /// Of 21 operations four insert, sixteen search, one removes.
+    /// Of 21 operations four insert, sixteen search, one removes: the paper's text.
     Mix,
+    /// Of 241 operations 80 insert, 160 search, one removes: the caption of its figure.
+    CaptionMix,
+}
+
+/// Operations that come again and again: the last of each turn removes, the others search but for one in `every`,
+/// which inserts.
+#[derive(Clone, Copy)]
+struct Turn {
+    length: u64,
+    every: u64,
+}
+
+impl Turn {
+    const TEXT: Turn = Turn { length: 21, every: 5 };
+    const CAPTION: Turn = Turn { length: 241, every: 3 };
+
+    /// Inserts before the operation of this number.
+    fn inserts_before(self, number: u64) -> u64 {
+        let Turn { length, every } = self;
+        number / length * ((length - 1) / every) + (number % length).div_ceil(every)
+    }
 }
 
 /// One measurement.
@@ -122,17 +143,40 @@ fn operate(
     match setting.work {
         Work::Ascending => tree.insert(session, own, number).map(drop),
         Work::Random => tree.insert(session, scattered(own), number).map(drop),
-        Work::Mix => {
-            // Keys that were inserted before, by this thread.
-            let known = ((thread as u64) << 40) | Random::new(own).below(number / 21 * 4 + 1);
-            match number % 21 {
-                0 | 5 | 10 | 15 => {
-                    let inserted = ((thread as u64) << 40) | (number / 21 * 4 + number % 21 / 5);
-                    tree.insert(session, scattered(inserted), number).map(drop)
+        Work::Mix | Work::CaptionMix => {
+            let turn = if setting.work == Work::Mix { Turn::TEXT } else { Turn::CAPTION };
+            let of_thread = |number: u64| scattered((thread as u64) << 40 | number);
+            let inserted = turn.inserts_before(number);
+            // A key that was inserted before, by this thread.
+            let known = Random::new(own).below(inserted.max(1));
+            match number % turn.length {
+                at if at == turn.length - 1 => tree.remove(session, of_thread(known)).map(drop),
+                at if at.is_multiple_of(turn.every) => {
+                    tree.insert(session, of_thread(inserted), number).map(drop)
                 }
-                20 => tree.remove(session, scattered(known)).map(drop),
-                _ => tree.get(session, scattered(known)).map(drop),
+                _ => tree.get(session, of_thread(known)).map(drop),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Turn;
+
+    /// The paper's caption (2 M searches, 1 M inserts, 12.5 K removals) and its text speak of two mixes.
+    #[test]
+    fn a_turn_has_its_operations_and_inserts_every_key_once() {
+        for (turn, inserts, searches) in [(Turn::TEXT, 4, 16), (Turn::CAPTION, 80, 160)] {
+            let of = |number: u64| (number % turn.length, turn.inserts_before(number));
+            let is_insert = |at: u64| at < turn.length - 1 && at.is_multiple_of(turn.every);
+            let keys: Vec<u64> = (0..3 * turn.length)
+                .map(of)
+                .filter(|(at, _)| is_insert(*at))
+                .map(|(_, key)| key)
+                .collect();
+            assert_eq!(keys, (0..3 * inserts).collect::<Vec<_>>());
+            assert_eq!(turn.length, inserts + searches + 1);
         }
     }
 }
