@@ -330,6 +330,10 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
 
     /// A coverage mark on a rare branch: nothing on hardware, recorded by a simulated machine.
     fn mark(name: &'static str);
+    /// Tells the machine that this thread has taken a lock or opened one: a counting machine tells flushes under a
+    /// lock from others.
+    #[inline(always)]
+    fn holds_lock(_is_held: bool) {}
     /// Whether the planted bug `name` is switched on: never on hardware, a constant there.
     fn mutant(name: &'static str) -> bool;
 

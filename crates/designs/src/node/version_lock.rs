@@ -147,6 +147,7 @@ impl<M: Machine> VersionLock<M> {
             // Release: the held word before every store of the holder; pairs with the fence in
             // `validate`.
             M::fence(Ordering::Release);
+            M::holds_lock(true);
         }
         taken
     }
@@ -155,6 +156,7 @@ impl<M: Machine> VersionLock<M> {
     #[inline(always)]
     #[track_caller]
     pub fn unlock(&self) {
+        M::holds_lock(false);
         let word = self.holders_word();
         let low = (word & LOW_MASK).wrapping_add(STEP) & LOW_MASK & !HELD;
         // Release: the holder's stores before the new version; pairs with the acquire in `stable`
@@ -166,12 +168,14 @@ impl<M: Machine> VersionLock<M> {
     #[inline(always)]
     #[track_caller]
     pub fn unlock_unchanged(&self) {
+        M::holds_lock(false);
         // Release: as in `unlock`; a reader that began before the lock was taken goes on.
         self.word.store(self.holders_word() & !HELD, Ordering::Release);
     }
 
     /// Ends the lock: what it guards has left the structure (V3).
     pub fn unlock_dead(&self) {
+        M::holds_lock(false);
         let word = self.holders_word();
         // Release: as in `unlock`.
         self.word.store((word | DEAD) & !HELD, Ordering::Release);

@@ -79,6 +79,15 @@ pub(super) const FAMILY: Family = Family {
             make: table1,
         },
         Entry {
+            id: "rntree.overlap",
+            what: "section 4: flushes inside the critical section and outside",
+            claim: "RNTree flushes its entry outside; FPTree flushes all inside",
+            kinds: &[Kind::Counts],
+            seconds: (3, 20),
+            needs: &["rntree", "rntree-dual", "nvtree", "wbtree", "fptree"],
+            make: overlap,
+        },
+        Entry {
             id: "rntree.steps",
             what: "Figures 1 to 3: layout, steps and where they take effect",
             claim: "durably linearizable",
@@ -185,6 +194,35 @@ fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
             many > few,
         ));
     }
+    Ok(outcome)
+}
+
+/// Which flushes of a modification others wait for.
+fn overlap(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+    let trials = context.scale.pick(20, 300);
+    let mut outcome = Outcome::default();
+    let columns = ["tree, operation", "flushes", "under the lock", "outside"];
+    let mut grid = Grid::new("flushes of an operation on a leaf with room", &columns);
+    let operations = [Operation::Insert, Operation::Update, Operation::Remove];
+    for design in ["rntree", "rntree-dual", "nvtree", "wbtree", "fptree"] {
+        (context.tell)(&format!("counting {design}"));
+        let costs = leaf::costs(design, Domain::Adr, trials, context.seed)?;
+        for operation in operations {
+            let all = costs.each(operation, |tally| tally.flushes);
+            let inside = costs.each(operation, |tally| tally.flushes_under_lock);
+            let name = format!("{design}, {}", operation.name());
+            grid.add(name.clone(), [all, inside, all - inside]);
+            outcome.series.push(Series::count(name, "flushes under the lock", inside));
+            let claim = match (design, operation) {
+                ("rntree" | "rntree-dual", _) | ("fptree", Operation::Remove) => 1.0,
+                ("fptree", _) => 3.0,
+                _ => continue,
+            };
+            let what = format!("{design}, {}: flushes under the lock", operation.name());
+            outcome.figures.push(Figure::near(what, claim, inside, "", 0.0));
+        }
+    }
+    outcome.tables.push(grid);
     Ok(outcome)
 }
 
@@ -439,4 +477,21 @@ fn recovery(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         lines: vec![crashed, clean],
     });
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::quick;
+    use super::*;
+
+    /// Flushes under a lock and outside of one used to be counted as one.
+    #[test]
+    fn rntree_flushes_its_entry_outside_of_the_lock() {
+        let outcome = overlap(&mut quick(&mut |_| ())).unwrap();
+        assert_eq!(outcome.tables[0].rows.len(), 15);
+        assert_eq!(outcome.figures.len(), 9);
+        for figure in &outcome.figures {
+            assert!(!figure.differs(), "{figure:?}");
+        }
+    }
 }

@@ -320,6 +320,12 @@ impl Machine for Simulated {
         }
     }
 
+    fn holds_lock(is_held: bool) {
+        if current::core().is_none() {
+            counting::holds_lock(is_held);
+        }
+    }
+
     fn mutant(name: &'static str) -> bool {
         current::core().is_some_and(|core| core.mutant(name))
     }

@@ -51,6 +51,31 @@ fn an_operation_is_counted_in_lines_and_calls() {
 }
 
 #[test]
+fn flushes_under_a_lock_are_told_from_others() {
+    let counting = Counting::new(small(), 4096);
+    let flush = || Simulated::flush(word(&counting, 0).as_ptr());
+    counting.operation("write", || {
+        flush();
+        Simulated::holds_lock(true);
+        flush();
+        Simulated::holds_lock(true);
+        Simulated::holds_lock(false);
+        flush();
+        Simulated::holds_lock(false);
+        flush();
+        // One that its maker held from the start.
+        Simulated::holds_lock(false);
+        flush();
+    });
+    let tally = counting.tally("write");
+    assert_eq!((tally.flushes, tally.flushes_under_lock), (5, 2));
+    // A lock that is left held is the operation's alone.
+    counting.operation("left", || Simulated::holds_lock(true));
+    counting.operation("next", flush);
+    assert_eq!(counting.tally("next").flushes_under_lock, 0);
+}
+
+#[test]
 fn pairs_lines_and_bulk_copies_are_counted_as_one_access() {
     let counting = Counting::new(small(), 4096);
     let pair: AtomicPair<Simulated> = AtomicPair::new(Pair::default());

@@ -46,6 +46,8 @@ pub struct Tally {
     pub locked: u64,
     /// Flushes of a line.
     pub flushes: u64,
+    /// Those of them under a lock that the thread has taken, of locks that tell the machine.
+    pub flushes_under_lock: u64,
     /// Drains.
     pub drains: u64,
     /// Full fences.
@@ -116,6 +118,8 @@ pub struct Counter {
     marks: Vec<(&'static str, u64)>,
     /// The line of the pool that missed last.
     last_miss: u64,
+    /// Locks that the operation has taken and not opened.
+    locks: u64,
 }
 
 impl Counter {
@@ -136,6 +140,7 @@ impl Counter {
             written: HashSet::new(),
             marks: Vec::new(),
             last_miss: 0,
+            locks: 0,
         }
     }
 
@@ -150,6 +155,7 @@ impl Counter {
         }));
         self.tally = Tally::default();
         self.last_miss = 0;
+        self.locks = 0;
         self.media_before = (self.media.read_bytes, self.media.written_bytes);
         self.read.clear();
         self.written.clear();
@@ -182,6 +188,11 @@ impl Counter {
     pub fn clear(&mut self) {
         self.tallies.clear();
         self.marks.clear();
+    }
+
+    /// Counts the locks that are held. One that its maker holds from the start is not told when it is made.
+    pub fn holds_lock(&mut self, is_held: bool) {
+        self.locks = if is_held { self.locks + 1 } else { self.locks.saturating_sub(1) };
     }
 
     /// Counts a coverage mark, if an operation that is counted runs.
@@ -225,6 +236,7 @@ impl Counter {
             Access::Piece => return self.tally.pieces += 1,
             Access::Flush => {
                 self.tally.flushes += 1;
+                self.tally.flushes_under_lock += u64::from(self.locks > 0);
                 return self.flush(address);
             }
         }
@@ -308,6 +320,7 @@ impl std::ops::AddAssign for Tally {
         self.stores += more.stores;
         self.locked += more.locked;
         self.flushes += more.flushes;
+        self.flushes_under_lock += more.flushes_under_lock;
         self.drains += more.drains;
         self.fences += more.fences;
         self.prefetches += more.prefetches;

@@ -191,6 +191,15 @@ fn note_on(current: *const RefCell<Counter>, access: Access, place: Place) {
     counter.borrow_mut().access(access, place.address, place.size);
 }
 
+/// Notes a lock that was taken or opened if this OS thread is counting.
+pub(super) fn holds_lock(is_held: bool) {
+    let current = CURRENT.get();
+    if !current.is_null() {
+        // SAFETY: as in `note_on`.
+        unsafe { &*current }.borrow_mut().holds_lock(is_held);
+    }
+}
+
 /// Notes a coverage mark if this OS thread is counting.
 pub(super) fn mark(name: &'static str) {
     let current = CURRENT.get();
