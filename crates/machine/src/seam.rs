@@ -311,6 +311,15 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
 
     /// Memory for volatile nodes; null when there is none.
     fn allocate(layout: Layout) -> *mut u8;
+    /// As [`Machine::allocate`], all zero. Large memory comes so from the system, and is not touched.
+    fn allocate_zeroed(layout: Layout) -> *mut u8 {
+        let memory = Self::allocate(layout);
+        if !memory.is_null() {
+            // SAFETY: allocated just now with this size, and nobody else's.
+            unsafe { memory.write_bytes(0, layout.size()) }
+        }
+        memory
+    }
     /// Returns memory to the machine.
     ///
     /// # Safety

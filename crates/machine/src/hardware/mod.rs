@@ -199,6 +199,10 @@ impl Machine for Hardware {
         memory::allocate(layout)
     }
 
+    fn allocate_zeroed(layout: Layout) -> *mut u8 {
+        memory::allocate_zeroed(layout)
+    }
+
     unsafe fn deallocate(pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller returns what `allocate` gave.
         unsafe { memory::deallocate(pointer, layout) }
