@@ -125,6 +125,25 @@ pub trait Operations: Design<<Self as Operations>::Machine> {
         0
     }
 
+    /// As [`OrderedIndex::unrestored`].
+    fn unrestored(&self) -> u64 {
+        0
+    }
+
+    /// As [`OrderedIndex::restore_next`]. The session is not pinned.
+    ///
+    /// # Errors
+    /// What is stored is damaged.
+    fn restore_next(
+        &self,
+        session: &mut Session<Self::Machine>,
+        from: u64,
+        leaves: usize,
+    ) -> Result<Option<u64>, IndexError> {
+        let _ = (session, from, leaves);
+        Ok(None)
+    }
+
     /// As [`OrderedIndex::len`]. The session is not pinned.
     ///
     /// # Errors
@@ -285,6 +304,19 @@ impl<T: Operations> OrderedIndex<T::Machine> for T {
 
     fn table_bytes(&self) -> u64 {
         Operations::table_bytes(self)
+    }
+
+    fn unrestored(&self) -> u64 {
+        Operations::unrestored(self)
+    }
+
+    fn restore_next(
+        &self,
+        session: &mut Session<T::Machine>,
+        from: u64,
+        leaves: usize,
+    ) -> Result<Option<u64>, IndexError> {
+        Operations::restore_next(self, session, from, leaves)
     }
 
     fn len(&self, session: &mut Session<T::Machine>) -> Result<u64, IndexError> {

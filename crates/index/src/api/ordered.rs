@@ -270,7 +270,30 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
         0
     }
 
-    /// Number of keys; exact when no writer is active. Some designs have to count.
+    /// Leaves whose parts in DRAM opening has left to be made when they are first touched, or by
+    /// [`Self::restore_next`]. O(1).
+    fn unrestored(&self) -> u64 {
+        0
+    }
+
+    /// Makes what opening has left of the next `leaves` leaves, from that of the key `from` on; gives the key to go
+    /// on with, if there are more. For a thread in the background, which begins with 0 when the tree is open: others
+    /// may be at work, and [`Self::unrestored`] says how far it has come.
+    ///
+    /// # Errors
+    /// A leaf is damaged.
+    fn restore_next(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        leaves: usize,
+    ) -> Result<Option<u64>, IndexError> {
+        let _ = (session, from, leaves);
+        Ok(None)
+    }
+
+    /// Number of keys; exact when no writer is active. Some designs have to count, and what opening has left is
+    /// restored for it.
     ///
     /// # Errors
     /// As all calls.
@@ -325,6 +348,20 @@ pub trait Design<M: Machine = Hardware>: OrderedIndex<M> + Sized + 'static {
         root: u32,
         threads: usize,
     ) -> Result<Self, IndexError>;
+
+    /// As [`Self::recover`] and soon done: it may leave leaves to be restored when they are first touched, or by
+    /// [`OrderedIndex::restore_next`].
+    ///
+    /// # Errors
+    /// As there; damage within a leaf that was left is an error of whatever touches it.
+    fn recover_at_once(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::recover(session, recovery, root, threads)
+    }
 
     /// What the pool's directory keeps of the tree.
     fn root_value(&self) -> u32;

@@ -88,9 +88,31 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 let child = unsafe { Shared::new(child.cast()) };
                 self.check_inner(child, Some(*fence), next, used, findings);
             } else {
-                self.check_chain(LeafId::of_child(*child), *fence, next, used, findings);
+                self.check_child(*child, *fence, next, used, findings);
             }
         }
+    }
+
+    /// Checks a child of level 1. A leaf that opening has left is restored first; if it is damaged, the rest of
+    /// the tree is checked all the same.
+    fn check_child(
+        &self,
+        child: *mut (),
+        low: u64,
+        high: u64,
+        used: &Recovery<M>,
+        findings: &mut Findings<'_>,
+    ) {
+        let leaf = self.leaf_behind(child);
+        if LeafId::of_child(child).stands_in_for().is_some()
+            && let Err(error) = self.restore_leaf(leaf, low, high)
+        {
+            findings.note(used.mark_block(G::BLOCK_CLASS, leaf.block::<G>()));
+            findings.report.leaves += 1;
+            findings.report.unproven_leaves += 1;
+            return findings.problem(error.to_string());
+        }
+        self.check_chain(leaf, low, high, used, findings);
     }
 
     /// Checks a child, and the current leaves behind it. A replaced leaf that an inner node leads to
@@ -256,7 +278,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     pub(super) fn free_leaves(&self, session: &mut Session<M>, children: &[Child]) {
         let mut fences = BTreeSet::new();
         for (_, leaf) in children {
-            self.free_chain(session, LeafId::of_child(*leaf), &mut fences);
+            self.free_chain(session, self.leaf_behind(*leaf), &mut fences);
         }
         for fence in fences {
             K::free_fence(session, fence);
@@ -276,7 +298,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 let child = unsafe { Shared::new(child.cast()) };
                 self.free_inner(session, child, fences);
             } else {
-                self.free_chain(session, LeafId::of_child(child), fences);
+                self.free_chain(session, self.leaf_behind(child), fences);
             }
         }
         // SAFETY: allocated with this size; nobody can reach the tree any more.

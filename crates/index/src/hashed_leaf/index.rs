@@ -23,7 +23,8 @@ impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
 
     #[inline]
     fn read(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        Ok(self.get_payload(session, key))
+        let (leaf, probe) = self.descend(key, false);
+        Ok(self.get_from(session, leaf, key, probe)?)
     }
 
     #[inline]
@@ -45,7 +46,7 @@ impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
         let mut session = session.pinned();
         self.get_many_payloads(&mut session, keys, Extent::Heads, |_, index, value| {
             values[index] = value;
-        });
+        })?;
         Ok(())
     }
 
@@ -106,23 +107,40 @@ impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
             left > 0
         };
         match way {
-            Way::Up => self.scan_forward(session, from, limit, Extent::Heads, push),
-            Way::Down => self.scan_backward(session, from.checked_add(1), Extent::Heads, push),
+            Way::Up => self.scan_forward(session, from, limit, Extent::Heads, push)?,
+            Way::Down => self.scan_backward(session, from.checked_add(1), Extent::Heads, push)?,
         }
         Ok(())
     }
 
-    fn len(&self, _session: &mut Session<M>) -> Result<u64, IndexError> {
+    fn unrestored(&self) -> u64 {
+        self.unrestored_leaves()
+    }
+
+    fn restore_next(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        leaves: usize,
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.restore_leaves(session, from, leaves)?)
+    }
+
+    fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
+        self.restore_all(session)?;
         Ok(self.key_count())
     }
 
     fn table_bytes(&self) -> u64 {
         let orders = self.ordered.sum().saturating_mul(size_of::<OrderPlace<M>>() as u64);
-        let leaves = self.leaves.sum().saturating_mul(Self::PLACE_SIZE);
+        // The places of those that are not restored were not touched.
+        let leaves = self.leaves.sum().saturating_sub(self.unrestored_leaves());
+        let leaves = leaves.saturating_mul(Self::PLACE_SIZE);
         leaves + orders + self.slab.directory_size() as u64
     }
 
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        self.restore_all(session)?;
         Ok(self.tree_shape(session))
     }
 
@@ -169,6 +187,18 @@ impl<G: LeafShape, M: Machine> Design<M> for HashedLeafTree<U64Kind, G, M> {
         let live = find_live_blocks(&heap, recovery, &[root], G::BLOCK_CLASS, threads)?.remove(0);
         let slab = Slab::new(heap.pool().max_size())?;
         Ok(Self::recover_from(session, recovery, root, live, slab.into(), threads, None)?)
+    }
+
+    fn recover_at_once(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        let heap = session.heap().clone();
+        let live = find_live_blocks(&heap, recovery, &[root], G::BLOCK_CLASS, threads)?.remove(0);
+        let slab = Slab::zeroed(heap.pool().max_size())?;
+        Ok(Self::open_at_once(session, recovery, root, live, slab.into())?)
     }
 
     fn root_value(&self) -> u32 {

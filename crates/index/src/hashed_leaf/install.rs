@@ -19,7 +19,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     #[inline(never)]
     pub(super) fn try_install(&self, session: &mut Session<M>, key: K::Key<'_>) {
         let (path, child) = self.inner.descend_path(key, false);
-        let leaf = LeafId::of_child(child);
+        let leaf = self.leaf_behind(child);
         if !self.is_replaced(leaf) {
             return;
         }

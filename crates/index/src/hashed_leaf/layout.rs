@@ -18,6 +18,7 @@ use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine};
 use super::placement::Placement;
 use crate::geometry::Production;
 pub use crate::geometry::{HalfLeaves, LeafShape};
+use crate::nbtree::state::NO_BLOCK;
 
 /// Bytes in front of a block's entries.
 pub const BLOCK_HEADER_SIZE: usize = 32;
@@ -45,7 +46,7 @@ pub struct Header<M: Machine> {
 /// A leaf's metadata but for its fingerprints. Its key range `low..high` never changes.
 #[repr(C, align(64))]
 pub struct Cold<M: Machine> {
-    /// [`FREEZING`], [`REPLACED`].
+    /// [`FREEZING`], [`REPLACED`], [`RESTORED`].
     pub flags: Atomic<u64, M>,
     /// What replaces this leaf; null until decided, then never null again.
     pub successor: AtomicPointer<Successor<M>, M>,
@@ -68,6 +69,12 @@ pub const SEALED: u64 = 1 << 31;
 pub const FREEZING: u64 = 1;
 /// `flags`: the successor is the authority.
 pub const REPLACED: u64 = 2;
+/// `flags`: the volatile half of a leaf that opening has left is made (`restore.rs`).
+pub const RESTORED: u64 = 4;
+
+/// The number of no leaf, for the pool's header is there. Inner nodes lead to it in place of leaves that
+/// opening has left, and who comes there finds a leaf that is full and replaced, and looks again.
+pub const NO_LEAF: u32 = 0;
 
 /// The number of a leaf, and where its keys are in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +114,17 @@ impl LeafId {
         let word = child.addr();
         let placement = Placement::from_bits((word >> PLACEMENT_SHIFT) as u32);
         LeafId { number: (word >> 1) as u32, placement }
+    }
+
+    /// What inner nodes lead to in place of a leaf of this number that opening has left.
+    pub fn stand_in(number: u32) -> Self {
+        LeafId { number: NO_LEAF, placement: Placement::from_bits(number) }
+    }
+
+    /// The number of the leaf that opening has left, if this stands in for one.
+    #[inline(always)]
+    pub fn stands_in_for(self) -> Option<u32> {
+        (self.number == NO_LEAF).then(|| self.placement.to_bits())
     }
 }
 
@@ -148,6 +166,8 @@ type Plain = everleaf_machine::Hardware;
 const _: () = {
     assert!(PLACEMENT_SHIFT + Placement::BITS < usize::BITS);
     assert!(SEALED >> Placement::BITS > 0);
+    // The number of every block has room where a placement has.
+    assert!(NO_BLOCK >> Placement::BITS == 0);
     assert!(size_of::<Header<Plain>>() == BLOCK_HEADER_SIZE);
     assert!(size_of::<Cold<Plain>>() == LINE_SIZE);
     assert!(size_of::<Successor<Plain>>() == LINE_SIZE);

@@ -27,13 +27,16 @@ struct Traveller<G> {
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Calls `found(i, payload)` for each of `keys`, in order. Each is looked up as by `get_payload`.
+    ///
+    /// # Errors
+    /// As there.
     pub(crate) fn get_many_payloads(
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
         extent: Extent,
         mut found: impl FnMut(&mut Session<M>, usize, Option<u64>),
-    ) {
+    ) -> Result<(), AllocError> {
         for (number, keys) in keys.chunks(group::<M>()).enumerate() {
             let travellers = self.descend_together(keys.len(), |index| keys[index], false);
             for traveller in &travellers[..keys.len()] {
@@ -46,7 +49,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             }
             let mut payloads = [None; TOGETHER];
             for (index, (key, traveller)) in keys.iter().zip(&travellers).enumerate() {
-                let payload = self.get_from(session, traveller.leaf, *key, traveller.probe);
+                let payload = self.get_from(session, traveller.leaf, *key, traveller.probe)?;
                 if !K::HAS_TAILS {
                     found(session, number * group::<M>() + index, payload);
                 }
@@ -64,6 +67,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 found(session, number * group::<M>() + index, *payload);
             }
         }
+        Ok(())
     }
 
     /// Performs the writes of some items one after the other, and calls `done` for each with its

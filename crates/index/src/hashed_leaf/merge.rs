@@ -64,9 +64,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// The index of the right one of two leaves to merge: the leaf at `index` and the neighbour that
     /// holds less. (A queue leaves its thin leaves behind it, on the left.)
     fn pair_at(&self, parent: Shared<Inner<M>>, index: usize) -> Option<usize> {
-        let live = |index: usize| self.live_count(LeafId::of_child(parent.child(index)));
-        let left = (index > 0).then(|| (live(index - 1), index));
-        let right = (index + 1 < usize::from(parent.count)).then(|| (live(index + 1), index + 1));
+        let live = |index: usize, right: usize| {
+            let leaf = LeafId::of_child(parent.child(index));
+            leaf.stands_in_for().is_none().then(|| (self.live_count(leaf), right))
+        };
+        let left = if index > 0 { live(index - 1, index) } else { None };
+        let right =
+            if index + 1 < usize::from(parent.count) { live(index + 1, index + 1) } else { None };
         let pairs = left.into_iter().chain(right);
         let allowed = pairs.filter(|(_, right)| !K::is_boundary(parent.fence::<K>(*right)));
         allowed.min().map(|(_, right)| right)
@@ -81,6 +85,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if parent.count == 1 {
             return Ok(Progress::NoNeighbour);
         }
+        self.restore_beside(&path)?;
         let Some(right) = self.pair_at(parent, index) else { return Ok(Progress::None) };
         let a = LeafId::of_child(parent.child(right - 1));
         let b = LeafId::of_child(parent.child(right));

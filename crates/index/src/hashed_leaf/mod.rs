@@ -33,7 +33,7 @@
 //! | many gets, writes | `many.rs` | each as a separate one | likewise |
 //! | load | `bulk.rs` | when the directory names the tree | likewise |
 //! | seal | `seal.rs` | no effect on contents | the pool's seal, behind all sums |
-//! | recovery | `recover.rs` | - | - |
+//! | recovery | `recover.rs`, `restore.rs` | - | - |
 //!
 //! Invariants (checked by `check.rs` and on the simulated machine):
 //! - HL1 a position goes `EMPTY -> PENDING -> LIVE -> TOMB`, or from any of the first three to a frozen
@@ -53,7 +53,7 @@
 //!   was frozen, its leaf not replaced afterwards: who removes or replaces it retires the record after that,
 //!   and so after the reader was pinned. A `LIVE` or `PENDING` entry proves the same by HL5. A fence is
 //!   retired when no inner node has it and both leaves that it divided are out of the tree;
-//! - and I5, I6, I8 to I11 and I14 of `nbtree`.
+//! - HL9 to HL11 of `restore.rs`; and I5, I6, I8 to I11 and I14 of `nbtree`.
 
 mod ahead;
 mod bulk;
@@ -67,6 +67,7 @@ mod order;
 mod placement;
 mod probe;
 mod recover;
+mod restore;
 mod scan;
 pub(crate) mod seal;
 mod search;
@@ -107,6 +108,10 @@ pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = H
     ordered: Tally<M>,
     splits: Tally<M>,
     merges: Tally<M>,
+    /// Leaves that opening has left to be restored.
+    unrestored: Tally<M>,
+    /// Whether opening has left any.
+    opened_at_once: bool,
     heap: Arc<Heap<M>>,
 }
 
@@ -129,6 +134,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             ordered: Tally::new(0),
             splits: Tally::new(0),
             merges: Tally::new(0),
+            unrestored: Tally::new(0),
+            opened_at_once: false,
             heap,
         }
     }

@@ -4,8 +4,9 @@
 //! half of each leaf is made, in parallel: an entry that was never linearized becomes a `TOMB`; what a
 //! crash left of half a claim is cleared; positions that are free in a chunk that a key has passed are
 //! given up (their line was lost while that of the key survived). A leaf with a frozen position is
-//! frozen again; the first writer completes its replacement.
+//! frozen again; the first writer completes its replacement. Or it is made later (`restore.rs`).
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Recovery, Session};
@@ -14,6 +15,7 @@ use everleaf_machine::{AtomicPair, LINE_SIZE, Machine, Pair, SpinLock};
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, UNKNOWN};
 use super::placement::Placement;
 use super::probe::usable;
+use super::split::unclaimed;
 use super::state::FROZEN_EMPTY;
 use super::{HashedLeafTree, Slab};
 use crate::kind::Kind;
@@ -76,7 +78,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     }
 
     /// The leaf in a block of the pool, with its placement.
-    fn kept_leaf(&self, block: u32) -> LeafId {
+    pub(super) fn kept_leaf(&self, block: u32) -> LeafId {
         let leaf = LeafId::of_block::<G>(block, Placement::HASHED);
         let placement = self.header(leaf).placement.read_private();
         LeafId { placement: Placement::from_bits(placement as u32), ..leaf }
@@ -125,54 +127,98 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         self.slab.prepare(leaf)?;
         let (_, skip) = owner_parts(self.header(leaf).owner.read_private());
         let writable = !self.heap.pool().is_read_only();
-        let mut bytes = Self::unclaimed();
-        let (mut keys, mut frozen) = (0, false);
-        // Chunks that a key has passed.
-        let mut passed = [false; 4];
+        let mut survey = Survey::<G>::new();
         for position in G::HEADER_POSITIONS..G::POSITIONS {
             let cell = self.entry(leaf, position);
             let entry = cell.read_private();
-            let byte = &mut bytes[position / G::CHUNK][position % G::CHUNK];
-            let state = K::state(entry);
-            frozen |= state == FROZEN || state == FROZEN_EMPTY;
-            match state {
-                EMPTY => {
-                    if entry != EMPTY_ENTRY && writable && !M::mutant("hashed.recovery_keeps_half")
-                    {
-                        self.mend(cell, EMPTY_ENTRY);
-                    }
-                    continue;
-                }
-                PENDING if writable && !M::mutant("hashed.recovery_keeps_pending") => {
-                    self.mend(cell, K::with_state(entry, TOMB));
-                }
-                _ => {}
+            if let Some(mended) = survey.take(self, leaf, task.low, position, entry)
+                && writable
+            {
+                self.mend(cell, mended);
             }
-            *byte = DEAD;
-            if holds(state) {
-                let probe = self.probe_of(leaf, task.low, entry);
-                *byte = probe.fingerprint;
-                keys += 1;
-                (0..G::CHUNKS)
-                    .map(|turn| probe.chunk(turn))
-                    .take_while(|chunk| *chunk != position / G::CHUNK)
-                    .for_each(|chunk| passed[chunk] = true);
-                if let Some(mark) = K::entry_mark(recovery, entry)? {
-                    mark.set()?;
-                }
+            if holds(K::state(entry))
+                && let Some(mark) = K::entry_mark(recovery, entry)?
+            {
+                mark.set()?;
             }
         }
+        let (keys, frozen) = (survey.keys(), survey.is_frozen());
+        let bytes = survey.fingerprints::<M>();
+        let flags = if frozen && !M::mutant("hashed.recovery_thaws") { FREEZING } else { 0 };
+        self.begin_leaf(leaf, task.low, task.high, skip, &bytes, flags);
+        Ok(keys)
+    }
+}
+
+/// What the positions of a leaf of shape `G` are after a crash.
+pub(super) struct Survey<G> {
+    bytes: [[u8; LINE_SIZE]; 4],
+    /// Chunks that a key has passed.
+    passed: [bool; 4],
+    keys: u64,
+    frozen: bool,
+    shape: PhantomData<G>,
+}
+
+impl<G: LeafShape> Survey<G> {
+    /// Of no position yet.
+    pub fn new() -> Self {
+        let (passed, shape) = ([false; 4], PhantomData);
+        Survey { bytes: unclaimed::<G>(), passed, keys: 0, frozen: false, shape }
+    }
+
+    /// Takes up what a position has; what it has to have instead, if a crash left it half done.
+    #[inline(always)]
+    pub fn take<K: Kind<M>, M: Machine>(
+        &mut self,
+        tree: &HashedLeafTree<K, G, M>,
+        leaf: LeafId,
+        low: u64,
+        position: usize,
+        entry: Pair,
+    ) -> Option<Pair> {
+        let byte = &mut self.bytes[position / G::CHUNK][position % G::CHUNK];
+        let state = K::state(entry);
+        self.frozen |= state == FROZEN || state == FROZEN_EMPTY;
+        if state == EMPTY {
+            let is_half = entry != EMPTY_ENTRY && !M::mutant("hashed.recovery_keeps_half");
+            return is_half.then_some(EMPTY_ENTRY);
+        }
+        *byte = DEAD;
+        if holds(state) {
+            let probe = tree.probe_of(leaf, low, entry);
+            *byte = probe.fingerprint;
+            self.keys += 1;
+            (0..G::CHUNKS)
+                .map(|turn| probe.chunk(turn))
+                .take_while(|chunk| *chunk != position / G::CHUNK)
+                .for_each(|chunk| self.passed[chunk] = true);
+        }
+        let is_pending = state == PENDING && !M::mutant("hashed.recovery_keeps_pending");
+        is_pending.then(|| K::with_state(entry, TOMB))
+    }
+
+    /// How many keys the leaf holds.
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// Whether a position is frozen, and so the leaf.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// The fingerprints of all positions.
+    pub fn fingerprints<M: Machine>(mut self) -> [[u8; LINE_SIZE]; 4] {
         for chunk in 0..G::CHUNKS {
-            let plugs = passed[chunk] && !M::mutant("hashed.no_plug");
+            let plugs = self.passed[chunk] && !M::mutant("hashed.no_plug");
             for within in (0..G::CHUNK).filter(|within| usable::<G>(chunk) >> within & 1 == 1) {
-                let byte = &mut bytes[chunk][within];
-                if *byte == UNKNOWN && (plugs || frozen) {
+                let byte = &mut self.bytes[chunk][within];
+                if *byte == UNKNOWN && (plugs || self.frozen) {
                     *byte = DEAD;
                 }
             }
         }
-        let flags = if frozen && !M::mutant("hashed.recovery_thaws") { FREEZING } else { 0 };
-        self.begin_leaf(leaf, task.low, task.high, skip, &bytes, flags);
-        Ok(keys)
+        self.bytes
     }
 }

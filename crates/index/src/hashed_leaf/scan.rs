@@ -10,7 +10,7 @@
 
 use std::cmp::Ordering as KeyOrder;
 
-use everleaf_alloc::Session;
+use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Pair};
 
 use super::HashedLeafTree;
@@ -37,6 +37,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Visits the entries from `from` (inclusive) on, ascending, until `visit` returns false, which is
     /// expected after `limit`. The visitor gets the leaf's low fence (which completes `u64` keys) and
     /// the entry.
+    ///
+    /// # Errors
+    /// Opening has left a leaf, and it is damaged.
     pub(crate) fn scan_forward(
         &self,
         session: &mut Session<M>,
@@ -44,9 +47,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         limit: usize,
         extent: Extent,
         mut visit: impl FnMut(u64, Pair) -> bool,
-    ) {
+    ) -> Result<(), AllocError> {
         let mut from = from;
-        let mut place = self.place(session, from, limit);
+        let mut place = self.place(session, from, limit)?;
         let mut first = true;
         let mut left = limit;
         loop {
@@ -86,14 +89,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 }
                 self.observe(leaf, position);
                 if !visit(low, entry) {
-                    return;
+                    return Ok(());
                 }
             }
             // Removed ones do not count: more may be wanted than this says.
             left = left.saturating_sub(positions.len()).max(1);
             let high = self.cold(leaf).high.read_private();
             if high == 0 {
-                return;
+                return Ok(());
             }
             place = match next {
                 // Fences are unique, so equality says that nothing lies between.
@@ -110,7 +113,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                     // After a merge the leaf may start below where we stand: skip what was seen.
                     from = K::fence_as_key(self.base, high);
                     first = true;
-                    self.place(session, from, left)
+                    self.place(session, from, left)?
                 }
             };
         }
@@ -118,17 +121,20 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// Visits the entries below `to` (exclusive; `None` for all), descending, until `visit` returns
     /// false.
+    ///
+    /// # Errors
+    /// As [`Self::scan_forward`].
     pub(crate) fn scan_backward(
         &self,
         session: &mut Session<M>,
         to: Option<K::Key<'_>>,
         extent: Extent,
         mut visit: impl FnMut(u64, Pair) -> bool,
-    ) {
+    ) -> Result<(), AllocError> {
         let mut bound = to;
         let mut first = true;
         loop {
-            let leaf = self.resolve_below(session, bound);
+            let leaf = self.resolve_below(session, bound)?;
             self.prefetch_for_scan(leaf, 0, 0, usize::MAX);
             let sorted = self.sorted_positions(session, leaf);
             let positions = sorted.as_slice();
@@ -149,11 +155,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 }
                 self.observe(leaf, position);
                 if !visit(low, entry) {
-                    return;
+                    return Ok(());
                 }
             }
             if low == 0 {
-                return;
+                return Ok(());
             }
             bound = Some(K::fence_as_key(self.base, low));
         }
@@ -161,7 +167,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// The authority for `key`, with its place under its parent if it hangs there directly.
     #[inline(always)]
-    fn place(&self, session: &mut Session<M>, key: K::Key<'_>, limit: usize) -> Place<M> {
+    fn place(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+        limit: usize,
+    ) -> Result<Place<M>, AllocError> {
         let mut node = self.inner.root();
         loop {
             let index = node.find::<K>(node.level, self.base, key, false);
@@ -175,9 +186,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             let mut place = Place { leaf: LeafId::of_child(child), parent: node, index };
             self.prefetch_for_scan(place.leaf, node.fence::<K>(index), K::number(key), limit);
             if self.is_replaced(place.leaf) {
-                place.leaf = self.resolve(session, key);
+                place.leaf = self.resolve(session, key)?;
             }
-            return place;
+            return Ok(place);
         }
     }
 
@@ -193,11 +204,16 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     }
 
     /// The authority for the greatest keys below `bound`.
-    fn resolve_below(&self, session: &mut Session<M>, bound: Option<K::Key<'_>>) -> LeafId {
-        let mut leaf = match bound {
-            Some(key) => LeafId::of_child(self.inner.descend_path(key, true).1),
-            None => self.last_leaf(),
+    fn resolve_below(
+        &self,
+        session: &mut Session<M>,
+        bound: Option<K::Key<'_>>,
+    ) -> Result<LeafId, AllocError> {
+        let (path, child) = match bound {
+            Some(key) => self.inner.descend_path(key, true),
+            None => self.inner.descend_last(),
         };
+        let mut leaf = self.leaf_at(&path, child)?;
         let mut hopped = false;
         while self.is_replaced(leaf) {
             hopped = true;
@@ -209,19 +225,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             let low = self.cold(leaf).low.read_private();
             self.try_install(session, K::fence_as_key(self.base, low));
         }
-        leaf
-    }
-
-    fn last_leaf(&self) -> LeafId {
-        let mut node = self.inner.root();
-        loop {
-            let child = node.child(usize::from(node.count) - 1);
-            if node.level == 1 {
-                return LeafId::of_child(child);
-            }
-            // SAFETY: children above level 1 are inner nodes, read while pinned.
-            node = unsafe { Shared::new(child.cast()) };
-        }
+        Ok(leaf)
     }
 
     /// Whether `key` lies above all keys of the leaf.

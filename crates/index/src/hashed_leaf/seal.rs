@@ -91,7 +91,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 // SAFETY: children above level 1 are inner nodes, read while pinned.
                 self.collect_leaves(unsafe { Shared::new(child.cast()) }, leaves);
             } else {
-                leaves.push(LeafId::of_child(child));
+                leaves.push(self.leaf_behind(child));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Finding the leaf for a key, and the entry in the leaf.
 
-use everleaf_alloc::Session;
+use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Ordering, Pair};
 
 use super::HashedLeafTree;
@@ -95,12 +95,19 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
     }
 
-    /// The authority for `key` at some instant of this call.
+    /// The authority for `key` at some instant of this call, restored if opening has left it.
+    ///
+    /// # Errors
+    /// It was left, and is damaged.
     #[cold]
     #[inline(never)]
-    pub(super) fn resolve(&self, session: &mut Session<M>, key: K::Key<'_>) -> LeafId {
-        let (_, child) = self.inner.descend_path(key, false);
-        let mut leaf = LeafId::of_child(child);
+    pub(super) fn resolve(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+    ) -> Result<LeafId, AllocError> {
+        let (path, child) = self.inner.descend_path(key, false);
+        let mut leaf = self.leaf_at(&path, child)?;
         let mut hopped = false;
         while self.is_replaced(leaf) {
             M::mark("hashed.search.follow");
@@ -114,7 +121,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 std::cmp::Ordering::Greater => false,
             });
         }
-        leaf
+        Ok(leaf)
     }
 
     /// Whether the successor of a leaf is the authority.
@@ -170,8 +177,15 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// after it; miss, at the load of the fingerprint that is 0 or before it, at the end of a removal that
     /// it met, or at the load of the flags. *Blocking*: wait-free but for hops over replaced leaves, each
     /// of which is a completed split.
+    ///
+    /// # Errors
+    /// Opening has left the leaf, and it is damaged.
     #[inline]
-    pub(crate) fn get_payload(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<u64> {
+    pub(crate) fn get_payload(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+    ) -> Result<Option<u64>, AllocError> {
         let (leaf, probe) = self.descend(key, false);
         self.get_from(session, leaf, key, probe)
     }
@@ -184,12 +198,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         mut leaf: LeafId,
         key: K::Key<'_>,
         mut probe: Probe<G>,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>, AllocError> {
         loop {
             match self.look_up(leaf, key, &probe) {
-                Found::Payload(payload) => return Some(payload),
-                Found::Absent => return None,
-                Found::Replaced => leaf = self.resolve(session, key),
+                Found::Payload(payload) => return Ok(Some(payload)),
+                Found::Absent => return Ok(None),
+                Found::Replaced => leaf = self.resolve(session, key)?,
             }
             if !M::mutant("hashed.old_way") {
                 probe = self.probe(leaf, key);

@@ -35,6 +35,8 @@ pub(crate) struct Slab<S: LeafShape, M: Machine> {
     cold_start: usize,
     /// Where the orders begin: their memory is touched when a leaf is scanned.
     order_start: usize,
+    /// Whether segments are zero at first (HL10).
+    is_zeroed: bool,
     shape: PhantomData<S>,
 }
 
@@ -57,7 +59,15 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
         let mut segments = Vec::new();
         segments.try_reserve_exact(count).map_err(|_| AllocError::OutOfMemory)?;
         segments.extend((0..count).map(|_| AtomicPointer::new(std::ptr::null_mut())));
-        Ok(Slab { segments, layout, cold_start, order_start, shape: PhantomData })
+        let (is_zeroed, shape) = (false, PhantomData);
+        Ok(Slab { segments, layout, cold_start, order_start, is_zeroed, shape })
+    }
+
+    /// As [`Self::new`], for a tree whose leaves are restored later: what was not stored to is zero (HL10).
+    pub fn zeroed(pool_bytes: u64) -> Result<Self, AllocError> {
+        let mut slab = Self::new(pool_bytes)?;
+        slab.is_zeroed = true;
+        Ok(slab)
     }
 
     /// Bytes that lead to the segments.
@@ -65,14 +75,16 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
         std::mem::size_of_val(&self.segments[..])
     }
 
-    /// Makes sure that there is memory for a leaf that is about to be built. Its bytes mean nothing yet.
+    /// Makes sure that there is memory for a leaf that is about to be built. Unless all was zeroed, its bytes mean
+    /// nothing yet.
     pub fn prepare(&self, leaf: LeafId) -> Result<(), AllocError> {
         let segment = &self.segments[leaf.number as usize >> SEGMENT_SHIFT];
         // Acquire: the memory is there; pairs with the exchange below.
         if !segment.load(Ordering::Acquire).is_null() {
             return Ok(());
         }
-        let memory = M::allocate(self.layout);
+        let allocate = if self.is_zeroed { M::allocate_zeroed } else { M::allocate };
+        let memory = allocate(self.layout);
         if memory.is_null() {
             return Err(AllocError::OutOfMemory);
         }

@@ -43,6 +43,14 @@ pub(super) struct Candidate<M: Machine> {
     pub no_space: Option<AllocError>,
 }
 
+/// The fingerprints of a leaf without entries.
+pub(super) fn unclaimed<G: LeafShape>() -> [[u8; 64]; 4] {
+    std::array::from_fn(|chunk| {
+        let free = if chunk < G::CHUNKS { usable::<G>(chunk) } else { 0 };
+        std::array::from_fn(|within| if free >> within & 1 == 1 { UNKNOWN } else { DEAD })
+    })
+}
+
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Brings the replacement of `leaf` to its end. Returns the outcome of `carry` if the
     /// replacement performed it; otherwise the caller starts over.
@@ -54,6 +62,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         leaf: LeafId,
         carry: Option<&Write<'_, K, M>>,
     ) -> Result<Option<Outcome>, AllocError> {
+        if leaf.stands_in_for().is_some() {
+            // What looked full is to be restored; the caller looks again.
+            return Ok(None);
+        }
         let mut carried = None;
         let mut no_space = None;
         let mut waits = 0;
@@ -398,7 +410,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         // would make a leaf of ours of what the block holds (I9).
         header.state.store(BlockState::Free.encode(), Ordering::Relaxed);
         let mut filling = Filling::<G>::new();
-        let mut bytes = Self::unclaimed();
+        let mut bytes = unclaimed::<G>();
         for entry in entries {
             let entry =
                 if skip == skip_before { *entry } else { K::rekey(self.base, *entry, skip) };
@@ -429,14 +441,6 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         self.begin_leaf(leaf, low, high, skip, &bytes, 0);
         Ok(leaf)
-    }
-
-    /// The fingerprints of a leaf without entries.
-    pub(super) fn unclaimed() -> [[u8; 64]; 4] {
-        std::array::from_fn(|chunk| {
-            let free = if chunk < G::CHUNKS { usable::<G>(chunk) } else { 0 };
-            std::array::from_fn(|within| if free >> within & 1 == 1 { UNKNOWN } else { DEAD })
-        })
     }
 
     /// Writes the volatile half of a leaf that nobody can reach.

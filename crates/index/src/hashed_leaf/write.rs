@@ -122,7 +122,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 }
                 Attempt::Replaced => {}
             }
-            leaf = self.resolve(session, write.key);
+            leaf = self.resolve(session, write.key)?;
             let keeps = M::mutant("hashed.many_keeps_probe") && write.intent.removes();
             if !M::mutant("hashed.old_way") && !keeps {
                 probe = self.probe(leaf, write.key);

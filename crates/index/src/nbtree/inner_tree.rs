@@ -22,6 +22,7 @@ const INNER_FILL: usize = 13;
 pub(crate) const HEIGHT_MAX: usize = 40;
 
 /// The way from the root to a leaf: each inner node and which child was taken.
+#[derive(Clone)]
 pub(crate) struct Path<M: Machine> {
     steps: [(*mut Inner<M>, usize); HEIGHT_MAX],
     length: usize,
@@ -38,6 +39,24 @@ impl<M: Machine> Path<M> {
         let (node, index) = self.steps[..self.length][depth];
         // SAFETY: read from the tree by the pinned operation that owns the path.
         (unsafe { Shared::new(node) }, index)
+    }
+
+    /// The way to another child of the same node of level 1.
+    pub fn beside(&self, index: usize) -> Self {
+        let mut path = self.clone();
+        path.steps[self.length - 1].1 = index;
+        path
+    }
+
+    /// The fences of the child that the path leads to; the upper one is 0 if there is none. Nodes on the path
+    /// may have been replaced since: the range of a child never changes.
+    pub fn bounds<K: Kind<M>>(&self) -> (u64, u64) {
+        let (parent, index) = self.step(self.length - 1);
+        let high = (0..self.length).rev().find_map(|depth| {
+            let (node, index) = self.step(depth);
+            (index + 1 < usize::from(node.count)).then(|| node.fence::<K>(index + 1))
+        });
+        (parent.fence::<K>(index), high.unwrap_or(0))
     }
 }
 
@@ -66,10 +85,21 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
     /// The path to the child of level 1 for `key`, or with `strict` for the greatest key below `key`,
     /// and that child.
     pub fn descend_path(&self, key: K::Key<'_>, strict: bool) -> (Path<M>, *mut ()) {
+        self.descend_by(|node| node.find::<K>(node.level, self.base, key, strict))
+    }
+
+    /// The path to the last child of level 1, and that child.
+    pub fn descend_last(&self) -> (Path<M>, *mut ()) {
+        self.descend_by(|node| usize::from(node.count) - 1)
+    }
+
+    /// The path on which `choose` gives the child of each node.
+    #[inline(always)]
+    fn descend_by(&self, choose: impl Fn(Shared<Inner<M>>) -> usize) -> (Path<M>, *mut ()) {
         let mut path = Path { steps: [(std::ptr::null_mut(), 0); HEIGHT_MAX], length: 0 };
         let mut node = self.root();
         loop {
-            let index = node.find::<K>(node.level, self.base, key, strict);
+            let index = choose(node);
             path.steps[path.length] = (node.as_ptr(), index);
             path.length += 1;
             let child = node.child(index);

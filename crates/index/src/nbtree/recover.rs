@@ -27,6 +27,9 @@ use crate::pool_trees::pool_base::PoolBase;
 /// Threads that rebuild a tree together, at most.
 const SHARE_COUNT_MAX: usize = 128;
 
+/// Headers are asked for so many blocks before they are read.
+const AHEAD: usize = 16;
+
 /// The live blocks of one tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveBlocks {
@@ -52,9 +55,16 @@ pub(crate) fn find_live_blocks<M: Machine>(
     let merged = SpinLock::<_, M>::new(Ok(vec![LiveBlocks::default(); ids.len()]));
     M::parallel(threads, ranges.len(), &|index| {
         let mut found = vec![LiveBlocks::default(); ids.len()];
-        let result = ranges[index]
-            .clone()
-            .try_for_each(|number| classify(heap, recovery, ids, class, number, &mut found));
+        let blocks = ranges[index].clone();
+        let mut asked = blocks.clone().skip(AHEAD);
+        let mut blocks = blocks.inspect(|_| {
+            // No hardware asks for the first line of the block behind this one.
+            if let Some(ahead) = asked.next() {
+                M::prefetch(block_at(heap, ahead).as_ptr().cast());
+            }
+        });
+        let result =
+            blocks.try_for_each(|number| classify(heap, recovery, ids, class, number, &mut found));
         let mut merged = merged.lock();
         match (result, &mut *merged) {
             (Ok(()), Ok(all)) => {
@@ -166,7 +176,8 @@ pub(crate) fn sort_blocks<K: Kind<M>, M: Machine>(
         }
     }
     for low in K::FIRST_LOWS {
-        if !blocks.iter().any(|(fence, _)| fence == low) {
+        let at = blocks.partition_point(|block| K::compare_fences(base, block.0, *low).is_lt());
+        if blocks.get(at).is_none_or(|block| block.0 != *low) {
             let number = blocks.first().map_or(0, |block| block.1);
             return Err(corrupt(number, "the leaf with a first low fence is missing"));
         }

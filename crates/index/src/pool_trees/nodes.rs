@@ -171,6 +171,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Loadable<K, M> for Nodes<K, G, M> {
     }
 }
 
+/// The answer of a tree all of whose leaves were restored when it was opened, as those of all pools with several
+/// trees are: only a leaf that was left can be found damaged later.
+#[inline(always)]
+fn restored<T>(answer: Result<T, AllocError>) -> T {
+    answer.expect("no leaf was left to be restored")
+}
+
 impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
     /// A tree with this id that has no leaves yet, for loads.
     pub fn without_leaves(design: &NodesDesign<G, M>, heap: &Arc<Heap<M>>, id: u32) -> Self {
@@ -192,7 +199,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
 
     #[inline(always)]
     pub fn get_payload(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<u64> {
-        either!(self, tree => tree.get_payload(session, key))
+        match self {
+            Nodes::NbTree(tree) => tree.get_payload(session, key),
+            Nodes::HashedLeaf(tree) => restored(tree.get_payload(session, key)),
+        }
     }
 
     pub fn get_many_payloads(
@@ -202,7 +212,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         extent: Extent,
         found: impl FnMut(&mut Session<M>, usize, Option<u64>),
     ) {
-        either!(self, tree => tree.get_many_payloads(session, keys, extent, found));
+        match self {
+            Nodes::NbTree(tree) => tree.get_many_payloads(session, keys, extent, found),
+            Nodes::HashedLeaf(tree) => {
+                restored(tree.get_many_payloads(session, keys, extent, found));
+            }
+        }
     }
 
     /// See [`NbTree::approach`].
@@ -301,7 +316,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
     ) {
         match self {
             Nodes::NbTree(tree) => tree.scan_forward(session, from, extent, visit),
-            Nodes::HashedLeaf(tree) => tree.scan_forward(session, from, limit, extent, visit),
+            Nodes::HashedLeaf(tree) => {
+                restored(tree.scan_forward(session, from, limit, extent, visit));
+            }
         }
     }
 
@@ -312,7 +329,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         extent: Extent,
         visit: impl FnMut(u64, Pair) -> bool,
     ) {
-        either!(self, tree => tree.scan_backward(session, to, extent, visit));
+        match self {
+            Nodes::NbTree(tree) => tree.scan_backward(session, to, extent, visit),
+            Nodes::HashedLeaf(tree) => restored(tree.scan_backward(session, to, extent, visit)),
+        }
     }
 
     /// Adds to the count of keys what writes changed.

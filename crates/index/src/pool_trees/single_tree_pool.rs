@@ -78,14 +78,24 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         Self::open_with(pool, threads, false)
     }
 
-    /// As [`Self::open`], without a walk through the tree if its design can do without
-    /// ([`Design::MARKS_LATER`]): only the header of each chunk of the pool is read. Space that was
-    /// free is not used before [`Self::sweep`]; until then a check calls it leaked.
+    /// As [`Self::open`], and soon done, if the design can:
+    /// - one whose walk through the tree can wait ([`Design::MARKS_LATER`]) reads only the header of each chunk of
+    ///   the pool. Space that was free is not used before [`Self::sweep`]; until then a check calls it leaked;
+    /// - one whose leaves can ([`Design::recover_at_once`]) reads only the header of each leaf, and restores a leaf
+    ///   when it is first touched, or by [`restore_next`](crate::OrderedIndex::restore_next).
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn open_at_once(pool: Pool<M>) -> Result<Self, IndexError> {
-        Self::open_with(pool, 1, T::MARKS_LATER)
+        Self::open_at_once_on(pool, 1)
+    }
+
+    /// As [`Self::open_at_once`], on up to `threads` threads.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_at_once_on(pool: Pool<M>, threads: usize) -> Result<Self, IndexError> {
+        Self::open_with(pool, threads, true)
     }
 
     fn open_with(pool: Pool<M>, threads: usize, at_once: bool) -> Result<Self, IndexError> {
@@ -102,9 +112,10 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
             return Err(IndexError::OtherKind(root.name));
         }
         let mut session = heap.session()?;
-        let mut tree = T::recover(&mut session, &recovery, root.value, threads)?;
+        let recover = if at_once { T::recover_at_once } else { T::recover };
+        let mut tree = recover(&mut session, &recovery, root.value, threads)?;
         tree.attach(root.index);
-        if at_once {
+        if at_once && T::MARKS_LATER {
             recovery.finish_unmarked(&heap);
         } else {
             if T::MARKS_LATER {

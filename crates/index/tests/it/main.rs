@@ -8,5 +8,6 @@ mod hostile_crash;
 mod hostile_space;
 mod loads;
 mod moving_clock;
+mod opened_at_once;
 mod orders_of_arrival;
 mod refused_growth;

@@ -1,0 +1,328 @@
+//! Opening at once: leaves are found by their headers, and the volatile half of each is made when an operation
+//! first comes to it, or in the background.
+//!
+//! Which blocks are live, and the order of the leaves, is decided as ever: one line of each block is read, and what
+//! a crash left of a replacement is ended. But an inner node gets, in place of the leaf, what *stands in* for it:
+//! the number of no leaf, [`NO_LEAF`](super::layout::NO_LEAF), with the leaf's number where its placement would be.
+//! At that number is a leaf that holds nothing, has no free position and is replaced for ever. So who comes there
+//! looks again, as at any replaced leaf ([`HashedLeafTree::resolve`]), and only that cold path knows of leaves that
+//! opening has left: a search of a leaf that is there has no instruction more.
+//!
+//! ```text
+//!   inner node   stand-in of X --restore--> X        as at an installation, under the node's lock if it is free
+//!   Cold(X)      0 --fences, fingerprints--> RESTORED        by anybody, any number of times
+//! ```
+//!
+//! Nobody waits: whoever comes to X makes it. All who do read the same entries, since nobody changes one before
+//! `RESTORED`, and store the same bytes; who reads later than that, and so perhaps a change, sees `RESTORED` behind
+//! its reads and stores nothing. What is stored late is what was stored before:
+//! - an entry that a crash left half done is mended by an exchange of what was read, which does not come back;
+//! - a fingerprint that was not 0 at `RESTORED` is stored again at worst over the mark of a removal, which is a hint;
+//! - fences and the prefix are exchanged for 0, once.
+//!
+//! Invariants, besides those of `mod.rs`:
+//! - HL9 entries, flags (but `RESTORED`) and successor of a leaf do not change before it is `RESTORED`; then it is as
+//!   recovery would have made it (HL6);
+//! - HL10 a leaf's place in the slab is zero before it is restored: no leaf had its number since the slab was made;
+//! - HL11 the range of a leaf that is not restored is fixed: it is not merged, and what its neighbours do leaves their
+//!   fences where they are.
+//!
+//! | operation | linearizes at | durable |
+//! |---|---|---|
+//! | restoration | no effect on contents | what was mended, before `RESTORED` |
+
+use std::sync::Arc;
+
+use everleaf_alloc::{AllocError, BLOCK_SIZE, Recovery, Session};
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, Pair};
+
+use super::layout::{DEAD, FREEZING, LeafId, LeafShape, NO_LEAF, REPLACED, RESTORED};
+use super::placement::Placement;
+use super::recover::Survey;
+use super::{HashedLeafTree, Slab};
+use crate::kind::Kind;
+use crate::nbtree::inner_tree::Path;
+use crate::nbtree::layout::owner_parts;
+use crate::nbtree::recover::{LiveBlocks, Task, sort_blocks};
+use crate::nbtree::state::{EMPTY, FROZEN, LIVE, PENDING, TOMB, holds};
+
+use super::state::FROZEN_EMPTY;
+
+/// Leaves that are restored in one go when all are wanted.
+const SHARE: usize = 256;
+
+impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
+    /// The tree with this id from its live blocks, whose leaves are restored later. `slab` was made for that
+    /// ([`Slab::zeroed`]).
+    pub(crate) fn open_at_once(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        id: u32,
+        live: LiveBlocks,
+        slab: Arc<Slab<G, M>>,
+    ) -> Result<Self, AllocError> {
+        let heap = session.heap().clone();
+        let mut tree = Self::assemble(heap.clone(), id, slab);
+        tree.opened_at_once = true;
+        let tasks = sort_blocks::<K, M>(&heap, recovery, live)?;
+        tree.make_no_leaf()?;
+        let mut children = Vec::with_capacity(tasks.len());
+        for Task { low, block, .. } in &tasks {
+            let leaf = LeafId::of_block::<G>(*block, Placement::HASHED);
+            // Later nobody can be refused memory for it.
+            tree.slab.prepare(leaf)?;
+            children.push((*low, LeafId::stand_in(leaf.number).as_child()));
+        }
+        tree.leaves.add(0, tasks.len() as i64);
+        tree.unrestored.add(0, tasks.len() as i64);
+        tree.inner.set_root(tree.inner.build_levels(session, children)?);
+        Ok(tree)
+    }
+
+    /// What stand-ins lead to: nothing is there, nothing can be added, and who is told so looks again.
+    fn make_no_leaf(&self) -> Result<(), AllocError> {
+        let none = LeafId::stand_in(NO_LEAF);
+        self.slab.prepare(none)?;
+        self.begin_leaf(none, 0, 0, 0, &[[DEAD; LINE_SIZE]; 4], REPLACED);
+        Ok(())
+    }
+
+    /// Leaves that opening has left to be restored.
+    pub(crate) fn unrestored_leaves(&self) -> u64 {
+        self.unrestored.sum()
+    }
+
+    /// The leaf that a child of level 1 leads to or stands in for.
+    pub(super) fn leaf_behind(&self, child: *mut ()) -> LeafId {
+        let leaf = LeafId::of_child(child);
+        match leaf.stands_in_for() {
+            None => leaf,
+            Some(number) => {
+                let found = LeafId { number, placement: Placement::HASHED };
+                self.kept_leaf(found.block::<G>())
+            }
+        }
+    }
+
+    /// Whether a leaf that opening has left was restored since.
+    pub(super) fn is_restored(&self, leaf: LeafId) -> bool {
+        // Acquire: its fingerprints and fences; pairs with the release in `restore_leaf`.
+        self.cold(leaf).flags.load(Ordering::Acquire) & RESTORED != 0
+    }
+
+    /// The leaf that a path and its child lead to, restored.
+    ///
+    /// # Errors
+    /// The leaf is damaged.
+    #[inline(always)]
+    pub(super) fn leaf_at(&self, path: &Path<M>, child: *mut ()) -> Result<LeafId, AllocError> {
+        let leaf = LeafId::of_child(child);
+        if leaf.stands_in_for().is_none() { Ok(leaf) } else { self.restore(path, child) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn restore(&self, path: &Path<M>, child: *mut ()) -> Result<LeafId, AllocError> {
+        let leaf = self.leaf_behind(child);
+        let (low, high) = path.bounds::<K>();
+        self.restore_leaf(leaf, low, high)?;
+        // If the lock is not free, whoever comes next tries again.
+        let (parent, index) = path.step(path.len() - 1);
+        if M::mutant("hashed.restore_unlocked") {
+            parent.set_child(index, leaf.as_child());
+        } else if parent.try_lock() {
+            if parent.child(index) == child || M::mutant("hashed.restore_over_others") {
+                parent.set_child(index, leaf.as_child());
+            }
+            parent.unlock();
+        } else {
+            M::mark("hashed.restore.busy");
+        }
+        Ok(leaf)
+    }
+
+    /// Makes the volatile half of a leaf for keys from `low` to `high`, unless it is there.
+    ///
+    /// # Errors
+    /// The leaf is damaged.
+    pub(super) fn restore_leaf(&self, leaf: LeafId, low: u64, high: u64) -> Result<(), AllocError> {
+        if self.is_restored(leaf) {
+            return Ok(());
+        }
+        M::mark("hashed.restore");
+        let early = M::mutant("hashed.restore_tells_first");
+        if early {
+            // AcqRel: a planted bug.
+            self.cold(leaf).flags.fetch_or(RESTORED, Ordering::AcqRel);
+        }
+        let mut survey = Survey::<G>::new();
+        let mut damage = None;
+        // Position, what it has, what it gets.
+        let mut mends: Vec<(usize, Pair, Pair)> = vec![];
+        let writable = !self.heap.pool().is_read_only();
+        for position in G::HEADER_POSITIONS..G::POSITIONS {
+            let entry = self.entry(leaf, position).load();
+            if damage.is_none() {
+                damage = self.damage(low, high, entry);
+            }
+            if let Some(mended) = survey.take(self, leaf, low, position, entry)
+                && writable
+            {
+                mends.push((position, entry, mended));
+            }
+        }
+        // What was changed since it was restored is told by it.
+        if !early && self.is_restored(leaf) {
+            M::mark("hashed.restore.late");
+            return Ok(());
+        }
+        let (owner, skip) = owner_parts(self.header(leaf).owner.read_private());
+        let is_skip = K::HAS_TAILS || skip == 0;
+        if self.header(leaf).low.read_private() != low || owner != self.id || !is_skip {
+            damage = Some("its low fence or its tree is not that of its place");
+        }
+        if let Some(what) = damage {
+            let offset = u64::from(leaf.block::<G>()) * BLOCK_SIZE as u64;
+            return Err(AllocError::Corrupt { offset, what: format!("a leaf: {what}") });
+        }
+        for (position, entry, mended) in &mends {
+            let cell = self.entry(leaf, *position);
+            // It fails if somebody else has mended it, perhaps not yet durably.
+            let _ = cell.claim(*entry, *mended);
+            self.medium.flush(cell.as_ptr(), 16);
+        }
+        if !mends.is_empty() {
+            // Persist: what was mended, before anybody acts on it or the pool is sealed.
+            self.medium.drain();
+        }
+        let (keys, frozen) = (survey.keys(), survey.is_frozen());
+        let bytes = survey.fingerprints::<M>();
+        self.publish_restored(leaf, (low, high, skip as u64), &bytes, frozen, keys);
+        Ok(())
+    }
+
+    /// What cannot be in a leaf of this range.
+    fn damage(&self, low: u64, high: u64, entry: Pair) -> Option<&'static str> {
+        let state = K::state(entry);
+        if !matches!(state, EMPTY | PENDING | LIVE | TOMB | FROZEN | FROZEN_EMPTY) {
+            return Some("a position has a state that is none");
+        }
+        if !holds(state) || K::HAS_TAILS {
+            return None;
+        }
+        let below = K::compare_fence_to_entry(self.base, low, low, entry).is_gt();
+        let above = high != 0 && K::compare_fence_to_entry(self.base, high, low, entry).is_le();
+        (below || above).then_some("a key is outside of its fences")
+    }
+
+    /// Stores the volatile half of a leaf, and says that it is there.
+    fn publish_restored(
+        &self,
+        leaf: LeafId,
+        (low, high, skip): (u64, u64, u64),
+        fingerprints: &[[u8; LINE_SIZE]; 4],
+        frozen: bool,
+        keys: u64,
+    ) {
+        let cold = self.cold(leaf);
+        for (chunk, bytes) in fingerprints.iter().enumerate().take(G::CHUNKS) {
+            let line = self.fingerprints(leaf, chunk);
+            for (within, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte != 0) {
+                // Relaxed: before the release below.
+                line.store(within, *byte, Ordering::Relaxed);
+            }
+        }
+        let set_once = |word: &Atomic<u64, M>, value: u64| {
+            if value == 0 && !M::mutant("hashed.restore_sets_zero") {
+                return;
+            }
+            // Release, acquire on failure: whoever was faster has stored the same, and who comes behind the
+            // release below comes behind that store, too.
+            let _ = word.compare_exchange(0, value, Ordering::Release, Ordering::Acquire);
+        };
+        set_once(&cold.low, low);
+        set_once(&cold.high, if M::mutant("hashed.restore_without_high") { 0 } else { high });
+        set_once(&cold.skip, skip);
+        let flags = RESTORED | if frozen { FREEZING } else { 0 };
+        // AcqRel: what was stored above; pairs with `is_restored`, and through the inner node's child with
+        // all who come to the leaf. One of all who get here counts it.
+        let before = cold.flags.fetch_or(flags, Ordering::AcqRel);
+        if before & RESTORED == 0 || M::mutant("hashed.restore_counts_all") {
+            self.keys.add(usize::MAX, keys as i64);
+            self.unrestored.add(usize::MAX, -1);
+        } else {
+            M::mark("hashed.restore.together");
+        }
+    }
+
+    /// Restores the next `leaves` leaves from that of the fence or key `from` on; gives the fence to go on with,
+    /// if there are more. For threads in the background: others may be at work, and
+    /// [`Self::unrestored_leaves`] says how far it has come.
+    ///
+    /// # Errors
+    /// A leaf is damaged.
+    pub(crate) fn restore_leaves(
+        &self,
+        session: &mut Session<M>,
+        mut from: u64,
+        leaves: usize,
+    ) -> Result<Option<u64>, AllocError> {
+        if !self.opened_at_once || self.unrestored.sum() == 0 {
+            return Ok(None);
+        }
+        for _ in 0..leaves {
+            // Pinned for one leaf: what others give up meanwhile can be used again soon.
+            let _pinned = session.pinned();
+            let (path, child) = self.inner.descend_path(K::fence_as_key(self.base, from), false);
+            self.ask_for_next(&path);
+            self.leaf_at(&path, child)?;
+            match path.bounds::<K>() {
+                (_, 0) => return Ok(None),
+                (_, high) => from = high,
+            }
+        }
+        Ok(Some(from))
+    }
+
+    /// Asks for the entries of the leaf behind the one that a path leads to, if it will have to be restored.
+    fn ask_for_next(&self, path: &Path<M>) {
+        if M::SIMULATED {
+            return;
+        }
+        let (parent, index) = path.step(path.len() - 1);
+        if index + 1 < usize::from(parent.count) {
+            let next = LeafId::of_child(parent.child(index + 1));
+            if let Some(number) = next.stands_in_for() {
+                self.prefetch_entries(LeafId { number, placement: Placement::HASHED });
+            }
+        }
+    }
+
+    /// Restores all leaves that opening has left. Others may be at work.
+    ///
+    /// # Errors
+    /// A leaf is damaged.
+    pub(crate) fn restore_all(&self, session: &mut Session<M>) -> Result<(), AllocError> {
+        let mut from = Some(K::FIRST_LOWS[0]);
+        while let Some(fence) = from {
+            from = self.restore_leaves(session, fence, SHARE)?;
+        }
+        Ok(())
+    }
+
+    /// Restores the leaves beside that of a path, and that one: what a merge looks at.
+    ///
+    /// # Errors
+    /// A leaf is damaged.
+    pub(super) fn restore_beside(&self, path: &Path<M>) -> Result<(), AllocError> {
+        if !self.opened_at_once {
+            return Ok(());
+        }
+        let (parent, index) = path.step(path.len() - 1);
+        let last = usize::from(parent.count) - 1;
+        for at in index.saturating_sub(1)..=last.min(index + 1) {
+            self.leaf_at(&path.beside(at), parent.child(at))?;
+        }
+        Ok(())
+    }
+}
