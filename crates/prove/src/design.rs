@@ -16,22 +16,22 @@ use crate::subject::Subject;
 
 type M = Simulated;
 
-/// The design `T`, which should have small nodes.
-pub struct Of<T>(PhantomData<T>);
+/// The design `T`, which should have small nodes; opened at once, and restored when it is touched, if it says so.
+pub struct Of<T, const AT_ONCE: bool = false>(PhantomData<T>);
 
-impl<T> Clone for Of<T> {
+impl<T, const AT_ONCE: bool> Clone for Of<T, AT_ONCE> {
     fn clone(&self) -> Self {
         Of(PhantomData)
     }
 }
 
-impl<T> fmt::Debug for Of<T> {
+impl<T, const AT_ONCE: bool> fmt::Debug for Of<T, AT_ONCE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(std::any::type_name::<T>())
     }
 }
 
-impl<T: Design<M>> Subject for Of<T> {
+impl<T: Design<M>, const AT_ONCE: bool> Subject for Of<T, AT_ONCE> {
     type Opened = SingleTreePool<T, M>;
     const LOCK_FREE: bool = matches!(T::INFO.progress, Progress::LockFree);
     const READS_COMMITTED: bool = matches!(T::INFO.reads, Reads::Committed);
@@ -49,7 +49,8 @@ impl<T: Design<M>> Subject for Of<T> {
     }
 
     fn open(pool: Pool<M>) -> Result<SingleTreePool<T, M>, String> {
-        SingleTreePool::open(pool, SHARES).map_err(|error| error.to_string())
+        let open = if AT_ONCE { SingleTreePool::open_at_once_on } else { SingleTreePool::open };
+        open(pool, SHARES).map_err(|error| error.to_string())
     }
 
     fn heap(opened: &SingleTreePool<T, M>) -> &Arc<Heap<M>> {

@@ -95,6 +95,11 @@ const fn any<T: Design<M>>() -> AnyTree {
     AnyTree::of::<Of<T>>()
 }
 
+/// A design whose trees are opened at once.
+const fn at_once<T: Design<M>>() -> AnyTree {
+    AnyTree::of::<Of<T, true>>()
+}
+
 /// Leaves of few slots below inner nodes that are as wide as they may be.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wide<const SLOTS: usize>;
@@ -296,6 +301,19 @@ static HASHED: &Trees = &Trees {
     alone: false,
 };
 
+/// The same trees, whose leaves are restored when they are touched.
+static HASHED_AT_ONCE: &Trees = &Trees {
+    sizes: &[
+        (2, at_once::<Hashed<Tiny<2, 3>, M>>()),
+        (3, at_once::<Hashed<Tiny<3, 3>, M>>()),
+        (4, at_once::<Hashed<Tiny<4, 3>, M>>()),
+        (7, at_once::<Hashed<Tiny<7, 3>, M>>()),
+        (22, at_once::<Hashed<Chunks, M>>()),
+    ],
+    wide: &[(254, at_once::<Hashed<Production, M>>())],
+    alone: false,
+};
+
 static NB_STRINGS: &Strings = &Strings {
     sizes: &[
         (2, AnyWords::of::<Tiny<2, 3>>()),
@@ -382,6 +400,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("rntree-direct", "RNTree with direct stores", sizes!(RnTreeDirect: 9)),
     one("rntree-rtm", "RNTree with transactions", sizes!(RnTreeRtm: 9)),
     one("hashed-leaf", "B+-tree with hashed leaves", HASHED),
+    one("hashed-leaf-at-once", "the same, opened at once and restored later", HASHED_AT_ONCE),
     one("hashed-leaf-bytes", "the same with byte strings", HASHED_STRINGS),
     one("fptree", "FPTree", sizes!(FpTree: 2 3 7; 5)),
     one("wbtree", "wB+Tree", sizes!(WbTree: 2 3 9)),

@@ -364,9 +364,11 @@ impl U64Program {
     }
 }
 
-/// Makes durable what the tree defers, and gives back what the session holds.
+/// Makes durable what the tree defers, restores some of what opening has left, as a thread in the background does,
+/// and gives back what the session holds.
 fn release(tree: &dyn Living, session: &mut Session<Simulated>) -> Result<(), IndexError> {
     tree.tree().persist_deferred(session)?;
+    tree.tree().restore_next(session, 0, 3)?;
     session.collect_all();
     session.give_back();
     tree.heap().release_empty_chunks();
