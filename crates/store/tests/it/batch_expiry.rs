@@ -255,7 +255,7 @@ fn is_live(time: u64) -> bool {
     time == 0 || time >= LATER
 }
 
-/// Random batches against a model: each by itself, behind every opening, and made again from the log alone.
+/// Random batches against a model: each by itself, behind every opening, and rebuilt from the log alone.
 #[test]
 fn random_batches_do_what_their_model_does() {
     let folder = tempfile::tempdir().expect("a folder");
