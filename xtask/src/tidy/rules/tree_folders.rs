@@ -34,11 +34,12 @@ const WITHOUT: [(&str, &str); 9] = [
 ];
 
 /// Folders that are no trees: what several trees share, and how a pool's trees are held and written.
-const SHARED: [&str; 6] = [
+const SHARED: [&str; 7] = [
     "crates/designs/src/node",
     "crates/designs/src/allocators",
     "crates/index/src/api",
     "crates/index/src/bytes",
+    "crates/index/src/journal",
     "crates/index/src/pool_trees",
     "crates/index/src/write_order",
 ];
