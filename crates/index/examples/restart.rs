@@ -20,7 +20,7 @@ use everleaf_index::{
 };
 
 type Failure = Box<dyn Error>;
-type Solo = SingleTreePool<HashedLeafTree<U64Kind>>;
+type HashedPool = SingleTreePool<HashedLeafTree<U64Kind>>;
 
 /// Leaves that are restored in one go.
 const STEP: usize = 64;
@@ -38,10 +38,10 @@ fn pool(path: &Path, create: CreateMode) -> Result<Pool<everleaf_index::Hardware
 
 /// What the child does first; it does not return.
 fn fill(path: &Path, keys: u64) -> Result<(), Failure> {
-    let solo: Solo = SingleTreePool::create(pool(path, CreateMode::New)?)?;
-    let mut session = solo.heap().session()?;
+    let opened: HashedPool = SingleTreePool::create(pool(path, CreateMode::New)?)?;
+    let mut session = opened.heap().session()?;
     for number in 0..keys {
-        solo.tree().insert(&mut session, key(number), number)?;
+        opened.tree().insert(&mut session, key(number), number)?;
     }
     std::process::abort()
 }
@@ -51,13 +51,13 @@ fn open(path: &Path, keys: u64, at_once: bool, threads: usize) -> Result<(), Fai
     let started = Instant::now();
     let ms = || started.elapsed().as_secs_f64() * 1e3;
     let pool = pool(path, CreateMode::Never)?;
-    let solo: Solo = match at_once {
+    let opened: HashedPool = match at_once {
         true => SingleTreePool::open_at_once_on(pool, threads)?,
         false => SingleTreePool::open(pool, threads)?,
     };
-    let opened = ms();
-    let mut session = solo.heap().session()?;
-    let found = solo.tree().get(&mut session, key(keys / 3))?;
+    let opened_at = ms();
+    let mut session = opened.heap().session()?;
+    let found = opened.tree().get(&mut session, key(keys / 3))?;
     let answered = ms();
     if found != Some(keys / 3) {
         return Err(format!("{found:?} is a wrong answer").into());
@@ -66,16 +66,16 @@ fn open(path: &Path, keys: u64, at_once: bool, threads: usize) -> Result<(), Fai
     let mut reads = 0;
     std::thread::scope(|scope| -> Result<(), Failure> {
         scope.spawn(|| {
-            let mut session = solo.heap().session().expect("a free session");
+            let mut session = opened.heap().session().expect("a free session");
             let mut from = Some(0);
             while let Some(key) = from {
-                from = solo.tree().restore_next(&mut session, key, STEP).expect("no damage");
+                from = opened.tree().restore_next(&mut session, key, STEP).expect("no damage");
             }
             whole_us.store((ms() * 1e3) as u64, Ordering::Release);
         });
         while ms() < answered + 1e3 {
             for number in reads..reads + READS {
-                solo.tree().get(&mut session, key(key(number) % keys))?.ok_or("a key is gone")?;
+                opened.tree().get(&mut session, key(key(number) % keys))?.ok_or("a key is gone")?;
             }
             reads += READS;
         }
@@ -84,9 +84,9 @@ fn open(path: &Path, keys: u64, at_once: bool, threads: usize) -> Result<(), Fai
     let whole = whole_us.load(Ordering::Acquire) as f64 / 1e3;
     let how = if at_once { "at once" } else { "restored" };
     println!(
-        "{how}: open {opened:.1} ms, first answer {answered:.1} ms, all restored {:.1} ms, \
+        "{how}: open {opened_at:.1} ms, first answer {answered:.1} ms, all restored {:.1} ms, \
          {:.2} M answers in the first second",
-        if at_once { whole } else { opened },
+        if at_once { whole } else { opened_at },
         reads as f64 / 1e6
     );
     Ok(())

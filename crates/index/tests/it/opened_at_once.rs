@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 use super::common::operate;
 
 type Tree<G> = HashedLeafTree<U64Kind, G>;
-type Solo<G> = SingleTreePool<Tree<G>>;
+type HashedPool<G> = SingleTreePool<Tree<G>>;
 
 fn pool(path: &Path, domain: Domain, read_only: bool) -> Pool<Hardware> {
     let create = if read_only { CreateMode::Never } else { CreateMode::IfMissing };
@@ -26,12 +26,12 @@ fn pool(path: &Path, domain: Domain, read_only: bool) -> Pool<Hardware> {
     Pool::open(path, &options).expect("the pool")
 }
 
-fn at_once<G: LeafShape>(path: &Path, domain: Domain) -> Solo<G> {
+fn at_once<G: LeafShape>(path: &Path, domain: Domain) -> HashedPool<G> {
     SingleTreePool::open_at_once_on(pool(path, domain, false), 2).expect("the tree")
 }
 
-fn assert_sound<G: LeafShape>(solo: &Solo<G>) {
-    assert_eq!(solo.check().expect("check").problems, Vec::<String>::new());
+fn assert_sound<G: LeafShape>(opened: &HashedPool<G>) {
+    assert_eq!(opened.check().expect("check").problems, Vec::<String>::new());
 }
 
 /// Keys spread over all, and a few heaps of neighbours.
@@ -47,9 +47,9 @@ fn operations<G: LeafShape>(domain: Domain, seed: u64, keys: u64, count: usize) 
     let mut random = StdRng::seed_from_u64(seed);
     let mut model = BTreeMap::new();
     for round in 0..12 {
-        let solo: Solo<G> = at_once(&path, domain);
-        let tree = solo.tree();
-        let mut session = solo.heap().session().expect("a free session");
+        let opened: HashedPool<G> = at_once(&path, domain);
+        let tree = opened.tree();
+        let mut session = opened.heap().session().expect("a free session");
         let left = tree.unrestored();
         assert!(round == 0 || left > 0, "all of {left} leaves wait");
         let mut from = Some(0);
@@ -75,14 +75,15 @@ fn operations<G: LeafShape>(domain: Domain, seed: u64, keys: u64, count: usize) 
         }
         drop(session);
         if round % 4 != 2 {
-            assert_sound(&solo);
-            assert_eq!(solo.tree().unrestored(), 0, "they were checked");
+            assert_sound(&opened);
+            assert_eq!(opened.tree().unrestored(), 0, "they were checked");
         }
         if round % 5 == 4 {
-            solo.close().expect("it is written");
+            opened.close().expect("it is written");
         }
     }
-    let whole: Solo<G> = SingleTreePool::open(pool(&path, domain, false), 2).expect("the tree");
+    let whole: HashedPool<G> =
+        SingleTreePool::open(pool(&path, domain, false), 2).expect("the tree");
     let mut session = whole.heap().session().expect("a free session");
     assert_eq!(whole.tree().unrestored(), 0);
     assert_eq!(whole.tree().len(&mut session).expect("len"), model.len() as u64);
@@ -103,10 +104,10 @@ fn what_is_restored_when_touched_agrees_with_the_model() {
 
 /// Fills a pool with keys whose values are their numbers, and leaves it as a killed process would.
 fn fill(path: &Path, keys: u64) {
-    let solo: Solo<Production> = at_once(path, Domain::Process);
-    let mut session = solo.heap().session().expect("a free session");
+    let opened: HashedPool<Production> = at_once(path, Domain::Process);
+    let mut session = opened.heap().session().expect("a free session");
     for number in 0..keys {
-        solo.tree().insert(&mut session, key(number), number).expect("room");
+        opened.tree().insert(&mut session, key(number), number).expect("room");
     }
 }
 
@@ -118,29 +119,29 @@ fn threads_that_meet_at_leaves_that_are_not_restored_agree() {
     let path = folder.path().join("pool");
     fill(&path, KEYS);
     for round in 0..3 {
-        let solo: Solo<Production> = at_once(&path, Domain::Adr);
-        assert!(solo.tree().unrestored() > 200);
+        let opened: HashedPool<Production> = at_once(&path, Domain::Adr);
+        assert!(opened.tree().unrestored() > 200);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let background = scope.spawn(|| {
-                let mut session = solo.heap().session().expect("a free session");
-                let (mut from, mut left) = (Some(0), solo.tree().unrestored());
+                let mut session = opened.heap().session().expect("a free session");
+                let (mut from, mut left) = (Some(0), opened.tree().unrestored());
                 while let Some(key) = from {
-                    from = solo.tree().restore_next(&mut session, key, 3).expect("no damage");
-                    let now = solo.tree().unrestored();
+                    from = opened.tree().restore_next(&mut session, key, 3).expect("no damage");
+                    let now = opened.tree().unrestored();
                     assert!(now <= left, "{now} after {left}");
                     left = now;
                 }
                 is_over.store(true, Ordering::Release);
             });
             for thread in 0..THREADS {
-                let solo = &solo;
+                let opened = &opened;
                 scope.spawn(move || {
-                    let mut session = solo.heap().session().expect("a free session");
+                    let mut session = opened.heap().session().expect("a free session");
                     // Each changes its own keys, and all go through the leaves together.
                     for number in 0..KEYS {
                         let (key, kept) = (key(number), number + round);
-                        let tree = solo.tree();
+                        let tree = opened.tree();
                         if number % THREADS == thread {
                             assert_eq!(
                                 tree.update(&mut session, key, kept + 1).expect("no room needed"),
@@ -156,11 +157,11 @@ fn threads_that_meet_at_leaves_that_are_not_restored_agree() {
             background.join().expect("no panic");
         });
         assert!(is_over.load(Ordering::Acquire));
-        assert_eq!(solo.tree().unrestored(), 0);
-        let mut session = solo.heap().session().expect("a free session");
-        assert_eq!(solo.tree().len(&mut session).expect("len"), KEYS);
+        assert_eq!(opened.tree().unrestored(), 0);
+        let mut session = opened.heap().session().expect("a free session");
+        assert_eq!(opened.tree().len(&mut session).expect("len"), KEYS);
         drop(session);
-        assert_sound(&solo);
+        assert_sound(&opened);
     }
 }
 
@@ -169,21 +170,21 @@ fn space_that_was_free_is_used_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     fill(&path, 30_000);
-    let used = |solo: &Solo<Production>| {
-        let mut session = solo.heap().session().expect("a free session");
+    let used = |opened: &HashedPool<Production>| {
+        let mut session = opened.heap().session().expect("a free session");
         for number in 30_000..30_400 {
-            solo.tree().insert(&mut session, key(number), number).expect("room");
+            opened.tree().insert(&mut session, key(number), number).expect("room");
         }
         for number in 30_000..30_400 {
-            solo.tree().remove(&mut session, key(number)).expect("no room needed");
+            opened.tree().remove(&mut session, key(number)).expect("no room needed");
         }
         drop(session);
-        solo.heap().used_bytes()
+        opened.heap().used_bytes()
     };
     let whole = used(&SingleTreePool::open(pool(&path, Domain::Process, false), 1).expect("open"));
-    let solo = at_once::<Production>(&path, Domain::Process);
-    assert!(used(&solo) <= whole, "the marks of blocks are there at once");
-    assert_sound(&solo);
+    let opened = at_once::<Production>(&path, Domain::Process);
+    assert!(used(&opened) <= whole, "the marks of blocks are there at once");
+    assert_sound(&opened);
 }
 
 #[test]
@@ -194,23 +195,26 @@ fn a_pool_that_is_only_read_is_opened_at_once_and_not_written() {
     let before = std::fs::read(&path).expect("the file");
     {
         let pool = pool(&path, Domain::Process, true);
-        let solo: Solo<Production> = SingleTreePool::open_at_once(pool).expect("the tree");
-        let mut session = solo.heap().session().expect("a free session");
-        assert!(solo.tree().unrestored() > 50);
-        assert_eq!(solo.tree().get(&mut session, key(77)).expect("get"), Some(77));
-        assert!(matches!(solo.tree().update(&mut session, key(77), 1), Err(IndexError::ReadOnly)));
-        let mut from = solo.tree().restore_next(&mut session, 0, 10).expect("no damage");
-        assert!(solo.tree().unrestored() > 0);
+        let opened: HashedPool<Production> = SingleTreePool::open_at_once(pool).expect("the tree");
+        let mut session = opened.heap().session().expect("a free session");
+        assert!(opened.tree().unrestored() > 50);
+        assert_eq!(opened.tree().get(&mut session, key(77)).expect("get"), Some(77));
+        assert!(matches!(
+            opened.tree().update(&mut session, key(77), 1),
+            Err(IndexError::ReadOnly)
+        ));
+        let mut from = opened.tree().restore_next(&mut session, 0, 10).expect("no damage");
+        assert!(opened.tree().unrestored() > 0);
         while let Some(key) = from {
-            from = solo.tree().restore_next(&mut session, key, 10).expect("no damage");
+            from = opened.tree().restore_next(&mut session, key, 10).expect("no damage");
         }
-        assert_eq!(solo.tree().unrestored(), 0);
+        assert_eq!(opened.tree().unrestored(), 0);
         let mut values = vec![None; 20_000];
         let keys: Vec<u64> = (0..20_000).map(key).collect();
-        solo.tree().get_many(&mut session, &keys, &mut values).expect("get");
+        opened.tree().get_many(&mut session, &keys, &mut values).expect("get");
         assert!(values.into_iter().eq((0..20_000).map(Some)));
         drop(session);
-        assert_sound(&solo);
+        assert_sound(&opened);
     }
     assert!(std::fs::read(&path).expect("the file") == before, "it was written");
 }
@@ -240,7 +244,7 @@ fn first_entry(bytes: &[u8], leaf: usize) -> (usize, u64) {
 
 /// Leaves that are damaged within are errors of who touches them, and of nobody else.
 #[test]
-fn damage_that_is_found_when_a_leaf_is_touched_is_an_error_and_told_by_a_check() {
+fn damage_found_by_a_touch_is_an_error_and_told_by_a_check() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     fill(&path, 20_000);
@@ -254,9 +258,9 @@ fn damage_that_is_found_when_a_leaf_is_touched_is_an_error_and_told_by_a_check()
         let entry = word(&bytes, at) ^ flips;
         put(&mut bytes, at, entry);
         std::fs::write(&path, &bytes).expect("the file");
-        let solo = at_once::<Production>(&path, Domain::Process);
-        let mut session = solo.heap().session().expect("a free session");
-        let tree = solo.tree();
+        let opened = at_once::<Production>(&path, Domain::Process);
+        let mut session = opened.heap().session().expect("a free session");
+        let tree = opened.tree();
         let is_damage = |error: IndexError| {
             let text = error.to_string();
             assert!(text.contains("damaged") && text.contains("a leaf: "), "{text}");
@@ -278,10 +282,10 @@ fn damage_that_is_found_when_a_leaf_is_touched_is_an_error_and_told_by_a_check()
             (0..20_000).filter(|number| tree.get(&mut session, key(*number)).is_ok()).count();
         assert!((19_700..20_000).contains(&found), "{found} keys are there");
         drop(session);
-        let problems = solo.check().expect("it can be made").problems;
+        let problems = opened.check().expect("it can be made").problems;
         assert!(problems.len() == 1 && problems[0].contains("a leaf: "), "{problems:?}");
-        assert_eq!(solo.tree().unrestored(), 1);
-        drop(solo);
+        assert_eq!(opened.tree().unrestored(), 1);
+        drop(opened);
         std::fs::write(&path, &whole).expect("the file");
     }
 }
@@ -304,22 +308,22 @@ fn damaged_headers_are_errors() {
             put(&mut bytes, place, damaged);
             std::fs::write(&path, &bytes).expect("the file");
             let pool = pool(&path, Domain::Process, false);
-            let Ok(solo) = SingleTreePool::<Tree<Production>>::open_at_once(pool) else {
+            let Ok(opened) = SingleTreePool::<Tree<Production>>::open_at_once(pool) else {
                 refused += 1;
                 continue;
             };
-            let mut session = solo.heap().session().expect("a free session");
+            let mut session = opened.heap().session().expect("a free session");
             let (mut errors, mut missed) = (0, 0);
             for number in 0..20_000 {
-                match solo.tree().get(&mut session, key(number)) {
+                match opened.tree().get(&mut session, key(number)) {
                     Ok(None) => missed += 1,
                     Ok(found) => assert_eq!(found, Some(number), "byte {at}, bit {bit}"),
                     Err(_) => errors += 1,
                 }
             }
-            let all_are_restored = solo.tree().len(&mut session).is_ok();
+            let all_are_restored = opened.tree().len(&mut session).is_ok();
             drop(session);
-            let problems = solo.check().expect("it can be made").problems;
+            let problems = opened.check().expect("it can be made").problems;
             let case =
                 format!("byte {at}, bit {bit}: {missed} missed, {errors} errors, {problems:?}");
             // A leaf that says that it is another tree's is in no tree.
