@@ -298,6 +298,9 @@ impl Races {
             let fence = self.fence;
             join(&mut self.clocks[thread], &fence);
             self.fence = self.clocks[thread];
+            if let Some(weak) = &mut self.weak {
+                weak.fence(thread);
+            }
         }
         if releases(order) {
             self.released[thread] = self.release(thread);

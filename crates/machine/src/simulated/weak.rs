@@ -5,12 +5,15 @@
 //!
 //!   a load may be given the older value unless it happens after
 //!     - the write of the newest one, or
-//!     - a load that was given the newest one (of its own thread, too)
+//!     - a load that was given the newest one (of its own thread, too),
+//!     or its thread has passed a full fence since that write
 //! ```
 //!
 //! So a word is coherent, what was released and acquired is seen, and all else is left to chance, a little: a thread is
-//! given the older value of a write a few times at most, for on every machine a store is seen at last. One older value
-//! is kept. A locked operation is always given the newest, and so is a load that is sequentially consistent.
+//! given the older value of a write a few times at most, for on every machine a store is seen at last. A load behind a
+//! full fence is not made before it, and a store is seen by all at once: as on x86-64 and AArch64, not as little as the
+//! language promises. One older value is kept. A locked operation is always given the newest, and so is a load that is
+//! sequentially consistent.
 
 use std::collections::hash_map::Entry;
 
@@ -33,11 +36,19 @@ struct Older {
     /// When each thread came to know of the write: the writer, and those that were given what it wrote. 0: it does not.
     known: [u32; THREADS_MAX],
     given: [u8; THREADS_MAX],
+    /// Which write of the schedule it was, from 1 on.
+    number: u64,
 }
 
 /// The older values of one schedule.
 #[derive(Default)]
-pub struct Weak(ByAddress<Older>);
+pub struct Weak {
+    words: ByAddress<Older>,
+    /// Writes so far.
+    writes: u64,
+    /// Those before each thread's last full fence.
+    fenced: [u64; THREADS_MAX],
+}
 
 /// The bits at a place of at most 16 bytes.
 pub fn bits_at(place: Place) -> u128 {
@@ -59,7 +70,13 @@ pub fn halves(place: Place) -> [Place; 2] {
 impl Weak {
     /// Nothing was written yet.
     pub fn begin(&mut self) {
-        self.0.clear();
+        self.words.clear();
+        (self.writes, self.fenced) = (0, [0; THREADS_MAX]);
+    }
+
+    /// A thread passes a full fence.
+    pub fn fence(&mut self, thread: usize) {
+        self.fenced[thread] = self.writes;
     }
 
     /// A place is about to be written.
@@ -67,14 +84,16 @@ impl Weak {
         let mut known = [0; THREADS_MAX];
         known[by.0] = by.1;
         let value = bits_at(place);
-        let older = Older { place, value, newest, clock, known, given: [0; THREADS_MAX] };
-        self.0.insert(place.address / 8, older);
+        self.writes += 1;
+        let (given, number) = ([0; THREADS_MAX], self.writes);
+        let older = Older { place, value, newest, clock, known, given, number };
+        self.words.insert(place.address / 8, older);
     }
 
     /// The other half of a pair is about to be written by the thread that wrote the first: the pair before both is
     /// kept. False if something else came between.
     pub fn keep_still(&mut self, place: Place, newest: u128, thread: usize) -> bool {
-        let older = self.0.get_mut(&(place.address / 8));
+        let older = self.words.get_mut(&(place.address / 8));
         let older = older.filter(|older| {
             let is_writer = older.known[thread] != 0;
             is_writer && older.place == place && older.newest == bits_at(place)
@@ -94,9 +113,9 @@ impl Weak {
         let word = place.address / 8;
         // The second word of a pair is kept with the first.
         let first = word.wrapping_sub(1);
-        let of_pair = || self.0.get(&first).is_some_and(|older| older.place.size == 16);
-        let key = if !self.0.contains_key(&word) && of_pair() { first } else { word };
-        let Entry::Occupied(entry) = self.0.entry(key) else { return None };
+        let of_pair = || self.words.get(&first).is_some_and(|older| older.place.size == 16);
+        let key = if !self.words.contains_key(&word) && of_pair() { first } else { word };
+        let Entry::Occupied(entry) = self.words.entry(key) else { return None };
         if !entry.get().place.overlaps(place) {
             return None;
         }
@@ -106,7 +125,8 @@ impl Weak {
         }
         let older = entry.into_mut();
         let mut known = older.known.iter().zip(clock);
-        if known.any(|(since, clock)| *since != 0 && clock >= since) {
+        let is_known = known.any(|(since, clock)| *since != 0 && clock >= since);
+        if is_known || older.number <= self.fenced[thread] {
             return None;
         }
         let is_given = random.is_some_and(|random| random.one_in(2));
@@ -121,7 +141,7 @@ impl Weak {
     /// A range is another's now.
     pub fn forget(&mut self, start: usize, length: usize) {
         for word in start / 8..(start + length).div_ceil(8) {
-            self.0.remove(&word);
+            self.words.remove(&word);
         }
     }
 }
