@@ -11,8 +11,7 @@ use everleaf_bench::{BenchError, thread_time};
 use everleaf_designs::sptree::{Tree, variant::Variant};
 use everleaf_designs::{SpTree, SpTreeBuffered, SpTreePlain};
 use everleaf_index::{
-    CreateMode, Design, Hardware, IndexError, Pool, PoolOptions, Production, Session,
-    SingleTreePool,
+    CreateMode, Design, Hardware, IndexError, Pool, PoolOptions, Production, SingleTreePool,
 };
 
 use crate::openings::{folder_in_memory, pool_options};
@@ -49,31 +48,11 @@ pub struct Served {
 /// What is asked of these trees beside what all designs can.
 trait Resumed: Design {
     fn log_bytes(&self) -> u64;
-    fn unrestored(&self) -> u64;
-    fn restore_next(
-        &self,
-        session: &mut Session<Hardware>,
-        from: u64,
-        leaves: usize,
-    ) -> Option<u64>;
 }
 
 impl<V: Variant> Resumed for Tree<V, Production, Hardware> {
     fn log_bytes(&self) -> u64 {
         self.log_bytes()
-    }
-
-    fn unrestored(&self) -> u64 {
-        self.unrestored()
-    }
-
-    fn restore_next(
-        &self,
-        session: &mut Session<Hardware>,
-        from: u64,
-        leaves: usize,
-    ) -> Option<u64> {
-        self.restore_next(session, from, leaves)
     }
 }
 
@@ -200,7 +179,7 @@ fn serve<T: Resumed>(
         let mut from = Some(0);
         // Relaxed: nothing else is told by it.
         while let Some(key) = from.filter(|_| !is_over.load(Ordering::Relaxed)) {
-            from = tree.restore_next(&mut session, key, STEP);
+            from = tree.restore_next(&mut session, key, STEP)?;
         }
         Ok(started.elapsed())
     };

@@ -60,6 +60,19 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
         if V::BUFFERED && !V::LOGGED { self.flush_buffers(session) } else { Ok(()) }
     }
 
+    fn unrestored(&self) -> u64 {
+        Tree::unrestored(self)
+    }
+
+    fn restore_next(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        leaves: usize,
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(Tree::restore_next(self, session, from, leaves))
+    }
+
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
         let mut shape = TreeShape::default();
         shape.keys = self.len(session)?;
