@@ -1,9 +1,10 @@
 //! Batches: many changes of many maps as one.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::sync::Arc;
 
-use everleaf_index::{BatchOp, Hardware, Journal, Record, Session, Verify, WriteOrder};
+use everleaf_index::{BatchOp, Hardware, Journal, Machine, Record, Session, Verify, WriteOrder};
 use everleaf_log::Lsn;
 
 use crate::map::Map;
@@ -347,11 +348,12 @@ impl WriteBatch {
         LastChanges(Cow::Owned(last))
     }
 
-    /// Those of the changes that do anything: no expiry is changed of a key that is not there. Whether it is is told by
-    /// one look at the clock. The caller has the stripes, and the conditions hold.
+    /// Those of the changes that do anything: no expiry is changed of a key that is not there. The caller has the
+    /// stripes, and the conditions hold.
     fn in_effect<'l>(
         &self,
         last: &'l [Entry],
+        now: &Now,
         session: &mut Session<Hardware>,
     ) -> Result<Cow<'l, [Entry]>> {
         if !last.iter().any(|change| change.effect.keeps_value()) {
@@ -360,7 +362,7 @@ impl WriteBatch {
         let mut kept = Vec::with_capacity(last.len());
         for change in last {
             let is_kept = |record: Record<'_>| {
-                matches!(change.effect, Effect::ExpireSeen) || !record.has_expired::<Hardware>()
+                matches!(change.effect, Effect::ExpireSeen) || !now.is_over(record.expiry_ms)
             };
             let does_change = !change.effect.keeps_value() || {
                 let tree = self.map(change).tree();
@@ -411,11 +413,12 @@ impl WriteBatch {
         &self,
         shared: &Shared,
         own: u64,
+        now: &Now,
         session: &mut Session<Hardware>,
     ) -> Result<Option<usize>> {
         for (number, condition) in self.conditions.iter().enumerate() {
             let holds = match condition {
-                Condition::OfKey { what, must } => self.holds(what, must, own, session)?,
+                Condition::OfKey { what, must } => self.holds(what, must, (own, now), session)?,
                 Condition::Rollbacks(count) => shared.rollback_count() == count + own,
             };
             if !holds {
@@ -429,7 +432,7 @@ impl WriteBatch {
         &self,
         what: &Entry,
         must: &Must,
-        own: u64,
+        (own, now): (u64, &Now),
         session: &mut Session<Hardware>,
     ) -> Result<bool> {
         let exact = match must {
@@ -447,8 +450,10 @@ impl WriteBatch {
         };
         let (map, key) = (self.map(what), self.key(what));
         let expected = self.value(what);
-        let found = map.tree().get_verified(session, key, Verify::Sum, |record| {
-            Some(record.value) == expected && (!exact || record.expiry_ms == what.expiry_ms)
+        let found = map.tree().get_stored(session, key, Verify::Sum, |record| {
+            let is_same =
+                || Some(record.value) == expected && (!exact || record.expiry_ms == what.expiry_ms);
+            if now.is_over(record.expiry_ms) { expected.is_none() } else { is_same() }
         })?;
         Ok(found.unwrap_or(expected.is_none()))
     }
@@ -466,6 +471,20 @@ impl WriteBatch {
             Condition::Rollbacks(_) => None,
         });
         self.changes.iter().chain(conditions).map(|change| order.stripe_of_hash(change.hash))
+    }
+}
+
+/// The time at which a batch looks at all of its keys: that of its first look at one that expires.
+struct Now(LazyCell<u64>);
+
+impl Now {
+    fn new() -> Self {
+        Now(LazyCell::new(Hardware::wall_clock_ms))
+    }
+
+    /// Whether a record that expires then has expired. 0: it never does.
+    fn is_over(&self, expiry_ms: u64) -> bool {
+        expiry_ms != 0 && expiry_ms <= *self.0
     }
 }
 
@@ -550,10 +569,11 @@ impl Shared {
         in_order: &mut InOrder<'_, H>,
     ) -> Result<(Written, Option<Lsn>)> {
         in_order.check()?;
-        if let Some(number) = batch.refused(self, *own_rollbacks, &mut in_order.session)? {
+        let now = Now::new();
+        if let Some(number) = batch.refused(self, *own_rollbacks, &now, &mut in_order.session)? {
             return Ok((Written::Refused(number), None));
         }
-        let last = batch.in_effect(&last.0, &mut in_order.session)?;
+        let last = batch.in_effect(&last.0, &now, &mut in_order.session)?;
         if last.is_empty() {
             return Ok((Written::All, None));
         }

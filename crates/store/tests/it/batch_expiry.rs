@@ -4,7 +4,7 @@
 //! `EXEC` copied it three times, and was refused for a value of 512 MiB or in a pool with no room for a second one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use everleaf::{Durability, Error, Expiry, Options, Store, WriteBatch, Written};
 
@@ -283,5 +283,31 @@ fn random_batches_do_what_their_model_does() {
             modelled.compare(&store, &format!("made from the log, seed {seed}"));
         }
         drop(store);
+    }
+}
+
+/// What was lost: each key was asked by a look at the clock of its own, so that of keys that expire together, while a batch
+/// is written that lets them live on, the first lived and the others did not.
+#[test]
+fn keys_that_expire_together_live_on_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = options().open(folder.path().join("pool")).expect("it opens");
+    let map = store.default_map();
+    let now_us = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros();
+    for round in 0..30u32 {
+        let keys: Vec<String> = (0..1500).map(|number| format!("{round} {number}")).collect();
+        let due_ms = (now_us() / 1000) as u64 + 20;
+        let mut batch = WriteBatch::new();
+        for key in &keys {
+            map.put_with_expiry(key, "value", at(due_ms)).expect("room");
+            batch.expire(map, key, at(LATER));
+        }
+        // Now a little before it is due, now a little after.
+        while now_us() + 300 < u128::from(due_ms) * 1000 + 20 * u128::from(round) {
+            std::hint::spin_loop();
+        }
+        assert!(store.write(&batch).expect("no room is needed").is_done());
+        let left = keys.iter().filter(|key| map.contains(key).expect("readable")).count();
+        assert!(left == 0 || left == keys.len(), "{left} of {}", keys.len());
     }
 }
