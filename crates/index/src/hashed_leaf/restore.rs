@@ -249,6 +249,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let before = cold.flags.fetch_or(flags, Ordering::AcqRel);
         if before & RESTORED == 0 || M::mutant("hashed.restore_counts_all") {
             self.keys.add(usize::MAX, keys as i64);
+            // Who reads the second finds the first; pairs with the fence in `restore_all`.
+            M::fence(Ordering::Release);
             self.unrestored.add(usize::MAX, -1);
         } else {
             M::mark("hashed.restore.together");
@@ -307,6 +309,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         while let Some(fence) = from {
             from = self.restore_leaves(session, fence, SHARE)?;
         }
+        // Others may have restored some, and be about to count their keys.
+        let mut turns = 0;
+        while self.unrestored.sum() != 0 {
+            M::spin(turns);
+            turns += 1;
+        }
+        // Acquire: the keys of all are counted; pairs with the fence in `publish_restored`.
+        M::fence(Ordering::Acquire);
         Ok(())
     }
 
