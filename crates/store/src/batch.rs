@@ -445,7 +445,7 @@ impl WriteBatch {
             }
             Must::Unwritten(watch) => {
                 let marks = if own > 0 && self.changes_key(what) { own } else { 0 };
-                return Ok(!watch.is_broken_but_for(marks));
+                return Ok(!watch.is_broken_but_for(marks, |expiry_ms| now.is_over(expiry_ms)));
             }
         };
         let (map, key) = (self.map(what), self.key(what));
@@ -573,7 +573,8 @@ impl Shared {
         if let Some(number) = batch.refused(self, *own_rollbacks, &now, &mut in_order.session)? {
             return Ok((Written::Refused(number), None));
         }
-        let last = batch.in_effect(&last.0, &now, &mut in_order.session)?;
+        let all = &last.0;
+        let last = batch.in_effect(all, &now, &mut in_order.session)?;
         if last.is_empty() {
             return Ok((Written::All, None));
         }
@@ -596,8 +597,9 @@ impl Shared {
             place = logged.as_ref().map(|(log, _)| log.place());
         });
         if begun {
-            // Also if it was rolled back: others may have read what it wrote.
-            for change in last.iter() {
+            // Also if it was rolled back: others may have read what it wrote. Then all are marked, for what has an effect
+            // may be others at the next try, which has to know its own marks.
+            for change in if made.is_err() { all.iter() } else { last.iter() } {
                 let tree = batch.map(change).tree_arc();
                 in_order.mark(tree, batch.key(change), |_| change.hash);
             }

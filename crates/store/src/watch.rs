@@ -50,15 +50,16 @@ impl Watch {
     /// Whether the key was written, or has expired, since the watch began. A write at the same time may
     /// be missed: what must not miss it is a [batch](crate::WriteBatch::expect_unwritten).
     pub fn is_broken(&self) -> bool {
-        self.is_broken_but_for(0)
+        self.is_broken_but_for(0, |expiry_ms| {
+            expiry_ms != 0 && expiry_ms <= Hardware::wall_clock_ms()
+        })
     }
 
-    /// The same, but for so many marks.
-    pub(crate) fn is_broken_but_for(&self, marks: u64) -> bool {
+    /// The same, but for so many marks, by the clock of whoever asks.
+    pub(crate) fn is_broken_but_for(&self, marks: u64, is_over: impl Fn(u64) -> bool) -> bool {
         let Inner { write_count, write_count_before, expiry_ms, .. } = &*self.inner;
         // Relaxed: a batch has the stripe of the key (T1), and others are promised no order.
-        write_count.load(Ordering::Relaxed) != *write_count_before + marks
-            || *expiry_ms != 0 && *expiry_ms <= Hardware::wall_clock_ms()
+        write_count.load(Ordering::Relaxed) != *write_count_before + marks || is_over(*expiry_ms)
     }
 }
 
