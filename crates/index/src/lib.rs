@@ -53,5 +53,5 @@ pub use everleaf_machine::{lock_rank, ranked_mutex};
 pub use everleaf_pool::{CreateMode, Domain, Pool, PoolError, PoolOptions, human_size, uuid_of};
 pub use everleaf_pool::{
     FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_IN_BATCHES, FEATURE_EXPIRY_WORD,
-    FEATURE_HASHED_LEAVES, KNOWN_FEATURES,
+    FEATURE_HASHED_LEAVES, FEATURE_RUNS_OF_LISTS, KNOWN_FEATURES,
 };

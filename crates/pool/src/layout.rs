@@ -103,6 +103,8 @@ pub const FEATURE_EXPIRY_WORD: u64 = 4;
 pub const FEATURE_HASHED_LEAVES: u64 = 8;
 /// Incompatible feature bit: a batch may change the expiry of a key alone.
 pub const FEATURE_EXPIRY_IN_BATCHES: u64 = 16;
+/// Incompatible feature bit: lists of the server may have runs, which an older server takes for what nobody has any more.
+pub const FEATURE_RUNS_OF_LISTS: u64 = 32;
 /// Compatible feature bit: no empty key with an empty value has the check sum 0 that an older program gave
 /// it, so that a header of zeros is none.
 pub const FEATURE_SUM_OF_EMPTY: u64 = 1;
@@ -111,7 +113,8 @@ pub const KNOWN_FEATURES: u64 = FEATURE_EXPIRY
     | FEATURE_BATCHES
     | FEATURE_EXPIRY_WORD
     | FEATURE_HASHED_LEAVES
-    | FEATURE_EXPIRY_IN_BATCHES;
+    | FEATURE_EXPIRY_IN_BATCHES
+    | FEATURE_RUNS_OF_LISTS;
 
 /// Offsets of the two copies of the header.
 pub const HEADER_OFFSETS: [u64; 2] = [0, 4096];

@@ -61,7 +61,7 @@ pub use error::{Holder, PoolError};
 pub use human_size::human_size;
 pub use layout::{
     DATA_START, FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_IN_BATCHES, FEATURE_EXPIRY_WORD,
-    FEATURE_HASHED_LEAVES, FEATURE_SUM_OF_EMPTY, KNOWN_FEATURES,
+    FEATURE_HASHED_LEAVES, FEATURE_RUNS_OF_LISTS, FEATURE_SUM_OF_EMPTY, KNOWN_FEATURES,
 };
 pub use medium::Medium;
 pub use offset::Offset;

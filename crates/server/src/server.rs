@@ -96,8 +96,13 @@ impl Listening {
     pub fn serve(self, store: Arc<Store>) -> Result<Server, ServerError> {
         let Listening { config, acl, acceptor, metrics, polls, control } = self;
         let shared = Arc::new(Shared::new(config, acl, store, control));
-        let opened = shared.types.open(&shared.store).map_err(std::io::Error::other);
-        opened.map_err(io("cannot read what collections need"))?;
+        let opened =
+            shared.types.open(&shared.store).and_then(|()| match shared.store.is_read_only() {
+                true => Ok(()),
+                // Before anybody changes a list that is there.
+                false => shared.types.admit_runs(&shared.store),
+            });
+        opened.map_err(std::io::Error::other).map_err(io("cannot read what collections need"))?;
         shared.databases.open(&shared.store).map_err(|error| match error {
             everleaf::Error::Unsupported(why) => ServerError::Config(why),
             error => io("cannot read the databases of the pool")(std::io::Error::other(error)),

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use everleaf_index::{BytesTree, Hardware, IndexError, Session, Verify, WriteOrder};
+use everleaf_index::{
+    BytesTree, FEATURE_RUNS_OF_LISTS, Hardware, IndexError, Session, Verify, WriteOrder,
+};
 
 use everleaf_log::Lsn;
 
@@ -312,6 +314,20 @@ impl Store {
     /// Whether the store was opened read-only.
     pub fn is_read_only(&self) -> bool {
         self.shared.trees.heap().pool().is_read_only()
+    }
+
+    /// Notes durably that lists of the server in it may have runs: programs that do not know them refuse the pool.
+    ///
+    /// # Errors
+    /// The store is read-only; [`Error::Io`] if the disk refuses; [`Error::Corrupt`].
+    #[doc(hidden)]
+    pub fn note_runs_of_lists(&self) -> Result<()> {
+        self.shared.check_process()?;
+        let pool = self.shared.trees.heap().pool();
+        if pool.features() & FEATURE_RUNS_OF_LISTS == 0 {
+            pool.enable_features(FEATURE_RUNS_OF_LISTS).map_err(IndexError::from)?;
+        }
+        Ok(())
     }
 
     /// Writes a snapshot, while the store goes on being read and written; the log from before it is

@@ -35,7 +35,8 @@ fn compaction_upgrade_and_snapshots_say_what_they_did() {
     let out = place.run(["compact", "pool"]).succeeded();
     assert!(out.starts_with("compacted 500 keys of 1 map to pool, "), "{out}");
     let out = place.run(["upgrade", "pool"]).succeeded();
-    let new = "keys that expire and batches and expiries in words of their own";
+    let new = "keys that expire and batches and expiries in words of their own and batches that change \
+               expiries alone and runs of elements in lists";
     assert_eq!(out, format!("pool now has {new}\n"));
     assert_eq!(place.run(["upgrade", "pool"]).succeeded(), "pool is up to date\n");
     assert!(place.run(["snapshot", "pool"]).failed(7).contains("has no log"));

@@ -7,7 +7,9 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Error, Map, Result, Store};
 
-use super::{COUNTER_BITS, HEADER_SIZE, Kind, MARK_KEY, MARK_SIZE, MEMBERS, live_number, mark_of};
+use super::{
+    COUNTER_BITS, HEADER_SIZE, Kind, MARK_KEY, MARK_SIZE, MEMBERS, live_number, mark_entry, mark_of,
+};
 use crate::command::walk::{Bounds, walk};
 use crate::databases::maps_of;
 
@@ -51,7 +53,7 @@ pub fn mend_mark(store: &Store) -> Result<bool> {
     }
     for (place, map) in maps_of(store)? {
         if let Some(mark) = find_mark(&members, &live_number(place).to_be_bytes(), &map)? {
-            members.put(MARK_KEY, mark)?;
+            members.put(MARK_KEY, mark_entry(&mark))?;
             return Ok(true);
         }
     }

@@ -43,6 +43,8 @@ pub const HEADER_SIZE: usize = 56;
 const MARK_SIZE: usize = 16;
 /// Keys of the map of the members that are not members: the number 0.
 const MARK_KEY: &[u8] = b"\0\0\0\0\0\0\0\0mark";
+/// What follows the mark since lists may have runs: a server that does not know them finds no mark, and refuses the pool.
+const WITH_RUNS: u8 = 1;
 const START_KEY: &[u8] = b"\0\0\0\0\0\0\0\0start";
 /// The number under which the key of every collection of the first place is noted; of another place it is its number
 /// added to this base.
@@ -221,6 +223,18 @@ impl Types {
         Ok(())
     }
 
+    /// Notes durably that lists may have runs, for one who may change some: a server that does not know them would free these
+    /// as what nobody has. The pool says so; and beside the mark it is in the log, too, of which a pool can be built anew.
+    pub fn admit_runs(&self, store: &Store) -> everleaf::Result<()> {
+        let Some(ready) = self.ready.get() else { return Ok(()) };
+        store.note_runs_of_lists()?;
+        let entry = mark_entry(&ready.mark);
+        if ready.members.get(MARK_KEY)?.is_none_or(|there| there != entry) {
+            ready.members.put(MARK_KEY, entry)?;
+        }
+        Ok(())
+    }
+
     /// What collections need, if there has been one.
     pub fn ready(&self) -> Option<&Ready> {
         self.ready.get()
@@ -238,8 +252,10 @@ impl Types {
             // With another one the headers that there are would be strings for ever.
             return Err(lacks_mark());
         }
-        members.insert(MARK_KEY, new_mark())?;
+        store.note_runs_of_lists()?;
+        members.insert(MARK_KEY, mark_entry(&new_mark()))?;
         self.open(store)?;
+        self.admit_runs(store)?;
         let Some(ready) = self.ready.get() else { return Ok(()) };
         if !ready.has_ids() {
             let mut start = 1;
@@ -270,7 +286,17 @@ impl Types {
 
 /// The mark with which headers begin, if it is there.
 fn mark_of(members: &Map) -> everleaf::Result<Option<[u8; MARK_SIZE]>> {
-    Ok(members.get(MARK_KEY)?.and_then(|mark| mark.try_into().ok()))
+    Ok(members.get(MARK_KEY)?.and_then(|entry| match entry.split_first_chunk() {
+        Some((mark, [] | [WITH_RUNS])) => Some(*mark),
+        _ => None,
+    }))
+}
+
+/// What the map of the members has under the key of the mark.
+fn mark_entry(mark: &[u8; MARK_SIZE]) -> [u8; MARK_SIZE + 1] {
+    let mut entry = [WITH_RUNS; MARK_SIZE + 1];
+    entry[..MARK_SIZE].copy_from_slice(mark);
+    entry
 }
 
 /// The error for members without the mark, which no header of theirs could be told by.
@@ -335,6 +361,45 @@ mod tests {
         assert_eq!(store.existing_map(MEMBERS).unwrap().map(|_| ()), None);
         types.begin(&store).unwrap();
         assert!(types.ready().is_some());
+    }
+
+    /// What was lost: the elements of lists, which a server that knew no runs freed as what nobody had.
+    #[test]
+    fn a_pool_whose_lists_may_have_runs_says_so_twice() {
+        let (folder, store) = store();
+        let types = Types::default();
+        types.begin(&store).unwrap();
+        let members = store.map(MEMBERS).unwrap();
+        let is_of_before = || {
+            let mark: Result<[u8; MARK_SIZE], _> =
+                members.get(MARK_KEY).unwrap().unwrap().try_into();
+            mark.is_ok()
+        };
+        assert!(!is_of_before(), "to an older server the mark is missing");
+        // A pool from before runs, and one that was built of its log.
+        let mark = types.ready().unwrap().mark;
+        members.put(MARK_KEY, mark).unwrap();
+        drop(types);
+        let types = Types::default();
+        types.open(&store).unwrap();
+        assert!(is_of_before(), "who only reads writes nothing");
+        types.admit_runs(&store).unwrap();
+        assert!(!is_of_before());
+        drop(types);
+        let types = Types::default();
+        types.open(&store).unwrap();
+        assert_eq!(types.ready().unwrap().mark, mark);
+        drop((types, members, store));
+        // The copy is as the pool itself: what an upgrade has to tell is not this.
+        let path = folder.path().join("p");
+        let says = |path: &std::path::Path| {
+            !everleaf::Options::new().upgrade(path).unwrap().contains(&"runs of elements in lists")
+        };
+        everleaf::Options::new().compact(&path, |_| {}).unwrap();
+        assert!(says(&path));
+        let strings = folder.path().join("strings");
+        drop(everleaf::Options::new().create(true).open(&strings).unwrap());
+        assert!(!says(&strings), "a pool of strings stays one for all servers");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everleaf_index::{
-    BytesTree, CreateMode, FEATURE_HASHED_LEAVES, Hardware, IndexError, KNOWN_FEATURES, Machine,
-    Pool, PoolOptions, Trees, U64Tree,
+    BytesTree, CreateMode, FEATURE_HASHED_LEAVES, FEATURE_RUNS_OF_LISTS, Hardware, IndexError,
+    KNOWN_FEATURES, Machine, Pool, PoolOptions, Trees, U64Tree,
 };
 
 use crate::conversion::from_pool;
@@ -180,6 +180,8 @@ impl Store {
             ..PoolOptions::default()
         };
         let new = Pool::open(&file.path(), &options).map_err(|error| from_pool(error, path))?;
+        // Of the others those are noted that the copy needs, when it needs them.
+        new.enable_features(pool.features() & FEATURE_RUNS_OF_LISTS).map_err(IndexError::from)?;
         let trees = Trees::create(new)?;
         let is_hashed = self.shared().trees.makes_hashed_leaves();
         let kept = if is_hashed { Tree::HashedLeaf } else { Tree::NbTree };
@@ -324,6 +326,7 @@ impl Options {
             (everleaf_index::FEATURE_BATCHES, "batches"),
             (everleaf_index::FEATURE_EXPIRY_WORD, "expiries in words of their own"),
             (everleaf_index::FEATURE_EXPIRY_IN_BATCHES, "batches that change expiries alone"),
+            (FEATURE_RUNS_OF_LISTS, "runs of elements in lists"),
         ];
         let new = names.into_iter().filter(|(bit, _)| missing & bit != 0).map(|(_, name)| name);
         let new = new.collect();

@@ -57,9 +57,15 @@ fn a_pool_of_the_first_format_is_read_written_and_upgraded() {
     assert_eq!(features(&path), 0, "nothing new was used");
     assert_eq!(
         Store::upgrade(&path).expect("upgraded"),
-        ["keys that expire", "batches", "expiries in words of their own"]
+        [
+            "keys that expire",
+            "batches",
+            "expiries in words of their own",
+            "batches that change expiries alone",
+            "runs of elements in lists",
+        ]
     );
-    assert_eq!(features(&path), 7);
+    assert_eq!(features(&path), 1 | 2 | 4 | 16 | 32);
 
     let store = Options::new().open(&path).expect("it opens");
     assert_contents(&store);
