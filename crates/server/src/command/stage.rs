@@ -87,6 +87,8 @@ pub struct Stage {
     separators: Vec<Separators>,
     /// The ends of lists that change.
     ends: Vec<ListEnd>,
+    /// Those that were open at the last mark, as they were.
+    ends_before: Vec<ListEnd>,
     /// What was drawn ahead.
     pub ahead: Ahead,
     /// The collection that was changed last.
@@ -181,6 +183,7 @@ impl Stage {
     pub fn is_unchanged(&self) -> bool {
         self.parts.iter().all(|part| part.written.is_empty() && part.expiries.is_empty())
             && self.members.is_empty()
+            && !self.ends.iter().any(ListEnd::is_changed)
             && self.places.is_none()
     }
 

@@ -224,6 +224,9 @@ impl Check<'_> {
     fn elements(&mut self) -> Result<u64> {
         let (ready, mut count, mut next) = (self.ready, 0, self.header.extra);
         let note = ready.members.get(trimmed_key(self.header.id))?;
+        if note.is_some() && !self.header.has_outside {
+            self.problem("a note says that it has elements outside of its bounds, and its header that it has none");
+        }
         let is_trimmed = note.is_some_and(|what| what != LACKING);
         pieces(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
             let Some(place) = runs::Place::of_key(key) else {

@@ -9,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 use super::collection::Collection;
 pub use super::runs::Side;
 use super::runs::{self, EntryKey, Place};
-use super::trimmed_key;
+use super::{Header, trimmed_key};
 use crate::command::allowance::Allowance;
 use crate::command::walk::Bounds;
 use crate::failure::{Failure, Result};
@@ -36,8 +36,18 @@ impl Collection<'_, '_> {
     /// Shows the entry that an element is in, if it is in one: where that begins, and what it has.
     fn see_entry<R>(&mut self, at: u64, see: impl FnOnce(Place, &[u8]) -> R) -> Result<Option<R>> {
         let index = self.index_of(at);
-        let bounds = self.entries_between(self.header.extra, index);
+        // An element by itself is found by a lookup, which costs less than a scan.
+        self.staged.stage.write_ends();
         let (mut see, mut seen) = (Some(see), None);
+        let single = Place { index, is_run: false };
+        let key = EntryKey::of(self.header.id, single);
+        self.staged.see_member(self.ready, &key, |value| {
+            seen = see.take().map(|see| see(single, value));
+        })?;
+        if seen.is_some() {
+            return Ok(seen);
+        }
+        let bounds = self.entries_between(self.header.extra, index);
         self.staged.walk_members(self.ready, &bounds, true, &mut |key, value| {
             if let Some(place) = Place::of_key(key)
                 && let Ok(offset) = usize::try_from(index.wrapping_sub(place.index))
@@ -111,14 +121,36 @@ impl Collection<'_, '_> {
         if !self.header.has_outside {
             return Ok(());
         }
-        if self.is_trimmed()? {
-            // The elements of the end that is open are inside of the bounds: it may stay so.
-            let bounds = self.entries_between(index, index);
-            return self.remove_inside(&bounds);
+        if !self.is_trimmed()? {
+            // Who has freed the last of them leaves the header as it is.
+            self.header.has_outside = self.has_entries_outside(index)?;
+            if !self.header.has_outside {
+                return Ok(());
+            }
+            // The note was lost, and with it what it said: nothing is freed until the list goes.
+            self.write_lack()?;
         }
-        // Who has freed the last of them leaves the header as it is.
-        self.header.has_outside = false;
-        Ok(())
+        // The elements of the end that is open are inside of the bounds: it may stay so.
+        let bounds = self.entries_between(index, index);
+        self.remove_inside(&bounds)
+    }
+
+    /// Whether there is an entry outside of the bounds, or where they were widened to.
+    fn has_entries_outside(&mut self, widened: u64) -> Result<bool> {
+        let id = self.header.id;
+        let (first, last) = (self.index_of(0), self.index_of(self.header.count - 1));
+        let (mut before, mut behind) =
+            (Bounds::of_prefix(&id.to_be_bytes()), Bounds::of_prefix(&id.to_be_bytes()));
+        before.end = Bound::Excluded(EntryKey::before(id, first).to_vec());
+        behind.start = Bound::Excluded(EntryKey::behind(id, last).to_vec());
+        let mut is_found = false;
+        for bounds in [before, self.entries_between(widened, widened), behind] {
+            self.staged.walk_members(self.ready, &bounds, false, &mut |_, _| {
+                is_found = true;
+                ControlFlow::Break(())
+            })?;
+        }
+        Ok(is_found)
     }
 
     /// Removes the entries that begin at one of so many indexes.
@@ -148,6 +180,11 @@ impl Collection<'_, '_> {
 
     /// Makes an entry begin with an element, counted from the left, if there is one before it.
     fn divide(&mut self, at: u64) -> Result<()> {
+        self.divide_for(at, None)
+    }
+
+    /// The same; few elements are taken at a side of the part that is kept, and others are likely to follow them one by one.
+    fn divide_for(&mut self, at: u64, taken: Option<Side>) -> Result<()> {
         if at == 0 || at >= self.header.count {
             return Ok(());
         }
@@ -160,9 +197,16 @@ impl Collection<'_, '_> {
         let elements = runs::elements(&entry, place.is_run);
         let elements: Vec<&[u8]> = elements.collect();
         let (before, behind) = elements.split_at(index.wrapping_sub(place.index) as usize);
-        for (index, elements) in [(place.index, before), (index, behind)] {
-            let elements = elements.iter().copied();
-            runs::pack(index, elements, |place, entry| self.write_entry(place, Some(entry)))?;
+        // The kept part is the one whose end is here.
+        let parts = [(place.index, before, Side::Right), (index, behind, Side::Left)];
+        for (index, elements, end) in parts {
+            let (elements, write) = (elements.iter().copied(), |place, entry: &[u8]| {
+                self.write_entry(place, Some(entry))
+            });
+            match taken == Some(end) {
+                true => runs::pack_beside(end, index, elements, write)?,
+                false => runs::pack(index, elements, write)?,
+            }
         }
         Ok(())
     }
@@ -178,7 +222,8 @@ impl Collection<'_, '_> {
     pub fn pop<R>(&mut self, side: Side, see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let Some(last) = self.header.count.checked_sub(1) else { return Ok(None) };
         let index = self.index_of(if side == Side::Left { 0 } else { last });
-        let taken = self.staged.take_element(self.ready, self.header.id, side, index, see)?;
+        let Header { id, extra: start, .. } = self.header;
+        let taken = self.staged.take_element(self.ready, id, side, start, index, see)?;
         if taken.is_none() {
             self.write_lack()?;
         }
@@ -325,8 +370,9 @@ impl Collection<'_, '_> {
 
     fn keep(&mut self, first: u64, kept: u64) -> Result<()> {
         let count = self.header.count;
-        self.divide(first)?;
-        self.divide(first + kept)?;
+        let few = |taken: u64, side| (taken < runs::LEN_MIN as u64).then_some(side);
+        self.divide_for(first, few(first, Side::Left))?;
+        self.divide_for(first + kept, few(count - kept - first, Side::Right))?;
         if count - kept <= REMOVED_COUNT_MAX {
             self.remove_entries(self.index_of(0), first)?;
             self.remove_entries(self.index_of(first + kept), count - kept - first)?;

@@ -96,7 +96,9 @@ impl std::ops::Deref for EntryKey {
 
 /// Where the elements of an entry are: begin and size of each, in order. Of what is damaged only the first ones.
 pub fn spans(entry: &[u8], is_run: bool) -> Spans<'_> {
-    Spans { entry, at: 0, is_run }
+    // No run is larger: of such a one nothing is shown.
+    let entry = if is_run && entry.len() > SIZE_MAX { &[] } else { entry };
+    Spans { entry, at: 0, len: 0, is_run }
 }
 
 /// The elements of an entry.
@@ -106,17 +108,17 @@ pub fn elements(entry: &[u8], is_run: bool) -> impl Iterator<Item = &[u8]> {
 
 /// How many elements an entry has; `None` if it is damaged.
 pub fn len_of(entry: &[u8], is_run: bool) -> Option<usize> {
-    let (mut spans, mut len) = (spans(entry, is_run), 0);
-    while spans.next().is_some() {
-        len += 1;
-    }
-    (len > 0 && spans.is_at_end()).then_some(len)
+    let mut spans = spans(entry, is_run);
+    while spans.next().is_some() {}
+    (spans.len > 0 && spans.is_at_end()).then_some(spans.len)
 }
 
 /// See [`spans`].
 pub struct Spans<'e> {
     entry: &'e [u8],
     at: usize,
+    /// Elements that were shown.
+    len: usize,
     is_run: bool,
 }
 
@@ -132,8 +134,11 @@ impl Iterator for Spans<'_> {
     #[inline]
     fn next(&mut self) -> Option<(usize, usize)> {
         if !self.is_run {
-            let is_first = std::mem::replace(&mut self.at, 1) == 0;
+            let is_first = std::mem::replace(&mut self.len, 1) == 0;
             return is_first.then_some((0, self.entry.len()));
+        }
+        if self.len == LEN_MAX {
+            return None;
         }
         let (mut size, mut shift, mut at) = (0, 0, self.at);
         loop {
@@ -151,6 +156,7 @@ impl Iterator for Spans<'_> {
         }
         let end = at.checked_add(size).filter(|end| *end <= self.entry.len())?;
         self.at = end;
+        self.len += 1;
         Some((at, size))
     }
 }
@@ -212,6 +218,29 @@ pub fn pack<'e, E>(
         }
         index = index.wrapping_add(len as u64);
     }
+}
+
+/// The same for so many elements, of which a few at a side become entries by themselves: who takes elements there one by one
+/// writes the rest of a run only when these are gone.
+pub fn pack_beside<'e, E>(
+    side: Side,
+    index: u64,
+    elements: impl ExactSizeIterator<Item = &'e [u8]> + Clone,
+    mut write: impl FnMut(Place, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let len = elements.len();
+    let single_len = len.min(LEN_MIN - 1);
+    let (single_from, packed_from) = match side {
+        Side::Left => (0, single_len),
+        Side::Right => (len - single_len, 0),
+    };
+    let packed = elements.clone().skip(packed_from).take(len - single_len);
+    pack(index.wrapping_add(packed_from as u64), packed, &mut write)?;
+    let index = index.wrapping_add(single_from as u64);
+    for (at, element) in elements.skip(single_from).take(single_len).enumerate() {
+        write(Place { index: index.wrapping_add(at as u64), is_run: false }, element)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -281,6 +310,10 @@ mod tests {
         }
         assert_eq!((len_of(b"", true), len_of(b"", false)), (None, Some(1)));
         assert_eq!(len_of(&[MORE, MORE, MORE, 0], true), None);
+        // What was shown: as many elements as there were zeros, each of which took 24 bytes of memory.
+        assert_eq!(spans(&[0; 200], true).count(), LEN_MAX);
+        assert_eq!((len_of(&[0; 200], true), len_of(&[0; LEN_MAX], true)), (None, Some(LEN_MAX)));
+        assert_eq!(spans(&[0; SIZE_MAX + 1], true).count(), 0);
     }
 
     #[test]

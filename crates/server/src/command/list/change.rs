@@ -59,12 +59,17 @@ pub fn lrem(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             let is_done = is_too_much || wanted != 0 && found_count == wanted;
             if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
+        if found_count == found.len() as u64 {
+            // While others write, and of a damaged list, an element may be seen twice.
+            found.sort_unstable();
+            found.dedup();
+            found_count = found.len() as u64;
+        }
         if found_count == list.header.count {
             list.clear()?;
         } else if found_count > found.len() as u64 {
             is_too_much = true;
         } else if !found.is_empty() {
-            found.sort_unstable();
             list.remove_elements(&found)?;
             list.finish()?;
         }

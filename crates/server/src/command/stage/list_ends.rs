@@ -2,7 +2,8 @@
 //!
 //! A pipeline of `LPUSH` or `LPOP` changes one end of one list. What it pushes becomes one run, and what it takes comes from one
 //! (`types/runs.rs`): to write each change would be to write the run again and again. So an end is *open* from the first
-//! push or pop on, until something else looks at members, or the stage is written or marked.
+//! push or pop on, until something else looks at members, or the stage is written. Where a command of a transaction begins, there
+//! is a copy of what is open, to go back to.
 //!
 //! Entries are read ahead: the second read of an end reads a few more than the one that it needs, those after it many more. That what
 //! the store has still is so is a condition of the step, as for everything that was read of a collection.
@@ -59,6 +60,8 @@ pub(super) struct ListEnd {
     /// The entry that they come from, if one.
     origin: Option<Place>,
     is_changed: bool,
+    /// How many were taken since they are in memory.
+    taken: usize,
     /// What was counted of them on the stage.
     counted: usize,
     /// The next entries, in the order in which they are taken.
@@ -77,6 +80,7 @@ impl ListEnd {
             run_size: 0,
             origin: None,
             is_changed: false,
+            taken: 0,
             counted: 0,
             ahead: VecDeque::new(),
             reads: 0,
@@ -137,6 +141,7 @@ impl ListEnd {
         }?;
         self.first = self.first.wrapping_add(u64::from(self.side == Side::Left));
         self.is_changed = true;
+        self.taken += 1;
         let element = &self.bytes[at..][..size];
         self.run_size -= runs::size_in_run(element);
         Some(element)
@@ -160,20 +165,40 @@ impl ListEnd {
             self.spans.iter().map(|span| runs::size_in_run(&value[span.0..][..span.1])).sum();
         self.bytes = value;
         (self.first, self.origin, self.is_changed) = (place.index, Some(place), false);
+        self.taken = 0;
         self.ends_with(index)
     }
 
-    /// Where the entries begin from the one with an element on, in the order in which they are taken.
-    fn bounds(&self, index: u64) -> Bounds {
-        let all = Bounds::of_prefix(&self.id.to_be_bytes());
+    /// Where the entries begin from the one with an element on, in the order in which they are taken. The list begins at `start`.
+    fn bounds(&self, start: u64, index: u64) -> Bounds {
+        let begin = if self.side == Side::Left { index } else { start };
+        let start = Bound::Included(EntryKey::before(self.id, begin).to_vec());
         match self.side {
-            Side::Left => {
-                Bounds { start: Bound::Included(EntryKey::before(self.id, index).to_vec()), ..all }
-            }
+            Side::Left => Bounds { start, ..Bounds::of_prefix(&self.id.to_be_bytes()) },
             Side::Right => {
-                Bounds { end: Bound::Included(EntryKey::behind(self.id, index).to_vec()), ..all }
+                Bounds { start, end: Bound::Included(EntryKey::behind(self.id, index).to_vec()) }
             }
         }
+    }
+
+    /// A copy without what was read ahead, which is found again.
+    fn copy(&self) -> ListEnd {
+        let mut copy = ListEnd::new(self.id, self.side);
+        copy.spans.reserve(self.spans.len());
+        copy.bytes.reserve(self.run_size);
+        for (at, size) in &self.spans {
+            copy.spans.push_back((copy.bytes.len(), *size));
+            copy.bytes.extend_from_slice(&self.bytes[*at..][..*size]);
+        }
+        (copy.first, copy.run_size, copy.origin) = (self.first, self.run_size, self.origin);
+        (copy.is_changed, copy.taken) = (self.is_changed, self.taken);
+        (copy.counted, copy.reads) = (self.counted, self.reads);
+        copy
+    }
+
+    /// Whether it has what is to be written.
+    pub(super) fn is_changed(&self) -> bool {
+        self.is_changed
     }
 }
 
@@ -230,16 +255,21 @@ impl Stage {
                 self.set_member(&EntryKey::of(id, origin), None);
             }
             let elements = end.spans.iter().map(|span| &end.bytes[span.0..][..span.1]);
-            let written = runs::pack(first, elements, |place, entry| {
+            let is_rest = end.origin.is_some_and(|origin| origin.is_run);
+            let write = |place, entry: &[u8]| {
                 self.set_member(&EntryKey::of(id, place), Some(entry));
                 Ok::<(), std::convert::Infallible>(())
-            });
-            let Ok(()) = written;
+            };
+            // So few are likely to be followed by others, each in a step of its own.
+            let Ok(()) = match is_rest && (1..runs::LEN_MIN).contains(&end.taken) {
+                true => runs::pack_beside(end.side, first, elements, write),
+                false => runs::pack(first, elements, write),
+            };
         }
         self.size -= std::mem::take(&mut end.counted);
         end.spans.clear();
         end.bytes.clear();
-        (end.run_size, end.origin, end.is_changed) = (0, None, false);
+        (end.run_size, end.origin, end.is_changed, end.taken) = (0, None, false, 0);
     }
 
     /// Writes all open ends, and closes them.
@@ -250,22 +280,29 @@ impl Stage {
             ends.iter_mut().for_each(|end| self.write_end(end));
         }
     }
+
+    /// The open ends as they are, without what was read ahead.
+    pub(super) fn copy_ends(&self) -> Vec<ListEnd> {
+        self.ends.iter().map(ListEnd::copy).collect()
+    }
 }
 
 impl Staged<'_> {
-    /// Takes the element at an end of a list, which has this index, and shows it. `None` if it is missing.
+    /// Takes the element at an end of a list, which has this index, and shows it. `None` if it is missing. The list begins at
+    /// `start`.
     pub fn take_element<R>(
         &mut self,
         ready: &Ready,
         id: u64,
         side: Side,
+        start: u64,
         index: u64,
         see: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         if !self.stage.open_end(id, side).ends_with(index) {
             self.stage.write_run(id);
             if !self.stage.open_end(id, side).load(index) {
-                self.read_ahead(ready, id, side, index)?;
+                self.read_ahead(ready, id, side, start, index)?;
                 if !self.stage.open_end(id, side).load(index) {
                     return Ok(None);
                 }
@@ -276,11 +313,27 @@ impl Staged<'_> {
     }
 
     /// Reads the next entries at an end of a list, of which nothing is in memory.
-    fn read_ahead(&mut self, ready: &Ready, id: u64, side: Side, index: u64) -> Result<()> {
+    fn read_ahead(
+        &mut self,
+        ready: &Ready,
+        id: u64,
+        side: Side,
+        start: u64,
+        index: u64,
+    ) -> Result<()> {
         let end = self.stage.open_end(id, side);
         let count = count_of(end.reads);
         end.reads += 1;
-        let bounds = end.bounds(index);
+        let bounds = end.bounds(start, index);
+        if count == 1 {
+            // An element by itself is found by a lookup, which costs less than a scan.
+            let place = Place { index, is_run: false };
+            let value = self.see_member(ready, &EntryKey::of(id, place), <[u8]>::to_vec)?;
+            if let Some(value) = value {
+                self.stage.open_end(id, side).ahead = VecDeque::from([Entry { place, value }]);
+                return Ok(());
+            }
+        }
         let (mut entries, mut len, mut size) = (VecDeque::new(), 0, 0);
         self.walk_written(ready, &bounds, side == Side::Right, &mut |key, value| {
             let Some(place) = Place::of_key(key) else { return ControlFlow::Break(()) };

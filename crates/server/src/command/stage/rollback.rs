@@ -8,9 +8,9 @@ impl Stage {
     /// Begins a command that can be rolled back; those before it cannot any more.
     pub fn mark(&mut self) -> Mark {
         self.write_current();
-        self.write_ends();
         self.write_counts();
         self.undo = Some(UndoLog::default());
+        self.ends_before = self.copy_ends();
         Mark {
             size: self.size,
             read_size: self.read_size,
@@ -23,9 +23,9 @@ impl Stage {
     /// of databases stay: nothing fails behind one.
     pub fn roll_back(&mut self, mark: &Mark) {
         let Some(undo) = self.undo.take() else { return };
-        // What is on the stage once this is done has all counts and ends: those of before were written at the mark.
+        // What is on the stage once this is done has all counts: those of before were written at the mark.
         self.separators.clear();
-        self.ends.clear();
+        self.ends = std::mem::take(&mut self.ends_before);
         self.was_rolled_back = true;
         self.ahead.forget_drawn();
         for (key, before) in &undo.members {
@@ -62,5 +62,6 @@ impl Stage {
     /// Says that nothing is rolled back any more.
     pub fn forget_mark(&mut self) {
         self.undo = None;
+        self.ends_before.clear();
     }
 }

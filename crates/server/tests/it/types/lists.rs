@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::series::pipeline;
-use crate::support::{Client, TestServer, eventually};
+use crate::support::{Client, TestServer, encode, eventually};
 
 /// Numbers that look drawn.
 struct Random(u64);
@@ -265,9 +265,15 @@ fn a_list_from_before_runs_goes_on() {
     assert_eq!(client.line("EXISTS list"), ":0");
 }
 
-/// What comes in a pipeline is one entry for many elements, and goes so.
+/// Sends lines between `MULTI` and `EXEC`, which is one step, and returns what `EXEC` answers.
+fn transaction(client: &mut Client, lines: &[&str]) -> String {
+    let lines: Vec<&str> = ["MULTI"].iter().chain(lines).chain(&["EXEC"]).copied().collect();
+    pipeline(client, &lines).pop().unwrap()
+}
+
+/// What comes in one step is one entry for many elements, and goes so. Each command of a transaction wrote entries of its own.
 #[test]
-fn a_pipeline_of_pushes_is_a_run() {
+fn what_a_step_pushes_is_a_run() {
     let server = TestServer::start();
     let mut client = server.connect();
     client.line("RPUSH other x");
@@ -276,19 +282,129 @@ fn a_pipeline_of_pushes_is_a_run() {
     for side in ['L', 'R'] {
         let pushes: Vec<String> =
             (0..64).map(|number| format!("{side}PUSH list {number}")).collect();
-        let lines: Vec<&str> = pushes.iter().map(String::as_str).collect();
-        let replies = pipeline(&mut client, &lines);
-        assert_eq!(replies[63], ":64");
-        // A step that takes long ends earlier.
-        let entries = members.len() - before - 1;
-        assert!(entries <= 32, "{side}: {entries} entries");
+        let mut lines: Vec<&str> = pushes.iter().map(String::as_str).collect();
+        // One that fails changes nothing, and is rolled back between the others.
+        lines.insert(40, "LSET list 64 x");
+        lines.insert(20, "INCR list");
+        transaction(&mut client, &lines);
+        assert_eq!(client.line("LLEN list"), ":64");
+        // The run, and the note.
+        assert_eq!(members.len() - before, 2, "{side}");
         assert_eq!(client.line("LINDEX list 1"), if side == 'L' { "\"62\"" } else { "\"1\"" });
-        pipeline(&mut client, &["RPOP list"; 63]);
+        transaction(&mut client, &["RPOP list"; 63]);
         assert_eq!(
             client.line("LRANGE list 0 -1"),
             if side == 'L' { "[\"63\"]" } else { "[\"0\"]" }
         );
         assert_eq!(client.line("LPOP list 5").matches('"').count(), 2);
-        assert_eq!(members.len(), before);
+        assert_eq!(client.line("EXISTS list"), ":0");
+        eventually("its note is gone", || {
+            client.line("PING");
+            members.len() == before
+        });
+        // The same in a pipeline, whose steps end when they take long.
+        let pushes: Vec<&str> = pushes.iter().map(String::as_str).collect();
+        assert_eq!(pipeline(&mut client, &pushes)[63], ":64");
+        assert_eq!(pipeline(&mut client, &["RPOP list"; 64]).len(), 64);
+        assert_eq!(client.line("EXISTS list"), ":0");
+        eventually("it is freed", || {
+            client.line("PING");
+            members.len() == before
+        });
     }
+}
+
+/// Each pop of one element out of a run wrote the rest of the run again.
+#[test]
+fn seven_of_eight_pops_write_no_run() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let words: Vec<String> = (0..128).map(|number| format!("e{number}")).collect();
+    let members = server.store.map("server.members").unwrap();
+    let runs = |client: &mut Client| {
+        assert_eq!(client.line("PING"), "+PONG");
+        let all = members.range(..).map(|pair| pair.unwrap());
+        all.filter(|(key, _)| key.len() == 17).collect::<Vec<_>>()
+    };
+    let takes = ["LPOP list", "RPOP list", "LTRIM list 1 -1", "LTRIM list 0 -2", "BRPOP list 0"];
+    for take in takes.into_iter().chain(["LMOVE list other LEFT LEFT"]) {
+        client.line("DEL list");
+        eventually("it is freed", || {
+            client.line("PING");
+            runs(&mut client).is_empty()
+        });
+        let push = ["RPUSH".to_string(), "list".to_string()];
+        client.ask(&push.iter().chain(&words).collect::<Vec<_>>());
+        let mut written = 0;
+        let mut before = runs(&mut client);
+        assert_eq!(before.len(), 1);
+        for taken in 1..=64 {
+            client.line(take);
+            let now = runs(&mut client);
+            written += usize::from(now != before);
+            before = now;
+            assert_eq!(client.line("LLEN list"), format!(":{}", 128 - taken));
+        }
+        assert_eq!(written, 8, "{take}");
+        let report = everleaf_server::check_collections(&server.store).unwrap();
+        assert_eq!(report.problems, Vec::<String>::new(), "{take}");
+    }
+}
+
+/// Commands that the model has not, of a list of runs and of one whose elements are entries.
+#[test]
+fn lists_of_runs_answer_as_those_without() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let words: Vec<String> = (0..300).map(|number| (number * 7 % 100).to_string()).collect();
+    let mut answers = Vec::new();
+    for is_packed in [true, false] {
+        client.line("FLUSHALL");
+        match is_packed {
+            true => drop(
+                client.ask(
+                    &["RPUSH", "list"]
+                        .into_iter()
+                        .chain(words.iter().map(String::as_str))
+                        .collect::<Vec<_>>(),
+                ),
+            ),
+            false => words.iter().for_each(|word| drop(client.line(&format!("RPUSH list {word}")))),
+        }
+        let lines = [
+            "LPOS list 21",
+            "LPOS list 21 RANK -1",
+            "LPOS list 21 COUNT 0 MAXLEN 250",
+            "LINDEX list 200",
+            "LINDEX list -1",
+            "SORT list LIMIT 10 5 DESC",
+            "SORT list STORE sorted",
+            "LRANGE sorted 100 105",
+            "LMOVE list other LEFT RIGHT",
+            "LMOVE list list RIGHT LEFT",
+            "RPOPLPUSH list list",
+            "BLMOVE list other RIGHT LEFT 0",
+            "LMPOP 1 list LEFT COUNT 3",
+            "LRANGE other 0 -1",
+            "COPY list copy",
+            "LREM list 0 21",
+            "LINSERT list BEFORE 35 new",
+            "LSET list 150 set",
+            "LTRIM list 3 -4",
+            "LLEN list",
+            "LRANGE list 0 -1",
+            "LRANGE copy 0 -1",
+        ];
+        let mut replies: Vec<String> = lines.iter().map(|line| client.line(line)).collect();
+        client.send(&encode(&["DUMP", "copy"]));
+        let payload = client.bulk();
+        client.send(&encode(&[&b"RESTORE"[..], b"restored", b"0", &payload]));
+        replies.push(client.reply());
+        replies.push(client.line("LRANGE restored 0 -1"));
+        answers.push(replies);
+        let report = everleaf_server::check_collections(&server.store).unwrap();
+        assert_eq!(report.problems, Vec::<String>::new());
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0][23], answers[0][21]);
 }

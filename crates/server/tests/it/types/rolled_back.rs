@@ -103,6 +103,44 @@ fn a_failed_command_finds_what_those_before_it_staged() {
     assert_eq!(client.line("TYPE new"), "+set");
 }
 
+/// The ends of lists that are in memory go back with the command that fails.
+#[test]
+fn a_failed_command_leaves_the_ends_of_lists() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let long = "x".repeat(TOO_LONG);
+    for (push, pop, side) in [("RPUSH", "RPOP", "RIGHT"), ("LPUSH", "LPOP", "LEFT")] {
+        for other in ["RPOP", "LPOP"] {
+            client.line("DEL list");
+            client.line(&format!("{push} list a b c d e f g h i j"));
+            let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+            let mut commands =
+                vec![words(&format!("{push} list k l")), words(&format!("{pop} list"))];
+            commands.push(words(&format!("LMOVE list {long} {side} LEFT")));
+            commands.push(words(&format!("{push} list m")));
+            commands.push(words(&format!("LMOVE list {long} LEFT {side}")));
+            commands.push(words(&format!("{other} list")));
+            commands.push(words(&format!("LMOVE list {long} RIGHT {side}")));
+            commands.extend([words("LLEN list")]);
+            let reply = transaction(&mut client, &commands.iter().collect::<Vec<_>>());
+            assert_eq!(reply.matches("-ERR").count(), 3, "{reply}");
+            assert!(reply.ends_with(":11]"), "{reply}");
+            let mut wanted: Vec<&str> = "a b c d e f g h i j k m".split(' ').collect();
+            if other == pop {
+                wanted.pop()
+            } else {
+                Some(wanted.remove(0))
+            };
+            if push == "LPUSH" {
+                wanted.reverse();
+            }
+            let quoted: Vec<String> = wanted.iter().map(|word| format!("\"{word}\"")).collect();
+            let all = client.line("LRANGE list 0 -1");
+            assert_eq!(all, format!("[{}]", quoted.join(" ")), "{push}, {other}");
+        }
+    }
+}
+
 /// What a client that waits takes goes back if it cannot be given to it; the transaction that made it was run a second
 /// time, and saw what the first run had changed of its connection.
 #[test]
