@@ -443,7 +443,9 @@ impl Staged<'_> {
                     }
                     return Ok(());
                 }
-                if let (true, Some(seen)) = (is_long, old_expiry) {
+                // Whoever is alone watches no key: its value is not read any more once the old time has come.
+                let stays = old_expiry == Some(Expiry::Never) || self.source.has_others();
+                if let (true, Some(seen)) = (is_long && stays, old_expiry) {
                     return self.stage.write_expiry(self.place, key, seen, new);
                 }
                 self.copy(key)?.map(|(value, _)| (value, new))

@@ -74,3 +74,45 @@ impl Stage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everleaf::{Action, Options};
+
+    use super::*;
+    use crate::command::Failure;
+    use crate::command::stage::Staged;
+    use crate::databases::Databases;
+    use crate::types::Types;
+
+    /// What came back: a key that a transaction had removed, which was alone and did not find it any more, because the time
+    /// that it had in the store came meanwhile.
+    #[test]
+    fn who_is_alone_keeps_a_long_value_whose_old_time_may_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Options::new().create(true).open(folder.path().join("p")).unwrap();
+        let (types, databases) = (Types::default(), Databases::new(&store, 1));
+        let (map, value, place) = (store.default_map(), vec![1; 5000], Place::default());
+        let time = Expiry::from_unix_ms(4_000_000_000_000);
+        map.put_with_expiry(b"timed", &value, time).unwrap();
+        map.put(b"lasting", &value).unwrap();
+        let mut stage = Stage::new(1 << 20);
+        let done = store.write_alone(|alone, _| {
+            let mut staged = Staged {
+                stage: &mut stage,
+                source: alone,
+                types: &types,
+                databases: &databases,
+                place,
+            };
+            staged.update_with(b"timed", &mut |_| Action::Expire(Expiry::Never))?;
+            staged.update_with(b"lasting", &mut |_| Action::Expire(time))?;
+            Ok::<(), Failure>(())
+        });
+        assert!(done.is_ok());
+        let is_copied = |key: &[u8]| stage.written(place, key).is_some();
+        assert!(is_copied(b"timed") && !is_copied(b"lasting"));
+        assert!(stage.new_expiry(place, b"timed").is_none());
+        assert!(stage.new_expiry(place, b"lasting").is_some());
+    }
+}
