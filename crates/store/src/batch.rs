@@ -1,12 +1,14 @@
 //! Batches: many changes of many maps as one.
 
+mod conditions;
+
 use std::borrow::Cow;
-use std::cell::LazyCell;
 use std::sync::Arc;
 
-use everleaf_index::{BatchOp, Hardware, Journal, Machine, Record, Session, Verify, WriteOrder};
+use everleaf_index::{BatchOp, Hardware, Journal, WriteOrder};
 use everleaf_log::Lsn;
 
+use self::conditions::Now;
 use crate::map::Map;
 use crate::ordered_write::InOrder;
 use crate::shared::Shared;
@@ -348,32 +350,6 @@ impl WriteBatch {
         LastChanges(Cow::Owned(last))
     }
 
-    /// Those of the changes that do anything: no expiry is changed of a key that is not there. The caller has the
-    /// stripes, and the conditions hold.
-    fn in_effect<'l>(
-        &self,
-        last: &'l [Entry],
-        now: &Now,
-        session: &mut Session<Hardware>,
-    ) -> Result<Cow<'l, [Entry]>> {
-        if !last.iter().any(|change| change.effect.keeps_value()) {
-            return Ok(Cow::Borrowed(last));
-        }
-        let mut kept = Vec::with_capacity(last.len());
-        for change in last {
-            let is_kept = |record: Record<'_>| {
-                matches!(change.effect, Effect::ExpireSeen) || !now.is_over(record.expiry_ms)
-            };
-            let does_change = !change.effect.keeps_value() || {
-                let tree = self.map(change).tree();
-                let found = tree.get_stored(session, self.key(change), Verify::Key, is_kept)?;
-                found == Some(true)
-            };
-            kept.extend(does_change.then_some(*change));
-        }
-        Ok(Cow::Owned(kept))
-    }
-
     /// Whether the keys of two changes have one hash, but for its lowest bit.
     fn has_equal_hashes(&self) -> bool {
         // Open addressing, at most half full. Zero: free.
@@ -407,63 +383,6 @@ impl WriteBatch {
         last.iter().map(|change| self.map(change).number())
     }
 
-    /// The condition that does not hold, if there is one; those do that only `own` rollbacks of this batch have
-    /// broken. The caller has the stripes.
-    fn refused(
-        &self,
-        shared: &Shared,
-        own: u64,
-        now: &Now,
-        session: &mut Session<Hardware>,
-    ) -> Result<Option<usize>> {
-        for (number, condition) in self.conditions.iter().enumerate() {
-            let holds = match condition {
-                Condition::OfKey { what, must } => self.holds(what, must, (own, now), session)?,
-                Condition::Rollbacks(count) => shared.rollback_count() == count + own,
-            };
-            if !holds {
-                return Ok(Some(number));
-            }
-        }
-        Ok(None)
-    }
-
-    fn holds(
-        &self,
-        what: &Entry,
-        must: &Must,
-        (own, now): (u64, &Now),
-        session: &mut Session<Hardware>,
-    ) -> Result<bool> {
-        let exact = match must {
-            Must::Value => false,
-            Must::ValueAndExpiry => true,
-            Must::Expiry => {
-                let is_same = |record: Record<'_>| record.expiry_ms == what.expiry_ms;
-                let (tree, key) = (self.map(what).tree(), self.key(what));
-                return Ok(tree.get_stored(session, key, Verify::Key, is_same)? == Some(true));
-            }
-            Must::Unwritten(watch) => {
-                let marks = if own > 0 && self.changes_key(what) { own } else { 0 };
-                return Ok(!watch.is_broken_but_for(marks, |expiry_ms| now.is_over(expiry_ms)));
-            }
-        };
-        let (map, key) = (self.map(what), self.key(what));
-        let expected = self.value(what);
-        let found = map.tree().get_stored(session, key, Verify::Sum, |record| {
-            let is_same =
-                || Some(record.value) == expected && (!exact || record.expiry_ms == what.expiry_ms);
-            if now.is_over(record.expiry_ms) { expected.is_none() } else { is_same() }
-        })?;
-        Ok(found.unwrap_or(expected.is_none()))
-    }
-
-    /// Whether one of the changes is of the key of a condition.
-    fn changes_key(&self, what: &Entry) -> bool {
-        let mut changes = self.changes.iter().filter(|change| change.hash == what.hash);
-        changes.any(|change| change.map == what.map && self.key(change) == self.key(what))
-    }
-
     /// The stripes of all keys that it changes or depends on.
     fn stripes<'a>(&'a self, order: &'a WriteOrder<Hardware>) -> impl Iterator<Item = u32> + 'a {
         let conditions = self.conditions.iter().filter_map(|condition| match condition {
@@ -471,20 +390,6 @@ impl WriteBatch {
             Condition::Rollbacks(_) => None,
         });
         self.changes.iter().chain(conditions).map(|change| order.stripe_of_hash(change.hash))
-    }
-}
-
-/// The time at which a batch looks at all of its keys: that of its first look at one that expires.
-struct Now(LazyCell<u64>);
-
-impl Now {
-    fn new() -> Self {
-        Now(LazyCell::new(Hardware::wall_clock_ms))
-    }
-
-    /// Whether a record that expires then has expired. 0: it never does.
-    fn is_over(&self, expiry_ms: u64) -> bool {
-        expiry_ms != 0 && expiry_ms <= *self.0
     }
 }
 

@@ -249,7 +249,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let before = cold.flags.fetch_or(flags, Ordering::AcqRel);
         if before & RESTORED == 0 || M::mutant("hashed.restore_counts_all") {
             self.keys.add(usize::MAX, keys as i64);
-            // Who reads the second finds the first; pairs with the fence in `restore_all`.
+            // Release: who reads the second finds the first; pairs with the fence in `restore_all`.
             M::fence(Ordering::Release);
             self.unrestored.add(usize::MAX, -1);
         } else {
