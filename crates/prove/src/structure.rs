@@ -366,8 +366,8 @@ const fn one(
     Structure { name, about, programs }
 }
 
-/// Those of which some steps have weak memory. Not the epochs and the trees of a pool as a whole, which fail there:
-/// it is not known yet whether by a defect of theirs or of the model (`docs/simulation.md`).
+/// Those of which some steps have weak memory. Not the epochs, to which the model does what no machine does
+/// (`docs/simulation.md`).
 const WEAK: [&str; 8] = [
     "alloc",
     "batch",
