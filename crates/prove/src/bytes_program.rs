@@ -89,7 +89,7 @@ impl BytesProgram {
 fn encode(value: u64) -> Vec<u8> {
     let mut bytes = value.to_le_bytes().to_vec();
     let more = if value % 11 == 4 { 192 } else { value % 3 * 11 };
-    bytes.extend((0..more).map(|index| (value + index) as u8));
+    bytes.extend((0..more).map(|index| value.wrapping_add(index) as u8));
     bytes
 }
 

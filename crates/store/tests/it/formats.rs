@@ -97,7 +97,8 @@ fn a_pool_of_the_first_format_gets_what_is_new_at_first_use() {
         .put_with_expiry(b"k", b"x", everleaf::Expiry::from_unix_ms(4_000_000_000_000))
         .expect("room");
     store.close().expect("closed");
-    assert_eq!(Store::upgrade(&path).expect("upgraded"), ["batches"]);
+    let new = ["batches", "batches that change expiries alone", "runs of elements in lists"];
+    assert_eq!(Store::upgrade(&path).expect("upgraded"), new);
 }
 
 /// What a store leaves in `from` if its process is killed now, in `to`.
