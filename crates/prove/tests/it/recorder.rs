@@ -97,9 +97,10 @@ fn record(tree: Tree<'_>, sessions: &mut [Session<Hardware>], keys: u64) -> Resu
     while !is_over(round) {
         let mut initial = vec![];
         for key in 0..keys {
-            match tree(&mut sessions[0], key, Call::Get).map_err(|error| error.to_string())? {
-                Reply::Previous(Some(value)) => initial.push((key, value)),
-                _ => {}
+            let found =
+                tree(&mut sessions[0], key, Call::Get).map_err(|error| error.to_string())?;
+            if let Reply::Previous(Some(value)) = found {
+                initial.push((key, value));
             }
         }
         // Time 0 is before all calls.

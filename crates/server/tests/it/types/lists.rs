@@ -249,8 +249,9 @@ fn a_list_from_before_runs_goes_on() {
     wanted.extend((10..30).map(|number| format!("e{number}")));
     wanted.extend(words('r'));
     assert_eq!(client.line("LRANGE list 0 -1"), array(wanted.iter()));
-    for at in 0..50 {
-        assert_eq!(client.line(&format!("LINDEX list {at}")), bulk(Some(wanted[at].clone())));
+    assert_eq!(wanted.len(), 50);
+    for (at, element) in wanted.iter().enumerate() {
+        assert_eq!(client.line(&format!("LINDEX list {at}")), bulk(Some(element.clone())));
     }
     let report = everleaf_server::check_collections(&server.store).unwrap();
     assert_eq!((report.problems, report.members), (Vec::<String>::new(), 50));
