@@ -171,7 +171,8 @@ impl WriteBatch {
 
     /// Lets a key expire at this time, if it is there: a [`SystemTime`](std::time::SystemTime), a
     /// [`Duration`](std::time::Duration) from now, or an [`Expiry`]. Its value is neither read nor written, however long it
-    /// is; one that is damaged keeps its damage.
+    /// is, and one that is damaged keeps its damage; but for an open view the value is saved, and a record that has no
+    /// place for the time is written again, both of which read it.
     ///
     /// A program that is too old to finish such a batch refuses a pool in which there was one.
     ///

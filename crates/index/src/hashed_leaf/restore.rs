@@ -13,7 +13,7 @@
 //!   Cold(X)      0 --fences, fingerprints--> RESTORED        by anybody, any number of times
 //! ```
 //!
-//! Nobody waits: whoever comes to X makes it. All who do read the same entries, since nobody changes one before
+//! Nobody waits, but for who counts all keys and waits until those of all leaves are counted: whoever comes to X makes it. All who do read the same entries, since nobody changes one before
 //! `RESTORED`, and store the same bytes; who reads later than that, and so perhaps a change, sees `RESTORED` behind
 //! its reads and stores nothing. What is stored late is what was stored before:
 //! - an entry that a crash left half done is mended by an exchange of what was read, which does not come back;
