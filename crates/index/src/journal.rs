@@ -122,6 +122,16 @@ impl From<IndexError> for NotMade {
     }
 }
 
+/// What became of batches that were cut short.
+#[derive(Debug, Default)]
+pub struct Redone {
+    /// How many were done again.
+    pub batches: usize,
+    /// Of each key that keeps the expiry it had, because its record is damaged, what is wrong with it. Whoever verifies
+    /// what it reads is told the same.
+    pub damaged: Vec<IndexError>,
+}
+
 /// The map of batches that are being applied.
 pub struct Journal<G: Geometry = Production, M: Machine = Hardware> {
     tree: Arc<BytesTree<G, M>>,
@@ -177,15 +187,17 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         Ok(pending)
     }
 
-    /// Does again what was cut short. Nobody else is active. Returns how many batches.
+    /// Does again what was cut short. Nobody else is active. A key whose expiry was to change alone, and whose record
+    /// was damaged meanwhile, stays as it is: there is no value that could be written again.
     ///
     /// # Errors
-    /// No space, or damage: then the batch stays where it is.
+    /// No space, or a batch or a tree is damaged: then the batch stays where it is.
     pub fn recover(
         &self,
         trees: &Trees<G, M>,
         session: &mut Session<M>,
-    ) -> Result<usize, IndexError> {
+    ) -> Result<Redone, IndexError> {
+        let mut redone = Redone::default();
         let mut found = vec![];
         let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
         self.tree.scan(session, from, to, false, |key, batch| {
@@ -198,7 +210,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
             if M::mutant("journal.erases_first") {
                 self.tree.change(session, &Change::upsert(key, &[]))?;
             }
-            redo(trees, session, batch)?;
+            redo(trees, session, batch, &mut redone.damaged)?;
             // Persist: the changes before the batch is erased (J1); each was durable when it
             // returned.
             self.tree.change(session, &Change::upsert(key, &[]))?;
@@ -206,7 +218,8 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
                 break;
             }
         }
-        Ok(found.len())
+        redone.batches = found.len();
+        Ok(redone)
     }
 
     /// Makes all changes or none. The caller has the stripes of all keys, each key is there once, and
@@ -525,6 +538,7 @@ fn redo<G: Geometry, M: Machine>(
     trees: &Trees<G, M>,
     session: &mut Session<M>,
     batch: &[u8],
+    damaged: &mut Vec<IndexError>,
 ) -> Result<(), IndexError> {
     let Some(changes) = decode(batch) else {
         let what = "a batch that was cut short cannot be read: its check sum is wrong".to_string();
@@ -541,8 +555,13 @@ fn redo<G: Geometry, M: Machine>(
         let change = if forgets { change.expiring(0) } else { change };
         if change.what == What::Expire {
             // Also if the time has come that it had: when the batch was made it had not.
-            if !M::mutant("journal.redo_skips_expiries") {
-                tree.set_expiry(session, change.key, change.expiry_ms)?;
+            if M::mutant("journal.redo_skips_expiries") {
+                continue;
+            }
+            match tree.set_expiry(session, change.key, change.expiry_ms) {
+                // One damaged record is no reason to refuse all others.
+                Err(error @ IndexError::Alloc(AllocError::Corrupt { .. })) => damaged.push(error),
+                done => drop(done?),
             }
             continue;
         }
@@ -552,42 +571,4 @@ fn redo<G: Geometry, M: Machine>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use everleaf_pool::{Domain, Pool};
-
-    fn trees() -> Trees {
-        let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-        Trees::create(pool).expect("room")
-    }
-
-    #[test]
-    fn what_was_cut_short_is_done_again_and_only_once() {
-        let trees = trees();
-        let tree = trees.bytes_tree("t").expect("room");
-        let mut session = trees.heap().session().expect("a session");
-        let journal = Journal::open(&trees, &mut session).expect("room");
-        tree.change(&mut session, &Change::insert(b"gone", b"x")).expect("room");
-        tree.change(&mut session, &Change::insert(b"stays", b"y").expiring(1)).expect("room");
-        let operations = [
-            BatchOp::put(&tree, b"one", b"1", 0),
-            BatchOp::remove(&tree, b"gone"),
-            // It had not expired when the batch was made.
-            BatchOp::expire(&tree, b"stays", 0),
-            BatchOp::expire(&tree, b"absent", 0),
-        ];
-        let batch = encode(&mut session, &operations).expect("small");
-        let entry = Change::upsert(b"\0\x07", &batch);
-        journal.tree.change(&mut session, &entry).expect("room");
-        assert_eq!(journal.pending(&mut session).expect("readable"), 1);
-        assert_eq!(journal.recover(&trees, &mut session).expect("room"), 1);
-        let get = |session: &mut Session<Hardware>, key: &[u8]| {
-            tree.get_with(session, key, <[u8]>::to_vec).expect("there")
-        };
-        assert_eq!(get(&mut session, b"one"), Some(b"1".to_vec()));
-        assert_eq!(get(&mut session, b"gone"), None);
-        assert_eq!(get(&mut session, b"stays"), Some(b"y".to_vec()));
-        assert_eq!(get(&mut session, b"absent"), None);
-        assert_eq!(journal.recover(&trees, &mut session).expect("room"), 0);
-    }
-}
+mod tests;

@@ -18,6 +18,9 @@ pub enum Event<'a> {
     SnapshotFailed(&'a Error),
     /// The log has failed: nothing can be written any more.
     LogFailed(&'a Error),
+    /// A batch that was cut short was finished, but a key of which it changes the expiry alone keeps the one it had,
+    /// because its record is damaged: it is [`Error::Corrupt`] for whoever verifies what is read.
+    ExpiryLeft(&'a Error),
     /// The last handle is gone, and the pool is closed: it can be opened again. (If the function itself dropped that handle,
     /// in a thread of the store's own, as soon as it has returned.)
     Closed,
@@ -33,6 +36,9 @@ impl fmt::Display for Event<'_> {
                 write!(f, "a snapshot failed, and is tried again: {error}")
             }
             Event::LogFailed(error) => write!(f, "the log failed: {error}"),
+            Event::ExpiryLeft(error) => {
+                write!(f, "a batch that was cut short could not change when a key expires: {error}")
+            }
             Event::Closed => f.write_str("closed"),
             Event::CloseFailed(error) => write!(f, "closing failed: {error}"),
         }

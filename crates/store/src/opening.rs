@@ -9,7 +9,7 @@ use everleaf_index::{
 };
 
 use crate::conversion::{from_new_pool, from_pool, is_lost};
-use crate::event::Event;
+use crate::event::{Event, EventFn};
 use crate::maintenance::lost_map::refuse_lost_default;
 use crate::maintenance::new_file::NewFile;
 use crate::map::reserved::{DEFAULT_MAP, is_reserved};
@@ -236,12 +236,13 @@ pub fn open_trees(
         true => Ok(()),
         false => wal::refuse_lost_maps(&trees, path),
     };
-    let opened = whole.and_then(|()| finish_batches(&trees)).and_then(|finished| {
-        if !is_read_only {
-            trees.bytes_tree(DEFAULT_MAP)?;
-        }
-        Ok(finished)
-    });
+    let opened =
+        whole.and_then(|()| finish_batches(&trees, &options.events)).and_then(|finished| {
+            if !is_read_only {
+                trees.bytes_tree(DEFAULT_MAP)?;
+            }
+            Ok(finished)
+        });
     if opened.is_err() {
         wal::leave_refused(&trees, wal::last_number(&trees), false);
     }
@@ -279,7 +280,7 @@ pub fn resolved(path: &Path) -> PathBuf {
 }
 
 /// Brings batches that were cut short to their end. Returns how many.
-fn finish_batches(trees: &Trees) -> Result<u64> {
+fn finish_batches(trees: &Trees, events: &EventFn) -> Result<u64> {
     let Some(journal) = Journal::find(trees)? else { return Ok(0) };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
     if trees.heap().pool().is_read_only() {
@@ -288,12 +289,17 @@ fn finish_batches(trees: &Trees) -> Result<u64> {
             _ => Err(Error::Unfinished),
         };
     }
-    Ok(journal.recover(trees, &mut session)? as u64)
+    let redone = journal.recover(trees, &mut session)?;
+    for damage in redone.damaged {
+        events.tell(&Event::ExpiryLeft(&damage.into()));
+    }
+    Ok(redone.batches as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Expiry;
 
     /// What was lost: whoever made a new pool as soon as the name was free again lost its log, which went last.
     #[test]
@@ -309,5 +315,50 @@ mod tests {
         remove_new(&path, &place);
         assert!(path.exists());
         assert!(!folder.path().join("pool.log").exists());
+    }
+
+    /// What was lost: the whole pool, which was refused because a batch that was cut short could not write a damaged record
+    /// again.
+    #[test]
+    fn a_damaged_record_of_a_batch_that_was_cut_short_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        let options = || Options::new().create(true).max_size_bytes(1 << 26).sweep(false);
+        let store = options().open(&path).expect("it opens");
+        let map = store.default_map();
+        let _ = map.put("key", "a value that will be damaged").expect("room");
+        let _ = map.put("other", "value").expect("room");
+        {
+            let trees = &store.shared().trees;
+            let mut session = store.shared().session().expect("one is free");
+            let id = map.tree().id(&mut session).expect("it is there");
+            // Two changes of an expiry alone: tree, sizes, the time, and the key. Before them their number and their sum.
+            let change = |key: &[u8]| {
+                let head = [id, key.len() as u32, u32::MAX - 1, 0, 1 << 10];
+                [&head.map(u32::to_le_bytes).concat()[..], key].concat()
+            };
+            let body = [&2_u32.to_le_bytes()[..], &change(b"key"), &change(b"other")].concat();
+            let bytes = [&everleaf_log::checksum(&body).to_le_bytes()[..], &body].concat();
+            let journal = trees.bytes_tree(everleaf_index::journal::NAME).expect("room");
+            let entry = everleaf_index::Change::upsert(&[0, 5], &bytes);
+            let _ = journal.change(&mut session, &entry).expect("room");
+        }
+        store.close().expect("it closes");
+        let mut bytes = std::fs::read(&path).expect("readable");
+        let text = b"will be damaged";
+        let at = bytes.windows(text.len()).position(|window| window == text).expect("it is there");
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).expect("writable");
+        let (tell, told) = std::sync::mpsc::channel();
+        let options = options().verify_reads(true);
+        let options = options.events(move |event| drop(tell.send(event.to_string())));
+        let store = options.open(&path).expect("one damaged record is no reason to refuse all");
+        let told = told.try_recv().expect("it was told");
+        assert!(told.contains("when a key expires") && told.contains("'key'"), "{told}");
+        assert_eq!(store.statistics().recovered_batches, 1);
+        let map = store.default_map();
+        assert!(matches!(map.get("key"), Err(Error::Corrupt(_))));
+        let later = Expiry::from_unix_ms(1 << 42);
+        assert_eq!(map.expiry("other").expect("readable"), Some(later));
     }
 }

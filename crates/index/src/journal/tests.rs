@@ -1,0 +1,118 @@
+use everleaf_machine::Ordering;
+use everleaf_pool::{Domain, Pool};
+
+use super::*;
+use crate::bytes::entry::{BytesKey, record_offset};
+use crate::bytes::record::{Record, Verify};
+use crate::pool_trees::nodes::BytesNodes;
+
+fn trees() -> Trees {
+    let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+    Trees::create(pool).expect("room")
+}
+
+#[test]
+fn what_was_cut_short_is_done_again_and_only_once() {
+    let trees = trees();
+    let tree = trees.bytes_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a session");
+    let journal = Journal::open(&trees, &mut session).expect("room");
+    tree.change(&mut session, &Change::insert(b"gone", b"x")).expect("room");
+    tree.change(&mut session, &Change::insert(b"stays", b"y").expiring(1)).expect("room");
+    let operations = [
+        BatchOp::put(&tree, b"one", b"1", 0),
+        BatchOp::remove(&tree, b"gone"),
+        // It had not expired when the batch was made.
+        BatchOp::expire(&tree, b"stays", 0),
+        BatchOp::expire(&tree, b"absent", 0),
+    ];
+    let batch = encode(&mut session, &operations).expect("small");
+    let entry = Change::upsert(b"\0\x07", &batch);
+    journal.tree.change(&mut session, &entry).expect("room");
+    assert_eq!(journal.pending(&mut session).expect("readable"), 1);
+    let redone = journal.recover(&trees, &mut session).expect("room");
+    assert_eq!((redone.batches, redone.damaged.len()), (1, 0));
+    let get = |session: &mut Session<Hardware>, key: &[u8]| {
+        tree.get_with(session, key, <[u8]>::to_vec).expect("there")
+    };
+    assert_eq!(get(&mut session, b"one"), Some(b"1".to_vec()));
+    assert_eq!(get(&mut session, b"gone"), None);
+    assert_eq!(get(&mut session, b"stays"), Some(b"y".to_vec()));
+    assert_eq!(get(&mut session, b"absent"), None);
+    assert_eq!(journal.recover(&trees, &mut session).expect("room").batches, 0);
+}
+
+/// Exchanges bits of the byte at this distance from the start of a key's record.
+fn damage(tree: &BytesTree, session: &mut Session<Hardware>, key: &[u8], at: usize, bits: u64) {
+    let find = |tree: &BytesNodes<_, _>, session: &mut Session<Hardware>| {
+        tree.get_payload(session, BytesKey::new(key))
+    };
+    let payload = tree.slot().with(session, find).expect("the tree is there");
+    let offset = record_offset(payload.expect("the key is there")) + at as u64;
+    let word = session.heap().pool().word(offset & !7);
+    // Relaxed: no other thread.
+    word.store(word.load(Ordering::Relaxed) ^ bits << (8 * (offset % 8)), Ordering::Relaxed);
+}
+
+/// What was lost: the whole pool. A batch that was cut short lets a key expire whose record has no place for it, and the
+/// record was damaged meanwhile: it could not be written again, so the pool was refused at every opening. And a header that
+/// by damage claims to have such a place was taken at its word, and the time written over the key.
+#[test]
+fn a_damaged_record_keeps_nothing_else_from_being_done_again() {
+    let long = vec![7; 5000];
+    // A value that has changed; lengths that reach out of the pool; a place that is none; a time that has changed.
+    let value_of = |key: &[u8]| 8 + key.len();
+    let damages: [(&str, &[u8], &dyn Fn(&[u8]) -> usize, u64); 4] = [
+        ("value", b"short", &value_of, 1),
+        ("length", b"short", &|_| 3, 1 << 4),
+        ("place", b"short", &|_| 5, 3 << 6),
+        ("time", &long, &|_| 8, 1),
+    ];
+    for (name, value, at, bits) in damages {
+        let trees = trees();
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let session = &mut session;
+        let journal = Journal::open(&trees, session).expect("room");
+        for key in [&b"sound"[..], b"last"] {
+            tree.change(session, &Change::insert(key, b"y")).expect("room");
+        }
+        let keys = [&b"a key of more than one word"[..], b"put", b"gone"];
+        for key in keys {
+            tree.change(session, &Change::insert(key, value)).expect("room");
+            damage(&tree, session, key, at(key), bits);
+        }
+        let operations = [
+            BatchOp::expire(&tree, b"sound", 1 << 45),
+            BatchOp::expire(&tree, keys[0], 1 << 45),
+            BatchOp::put(&tree, keys[1], b"new", 0),
+            BatchOp::remove(&tree, keys[2]),
+            BatchOp::expire(&tree, b"last", 1 << 45),
+        ];
+        let batch = encode(session, &operations).expect("small");
+        journal.tree.change(session, &Change::upsert(b"\0\x07", &batch)).expect("room");
+        let redone = journal.recover(&trees, session).expect("one key is no reason to refuse all");
+        assert_eq!((redone.batches, redone.damaged.len()), (1, 1), "{name}");
+        let told = redone.damaged[0].to_string();
+        assert!(told.contains("a key of more than one word"), "{name}: {told}");
+        let mut get = |key| {
+            let see = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
+            tree.get_verified(session, key, Verify::Sum, see)
+        };
+        for key in [&b"sound"[..], b"last"] {
+            assert_eq!(get(key).expect("sound"), Some((b"y".to_vec(), 1 << 45)), "{name}");
+        }
+        assert!(get(keys[0]).is_err(), "{name}: it is as damaged as it was");
+        assert_eq!(
+            get(keys[1]).expect("it is another record"),
+            Some((b"new".to_vec(), 0)),
+            "{name}"
+        );
+        assert_eq!(get(keys[2]).expect("it is gone"), None, "{name}");
+        damage(&tree, session, keys[0], at(keys[0]), bits);
+        let see = |record: Record<'_>| (record.value == value, record.expiry_ms);
+        let found = tree.get_verified(session, keys[0], Verify::Sum, see);
+        assert_eq!(found.expect("nothing else of it changed"), Some((true, 0)), "{name}");
+        assert_eq!(journal.recover(&trees, session).expect("room").batches, 0, "{name}");
+    }
+}
