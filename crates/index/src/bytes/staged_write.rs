@@ -54,7 +54,7 @@ impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
                     record::change_expiry(session.heap(), record_offset(payload), self.expiry_ms)
                 }
             });
-            debug_assert!(is_made, "the record had a place when this was staged");
+            assert!(is_made, "the record had a place when this was staged");
         })
     }
 }
