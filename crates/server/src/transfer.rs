@@ -3,7 +3,7 @@
 mod parts;
 mod pieces;
 
-use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, VALUE_SIZE_MAX, WriteBatch};
+use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, VALUE_SIZE_MAX, WriteBatch, Written};
 
 use crate::command::Failure;
 use crate::command::dump;
@@ -143,12 +143,11 @@ impl<'a> Keyspace<'a> {
     pub fn flush(&mut self) -> Result<(), String> {
         let mut stage = std::mem::replace(&mut self.stage, Stage::new(STAGE_SIZE_MAX));
         if stage.size() > BATCH_SIZE_MAX {
-            let written = stage.write_each(&self.databases, &self.types);
-            return written.map_err(|error| error.to_string());
+            return is_written(stage.write_each(self.store, &self.databases, &self.types));
         }
         let mut batch = WriteBatch::new();
         stage.fill(&mut batch, &self.databases, &self.types);
-        self.store.write(&batch).map(drop).map_err(|error| error.to_string())
+        is_written(self.store.write(&batch))
     }
 
     /// Removes a key; [`Self::flush`] must follow.
@@ -218,6 +217,15 @@ impl<'a> Keyspace<'a> {
             databases: &self.databases,
             place,
         })
+    }
+}
+
+/// What is said if what was put was not written.
+fn is_written(written: everleaf::Result<Written>) -> Result<(), String> {
+    match written {
+        Ok(Written::All) => Ok(()),
+        Ok(Written::Refused(_)) => Err("a key was changed meanwhile: nobody else may write".into()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

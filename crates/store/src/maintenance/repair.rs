@@ -14,7 +14,7 @@ use crate::maintenance::regular_file::{next_data, open_regular};
 use crate::map::Map;
 use crate::map::reserved::is_reserved;
 use crate::opening::refuse_log_beside;
-use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, Tree, WriteBatch};
+use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, Tree, WriteBatch, Written};
 
 /// The limit of the new pool: so many times the size of the damaged one, because leaves may be fuller there; and never less
 /// than this.
@@ -254,6 +254,16 @@ impl Target<'_> {
         }
     }
 
+    /// Says so if a batch was not finished. None should be refused: nobody else writes, so its conditions are as they were
+    /// just read.
+    fn note_batch(&mut self, written: Written) {
+        if !written.is_done() {
+            let what =
+                "a batch that was being written could not be finished: it may be there in part";
+            self.repaired.dropped.push(what.to_string());
+        }
+    }
+
     fn finish_batches(&mut self) -> Result<()> {
         for bytes in std::mem::take(&mut self.batches) {
             if bytes.is_empty() {
@@ -282,7 +292,7 @@ impl Target<'_> {
                     (_, None) => batch.remove(&map, change.key),
                 };
             }
-            self.store.write(&batch)?;
+            self.note_batch(self.store.write(&batch)?);
         }
         Ok(())
     }
@@ -296,7 +306,7 @@ mod tests {
     use everleaf_index::{Change, journal};
 
     use super::{Repaired, Target, size_max_of};
-    use crate::{Error, Options, Store, Tree};
+    use crate::{Error, Options, Store, Tree, Written};
 
     /// A pool with hashed leaves came back as one of NBTree.
     #[test]
@@ -391,6 +401,20 @@ mod tests {
         assert_eq!(repaired.maps, ["default", "lost-77"]);
         assert_eq!(repaired.lost.len(), 1, "{:?}", repaired.lost);
         assert!(repaired.lost[0].contains("the map lost-77 has 1 keys"), "{:?}", repaired.lost);
+    }
+
+    /// The answer to the batch was not looked at: one that is refused would have been lost without a word.
+    #[test]
+    fn a_batch_that_is_refused_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(1 << 26).sweep(false);
+        let store = options.open(folder.path().join("pool")).expect("it opens");
+        let (names, maps, repaired) = (HashMap::new(), HashMap::new(), Repaired::default());
+        let mut target = Target { store: &store, names, maps, batches: vec![], repaired };
+        target.note_batch(Written::All);
+        assert!(target.repaired.dropped.is_empty());
+        target.note_batch(Written::Refused(0));
+        assert!(target.repaired.dropped[0].contains("could not be finished"));
     }
 
     /// What was wrong: the new pool had a limit of 64 GiB, and a larger one could not be repaired.
