@@ -489,13 +489,23 @@ impl Staged<'_> {
         }
         self.stage.write_current();
         let (source, map) = (&mut self.source, self.databases.map(self.place));
-        let none = Written::new();
-        let written = self.stage.part(self.place).map_or(&none, |part| &part.written);
-        let written = written.range::<[u8], _>(bounds.as_slices()).map(|(key, value)| {
+        let none = Part::default();
+        let part = self.stage.part(self.place).unwrap_or(&none);
+        // As one that is read by its name (`see`).
+        let is_over = |key: &[u8]| {
+            let changed = (!part.expiries.is_empty()).then(|| part.expiries.get(key)).flatten();
+            changed.is_some_and(|changed| !is_to_come(changed.new))
+        };
+        let written = part.written.range::<[u8], _>(bounds.as_slices()).map(|(key, value)| {
             let live = value.as_ref().filter(|value| is_live(value));
             (&key[..], live.map(|(value, _)| &value[..]))
         });
-        let scan = |visit: &mut Visit<'_>| source.scan(map, bounds, reverse, visit);
+        let scan = |visit: &mut Visit<'_>| {
+            source.scan(map, bounds, reverse, &mut |key, value| match is_over(key) {
+                true => ControlFlow::Continue(()),
+                false => visit(key, value),
+            })
+        };
         Ok(merge(written, reverse, visit, scan)?)
     }
 

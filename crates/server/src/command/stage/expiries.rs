@@ -77,11 +77,14 @@ impl Stage {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use everleaf::{Action, Options};
 
     use super::*;
     use crate::command::Failure;
     use crate::command::stage::Staged;
+    use crate::command::walk::Bounds;
     use crate::databases::Databases;
     use crate::types::Types;
 
@@ -114,5 +117,48 @@ mod tests {
         assert!(is_copied(b"timed") && !is_copied(b"lasting"));
         assert!(stage.new_expiry(place, b"timed").is_none());
         assert!(stage.new_expiry(place, b"lasting").is_some());
+    }
+
+    /// What was wrong: a key whose time came within the transaction that had given it was absent by its name, and `KEYS`,
+    /// `SCAN` and `RANDOMKEY` still found it, if its value was long.
+    #[test]
+    fn a_walk_finds_what_is_there_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Options::new().create(true).open(folder.path().join("p")).unwrap();
+        let (types, databases) = (Types::default(), Databases::new(&store, 1));
+        let (map, place) = (store.default_map(), Place::default());
+        for length in [10, 5000] {
+            for key in ["a", "b", "c"] {
+                map.put(key, vec![1; length]).unwrap();
+            }
+            let mut stage = Stage::new(1 << 20);
+            let done = store.write_alone(|alone, _| {
+                let mut staged = Staged {
+                    stage: &mut stage,
+                    source: alone,
+                    types: &types,
+                    databases: &databases,
+                    place,
+                };
+                let soon = Expiry::after(std::time::Duration::from_millis(2));
+                let later = Expiry::from_unix_ms(4_000_000_000_000);
+                staged.update_with(b"a", &mut |_| Action::Expire(later))?;
+                staged.update_with(b"b", &mut |_| Action::Expire(soon))?;
+                while staged.contains(b"b")? {
+                    std::thread::yield_now();
+                }
+                for reverse in [false, true] {
+                    let mut found = vec![];
+                    staged.walk(&Bounds::of_prefix(b""), reverse, &mut |key, value| {
+                        assert_eq!(value.len(), length);
+                        found.push(key[0]);
+                        ControlFlow::Continue(())
+                    })?;
+                    assert_eq!(found, if reverse { *b"ca" } else { *b"ac" }, "{length} bytes");
+                }
+                Ok::<(), Failure>(())
+            });
+            assert!(done.is_ok());
+        }
     }
 }
