@@ -175,6 +175,11 @@ impl<M: Machine> Recovery<M> {
         ranges
     }
 
+    /// Whether there is a chunk of blocks or records, in use or not: something was allocated once.
+    pub fn has_chunks(&self) -> bool {
+        !self.chunks.is_empty()
+    }
+
     /// The first chunk that was never used.
     pub(crate) fn frontier(&self) -> u64 {
         self.frontier

@@ -25,6 +25,8 @@ pub enum IndexError {
     Removed,
     /// A tree of that name exists, with keys of another kind.
     OtherKind(String),
+    /// A pool that is to have one tree, or none yet, has something else in it. Holds what.
+    OtherContents(String),
     /// The tree's design cannot hold this key.
     KeyOutOfRange(u64),
     /// The tree's design cannot hold this value.
@@ -75,6 +77,11 @@ impl fmt::Display for IndexError {
                 f,
                 "the map '{name}' exists with keys of another kind (integers or byte strings): \
                  choose another name"
+            ),
+            IndexError::OtherContents(what) => write!(
+                f,
+                "the pool has something else in it: {what}; nothing was changed: open it with what made \
+                 it, or choose another file"
             ),
             IndexError::KeyOutOfRange(key) => {
                 write!(f, "this design cannot hold the key {key}: see the limits of the index")

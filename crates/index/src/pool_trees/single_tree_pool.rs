@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Audit, Heap, Recovery, Session, SessionPool};
 use everleaf_machine::{Hardware, Machine};
-use everleaf_pool::Pool;
+use everleaf_pool::{Pool, Root};
 
 use crate::api::check_report::CheckReport;
 use crate::api::error::IndexError;
@@ -12,6 +12,9 @@ use crate::api::ordered::{Design, Reads};
 
 /// The name of the tree in the pool's directory.
 const NAME: &str = "index";
+/// What the directory keeps beside the name while the tree is made: no root value. No root object of 256 bytes lies
+/// so far behind in the largest pool, and ids end before it.
+const BEING_MADE: u32 = u32::MAX;
 /// Sessions that threads share by hints.
 const SESSION_COUNT: usize = 128;
 
@@ -39,8 +42,9 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
     /// Makes the tree in a new pool.
     ///
     /// # Errors
-    /// The pool has no room, or is not empty.
+    /// The pool has no room; [`IndexError::OtherContents`] if it is not new.
     pub fn create(pool: Pool<M>) -> Result<Self, IndexError> {
+        refuse_contents(&pool)?;
         Self::on_heap(Heap::create(pool)?)
     }
 
@@ -49,19 +53,30 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
     /// # Errors
     /// As [`Self::create`].
     pub fn create_with_chunks(pool: Pool<M>, shift: u32) -> Result<Self, IndexError> {
+        refuse_contents(&pool)?;
         Self::on_heap(Heap::create_with_chunks(pool, shift)?)
     }
 
+    /// Makes the tree in a heap of which nothing was taken yet.
     fn on_heap(heap: Arc<Heap<M>>) -> Result<Self, IndexError> {
+        // The name is durable before anything is taken: so where something is and no name, it was lost.
+        let root = heap.pool().create_root(NAME, T::INFO.kind, BEING_MADE)?;
+        Self::under_root(heap, &root)
+    }
+
+    /// Makes the tree under a root that says that it is being made. If this fails, the next opening tries again.
+    fn under_root(heap: Arc<Heap<M>>, root: &Root) -> Result<Self, IndexError> {
         let mut session = heap.session()?;
         let mut tree = T::create(&mut session)?;
-        match heap.pool().create_root(NAME, T::INFO.kind, tree.root_value()) {
-            Ok(root) => tree.attach(root.index),
+        // Persist: the tree, by `create`, before its root value.
+        match heap.pool().set_root_value(root.index, BEING_MADE, tree.root_value()) {
+            Ok(()) => tree.attach(root.index),
             Err(error) => {
                 tree.free_all(&mut session);
                 return Err(error.into());
             }
         }
+        drop(session);
         Ok(Self::assemble(heap, tree))
     }
 
@@ -73,7 +88,7 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
     /// making was cut short is rebuilt.
     ///
     /// # Errors
-    /// Damage, or a pool with something else in it.
+    /// Damage; [`IndexError::OtherContents`] for a pool with something else in it, of which nothing is changed.
     pub fn open(pool: Pool<M>, threads: usize) -> Result<Self, IndexError> {
         Self::open_with(pool, threads, false)
     }
@@ -82,7 +97,9 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
     /// - one whose walk through the tree can wait ([`Design::MARKS_LATER`]) reads only the header of each chunk of
     ///   the pool. Space that was free is not used before [`Self::sweep`]; until then a check calls it leaked;
     /// - one whose leaves can ([`Design::recover_at_once`]) reads only the header of each leaf, and restores a leaf
-    ///   when it is first touched, or by [`restore_next`](crate::OrderedIndex::restore_next).
+    ///   when it is first touched, or by [`restore_next`](crate::OrderedIndex::restore_next). That saves what
+    ///   reading memory costs. Of a file that is not in memory a header brings its page from the disk, which is all of a
+    ///   leaf of 4 KiB: then little is saved, as after a restart of the machine with a file on a disk.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -90,7 +107,8 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         Self::open_at_once_on(pool, 1)
     }
 
-    /// As [`Self::open_at_once`], on up to `threads` threads.
+    /// As [`Self::open_at_once`], on up to `threads` threads. They read the headers; one thread sorts them and builds the
+    /// inner nodes, O(n log n) in the leaves.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -99,17 +117,32 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
     }
 
     fn open_with(pool: Pool<M>, threads: usize, at_once: bool) -> Result<Self, IndexError> {
-        if !Heap::exists(&pool) {
-            return Self::create(pool);
+        let found = match find::<M>(&pool, T::INFO.kind) {
+            Ok(found) => found,
+            Err(error) => {
+                // Nothing was changed. Without its mark the pool would count as not closed.
+                let _ = pool.leave_as_found();
+                return Err(error);
+            }
+        };
+        if found.is_none() && !Heap::exists(&pool) {
+            return Self::on_heap(Heap::create(pool)?);
         }
         let (heap, recovery) = Heap::open(pool)?;
-        let Some(root) = heap.pool().root(NAME) else {
-            // The heap was made and the tree not named: whatever was allocated is free.
+        let Some(root) = found else {
+            if recovery.has_chunks() {
+                let _ = heap.pool().leave_as_found();
+                let offset = heap.pool().data_start();
+                let what = format!("there is no name '{NAME}', and something was allocated");
+                return Err(AllocError::Corrupt { offset, what }.into());
+            }
             recovery.finish(&heap);
             return Self::on_heap(heap);
         };
-        if root.kind != T::INFO.kind {
-            return Err(IndexError::OtherKind(root.name));
+        if root.value == BEING_MADE {
+            // Whatever was allocated for it is free.
+            recovery.finish(&heap);
+            return Self::under_root(heap, &root);
         }
         let mut session = heap.session()?;
         let recover = if at_once { T::recover_at_once } else { T::recover };
@@ -144,7 +177,9 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
     }
 
     /// Checks the tree and the allocator: invariants, and that everything is in use or free, exactly
-    /// once. Nobody has a session of the heap but this value's own.
+    /// once. Nobody has a session of the heap but this value's own, nor a thread that restores leaves in the
+    /// background: it ends before, or the check may tell keys that are not counted yet. O(everything). Restores all
+    /// that opening has left.
     ///
     /// # Errors
     /// The check itself could not be made.
@@ -206,6 +241,47 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         }
         Ok(self.heap.pool().set_clean()?)
     }
+}
+
+/// Refuses a pool that is not new: what is in it would be free space.
+///
+/// # Errors
+/// [`IndexError::OtherContents`].
+pub(super) fn refuse_contents<M: Machine>(pool: &Pool<M>) -> Result<(), IndexError> {
+    let what = match pool.roots().first() {
+        Some(root) => format!("'{}' (kind {})", root.name, root.kind),
+        None if Heap::exists(pool) => "a heap without names".to_owned(),
+        None => return Ok(()),
+    };
+    let _ = pool.leave_as_found();
+    Err(IndexError::OtherContents(what))
+}
+
+/// The root of the tree, of this kind, if there is one; before anything is done to the pool.
+///
+/// # Errors
+/// [`IndexError::OtherContents`]; the pool had a heap; a pool without a tree cannot be written.
+fn find<M: Machine>(pool: &Pool<M>, kind: u16) -> Result<Option<Root>, IndexError> {
+    let roots = pool.roots();
+    let mut others = roots.iter().filter(|root| root.name != NAME || root.kind != kind);
+    if let Some(other) = others.next() {
+        let more = match others.count() {
+            0 => String::new(),
+            count => format!(", and {count} more"),
+        };
+        let what = format!("'{}' (kind {}){more}", other.name, other.kind);
+        return Err(IndexError::OtherContents(what));
+    }
+    let root = roots.into_iter().next();
+    if pool.is_read_only() && root.as_ref().is_none_or(|root| root.value == BEING_MADE) {
+        return Err(IndexError::ReadOnly);
+    }
+    if root.is_some() && !Heap::exists(pool) {
+        // Never made anew over what is there: a flipped bit would cost everything.
+        let what = format!("the heap header is damaged, and there is a tree '{NAME}'");
+        return Err(AllocError::Corrupt { offset: pool.data_start(), what }.into());
+    }
+    Ok(root)
 }
 
 /// Checks the tree itself.

@@ -30,6 +30,7 @@ use crate::nbtree::recover::LiveBlocks;
 use crate::nbtree::{Contents, find_live_blocks};
 use crate::pool_trees::nodes::{BytesNodes, NodesDesign};
 use crate::pool_trees::registry::Registry;
+use crate::pool_trees::single_tree_pool::refuse_contents;
 use crate::pool_trees::tree_cell::CellTree;
 use crate::u64_tree::{U64Nodes, U64Tree};
 pub use load::BuiltTree;
@@ -141,7 +142,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// Makes a new pool ready for trees.
     ///
     /// # Errors
-    /// The pool has no room, or holds trees already.
+    /// The pool has no room; [`IndexError::OtherContents`] if it is not new.
     pub fn create(pool: Pool<M>) -> Result<Self, IndexError> {
         Self::create_with(pool, Registry::NONE)
     }
@@ -151,6 +152,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// As [`Self::create`].
     pub fn create_with(pool: Pool<M>, designs: Registry<M>) -> Result<Self, IndexError> {
+        refuse_contents(&pool)?;
         Ok(Self::on_heap(Heap::create(pool)?, designs, 1, true))
     }
 
@@ -159,6 +161,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// As [`Self::create`].
     pub fn create_with_chunks(pool: Pool<M>, shift: u32) -> Result<Self, IndexError> {
+        refuse_contents(&pool)?;
         let heap = Heap::create_with_chunks(pool, shift)?;
         Ok(Self::on_heap(heap, Registry::NONE, 1, true))
     }

@@ -11,3 +11,4 @@ mod moving_clock;
 mod opened_at_once;
 mod orders_of_arrival;
 mod refused_growth;
+mod single_tree_pool;
