@@ -292,14 +292,15 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
         Ok(None)
     }
 
-    /// Number of keys; exact when no writer is active. Some designs have to count, and what opening has left is
-    /// restored for it.
+    /// Number of keys; exact when no writer is active. Some designs have to count. What opening at once has left is
+    /// restored for it: the first call is O(leaves) then, and *blocking*, whatever [`DesignInfo::progress`] says: it waits for
+    /// threads that are about to count the keys of a leaf.
     ///
     /// # Errors
     /// As all calls.
     fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError>;
 
-    /// How the tree is built.
+    /// How the tree is built. Restores and waits as [`Self::len`].
     ///
     /// # Errors
     /// As all calls.

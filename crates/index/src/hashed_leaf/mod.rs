@@ -255,12 +255,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         self.keys.add(session.stripe(), delta);
     }
 
-    /// Number of keys. O(1); exact when no writer is active.
+    /// Number of keys. O(1); exact when no writer is active, and all leaves are restored: those of leaves that
+    /// opening at once has left are not counted ([`OrderedIndex::len`](crate::OrderedIndex::len) restores them first).
     pub fn key_count(&self) -> u64 {
         self.keys.sum()
     }
 
-    /// How the tree is built. O(1).
+    /// How the tree is built. O(1); its keys are those of [`Self::key_count`].
     pub fn tree_shape(&self, session: &mut Session<M>) -> TreeShape {
         session.pin();
         let height = u64::from(self.inner.root().level) + 1;
