@@ -132,7 +132,10 @@ impl<M: Machine> EpochClock<M> {
         // Acquire: no later load of ours happens before this one, or what we hold could have been
         // retired under an epoch older than the one we announce; pairs with the advance. A stale
         // epoch only holds back reclamation (E2).
-        let mut epoch = self.global.load(Ordering::Acquire);
+        // Relaxed: a planted bug.
+        let relaxed = M::mutant("epoch.pin_relaxed");
+        let order = if relaxed { Ordering::Relaxed } else { Ordering::Acquire };
+        let mut epoch = self.global.load(order);
         if M::mutant("epoch.late_announcement") {
             epoch += 1;
         }
@@ -142,7 +145,9 @@ impl<M: Machine> EpochClock<M> {
         // and not the end of the one before must have what we read then behind it all the same;
         // pairs with the acquire fence in `try_advance`.
         self.participants[index].announced.store(epoch, Ordering::Release);
-        M::light_barrier();
+        if !M::mutant("epoch.no_light_barrier") {
+            M::light_barrier();
+        }
     }
 
     /// Ends the announcement.
@@ -160,7 +165,9 @@ impl<M: Machine> EpochClock<M> {
         // SeqCst: the caller's unlinking stores come before the load of `global` below, or an item could be
         // tagged with an epoch older than the moment it was unlinked; pairs with the heavy barrier in
         // `try_advance`.
-        M::fence(Ordering::SeqCst);
+        if !M::mutant("epoch.retire_unfenced") {
+            M::fence(Ordering::SeqCst);
+        }
         // Relaxed: ordered by the fence.
         self.global.load(Ordering::Relaxed)
     }

@@ -144,6 +144,9 @@ pub const PLAIN: &[Mutant] = &[
     of("hashed-leaf", "hashed.helper_trusts_commit"),
     of("hashed-leaf", "hashed.hides_unflushed"),
     of("batch", "journal.stops_without_memory"),
+    of("epoch", "epoch.no_light_barrier"),
+    of("epoch", "epoch.pin_relaxed"),
+    of("epoch", "epoch.retire_unfenced"),
 ];
 
 /// Those of the log that its own tests hunt (`docs/log.md`).

@@ -366,14 +366,16 @@ const fn one(
     Structure { name, about, programs }
 }
 
-/// Those of which some steps have weak memory. Not the epochs, to which the model does what no machine does
-/// (`docs/simulation.md`).
-const WEAK: [&str; 8] = [
+/// Those of which some steps have weak memory.
+const WEAK: [&str; 11] = [
     "alloc",
     "batch",
+    "epoch",
     "expiry",
     "hashed-leaf",
+    "hashed-leaf-at-once",
     "hashed-leaf-bytes",
+    "maps",
     "nbtree",
     "nbtree-bytes",
     "pool",

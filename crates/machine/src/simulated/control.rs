@@ -46,11 +46,25 @@ impl Core {
         }
     }
 
+    #[inline]
+    pub fn light_barrier(&self) {
+        if self.is_weak {
+            let mut state = self.state.borrow_mut();
+            let thread = state.current;
+            if let Some(races) = &mut state.races {
+                races.light_barrier(thread);
+            }
+        }
+    }
+
     pub fn heavy_barrier(&self) {
         self.point();
-        let threads = self.state.borrow().threads.len();
+        let (thread, threads) = {
+            let state = self.state.borrow();
+            (state.current, state.threads.len())
+        };
         if let Some(races) = &mut self.state.borrow_mut().races {
-            races.heavy_barrier(threads);
+            races.heavy_barrier(thread, threads);
         }
         (0..threads).for_each(|thread| self.drain_buffer(thread));
     }

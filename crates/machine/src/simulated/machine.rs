@@ -169,6 +169,9 @@ impl Machine for Simulated {
     /// On hardware it is a compiler barrier; simulated store buffers stay as they are.
     #[inline]
     fn light_barrier() {
+        if let Some(core) = running() {
+            core.light_barrier();
+        }
         Hardware::light_barrier();
     }
 

@@ -57,6 +57,8 @@ pub struct Races {
     seen: [Clock; THREADS_MAX],
     /// The latest full fence.
     fence: Clock,
+    /// The latest heavy barrier, where memory is weak.
+    heavy: [Clock; THREADS_MAX],
     /// What an acquire of a word learns.
     words: ByAddress<Clock>,
     writes: ByAddress<Write>,
@@ -149,7 +151,8 @@ impl Races {
         let weak = self.weak.as_mut()?;
         let random = random.filter(|_| order != Ordering::SeqCst);
         let clock = &self.clocks[thread];
-        let (value, clock) = weak.older((thread, clock), place, newest, random)?;
+        let (value, clock) =
+            weak.older((thread, clock), place, newest, (random, acquires(order)))?;
         let known = if acquires(order) { &mut self.clocks } else { &mut self.seen };
         join(&mut known[thread], &clock);
         self.note_use(thread, place, at);
@@ -158,7 +161,8 @@ impl Races {
 
     /// What a thread reads next by an address that follows from these bytes comes behind them, on every machine.
     pub fn learn_bytes(&mut self, thread: usize, place: Place) {
-        if self.weak.is_some() {
+        if let Some(weak) = &mut self.weak {
+            weak.load(thread, true);
             for address in place.address..place.address + place.size {
                 if let Some(word) = self.words.get(&address) {
                     join(&mut self.clocks[thread], word);
@@ -217,6 +221,12 @@ impl Races {
         if let (Some(order), Some(word)) = (order, self.words.get(&place.address)) {
             let known = if acquires(order) { &mut self.clocks } else { &mut self.seen };
             join(&mut known[thread], word);
+        }
+        if let (Some(order), Some(weak)) = (order, &mut self.weak) {
+            weak.load(thread, acquires(order));
+            if acquires(order) {
+                self.bind(thread);
+            }
         }
         self.note_use(thread, place, at);
         self.check(thread, place, order.is_none(), "reads", at)
@@ -293,6 +303,10 @@ impl Races {
         if acquires(order) {
             let seen = self.seen[thread];
             join(&mut self.clocks[thread], &seen);
+            if let Some(weak) = &mut self.weak {
+                weak.acquire(thread);
+            }
+            self.bind(thread);
         }
         if order == Ordering::SeqCst {
             let fence = self.fence;
@@ -307,11 +321,38 @@ impl Races {
         }
     }
 
-    /// A full fence of every thread.
-    pub fn heavy_barrier(&mut self, threads: usize) {
-        for _ in 0..2 {
-            (0..threads).for_each(|thread| self.fence(thread, Ordering::SeqCst));
+    /// A full fence of every thread, by one of them. Where memory is weak, what the others load next need not come
+    /// behind it.
+    pub fn heavy_barrier(&mut self, by: usize, threads: usize) {
+        let Some(weak) = &mut self.weak else {
+            for _ in 0..2 {
+                (0..threads).for_each(|thread| self.fence(thread, Ordering::SeqCst));
+            }
+            return;
+        };
+        for thread in 0..threads {
+            weak.fence_stores(thread);
+            join(&mut self.fence, &self.clocks[thread]);
         }
+        self.fence(by, Ordering::SeqCst);
+        for thread in 0..threads {
+            self.heavy[thread] = self.fence;
+            self.released[thread] = self.release(thread);
+        }
+    }
+
+    /// A thread passes a light barrier.
+    pub fn light_barrier(&mut self, thread: usize) {
+        if let Some(weak) = &mut self.weak {
+            weak.bind(thread);
+            self.bind(thread);
+        }
+    }
+
+    /// What a thread does next comes behind the heavy barriers so far.
+    fn bind(&mut self, thread: usize) {
+        let heavy = self.heavy[thread];
+        join(&mut self.clocks[thread], &heavy);
     }
 
     /// A range is handed out to a thread.

@@ -6,14 +6,19 @@
 //!   a load may be given the older value unless it happens after
 //!     - the write of the newest one, or
 //!     - a load that was given the newest one (of its own thread, too),
-//!     or its thread has passed a full fence since that write
+//!     or its thread has passed a full fence since that write,
+//!     or the writer had, when its thread acquired something last
 //! ```
 //!
 //! So a word is coherent, what was released and acquired is seen, and all else is left to chance, a little: a thread is
-//! given the older value of a write a few times at most, for on every machine a store is seen at last. A load behind a
-//! full fence is not made before it, and a store is seen by all at once: as on x86-64 and AArch64, not as little as the
-//! language promises. One older value is kept. A locked operation is always given the newest, and so is a load that is
+//! given the older value of a write a few times at most, for on every machine a store is seen at last. A load
+//! behind a full fence is not made before it, nor one behind an acquire before that, and a store is seen by all at
+//! once, at the latest when its thread passes a full fence: as on x86-64 and AArch64, not as little as the language
+//! promises. One older value is kept. A locked operation is always given the newest, and so is a load that is
 //! sequentially consistent.
+//!
+//! A heavy barrier is a full fence of each thread, but the loads of the others come behind it only where they pass a
+//! light barrier or a full fence, or acquire something: without that a compiler may move them.
 
 use std::collections::hash_map::Entry;
 
@@ -36,8 +41,21 @@ struct Older {
     /// When each thread came to know of the write: the writer, and those that were given what it wrote. 0: it does not.
     known: [u32; THREADS_MAX],
     given: [u8; THREADS_MAX],
-    /// Which write of the schedule it was, from 1 on.
+    /// Which write of the schedule it was, from 1 on, and by whom.
     number: u64,
+    writer: usize,
+    /// Full fences before the write: who is given the value before it has read that behind no others.
+    fenced: Fences,
+}
+
+/// For each thread, how many writes of the schedule came before a full fence of it.
+type Fences = [u64; THREADS_MAX];
+
+/// Adds what other fences stand for.
+fn add(fences: &mut Fences, others: &Fences) {
+    for (mine, theirs) in fences.iter_mut().zip(others) {
+        *mine = (*mine).max(*theirs);
+    }
 }
 
 /// The older values of one schedule.
@@ -47,7 +65,13 @@ pub struct Weak {
     /// Writes so far.
     writes: u64,
     /// Those before each thread's last full fence.
-    fenced: [u64; THREADS_MAX],
+    fenced: Fences,
+    /// Those before the last full fence that the loads of a thread come behind.
+    bound: Fences,
+    /// The full fences that the later loads of each thread come behind, by what it has acquired.
+    acquired: [Fences; THREADS_MAX],
+    /// The same by what it has loaded, if an acquire fence follows.
+    loaded: [Fences; THREADS_MAX],
 }
 
 /// The bits at a place of at most 16 bytes.
@@ -70,13 +94,40 @@ pub fn halves(place: Place) -> [Place; 2] {
 impl Weak {
     /// Nothing was written yet.
     pub fn begin(&mut self) {
+        let words = std::mem::take(&mut self.words);
+        *self = Weak { words, ..Weak::default() };
         self.words.clear();
-        (self.writes, self.fenced) = (0, [0; THREADS_MAX]);
     }
 
     /// A thread passes a full fence.
     pub fn fence(&mut self, thread: usize) {
         self.fenced[thread] = self.writes;
+        self.bound[thread] = self.writes;
+    }
+
+    /// A heavy barrier makes a thread pass a full fence, behind which its next loads need not be.
+    pub fn fence_stores(&mut self, thread: usize) {
+        self.fenced[thread] = self.writes;
+    }
+
+    /// The next loads of a thread come behind the full fences that it was made to pass.
+    pub fn bind(&mut self, thread: usize) {
+        self.bound[thread] = self.fenced[thread];
+    }
+
+    /// A thread loads the newest of something; its next loads come behind this one, or do so behind an acquire fence.
+    pub fn load(&mut self, thread: usize, acquires: bool) {
+        self.loaded[thread] = self.fenced;
+        if acquires {
+            self.acquired[thread] = self.fenced;
+            self.bind(thread);
+        }
+    }
+
+    /// A thread passes an acquire fence.
+    pub fn acquire(&mut self, thread: usize) {
+        add(&mut self.acquired[thread], &self.loaded[thread]);
+        self.bind(thread);
     }
 
     /// A place is about to be written.
@@ -85,8 +136,8 @@ impl Weak {
         known[by.0] = by.1;
         let value = bits_at(place);
         self.writes += 1;
-        let (given, number) = ([0; THREADS_MAX], self.writes);
-        let older = Older { place, value, newest, clock, known, given, number };
+        let (given, number, writer, fenced) = ([0; THREADS_MAX], self.writes, by.0, self.fenced);
+        let older = Older { place, value, newest, clock, known, given, number, writer, fenced };
         self.words.insert(place.address / 8, older);
     }
 
@@ -108,7 +159,7 @@ impl Weak {
         (thread, clock): (usize, &Clock),
         place: Place,
         newest: u128,
-        random: Option<&mut Random>,
+        (random, acquires): (Option<&mut Random>, bool),
     ) -> Option<(u128, Clock)> {
         let word = place.address / 8;
         // The second word of a pair is kept with the first.
@@ -126,12 +177,15 @@ impl Weak {
         let older = entry.into_mut();
         let mut known = older.known.iter().zip(clock);
         let is_known = known.any(|(since, clock)| *since != 0 && clock >= since);
-        if is_known || older.number <= self.fenced[thread] {
+        let settled = self.bound[thread].max(self.acquired[thread][older.writer]);
+        if is_known || older.number <= settled {
             return None;
         }
         let is_given = random.is_some_and(|random| random.one_in(2));
         if is_given && older.given[thread] < GIVEN_MAX {
             older.given[thread] += 1;
+            let behind = if acquires { &mut self.acquired } else { &mut self.loaded };
+            add(&mut behind[thread], &older.fenced);
             return Some((older.over(place, newest), older.clock));
         }
         older.known[thread] = clock[thread];

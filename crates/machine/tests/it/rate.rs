@@ -40,7 +40,14 @@ fn by_hand_schedules_and_crash_states_per_second() {
     let without = Config { crash: quiet, ..adr.clone() };
     measure("no crash checks", &without, 0, 100_000);
     measure("adr", &adr, 0, 40_000);
-    measure("adr, tso", &Config { memory: MemoryModel::Tso, ..adr.clone() }, 0, 40_000);
+    for (memory, name) in [(MemoryModel::Tso, "tso"), (MemoryModel::Weak, "weak")] {
+        let quiet = Config { memory, ..without.clone() };
+        measure(&format!("no crash checks, {name}"), &quiet, 0, 100_000);
+        measure(&format!("adr, {name}"), &Config { memory, ..adr.clone() }, 0, 40_000);
+    }
+    // What weak memory follows, and no older values.
+    measure("no crash checks, races", &Config { races: true, ..without }, 0, 100_000);
+    measure("adr, races", &Config { races: true, ..adr.clone() }, 0, 40_000);
     measure("eadr", &Config { domain: Domain::Eadr, ..adr.clone() }, 0, 40_000);
     measure("adr, pool of 256 KiB", &adr, 256 << 10, 40_000);
     measure("adr, pool of 4 MiB", &adr, 4 << 20, 40_000);

@@ -81,6 +81,34 @@ fn a_heavy_barrier_makes_up_for_light_ones() {
     let (light, heavy) = (|_| Simulated::light_barrier(), |_| Simulated::heavy_barrier());
     assert_eq!(store_buffering(light, heavy), [[0, 1], [1, 0], [1, 1]]);
     assert!(store_buffering(light, light).contains(&vec![0, 0]));
+    assert!(store_buffering(nothing, heavy).contains(&vec![0, 0]), "a compiler may move the load");
+}
+
+/// T0 stores, fences, and finds a flag down that T1 raises; T2 acquires the flag, and loads what T0 stored.
+fn behind_an_acquire(fence: fn(Ordering), order: Ordering) -> Vec<Vec<u64>> {
+    outcomes(vec![
+        Box::new(move |words: &Words| {
+            words.at(0).store(1, Relaxed);
+            fence(SeqCst);
+            words.at(8).load(Relaxed)
+        }),
+        Box::new(|words: &Words| {
+            words.at(8).store(1, Relaxed);
+            0
+        }),
+        Box::new(move |words: &Words| {
+            let flag = words.at(8).load(order);
+            flag * 10 + words.at(0).load(Relaxed)
+        }),
+    ])
+}
+
+#[test]
+fn a_load_behind_an_acquire_sees_what_was_behind_a_full_fence_by_then() {
+    let unseen = vec![0, 0, 10];
+    assert!(!behind_an_acquire(Simulated::fence, Acquire).contains(&unseen));
+    assert!(behind_an_acquire(Simulated::fence, Relaxed).contains(&unseen));
+    assert!(behind_an_acquire(nothing, Acquire).contains(&unseen));
 }
 
 #[test]
