@@ -52,7 +52,9 @@ impl<M: Machine> Heap<M> {
         let magic = pool.word(start);
         magic.write_private(HEAP_MAGIC);
         // Persist: the heap exists before anything is taken from it.
-        pool.medium().persist(magic.as_ptr(), 8);
+        if !M::mutant("alloc.create_unflushed") {
+            pool.medium().persist(magic.as_ptr(), 8);
+        }
         let first = first_chunk(&pool, shift);
         Ok(Arc::new(Self::assemble(pool, shift, Space::new(shift, first))))
     }

@@ -475,7 +475,11 @@ fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: Domain, max:
     let size = floor(backing.size());
     let capacity = floor(backing.capacity());
     let wanted = if max == 0 { capacity } else { max.min(capacity) };
-    ids::write(view, 0);
+    if M::mutant("pool.format_ids_unflushed") {
+        ids::prepare(view, 0);
+    } else {
+        ids::write(view, 0);
+    }
     let session = ShutdownRecord {
         generation: 1,
         size,
@@ -495,5 +499,9 @@ fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: Domain, max:
         // It is new.
         compatible: FEATURE_SUM_OF_EMPTY,
     };
-    header.write(view, 0);
+    if M::mutant("pool.format_unflushed") {
+        HEADER_OFFSETS.iter().for_each(|offset| view.prepare(*offset, &header.encode()));
+    } else {
+        header.write(view, 0);
+    }
 }

@@ -16,6 +16,7 @@ use crate::allocator_plans::{long, many, random_of, returned};
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool, open_returning_pool, open_sparse_pool};
 use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
+use crate::creation;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
 use crate::expected::Expected;
@@ -506,7 +507,8 @@ const SMALL: [(&str, &[&[Operation]]); 7] = [
 /// order, and is made for planted bugs.
 pub(crate) const RETURNED: &str = "made/space comes back";
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `small/NAME` or [`RETURNED`].
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `small/NAME`, [`RETURNED`]
+/// or that of a [`creation`].
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("many/") {
         return Some(PlannedCase::boxed(many(seed.parse().ok()?)));
@@ -519,6 +521,9 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     }
     if let Some(seed) = name.strip_prefix("tiny/") {
         return Some(PlannedCase::boxed(random_of(seed.parse().ok()?, true)));
+    }
+    if let Some(case) = creation::case(name) {
+        return Some(case);
     }
     if name == RETURNED {
         return Some(PlannedCase::boxed(returned()));
@@ -582,5 +587,9 @@ impl step::Programs for Programs {
 
     fn small(&self) -> Vec<String> {
         small()
+    }
+
+    fn more_small(&self) -> Vec<String> {
+        creation::names()
     }
 }

@@ -13,6 +13,7 @@ use everleaf_pool::{KNOWN_FEATURES, Pool, PoolError, Root};
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_up_to};
 use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
+use crate::creation;
 use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
 use crate::step::{self, Step};
@@ -346,6 +347,9 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("tiny/") {
         return Some(PlannedCase::boxed((Directory, tiny(seed.parse().ok()?))));
     }
+    if let Some(case) = creation::case(name) {
+        return Some(case);
+    }
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
     let plan = plan.iter().map(|thread| thread.to_vec()).collect();
@@ -384,5 +388,9 @@ impl step::Programs for Programs {
 
     fn small(&self) -> Vec<String> {
         small()
+    }
+
+    fn more_small(&self) -> Vec<String> {
+        creation::names()
     }
 }

@@ -57,6 +57,7 @@ pub mod case;
 pub mod configure;
 pub mod corpus;
 pub mod coverage;
+pub mod creation;
 mod design;
 pub mod dimensions;
 pub mod directed_case;

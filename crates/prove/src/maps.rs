@@ -20,6 +20,7 @@ use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use crate::backing::{new_pool, open_pool};
 use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
+use crate::creation;
 use crate::dimensions::{self, Dimension, Drawn};
 use crate::leaks::remove_trees;
 use crate::nbtree::SHARES;
@@ -438,6 +439,9 @@ const SMALL_HASHED: [&str; 5] = ["make, make", "put, drop", "clear, put", "load,
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves.
 fn case(name: &str) -> Option<Box<dyn Case>> {
+    if let Some(case) = creation::case(name) {
+        return Some(case);
+    }
     let (hashes, name) = match name.strip_prefix("hashed/") {
         Some(rest) => (true, rest),
         None => (false, name),
@@ -494,5 +498,9 @@ impl step::Programs for Programs {
     fn small(&self) -> Vec<String> {
         let hashed = SMALL_HASHED.iter().map(|name| format!("hashed/small/{name}"));
         SMALL.iter().map(|(name, ..)| format!("small/{name}")).chain(hashed).collect()
+    }
+
+    fn more_small(&self) -> Vec<String> {
+        creation::names()
     }
 }

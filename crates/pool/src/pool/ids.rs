@@ -46,6 +46,13 @@ pub fn write<M: Machine>(view: View<M>, id: u32) {
     }
 }
 
+/// A planted bug: both copies, and neither is durable.
+pub fn prepare<M: Machine>(view: View<M>, id: u32) {
+    for offset in IDS_OFFSETS {
+        view.prepare(offset, &[encode(id)]);
+    }
+}
+
 /// The last id handed out: the larger of the two copies, since one may be a step behind.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ mod batches;
 mod blocks;
 mod common;
 mod counts;
+mod creation;
 mod expiries;
 mod f3_counts;
 mod fast_fair;
