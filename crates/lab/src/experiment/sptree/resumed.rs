@@ -9,6 +9,12 @@ use everleaf_lab_designs::resumption::{Resumption, Served, resumptions, served};
 use super::super::finding::{Axis, Chart, Figure, Grid, Line, Series};
 use super::super::{Context, Outcome};
 
+/// So many times as soon must the linked log's answer be: the paper says at once.
+const SOONER: f64 = 4.0;
+
+const READS_ALL: &str =
+    "opening reads all records of either log; the links spare only bringing them to their buffers";
+
 /// Figure 10 a: a crash behind so many writes, then an opening and a lookup. The tree without buffers has no
 /// log: what the others take more is theirs.
 pub(super) fn first_lookup(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
@@ -56,12 +62,13 @@ pub(super) fn first_lookup(context: &mut Context<'_>) -> Result<Outcome, BenchEr
     let [without, linked, plain] = last;
     let most = sizes.last().copied().unwrap_or_default();
     let what = format!("the plain log's time in multiples of the linked one's, {most} keys");
-    outcome.figures.push(Figure::statement(
+    let figure = Figure::statement(
         what,
         "far above 1 with 1.8 GB of log",
         format!("{:.2}", plain / linked),
-        plain > linked,
-    ));
+        plain > linked * SOONER,
+    );
+    outcome.figures.push(figure.because(READS_ALL));
     let what = format!("what the linked log adds to an opening of {most} keys");
     outcome.figures.push(Figure::shown(what, (linked - without) * 1e3, "ms"));
     outcome.notes.push(
@@ -78,7 +85,7 @@ pub(super) fn first_lookup(context: &mut Context<'_>) -> Result<Outcome, BenchEr
 /// the buffers.
 pub(super) fn served_lookups(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let keys: u64 = context.scale.pick(160_000, 8_000_000);
-    let slice = Duration::from_millis(context.scale.pick(2, 20));
+    let slice = Duration::from_millis(context.scale.pick(5, 20));
     let rounds = context.scale.pick(3, 7);
     let slices = 100;
     let mut outcome = Outcome::default();
@@ -126,12 +133,13 @@ pub(super) fn served_lookups(context: &mut Context<'_>) -> Result<Outcome, Bench
         up: Axis { name: "thousands of lookups".to_owned(), is_logarithmic: false },
         lines,
     });
-    outcome.figures.push(Figure::statement(
+    let figure = Figure::statement(
         "the first answer with a plain log and with a linked one",
         "after 1.4 s with 1.8 GB of it, and at once",
         format!("{:.1} ms and {:.1} ms", firsts[1], firsts[0]),
-        firsts[1] > firsts[0],
-    ));
+        firsts[1] > firsts[0] * SOONER,
+    );
+    outcome.figures.push(figure.because(READS_ALL));
     outcome.notes.push(
         "Time of the clock, two threads: one looks for keys at random, one restores buffers until none is left. The \
          first answer waits for the opening, which reads line 0 of each leaf and all records of the log; what the \
