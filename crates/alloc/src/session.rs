@@ -471,11 +471,13 @@ impl<M: Machine> Drop for Session<M> {
             // are not here.
             return;
         }
-        if self.pins > 0 {
+        if self.pins > 0 && !M::mutant("session.ends_pinned") {
             self.pins = 1;
             self.unpin();
         }
-        self.seal();
+        if !M::mutant("session.ends_unsealed") {
+            self.seal();
+        }
         self.collect();
         if !M::mutant("session.keeps_all") {
             self.give_back();
@@ -488,7 +490,9 @@ impl<M: Machine> Drop for Session<M> {
         depot.arena.absorb(std::mem::take(&mut self.arena));
         heap.epochs.note_node_bytes(self.participant, 0);
         drop(depot);
-        heap.epochs.leave(self.participant);
+        if !M::mutant("session.keeps_seat") {
+            heap.epochs.leave(self.participant);
+        }
     }
 }
 

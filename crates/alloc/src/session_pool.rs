@@ -97,13 +97,18 @@ impl<M: Machine> SessionPool<M> {
     /// A pool of at most `count` sessions of `heap` for threads that hold none, and spare ones for
     /// those that do.
     pub fn new(heap: Arc<Heap<M>>, count: usize) -> Self {
+        // A simulated machine has few threads, and those of most programs do not nest.
+        let spare = if M::SIMULATED { 0 } else { PARTICIPANT_COUNT_MAX - UNPOOLED_COUNT - count };
+        Self::with_spare(heap, count, spare)
+    }
+
+    /// As [`Self::new`], with so many spare ones.
+    pub fn with_spare(heap: Arc<Heap<M>>, count: usize, spare: usize) -> Self {
         let slot = |_| SessionSlot {
             holder: Atomic::new(0),
             is_wanted: Atomic::new(0),
             session: UnsafeCell::new(None),
         };
-        // A simulated machine has few threads, and none of them nests.
-        let spare = if M::SIMULATED { 0 } else { PARTICIPANT_COUNT_MAX - UNPOOLED_COUNT - count };
         let slots = (0..count + spare).map(slot).collect();
         SessionPool { heap, slots, shared_count: count }
     }
@@ -158,7 +163,7 @@ impl<M: Machine> SessionPool<M> {
                     return self.opened(guard);
                 }
             }
-            if self.held_by(hint) > 0 {
+            if self.held_by(hint) > 0 && !M::mutant("sessions.waits_nested") {
                 let spare = self.slots[self.shared_count..].iter();
                 let guard = spare.filter_map(|slot| slot.take(holder)).next();
                 return self.opened(guard.ok_or_else(too_many)?);
@@ -193,8 +198,8 @@ impl<M: Machine> SessionPool<M> {
         }
     }
 
-    /// Borrows every session at once, waiting for those in use: for audits and for closing. `hint`: of
-    /// the caller, if it may be inside an operation.
+    /// Borrows every session at once, waiting for those in use: for audits and for closing; the first to be dropped are
+    /// the spare ones. `hint`: of the caller, if it may be inside an operation.
     ///
     /// # Errors
     /// [`AllocError::Nested`] if the caller has one of the sessions: it would wait for itself.
@@ -203,7 +208,12 @@ impl<M: Machine> SessionPool<M> {
             return Err(AllocError::Nested);
         }
         let holder = hint.map_or(NOBODY, |hint| hint as u64 + 1);
-        Ok(self.slots.iter().map(|slot| slot.take_in_turn(holder)).collect())
+        let mut guards: Vec<_> = self.slots.iter().map(|slot| slot.take_in_turn(holder)).collect();
+        if !M::mutant("sessions.shared_first") {
+            // The spare ones go first: who gets a shared one and wants a spare one must not find them all taken (Q3).
+            guards.reverse();
+        }
+        Ok(guards)
     }
 
     /// Bytes of node memory in use by all sessions of the heap and by ended ones. Waits for nobody's

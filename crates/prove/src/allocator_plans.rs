@@ -48,6 +48,13 @@ pub(crate) fn random_of(seed: u64, is_tiny: bool) -> (AllocatorProgram, Plan<Ope
     (program, plan)
 }
 
+/// A tiny one whose threads share fewer sessions than they are.
+pub(crate) fn shared(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
+    let (program, plan) = random_of(seed, true);
+    let shared = 1 + seed as usize % (program.threads - 1);
+    (AllocatorProgram { shared, ..program }, plan)
+}
+
 /// A third of the files can return space.
 fn file_of(random: &mut Random) -> File {
     if random.one_in(3) { File::Sparse } else { File::Plain }

@@ -6,13 +6,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Audit, BLOCK_SIZE, Heap, Session, block_size};
+use everleaf_alloc::{AllocError, Audit, BLOCK_SIZE, Heap, Session, SessionPool, block_size};
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
 pub use crate::allocator_plans::random;
-use crate::allocator_plans::{long, many, random_of, returned};
+use crate::allocator_plans::{long, many, random_of, returned, shared};
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool, open_returning_pool, open_sparse_pool};
 use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
@@ -98,6 +98,8 @@ pub struct AllocatorProgram {
     pub file: File,
     /// Whether a long program has very many places.
     pub has_many: bool,
+    /// Sessions that all threads share, if they do.
+    pub shared: usize,
     /// Operations that found no space.
     pub refused: Rc<Cell<u64>>,
 }
@@ -107,6 +109,8 @@ pub struct Opened {
     heap: Arc<Heap<M>>,
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<M>>>>,
+    /// Those that the threads share.
+    pool: RefCell<Option<SessionPool<M>>>,
     node: AtomicPointer<Atomic<u64, M>, M>,
 }
 
@@ -313,7 +317,7 @@ impl AllocatorProgram {
     fn do_walk(&self, heap: Arc<Heap<M>>) {
         let session = RefCell::new(Some(heap.session().expect("a free session")));
         let node = AtomicPointer::new(std::ptr::null_mut());
-        let opened = Opened { sessions: vec![session], node, heap };
+        let opened = Opened { sessions: vec![session], pool: RefCell::new(None), node, heap };
         let mut expected = Expected::new();
         let (mut calls, mut replies) = (vec![], vec![]);
         for operation in &self.walk {
@@ -387,13 +391,17 @@ impl Program for AllocatorProgram {
         }
         recovery.finish(&heap);
         let session = |_| Ok(RefCell::new(Some(heap.session()?)));
-        let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
+        let own = if self.shared > 0 { 0 } else { self.threads };
+        let sessions: Result<Vec<_>, AllocError> = (0..own).map(session).collect();
+        let pool = SessionPool::with_spare(heap.clone(), self.shared.max(1), SPARE);
+        let pool = RefCell::new((self.shared > 0).then_some(pool));
         let node = AtomicPointer::new(std::ptr::null_mut());
-        Ok(Opened { sessions: sessions.map_err(text)?, node, heap })
+        Ok(Opened { sessions: sessions.map_err(text)?, pool, node, heap })
     }
 
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
         opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
+        drop(opened.pool.borrow_mut().take());
         let audit = Audit::new(&opened.heap).map_err(text)?;
         let mut pairs = vec![];
         for key in 0..self.places() {
@@ -456,15 +464,64 @@ impl Program for AllocatorProgram {
     }
 
     fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
+        if let Some(pool) = opened.pool.borrow().as_ref() {
+            return self.run_shared(opened, pool, thread, *operation, replies);
+        }
         let mut slot = opened.sessions[thread].borrow_mut();
         if *operation == Operation::Rejoin {
+            if thread == 0 {
+                // As a panic leaves it.
+                slot.as_mut().expect("each thread has a session").pin();
+            }
             *slot = None;
             *slot = Some(opened.heap.session().expect("as many sessions as threads"));
             return;
         }
         let session = slot.as_mut().expect("each thread has a session");
+        self.perform(opened, session, thread, *operation, replies);
+    }
+}
+
+impl AllocatorProgram {
+    /// Does one operation in a session of those that all threads share, some inside of another operation.
+    fn run_shared(
+        &self,
+        opened: &Opened,
+        pool: &SessionPool<M>,
+        thread: usize,
+        operation: Operation,
+        replies: &mut Vec<Reply>,
+    ) {
+        let enter = || pool.enter(thread).expect("who has one gets a spare one, or waits");
+        if operation == Operation::Rejoin {
+            if thread == 0 {
+                return pool.collect_idle();
+            }
+            for mut guard in pool.enter_all(Some(thread)).expect("it holds none") {
+                if guard.opened().is_some() {
+                    guard.collect_all();
+                    guard.give_back();
+                }
+            }
+            return;
+        }
+        let is_nested = matches!(operation, Operation::Turn | Operation::Remove(_));
+        let mut outer = is_nested.then(enter);
+        let _pinned = outer.as_mut().map(|guard| guard.pinned());
+        self.perform(opened, &mut enter(), thread, operation, replies);
+    }
+
+    /// Does one operation in a session of the thread's.
+    fn perform(
+        &self,
+        opened: &Opened,
+        session: &mut Session<M>,
+        thread: usize,
+        operation: Operation,
+        replies: &mut Vec<Reply>,
+    ) {
         let mut pinned = session.pinned();
-        match opened.run(&mut pinned, thread, *operation) {
+        match opened.run(&mut pinned, thread, operation) {
             Ok(reply) => replies.extend(reply),
             Err(error) if error.is_full() => {
                 self.refused.set(self.refused.get() + 1);
@@ -474,6 +531,22 @@ impl Program for AllocatorProgram {
         }
     }
 }
+
+/// Those with sessions that all threads share: how many there are, and what the threads do. Who removes or turns is
+/// inside of another operation.
+const SHARED: [(&str, usize, &[&[Operation]]); 4] = [
+    ("put, put", 1, &[&[Operation::Put(0, 10)], &[Operation::Put(0, 22)]]),
+    ("remove, put", 1, &[&[Operation::Remove(1)], &[Operation::Put(1, 22)]]),
+    (
+        "remove, remove",
+        2,
+        &[&[Operation::Remove(0)], &[Operation::Remove(1)], &[Operation::Put(2, 12)]],
+    ),
+    ("turn, collect", 1, &[&[Operation::Turn, Operation::Rejoin], &[Operation::Turn]]),
+];
+
+/// Spare sessions of theirs: two threads are inside of an operation, and a third may look at one that is idle.
+const SPARE: usize = 3;
 
 /// Programs small enough for every order.
 const SMALL: [(&str, &[&[Operation]]); 7] = [
@@ -507,8 +580,8 @@ const SMALL: [(&str, &[&[Operation]]); 7] = [
 /// order, and is made for planted bugs.
 pub(crate) const RETURNED: &str = "made/space comes back";
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `small/NAME`, [`RETURNED`]
-/// or that of a [`creation`].
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `small/NAME`, `shared/NAME`,
+/// `shared/random/NUMBER`, [`RETURNED`], or of a [`creation`].
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("many/") {
         return Some(PlannedCase::boxed(many(seed.parse().ok()?)));
@@ -522,14 +595,25 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("tiny/") {
         return Some(PlannedCase::boxed(random_of(seed.parse().ok()?, true)));
     }
+    if let Some(seed) = name.strip_prefix("shared/random/") {
+        return Some(PlannedCase::boxed(shared(seed.parse().ok()?)));
+    }
     if let Some(case) = creation::case(name) {
         return Some(case);
     }
     if name == RETURNED {
         return Some(PlannedCase::boxed(returned()));
     }
-    let wanted = name.strip_prefix("small/")?;
-    let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
+    let (shared, plan) = match name.strip_prefix("shared/") {
+        Some(wanted) => {
+            let (_, shared, plan) = SHARED.iter().find(|(known, ..)| *known == wanted)?;
+            (*shared, plan)
+        }
+        None => {
+            let wanted = name.strip_prefix("small/")?;
+            (0, &SMALL.iter().find(|(known, _)| *known == wanted)?.1)
+        }
+    };
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let initial = vec![(0, 11), (1, 20), (2, 31)];
     let pool_bytes = SIZE_MIN as usize;
@@ -537,6 +621,7 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
         initial,
         threads: plan.len(),
         pool_bytes,
+        shared,
         ..AllocatorProgram::default()
     };
     Some(PlannedCase::boxed((program, plan)))
@@ -578,6 +663,9 @@ impl step::Programs for Programs {
             let config = Config { crash, work_limit: 20_000, ..config };
             return Some(Step { program: format!("many/{seed}"), config, values });
         }
+        if random.one_in(8) {
+            return Some(Step { program: format!("shared/random/{seed}"), config, values });
+        }
         Some(Step { program: format!("tiny/{seed}"), config, values })
     }
 
@@ -590,6 +678,7 @@ impl step::Programs for Programs {
     }
 
     fn more_small(&self) -> Vec<String> {
-        creation::names()
+        let shared = SHARED.iter().map(|(name, ..)| format!("shared/{name}"));
+        shared.chain(creation::names()).collect()
     }
 }

@@ -8,6 +8,7 @@ use everleaf_machine::simulated::{
     Config, CrashConfig, Domain, Failure, FailureKind, MemoryModel, Report, Runner,
 };
 use everleaf_prove::allocator_program;
+use everleaf_prove::structure::find;
 
 fn vary(number: u64, base: &Config) -> Config {
     let domain = [Domain::Adr, Domain::Eadr, Domain::Adr, Domain::Process];
@@ -58,4 +59,17 @@ fn reuse_without_a_grace_period_is_caught() {
     let failure = search(&base, 0.0, 600).expect_err("readers hold it still");
     let kinds = [FailureKind::UseAfterFree, FailureKind::DataRace, FailureKind::Panic];
     assert!(kinds.contains(&failure.kind), "{failure}");
+}
+
+#[test]
+fn threads_that_share_fewer_sessions_wait_for_each_other_and_leave_nothing() {
+    let alloc = find("alloc").expect("in the list");
+    for number in 0..12 {
+        let case = alloc.case(&format!("shared/random/{number}")).expect("its program");
+        let (report, failure) = case.explore(&vary(number, &Config::default()), 10);
+        if let Some(failure) = failure {
+            panic!("{number}: {failure}");
+        }
+        assert!(report.counts.schedules > 0);
+    }
 }
