@@ -85,10 +85,12 @@ fn open(path: &Path, keys: u64, at_once: bool, threads: usize) -> Result<(), Fai
     std::thread::scope(|scope| -> Result<(), Failure> {
         scope.spawn(|| {
             let mut session = opened.heap().session().expect("a free session");
-            let mut from = Some(0);
+            let (mut from, mut damaged) = (Some(0), vec![]);
             while let Some(key) = from {
-                from = opened.tree().restore_next(&mut session, key, STEP).expect("no damage");
+                let next = opened.tree().restore_next(&mut session, key, STEP, &mut damaged);
+                from = next.expect("the tree is there");
             }
+            assert!(damaged.is_empty(), "{damaged:?}");
             whole_us.store((ms() * 1e3) as u64, Ordering::Release);
         });
         while ms() < answered + 1e3 {

@@ -176,10 +176,13 @@ fn serve<T: Resumed>(
     let is_over = AtomicBool::new(false);
     let restore = || -> Result<Duration, IndexError> {
         let mut session = solo.heap().session().map_err(IndexError::from)?;
-        let mut from = Some(0);
+        let (mut from, mut damaged) = (Some(0), vec![]);
         // Relaxed: nothing else is told by it.
         while let Some(key) = from.filter(|_| !is_over.load(Ordering::Relaxed)) {
-            from = tree.restore_next(&mut session, key, STEP)?;
+            from = tree.restore_next(&mut session, key, STEP, &mut damaged)?;
+        }
+        if let Some(damage) = damaged.into_iter().next() {
+            return Err(damage);
         }
         Ok(started.elapsed())
     };

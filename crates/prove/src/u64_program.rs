@@ -368,7 +368,11 @@ impl U64Program {
 /// and gives back what the session holds.
 fn release(tree: &dyn Living, session: &mut Session<Simulated>) -> Result<(), IndexError> {
     tree.tree().persist_deferred(session)?;
-    tree.tree().restore_next(session, 0, 3)?;
+    let mut damaged = vec![];
+    tree.tree().restore_next(session, 0, 3, &mut damaged)?;
+    if let Some(damage) = damaged.into_iter().next() {
+        return Err(damage);
+    }
     session.collect_all();
     session.give_back();
     tree.heap().release_empty_chunks();

@@ -69,6 +69,7 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
         session: &mut Session<M>,
         from: u64,
         leaves: usize,
+        _: &mut Vec<IndexError>,
     ) -> Result<Option<u64>, IndexError> {
         Ok(Tree::restore_next(self, session, from, leaves))
     }

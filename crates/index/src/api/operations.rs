@@ -133,14 +133,15 @@ pub trait Operations: Design<<Self as Operations>::Machine> {
     /// As [`OrderedIndex::restore_next`]. The session is not pinned.
     ///
     /// # Errors
-    /// What is stored is damaged.
+    /// As there.
     fn restore_next(
         &self,
         session: &mut Session<Self::Machine>,
         from: u64,
         leaves: usize,
+        damaged: &mut Vec<IndexError>,
     ) -> Result<Option<u64>, IndexError> {
-        let _ = (session, from, leaves);
+        let _ = (session, from, leaves, damaged);
         Ok(None)
     }
 
@@ -315,8 +316,9 @@ impl<T: Operations> OrderedIndex<T::Machine> for T {
         session: &mut Session<T::Machine>,
         from: u64,
         leaves: usize,
+        damaged: &mut Vec<IndexError>,
     ) -> Result<Option<u64>, IndexError> {
-        Operations::restore_next(self, session, from, leaves)
+        Operations::restore_next(self, session, from, leaves, damaged)
     }
 
     fn len(&self, session: &mut Session<T::Machine>) -> Result<u64, IndexError> {

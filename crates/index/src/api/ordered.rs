@@ -278,17 +278,19 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
 
     /// Makes what opening has left of the next `leaves` leaves, from that of the key `from` on; gives the key to go
     /// on with, if there are more. For a thread in the background, which begins with 0 when the tree is open: others
-    /// may be at work, and [`Self::unrestored`] says how far it has come.
+    /// may be at work, and [`Self::unrestored`] says how far it has come. A leaf that is damaged is passed: what is
+    /// wrong with it is added to `damaged`, it stays unrestored, and whoever touches it is told the same.
     ///
     /// # Errors
-    /// A leaf is damaged.
+    /// As all calls.
     fn restore_next(
         &self,
         session: &mut Session<M>,
         from: u64,
         leaves: usize,
+        damaged: &mut Vec<IndexError>,
     ) -> Result<Option<u64>, IndexError> {
-        let _ = (session, from, leaves);
+        let _ = (session, from, leaves, damaged);
         Ok(None)
     }
 

@@ -122,8 +122,12 @@ impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
         session: &mut Session<M>,
         from: u64,
         leaves: usize,
+        damaged: &mut Vec<IndexError>,
     ) -> Result<Option<u64>, IndexError> {
-        Ok(self.restore_leaves(session, from, leaves)?)
+        let mut found = vec![];
+        let next = self.restore_leaves(session, from, leaves, &mut found);
+        damaged.extend(found.into_iter().map(IndexError::from));
+        Ok(next)
     }
 
     fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {

@@ -29,7 +29,7 @@
 //!
 //! | operation | linearizes at | durable |
 //! |---|---|---|
-//! | restoration | no effect on contents | what was mended, before `RESTORED` |
+//! | restoration | no effect on contents | what was mended, when it returns; until then a crash has it mended again |
 
 use std::sync::Arc;
 
@@ -192,7 +192,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             self.medium.flush(cell.as_ptr(), 16);
         }
         if !mends.is_empty() {
-            // Persist: what was mended, before anybody acts on it or the pool is sealed.
+            // Persist: what was mended, before the pool is sealed, whose sums have it; that waits for our return. Not
+            // before others act on it: one who restores beside us may have read what we exchanged, and tell `RESTORED`
+            // first. They need it not: a crash brings back what was half done, to be mended again as it was here; and who
+            // claims such a position flushes the line that it shares with what we wrote.
             self.medium.drain();
         }
         let (keys, frozen) = (survey.keys(), survey.is_frozen());
@@ -259,31 +262,31 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// Restores the next `leaves` leaves from that of the fence or key `from` on; gives the fence to go on with,
     /// if there are more. For threads in the background: others may be at work, and
-    /// [`Self::unrestored_leaves`] says how far it has come.
-    ///
-    /// # Errors
-    /// A leaf is damaged.
+    /// [`Self::unrestored_leaves`] says how far it has come. Leaves that are damaged are passed, and told.
     pub(crate) fn restore_leaves(
         &self,
         session: &mut Session<M>,
         mut from: u64,
         leaves: usize,
-    ) -> Result<Option<u64>, AllocError> {
+        damaged: &mut Vec<AllocError>,
+    ) -> Option<u64> {
         if !self.opened_at_once || self.unrestored.sum() == 0 {
-            return Ok(None);
+            return None;
         }
         for _ in 0..leaves {
             // Pinned for one leaf: what others give up meanwhile can be used again soon.
             let _pinned = session.pinned();
             let (path, child) = self.inner.descend_path(K::fence_as_key(self.base, from), false);
             self.ask_for_next(&path);
-            self.leaf_at(&path, child)?;
+            if let Err(damage) = self.leaf_at(&path, child) {
+                damaged.push(damage);
+            }
             match path.bounds::<K>() {
-                (_, 0) => return Ok(None),
+                (_, 0) => return None,
                 (_, high) => from = high,
             }
         }
-        Ok(Some(from))
+        Some(from)
     }
 
     /// Asks for the entries of the leaf behind the one that a path leads to, if it will have to be restored.
@@ -303,11 +306,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Restores all leaves that opening has left. Others may be at work.
     ///
     /// # Errors
-    /// A leaf is damaged.
+    /// A leaf is damaged; all others are restored.
     pub(crate) fn restore_all(&self, session: &mut Session<M>) -> Result<(), AllocError> {
-        let mut from = Some(K::FIRST_LOWS[0]);
+        let (mut from, mut damaged) = (Some(K::FIRST_LOWS[0]), vec![]);
         while let Some(fence) = from {
-            from = self.restore_leaves(session, fence, SHARE)?;
+            from = self.restore_leaves(session, fence, SHARE, &mut damaged);
+        }
+        if let Some(first) = damaged.into_iter().next() {
+            return Err(first);
         }
         // Others may have restored some, and be about to count their keys.
         let mut turns = 0;

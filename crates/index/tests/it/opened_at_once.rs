@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use everleaf_index::hashed_leaf::layout::{HalfLeaves, LeafShape};
 use everleaf_index::{
     CreateMode, Domain, Hardware, HashedLeafTree, IndexError, OrderedIndex, Pool, PoolOptions,
-    Production, SingleTreePool, Tiny, U64Kind,
+    Production, Session, SingleTreePool, Tiny, U64Kind,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -32,6 +32,19 @@ fn at_once<G: LeafShape>(path: &Path, domain: Domain) -> HashedPool<G> {
 
 fn assert_sound<G: LeafShape>(opened: &HashedPool<G>) {
     assert_eq!(opened.check().expect("check").problems, Vec::<String>::new());
+}
+
+/// As `restore_next` where nothing is damaged.
+fn restore<G: LeafShape>(
+    tree: &Tree<G>,
+    session: &mut Session<Hardware>,
+    from: u64,
+    leaves: usize,
+) -> Option<u64> {
+    let mut damaged = vec![];
+    let next = tree.restore_next(session, from, leaves, &mut damaged).expect("the tree is there");
+    assert!(damaged.is_empty(), "{damaged:?}");
+    next
 }
 
 /// Keys spread over all, and a few heaps of neighbours.
@@ -56,7 +69,7 @@ fn operations<G: LeafShape>(domain: Domain, seed: u64, keys: u64, count: usize) 
         for number in 0..count {
             operate(tree, &mut session, &mut model, &mut random, keys);
             if let (3, Some(key)) = (number % (round + 4), from) {
-                from = tree.restore_next(&mut session, key, round).expect("no damage");
+                from = restore(tree, &mut session, key, round);
             }
         }
         assert!(tree.unrestored() <= left);
@@ -127,7 +140,7 @@ fn threads_that_meet_at_leaves_that_are_not_restored_agree() {
                 let mut session = opened.heap().session().expect("a free session");
                 let (mut from, mut left) = (Some(0), opened.tree().unrestored());
                 while let Some(key) = from {
-                    from = opened.tree().restore_next(&mut session, key, 3).expect("no damage");
+                    from = restore(opened.tree(), &mut session, key, 3);
                     let now = opened.tree().unrestored();
                     assert!(now <= left, "{now} after {left}");
                     left = now;
@@ -203,10 +216,10 @@ fn a_pool_that_is_only_read_is_opened_at_once_and_not_written() {
             opened.tree().update(&mut session, key(77), 1),
             Err(IndexError::ReadOnly)
         ));
-        let mut from = opened.tree().restore_next(&mut session, 0, 10).expect("no damage");
+        let mut from = restore(opened.tree(), &mut session, 0, 10);
         assert!(opened.tree().unrestored() > 0);
         while let Some(key) = from {
-            from = opened.tree().restore_next(&mut session, key, 10).expect("no damage");
+            from = restore(opened.tree(), &mut session, key, 10);
         }
         assert_eq!(opened.tree().unrestored(), 0);
         let mut values = vec![None; 20_000];
@@ -287,6 +300,40 @@ fn damage_found_by_a_touch_is_an_error_and_told_by_a_check() {
         assert_eq!(opened.tree().unrestored(), 1);
         drop(opened);
         std::fs::write(&path, &whole).expect("the file");
+    }
+}
+
+/// What was lost: everything behind the first damaged leaf was left for whoever touched it first, since a thread in the
+/// background ended there and was not told where to go on.
+#[test]
+fn damaged_leaves_are_passed_and_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    fill(&path, 20_000);
+    let mut bytes = std::fs::read(&path).expect("the file");
+    let all = leaves(&bytes);
+    // An entry of each has a state that is none.
+    let damaged = [all[3], all[11], all[all.len() - 2]];
+    for leaf in damaged {
+        let (at, _) = first_entry(&bytes, leaf);
+        let entry = word(&bytes, at) ^ 5 << 61;
+        put(&mut bytes, at, entry);
+    }
+    std::fs::write(&path, &bytes).expect("the file");
+    for leaves in [1, 7, 10_000] {
+        let opened = at_once::<Production>(&path, Domain::Process);
+        let mut session = opened.heap().session().expect("a free session");
+        let (mut from, mut told) = (Some(0), vec![]);
+        while let Some(key) = from {
+            let next = opened.tree().restore_next(&mut session, key, leaves, &mut told);
+            from = next.expect("the tree is there");
+        }
+        let mut places: Vec<usize> = damaged.to_vec();
+        assert_eq!((told.len(), opened.tree().unrestored()), (3, 3), "{told:?}");
+        let told: Vec<String> = told.iter().map(ToString::to_string).collect();
+        places.retain(|leaf| told.iter().any(|text| text.contains(&leaf.to_string())));
+        assert_eq!(places.len(), 3, "{told:?} tell of {damaged:?}");
+        assert!(opened.tree().len(&mut session).is_err(), "nobody can count all keys");
     }
 }
 
