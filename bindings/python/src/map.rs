@@ -84,7 +84,7 @@ impl RawMap {
 }
 
 /// The time so many seconds from now.
-fn expiry_in(seconds: f64) -> PyResult<Expiry> {
+pub fn expiry_in(seconds: f64) -> PyResult<Expiry> {
     if seconds.is_nan() {
         return Err(PyValueError::new_err("a ttl is a number of seconds, and this is none (NaN)"));
     }

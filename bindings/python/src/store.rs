@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 use std::time::Duration;
 
-use everleaf::{Durability, MapView, Options, Store, WriteBatch, Written};
+use everleaf::{Durability, Expiry, MapView, Options, Store, WriteBatch, Written};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::failure::{Error, closed, raised};
 use crate::held::{Held, Waits, release};
-use crate::map::RawMap;
+use crate::map::{RawMap, expiry_in};
 use crate::reader::Object;
 
 /// An open store.
@@ -317,6 +317,15 @@ impl RawBatch {
         let (key, value) = (map.codecs.keys.encode(key)?, map.codecs.values.encode(value)?);
         self.with(py, map, |batch, map| {
             batch.put(map, key, value);
+        })
+    }
+
+    /// Adds that a key, if it is there, keeps its value and expires in so many seconds, or never (None).
+    fn expire(&self, map: &RawMap, key: &Object<'_>, ttl: Option<f64>) -> PyResult<()> {
+        let expiry = ttl.map_or(Ok(Expiry::Never), expiry_in)?;
+        let (py, key) = (key.py(), map.codecs.keys.encode(key)?);
+        self.with(py, map, |batch, map| {
+            batch.expire(map, key, expiry);
         })
     }
 

@@ -403,6 +403,21 @@ def test_a_batch_is_all_or_nothing(store: everleaf.Store) -> None:
     assert accounts["ann"] == 60
 
 
+def test_a_batch_changes_when_keys_expire_and_leaves_their_values(store: everleaf.Store) -> None:
+    sessions = store.map("sessions", keys=str, values=bytes)
+    sessions["ann"], sessions["bob"], sessions["gone"] = b"1", b"v" * 5000, b"2"
+    with store.batch() as batch:
+        batch.expire(sessions, "ann", 60).expire(sessions, "bob", 1e6).expire(sessions, "gone", 0)
+        batch.expire(sessions, "absent", 60)
+        assert len(batch) == 4
+    ttl = sessions.ttl("ann")
+    assert ttl is not None and 0 < ttl <= 60
+    assert sessions["bob"] == b"v" * 5000 and "gone" not in sessions and "absent" not in sessions
+    with store.batch() as batch:
+        batch.expire(sessions, "bob", None)
+    assert sessions.ttl("bob") is None
+
+
 def test_a_view_is_what_was(store: everleaf.Store) -> None:
     store.update({b"a": b"1", b"b": b"2"})
     with store.view() as view:

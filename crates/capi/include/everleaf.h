@@ -584,6 +584,13 @@ int el_batch_put_expiring(el_batch *batch,
                           el_slice value,
                           uint64_t expiry_ms);
 
+// Adds that a key, if it is there, keeps its value and is absent from `expiry_ms` on, in milliseconds since 1970-01-01
+// UTC (0: never). A long value is neither read nor copied, unless a view is open.
+int el_batch_expire_at(el_batch *batch,
+                       const el_map *map,
+                       el_slice key,
+                       uint64_t expiry_ms);
+
 // Adds that a key is removed, if it is there.
 int el_batch_remove(el_batch *batch, const el_map *map, el_slice key);
 

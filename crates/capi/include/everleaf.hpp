@@ -351,6 +351,10 @@ class batch {
         detail::check(el_batch_put_expiring(get(), map.get(), detail::slice(key), detail::slice(value), unix_ms));
         return *this;
     }
+    batch &expire_at(const map &map, std::string_view key, std::uint64_t unix_ms) {
+        detail::check(el_batch_expire_at(get(), map.get(), detail::slice(key), unix_ms));
+        return *this;
+    }
     // Nothing: the key must be absent.
     batch &expect(const map &map, std::string_view key, std::optional<std::string_view> value) {
         const el_slice bytes = detail::slice(value.value_or(""));

@@ -85,6 +85,21 @@ pub extern "C" fn el_batch_put_expiring(
     })
 }
 
+/// Adds that a key, if it is there, keeps its value and is absent from `expiry_ms` on, in milliseconds since 1970-01-01
+/// UTC (0: never). A long value is neither read nor copied, unless a view is open.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_expire_at(
+    batch: Option<&mut el_batch>,
+    map: Option<&el_map>,
+    key: el_slice,
+    expiry_ms: u64,
+) -> c_int {
+    entry(|| {
+        exclusive(batch)?.expire(shared(map)?, key.bytes()?, Expiry::from_unix_ms(expiry_ms));
+        Ok(EL_OK)
+    })
+}
+
 /// Adds that a key is removed, if it is there.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_batch_remove(

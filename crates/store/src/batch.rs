@@ -170,9 +170,13 @@ impl WriteBatch {
     }
 
     /// Lets a key expire at this time, if it is there: a [`SystemTime`](std::time::SystemTime), a
-    /// [`Duration`](std::time::Duration) from now, or an [`Expiry`]. Its value is neither read nor written, however long it
-    /// is, and one that is damaged keeps its damage; but for an open view the value is saved, and a record that has no
-    /// place for the time is written again, both of which read it.
+    /// [`Duration`](std::time::Duration) from now, or an [`Expiry`]. Where the record has a place for the time and no view
+    /// is open, the value is neither read nor written, however long it is, and one that is damaged keeps its damage.
+    ///
+    /// For an open view the value is read and copied to memory, as for any change; if it is damaged, that view says so, and
+    /// the batch is done all the same. A record that has no place for the time (a value below 4 KiB that did not expire,
+    /// a key of 64 KiB less two bytes, a time after the year 10,000) is written again, which reads it: if it is damaged, the
+    /// batch fails with [`Error::Corrupt`], and nothing is changed.
     ///
     /// A program that is too old to finish such a batch refuses a pool in which there was one.
     ///

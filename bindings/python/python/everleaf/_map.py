@@ -378,6 +378,12 @@ class Batch:
         self._raw.put(map, key, value)
         return self
 
+    def expire(self, map: Map[K, Any], key: K, ttl: Optional[float]) -> Batch:
+        """Adds that a key, if it is there, keeps its value and expires in so many seconds from now on, or never
+        (None)."""
+        self._raw.expire(map, key, ttl)
+        return self
+
     def remove(self, map: Map[K, Any], key: K) -> Batch:
         """Adds that a key is removed."""
         self._raw.remove(map, key)

@@ -93,6 +93,8 @@ int main(int, char **arguments) {
     EXPECT(loaded.expire_at("a", 1) && !loaded.contains("a"));
     everleaf::batch expiring;
     EXPECT(store.write(expiring.put_expiring(loaded, "brief", "x", 1)) && !loaded.contains("brief"));
+    everleaf::batch later;
+    EXPECT(store.write(later.expire_at(loaded, "b", 4000000000000u)) && loaded.expiry("b") == 4000000000000u);
     EXPECT(store.map_names() == std::vector<std::string>({"default", "loaded", "words"}));
     EXPECT(store.check().empty());
     const std::string copy = arguments[1] + ".copy"s, again = arguments[1] + ".again"s;

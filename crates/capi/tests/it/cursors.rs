@@ -8,6 +8,7 @@ use everleaf_capi::argument::{EL_EXCLUDED, EL_INCLUDED, el_bound, el_range};
 use everleaf_capi::batch::*;
 use everleaf_capi::code::*;
 use everleaf_capi::cursor::*;
+use everleaf_capi::expiry::el_expiry;
 use everleaf_capi::store::el_store_write;
 use everleaf_capi::view::{el_view_free, el_view_get, el_view_get_many, el_view_new};
 
@@ -190,6 +191,33 @@ fn a_batch_is_written_as_one_if_its_conditions_hold() {
     assert_eq!(el_batch_clear(b()), EL_OK);
     assert_eq!(made(|room| el_batch_count(b(), room)), 0);
     assert_eq!(el_store_write(store, b(), None), EL_OK);
+    assert_eq!(el_batch_free(b()), EL_OK);
+}
+
+#[test]
+fn a_batch_changes_when_keys_expire_and_leaves_their_values() {
+    const LATER: u64 = 4_000_000_000_000;
+    let opened = TestStore::new();
+    let (map, store) = (opened.map(), opened.store());
+    let long = "v".repeat(5000);
+    opened.put("short", "1");
+    opened.put("long", &long);
+    opened.put("past", "2");
+    let batch = made(|room| el_batch_new(room));
+    let b = || at_mut(batch);
+    for (key, expiry) in [("short", LATER), ("long", LATER + 1), ("past", 1), ("absent", LATER)] {
+        assert_eq!(el_batch_expire_at(b(), map, slice(key), expiry), EL_OK);
+    }
+    assert_eq!(made(|room| el_batch_count(b(), room)), 4);
+    assert_eq!(el_store_write(store, b(), None), EL_OK);
+    assert_eq!(made(|room| el_expiry(map, slice("short"), room)), LATER);
+    assert_eq!(made(|room| el_expiry(map, slice("long"), room)), LATER + 1);
+    assert_eq!(opened.get("long"), Some(long.into_bytes()));
+    assert_eq!((opened.get("past"), opened.get("absent")), (None, None));
+    assert_eq!(el_batch_clear(b()), EL_OK);
+    assert_eq!(el_batch_expire_at(b(), map, slice("long"), 0), EL_OK);
+    assert_eq!(el_store_write(store, b(), None), EL_OK);
+    assert_eq!(made(|room| el_expiry(map, slice("long"), room)), 0);
     assert_eq!(el_batch_free(b()), EL_OK);
 }
 

@@ -91,6 +91,7 @@ fn with_all_handles(any: *mut c_void) -> Vec<c_int> {
         el_batch_count(batch(), Some(&mut Room::uninit())),
         el_batch_put(batch(), map(), k, k),
         el_batch_put_expiring(batch(), map(), k, k, 0),
+        el_batch_expire_at(batch(), map(), k, 0),
         el_batch_remove(batch(), map(), k),
         el_batch_expect(batch(), map(), k, None),
         el_view_new(store(), Some(&mut Room::uninit())),
