@@ -1,3 +1,5 @@
+//! Batches that were cut short, and damage that meets them.
+
 use everleaf_machine::Ordering;
 use everleaf_pool::{Domain, Pool};
 
