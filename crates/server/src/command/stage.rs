@@ -9,6 +9,7 @@ pub mod ahead;
 mod condition;
 mod current;
 mod each;
+mod exchanges;
 pub mod expiries;
 mod list_ends;
 mod orders;
@@ -159,24 +160,6 @@ impl Stage {
             Some(places) => places[database],
             None => databases.place(database),
         }
-    }
-
-    /// Exchanges two databases.
-    pub fn exchange(&mut self, databases: &Databases, first: Database, second: Database) {
-        if first != second {
-            self.places.get_or_insert_with(|| databases.places()).swap(first, second);
-            self.exchanged.extend([first, second]);
-        }
-    }
-
-    /// Where databases lie once it is done, if it exchanges some.
-    pub fn places(&self) -> Option<&[Place]> {
-        self.places.as_deref()
-    }
-
-    /// The databases that it exchanges.
-    pub fn exchanged(&self) -> &BTreeSet<Database> {
-        &self.exchanged
     }
 
     /// Whether there is nothing to write.
