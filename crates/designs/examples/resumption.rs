@@ -70,7 +70,7 @@ fn resume(path: &Path, keys: u64, patient: bool) -> Result<(), Failure> {
     let (mut from, all) = (Some(0), tree.unrestored());
     let mut told = 0;
     while let Some(key) = from {
-        from = tree.restore_next(&mut session, key, STEP);
+        from = tree.restore_next(&mut session, key, STEP)?;
         let tenth = (all - tree.unrestored()) * 10 / all.max(1);
         if tenth > told {
             told = tenth;

@@ -132,6 +132,9 @@ pub struct Logs<M: Machine> {
     generation: u32,
     shape: Shape,
     logs: Box<[SpinLock<State, M>]>,
+    /// The chunks that opening found, in the order of their places. One that is given up stays here: no leaf
+    /// needs its records then.
+    found: Vec<u64>,
 }
 
 /// Sorts records, with the places that they have, by the numbers of their writes. Not part of what is generic, so that
@@ -156,7 +159,7 @@ impl<M: Machine> Logs<M> {
     ) -> Self {
         let state = || State { chunks: VecDeque::new(), used: 0, added: 0, is_collected: false };
         let logs = (0..shape.logs).map(|_| SpinLock::new(state())).collect();
-        Logs { base, medium, root_object, first_word, generation, shape, logs }
+        Logs { base, medium, root_object, first_word, generation, shape, logs, found: vec![] }
     }
 
     /// The word that names the oldest chunk of a log.
@@ -187,13 +190,30 @@ impl<M: Machine> Logs<M> {
         [&cells.key, &cells.value, &cells.link, &cells.meta].map(Atomic::read_private)
     }
 
-    /// The record at a place that a valid record or recovery names, if it has this sequence.
+    /// The record at a place that a valid record or the tree names, if it has this sequence. Its check sum is
+    /// not looked at.
     pub fn read(&self, place: u64, sequence: u64) -> Option<Record> {
         let may_be_one = place.is_multiple_of(RECORD_SIZE as u64)
             && place != 0
             && self.base.holds(place, RECORD_SIZE);
         let record = || Record::decode_unchecked(self.words(place));
         may_be_one.then(record).filter(|record| record.sequence == sequence)
+    }
+
+    /// The record at a place that a valid record or recovery names, if it has this sequence and is still what
+    /// was written: a medium may lose it after opening. Only records of chunks that opening found.
+    pub fn read_found(&self, place: u64, sequence: u64) -> Option<Record> {
+        let chunk = self.found[..self.found.partition_point(|chunk| *chunk <= place)].last()?;
+        let is_in_it =
+            place - chunk < self.shape.chunk_size() as u64 && place - chunk >= HEADER_SIZE as u64;
+        let is_one = is_in_it && place.is_multiple_of(RECORD_SIZE as u64);
+        let words = is_one.then(|| self.words(place))?;
+        let record = if M::mutant("sptree.no_record_sum") {
+            Some(Record::decode_unchecked(words))
+        } else {
+            Record::decode(words, self.mark(*chunk))
+        };
+        record.filter(|record| record.sequence == sequence)
     }
 
     fn mark(&self, chunk: u64) -> Mark {
@@ -250,6 +270,13 @@ impl<M: Machine> Logs<M> {
         let mut state = self.logs[log].lock();
         state.chunks.push_back(chunk);
         state.used = self.shape.chunk_length;
+    }
+
+    /// Ends the adoption of chunks: from now on records of theirs can be found.
+    pub fn end_adoption(&mut self) {
+        let chunks = self.logs.iter().flat_map(|log| log.lock().chunks.clone());
+        self.found = chunks.collect();
+        self.found.sort_unstable();
     }
 
     /// Writes a record, durably; gives its place, and whether the log has grown by a chunk.

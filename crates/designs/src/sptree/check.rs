@@ -13,8 +13,10 @@ use crate::node::write_buffer::tag;
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Walks inner tree and list, which must agree (S6), and marks everything.
     pub(super) fn check_all(&self, used: &Recovery<M>, report: &mut CheckReport) {
-        self.restore_all();
         let problems = &mut report.problems;
+        if let Err(error) = self.restore_all() {
+            problems.push(error.to_string());
+        }
         if let Err(error) = self.mark_all(used) {
             // The list cannot be followed safely.
             return problems.push(error.to_string());

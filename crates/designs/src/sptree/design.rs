@@ -21,7 +21,7 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
 
     #[inline]
     fn read(&self, _session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        Ok(self.read(key))
+        self.read(key)
     }
 
     #[inline]
@@ -47,12 +47,11 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
             Way::Up => self.scan_forward(from, limit, pairs),
             Way::Down => self.scan_backward(from, limit, pairs),
         }
-        Ok(())
     }
 
     fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
         let _pinned = session.pinned();
-        self.restore_all();
+        self.restore_all()?;
         Ok(self.keys.sum())
     }
 
@@ -71,7 +70,7 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
         leaves: usize,
         _: &mut Vec<IndexError>,
     ) -> Result<Option<u64>, IndexError> {
-        Ok(Tree::restore_next(self, session, from, leaves))
+        Tree::restore_next(self, session, from, leaves)
     }
 
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {

@@ -108,12 +108,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// They do not hold it up: a leaf is locked once, and has its buffer when it is opened, also if it had to be
     /// split, and what lies behind the greatest key that there was at the beginning does not count.
     pub(super) fn flush_buffers(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        let last = self.greatest(session);
+        let last = self.greatest(session)?;
         let mut from = 0;
         while from <= last {
             // Pinned for one leaf: what others give up meanwhile can be used again soon.
             let mut session = session.pinned();
-            let place = self.lock_leaf(from);
+            let place = self.lock_leaf(from)?;
             from = place.middle.high();
             let is_empty = self.buffer(place).len() == 0 || self.write_back(place, None);
             // The right half of a split has its part of the buffer, and the left one gets its own.
@@ -128,28 +128,34 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// A key that is not less than any that was written before the call and whose leaf may not have it yet.
-    fn greatest(&self, session: &mut Session<M>) -> u64 {
+    fn greatest(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
         let _pinned = session.pinned();
-        let place = self.lock_leaf(HIGH_MAX - 1);
+        let place = self.lock_leaf(HIGH_MAX - 1)?;
         let buffered = self.buffer(place).iter().map(|(key, _)| key);
         let last = buffered.fold(place.middle.low(), u64::max);
         place.middle.lock.unlock_unchanged();
-        last
+        Ok(last)
     }
 
     /// Frees old chunks of the longest log while there are too many, by flushing the buffers that
-    /// still need them. What cannot be flushed, because the pool is full, stays.
+    /// still need them. What cannot be flushed, because the pool is full or a record is damaged, stays.
     #[cold]
     pub(super) fn trim_logs(&self, session: &mut Session<M>) {
         let (each, shared) = self.chunk_limits();
         while let Some((log, chunk)) = self.logs.take_oldest(each, shared) {
             M::mark("sptree.collect");
+            let mut count = 0;
             for (_, record) in self.logs.records(chunk) {
+                count += 1;
                 if !M::mutant("sptree.no_forced_flush")
                     && self.release_record(session, record).is_err()
                 {
                     return self.logs.keep_oldest(log);
                 }
+            }
+            // Behind a record that the medium has lost there may be some that are needed.
+            if count < Self::LOGS.chunk_length && !self.logs.ends_once(chunk) {
+                return self.logs.keep_oldest(log);
             }
             self.logs.drop_oldest(session, log);
         }
@@ -169,7 +175,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         record: Record,
     ) -> Result<(), everleaf_index::IndexError> {
         loop {
-            let place = self.lock_leaf(record.key);
+            let place = self.lock_leaf(record.key)?;
             if record.sequence <= place.middle.flushed() {
                 place.middle.lock.unlock_unchanged();
                 return Ok(());

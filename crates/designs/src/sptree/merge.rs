@@ -69,8 +69,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if !V::BUFFERED {
             return true;
         }
-        if place.middle.needs_restore() {
-            self.restore(place);
+        // A neighbour whose records are damaged stays: who looks for its keys is told.
+        if place.middle.needs_restore() && self.restore(place).is_err() {
+            return false;
         }
         let keys = place.leaf.bitmap().count_ones() as usize;
         let buffer = self.buffer(place);

@@ -71,6 +71,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         self.leaves.add(0, leaves.len() as i64);
         self.load_top(session, &leaves)?;
         self.find_records(recovery)?;
+        self.logs.end_adoption();
         self.end_shared_records(&leaves)?;
         Ok(())
     }
@@ -151,7 +152,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 continue;
             }
             M::mark("sptree.ended_records");
-            self.try_restore(place)?;
+            self.restore(place)?;
             if self.is_writable
                 && !M::mutant("sptree.open_keeps_links")
                 && !self.write_back(place, None)

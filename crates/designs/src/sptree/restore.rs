@@ -1,7 +1,7 @@
 //! Instant resumption: opening a pool reads line 0 of each leaf and the records of the logs; a buffer is
 //! rebuilt from its records when its leaf is first touched, for a read or for a write.
 
-use everleaf_index::Geometry;
+use everleaf_index::{Geometry, IndexError};
 use everleaf_machine::Machine;
 
 use everleaf_alloc::{AllocError, Session};
@@ -11,21 +11,26 @@ use super::Tree;
 use super::layout::{HEAD_WORD, HIGH_MAX};
 use super::state::LOCK_GENERATION;
 use super::variant::Variant;
-use crate::node::version_lock::{Retry, Version};
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
-    /// Rebuilds the buffer of a leaf, locked by the caller, whose records recovery has found to be whole.
-    #[cold]
-    pub(super) fn restore(&self, place: Place<'_, M>) {
-        self.try_restore(place).expect("recovery has found all records of the leaf (S9)");
-    }
-
     /// Rebuilds the buffer of a leaf, locked by the caller.
     ///
     /// # Errors
-    /// The log is damaged: a record has no predecessor.
-    pub(super) fn try_restore(&self, place: Place<'_, M>) -> Result<(), AllocError> {
+    /// The log is damaged: a record has no predecessor, or is not what was written. Recovery has found them
+    /// whole, but a medium may lose them afterwards. The leaf needs its buffer still, and whoever comes next has
+    /// the same error; other leaves are served.
+    #[cold]
+    pub(super) fn restore(&self, place: Place<'_, M>) -> Result<(), AllocError> {
         M::mark("sptree.restore");
+        let restored = self.read_records(place);
+        if restored.is_err() {
+            // Nobody has seen it: its leaf needs to be restored still.
+            self.buffer(place).empty();
+        }
+        restored
+    }
+
+    fn read_records(&self, place: Place<'_, M>) -> Result<(), AllocError> {
         let (middle, buffer) = (place.middle, self.buffer(place));
         let mut link = middle.head();
         let mut added = 0;
@@ -34,7 +39,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 offset: link,
                 what: format!("record {sequence} of a leaf's buffer was expected here"),
             };
-            let record = self.logs.read(link, sequence).ok_or_else(missing)?;
+            let record = self.logs.read_found(link, sequence).ok_or_else(missing)?;
             let is_ours = record.key >= middle.low()
                 && (record.key < middle.high() || M::mutant("sptree.no_range_skip"));
             // The newest record of a key is met first.
@@ -54,17 +59,20 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         Ok(())
     }
 
-    /// For a reader that came to a leaf whose buffer is not there yet: it has to start again.
+    /// For a reader that has to start again: if it was because the buffer of the leaf is not there yet, makes it,
+    /// unless somebody else is at work on the leaf.
     #[cold]
-    pub(super) fn restore_for_reader(&self, place: Place<'_, M>, version: Version) -> Retry {
-        if place.middle.lock.upgrade(version) {
-            // A writer that found nothing to change has left the version as it was.
-            if place.middle.needs_restore() {
-                self.restore(place);
-            }
-            place.middle.lock.unlock();
+    pub(super) fn restore_for_reader(&self, place: Place<'_, M>) -> Result<(), AllocError> {
+        if !V::BUFFERED || !place.middle.needs_restore() {
+            return Ok(());
         }
-        Retry::Now
+        if !place.middle.lock.try_lock(LOCK_GENERATION) {
+            return Ok(());
+        }
+        let needs_it = place.middle.needs_restore();
+        let restored = if needs_it { self.restore(place) } else { Ok(()) };
+        place.middle.lock.unlock();
+        restored
     }
 
     /// Leaves whose buffers opening has left to be restored when they are touched.
@@ -81,32 +89,39 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// nothing would; gives the key to go on with, if there are more leaves. For a thread in the background
     /// that begins with 0 when the tree is open: others may be at work, and [`Self::unrestored`] is how far it
     /// has come.
+    ///
+    /// # Errors
+    /// What the log has of a leaf is damaged.
     pub fn restore_next(
         &self,
         session: &mut Session<M>,
         mut from: u64,
         leaves: usize,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>, IndexError> {
         if !V::BUFFERED {
-            return None;
+            return Ok(None);
         }
         for _ in 0..leaves {
             if self.unrestored.sum() == 0 || from == HIGH_MAX {
-                return None;
+                return Ok(None);
             }
             // Pinned for one leaf: what others give up meanwhile can be used again soon.
             let _pinned = session.pinned();
-            let place = self.lock_leaf(from);
+            let place = self.lock_leaf(from)?;
             from = place.middle.high();
             place.middle.lock.unlock_unchanged();
         }
-        Some(from)
+        Ok(Some(from))
     }
 
     /// Makes all buffers again that are not there yet. Others may be at work.
-    pub(super) fn restore_all(&self) {
+    ///
+    /// # Errors
+    /// That of the first leaf whose records are damaged; the others are restored.
+    pub(super) fn restore_all(&self) -> Result<(), AllocError> {
+        let mut all = Ok(());
         if !V::BUFFERED || self.unrestored.sum() == 0 {
-            return;
+            return all;
         }
         let mut offset = self.root_object.word(HEAD_WORD).read_private();
         while offset != 0 {
@@ -115,10 +130,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             // The session is pinned: a leaf that leaves the list meanwhile still leads on.
             while place.middle.needs_restore() {
                 if place.middle.lock.try_lock(LOCK_GENERATION) {
-                    if place.middle.needs_restore() {
-                        self.restore(place);
-                    }
+                    let needs_it = place.middle.needs_restore();
+                    let restored = if needs_it { self.restore(place) } else { Ok(()) };
                     place.middle.lock.unlock();
+                    if restored.is_err() {
+                        all = all.and(restored);
+                        break;
+                    }
                 } else if place.middle.lock.is_dead(LOCK_GENERATION) {
                     break;
                 } else {
@@ -128,5 +146,6 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             }
             offset = place.middle.next();
         }
+        all
     }
 }

@@ -7,7 +7,7 @@
 //! The first scan of a leaf that was written to notes the order of its slots, under the lock; those after
 //! it follow the order. It is tagged with the opening of the pool, so a crash needs no repair.
 
-use everleaf_index::Geometry;
+use everleaf_index::{Geometry, IndexError};
 use everleaf_machine::{LINE_SIZE, Machine};
 
 use super::layout::{LEAF_SIZE, slots};
@@ -28,7 +28,12 @@ struct Seen {
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Appends up to `limit` pairs from `from` on.
-    pub(super) fn scan_forward(&self, mut from: u64, limit: usize, pairs: &mut Pairs) {
+    pub(super) fn scan_forward(
+        &self,
+        mut from: u64,
+        limit: usize,
+        pairs: &mut Pairs,
+    ) -> Result<(), IndexError> {
         // A short scan allocates once; a long one grows as it goes.
         pairs.reserve(limit.min(256));
         let end = pairs.len().saturating_add(limit);
@@ -38,7 +43,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             let before = pairs.len();
             let here = place.take().unwrap_or_else(|| self.seek_whole(from));
             match self.visit(here, from, end - before, pairs) {
-                Ok(Ok(Seen { next: None, .. })) => return,
+                Ok(Ok(Seen { next: None, .. })) => return Ok(()),
                 Ok(Ok(Seen { next: Some((next, low)), .. })) => {
                     (place, from, attempt) = (Some(self.place(next)), low, 0);
                 }
@@ -47,14 +52,21 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                     M::mark("sptree.scan_again");
                     // Only what this leaf gave is given up.
                     pairs.truncate(before);
+                    self.restore_for_reader(here)?;
                     retry.pause::<M>(&mut attempt);
                 }
             }
         }
+        Ok(())
     }
 
     /// Appends up to `limit` pairs from `from` on, descending.
-    pub(super) fn scan_backward(&self, mut from: u64, limit: usize, pairs: &mut Pairs) {
+    pub(super) fn scan_backward(
+        &self,
+        mut from: u64,
+        limit: usize,
+        pairs: &mut Pairs,
+    ) -> Result<(), IndexError> {
         let end = pairs.len().saturating_add(limit);
         let mut attempt = 0;
         let mut part = vec![];
@@ -67,13 +79,17 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 Ok(Ok(Seen { low, .. })) => {
                     let fits = part.iter().rev().skip_while(|(key, _)| *key > from);
                     pairs.extend(fits.take(end - pairs.len()));
-                    let Some(below) = low.checked_sub(1) else { return };
+                    let Some(below) = low.checked_sub(1) else { return Ok(()) };
                     (from, attempt) = (below, 0);
                 }
                 Ok(Err(elsewhere)) => place = self.move_right(elsewhere),
-                Err(retry) => retry.pause::<M>(&mut attempt),
+                Err(retry) => {
+                    self.restore_for_reader(here)?;
+                    retry.pause::<M>(&mut attempt);
+                }
             }
         }
+        Ok(())
     }
 
     /// The leaf for a key, all of it asked for.
@@ -116,7 +132,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     ) -> Result<Result<Seen, Elsewhere>, Retry> {
         let version = place.middle.view()?;
         if V::BUFFERED && place.middle.needs_restore() {
-            return Err(self.restore_for_reader(place, version));
+            return Err(Retry::Now);
         }
         let seen = self.check_range(place, key).map(|()| {
             let next = match place.middle.next() {

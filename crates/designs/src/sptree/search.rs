@@ -1,6 +1,6 @@
 //! From a key to its leaf, and lookups.
 
-use everleaf_index::{Domain, Geometry};
+use everleaf_index::{Domain, Geometry, IndexError};
 use everleaf_machine::Machine;
 
 use super::variant::Variant;
@@ -62,18 +62,22 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// The value of `key`.
     ///
     /// *Linearizes at* the last load before the version is found unchanged.
+    ///
+    /// # Errors
+    /// What the log has of the leaf is damaged.
     #[inline(always)]
-    pub(super) fn read(&self, key: u64) -> Option<u64> {
+    pub(super) fn read(&self, key: u64) -> Result<Option<u64>, IndexError> {
         let mut attempt = 0;
         let mut place = self.seek(key);
         loop {
             match self.try_read(place, key) {
-                Ok(Ok(value)) => return value,
+                Ok(Ok(value)) => return Ok(value),
                 Ok(Err(elsewhere)) => {
                     place = self.move_right(elsewhere).unwrap_or_else(|| self.seek(key));
                 }
                 Err(retry) => {
                     M::mark("sptree.read_again");
+                    self.restore_for_reader(place)?;
                     retry.pause::<M>(&mut attempt);
                     place = self.seek(key);
                 }
@@ -105,7 +109,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     ) -> Result<Option<u64>, Retry> {
         if V::BUFFERED && place.middle.needs_restore() && !M::mutant("sptree.reads_before_restore")
         {
-            return Err(self.restore_for_reader(place, version));
+            return Err(Retry::Now);
         }
         if V::FILTER {
             match place.middle.filter() {

@@ -23,7 +23,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             return self.write_buffered(session, change);
         }
         loop {
-            let place = self.lock_leaf(change.key);
+            let place = self.lock_leaf(change.key)?;
             if let Some(outcome) = self.apply(place, change) {
                 if !outcome.changed {
                     place.middle.lock.unlock_unchanged();
@@ -49,7 +49,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         change: &Change,
     ) -> Result<Outcome, IndexError> {
         loop {
-            let place = self.lock_leaf(change.key);
+            let place = self.lock_leaf(change.key)?;
             let lock = &place.middle.lock;
             match self.apply_buffered(session, place, change) {
                 Ok(Some((outcome, grows))) => {
@@ -125,8 +125,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// The leaf for a key, locked.
+    ///
+    /// # Errors
+    /// What the log has of the leaf is damaged. Then it is not locked.
     #[inline(always)]
-    pub(super) fn lock_leaf(&self, key: u64) -> Place<'_, M> {
+    pub(super) fn lock_leaf(&self, key: u64) -> Result<Place<'_, M>, IndexError> {
         let mut attempt = 0;
         let mut place = self.seek(key);
         loop {
@@ -146,10 +149,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                     if V::BUFFERED
                         && place.middle.needs_restore()
                         && !M::mutant("sptree.writes_before_restore")
+                        && let Err(error) = self.restore(place)
                     {
-                        self.restore(place);
+                        lock.unlock();
+                        return Err(error.into());
                     }
-                    return place;
+                    return Ok(place);
                 }
                 Err(elsewhere) => {
                     lock.unlock_unchanged();

@@ -1,12 +1,15 @@
 //! Logs of buffered writes and what leaves say of them, damaged: opening refuses what no crash can leave.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use everleaf_designs::cceh::variant::Buffered as CcehBuffered;
 use everleaf_designs::fast_fair::variant::Buffered as FastFairBuffered;
 use everleaf_designs::{Cceh, FastFair, SpTreeBuffered, SpTreePlain};
-use everleaf_index::{CreateMode, Design, Pool, PoolOptions, Production, SingleTreePool};
+use everleaf_index::{
+    CreateMode, Design, OrderedIndex, Pool, PoolOptions, Production, SingleTreePool,
+};
 
 use super::common::open;
 
@@ -67,6 +70,59 @@ fn a_damaged_record_before_others_is_told() {
     a_record_in_the_middle::<SpTreePlain<Production>>();
     a_record_in_the_middle::<FastFair<FastFairBuffered>>();
     a_record_in_the_middle::<Cceh<CcehBuffered>>();
+}
+
+/// Opening finds the records whole and reads them again when their leaf is first touched: one that the medium has lost
+/// meanwhile stopped the program, and a value that had changed was served.
+#[test]
+fn a_record_lost_after_opening_is_told_to_whoever_needs_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let whole = filled::<SpTreeBuffered<Production>>(&path);
+    let keys: BTreeSet<u64> = (0..3000).map(key).collect();
+    let is_record = |at: &usize| {
+        let [key, value, link, meta] = [0, 8, 16, 24].map(|part| word(&whole, at + part));
+        keys.contains(&key) && value <= 3000 && !keys.contains(&link) && meta & 1 == 1
+    };
+    let records: Vec<usize> = (64..whole.len() - 64).step_by(32).filter(is_record).collect();
+    for (bytes, how) in [(8, "a value"), (16, "a link"), (24, "a number")] {
+        std::fs::write(&path, &whole).expect("room");
+        let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+        let mut session = solo.heap().session().expect("a free session");
+        let tree = solo.tree();
+        let left = tree.unrestored();
+        assert!(left > 10, "{left} buffers");
+        let file = std::fs::File::options().write(true).open(&path).expect("there");
+        let rot = |by: u8| {
+            for at in &records {
+                let place = at + bytes;
+                file.write_all_at(&[whole[place] ^ by], place as u64).expect("room");
+            }
+        };
+        rot(0x12);
+        let mut told = 0;
+        for number in 0..3000 {
+            match tree.get(&mut session, key(number)) {
+                Ok(value) => assert_eq!(value, Some(number + 1), "{how}"),
+                Err(error) => {
+                    told += 1;
+                    assert!(error.to_string().contains("of a leaf's buffer"), "{error}");
+                    let write = tree.upsert(&mut session, key(number), 1);
+                    assert!(write.is_err(), "{how}: a write to a leaf that is not whole");
+                }
+            }
+        }
+        assert!(told > 100, "{how}: {told} keys are told");
+        assert!(tree.len(&mut session).is_err(), "{how}");
+        assert!(tree.restore_next(&mut session, 0, usize::MAX).is_err(), "{how}");
+        assert_eq!(tree.unrestored(), left, "{how}");
+        // What was lost comes back: nothing was given up.
+        rot(0);
+        for number in 0..3000 {
+            assert_eq!(tree.get(&mut session, key(number)).expect("whole"), Some(number + 1));
+        }
+        assert_eq!(tree.unrestored(), 0);
+    }
 }
 
 /// A number of flushed writes that nobody wrote was believed; the next write had a number that its record cannot

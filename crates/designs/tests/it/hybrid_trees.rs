@@ -158,13 +158,13 @@ fn buffers_are_restored_in_the_background() {
     let mut session = solo.heap().session().expect("a free session");
     let all = tree.unrestored();
     assert!(all > 5 && tree.log_bytes() > 0, "{all} buffers");
-    let (mut from, mut left) = (tree.restore_next(&mut session, 0, 3), all);
+    let (mut from, mut left) = (tree.restore_next(&mut session, 0, 3).expect("whole"), all);
     while let Some(key) = from {
         assert!(tree.unrestored() <= left);
         left = tree.unrestored();
         let known = (key / 7).min(4999);
         assert_eq!(tree.get(&mut session, known * 7).expect("get"), Some(known));
-        from = tree.restore_next(&mut session, key, 3);
+        from = tree.restore_next(&mut session, key, 3).expect("whole");
     }
     assert_eq!((tree.unrestored(), tree.len(&mut session).expect("len")), (0, 5000));
 }
