@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_index::{
     Answer, BytesTree, Change, Decision, ExpiryChange, Hardware, IndexError, LONG_VALUE_SIZE,
-    Record, Session, SessionGuard, Verify, What,
+    Record, Session, SessionGuard, Verify, What, lock_rank,
 };
 
 use crate::lifecycle::Lifecycle;
@@ -368,6 +368,16 @@ impl Map {
                 return Ok(changed);
             }
         }
+    }
+
+    /// Reads, decides and writes one key as one atomic step, by what does not use the store.
+    pub(crate) fn decide_apart(&self, key: &[u8], decide: &mut Decide<'_>) -> Result<()> {
+        let owner = self.shared.address();
+        self.write(key, |tree, session| {
+            let changed = tree
+                .decide_record(session, key, |found| lock_rank::apart(owner, || decide(found)))?;
+            Ok(((), LogEffect::if_changed(changed)))
+        })
     }
 
     /// Decides on what is there, and does it. `None`: what is to change is only the expiry of a long value, which can be

@@ -38,8 +38,8 @@ pub fn decrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 fn add(context: &mut Context<'_>, key: &[u8], amount: i64) -> Outcome {
     // The function below may run several times; the last run is the one that counts.
     let mut outcome = Err(Failure::NotInteger);
-    context.keys.update_with(key, |old| {
-        outcome = sum(old.map(|(old, _)| old), amount);
+    context.keys.update_apart(key, |old| {
+        outcome = sum(old, amount);
         match &outcome {
             Ok(value) => Action::Put(integer_bytes(*value)),
             Err(_) => Action::Keep,

@@ -219,6 +219,24 @@ impl<'a> Keys<'a> {
         if is_wrong { Err(Failure::WrongType) } else { Ok(()) }
     }
 
+    /// As [`Self::update_with`], by what does not use the store.
+    pub fn update_apart(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>) -> Action,
+    ) -> Result<()> {
+        let (types, mut is_wrong) = (self.types(), false);
+        let mut decide = |found: Option<(&[u8], Expiry)>| {
+            is_wrong = found.is_some_and(|(value, _)| types.is_header(value));
+            if is_wrong { Action::Keep } else { decide(found.map(|(value, _)| value)) }
+        };
+        match self {
+            Keys::Store(_, map, _) => map.update_apart(key, decide)?,
+            Keys::Stage(staged) => staged.update_with(key, &mut decide)?,
+        }
+        if is_wrong { Err(Failure::WrongType) } else { Ok(()) }
+    }
+
     /// As [`Self::update_with`] for whatever the key holds.
     pub fn update_any_with(
         &mut self,

@@ -182,6 +182,24 @@ impl Map {
         })?;
         Ok(())
     }
+
+    /// As [`Self::update_with_expiry`], for the server: with a function that does not use the store, and does not panic. It
+    /// runs once for each attempt while other writes of the key wait, so that the key need not be read before, nor what was
+    /// read be compared. A function that uses the store could wait for itself for ever; debug builds panic.
+    ///
+    /// # Errors
+    /// As [`Self::replace`].
+    #[doc(hidden)]
+    pub fn update_apart(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
+    ) -> Result<()> {
+        self.decide_apart(key.as_ref(), &mut |found| {
+            decide(found.map(|record| (record.value, Expiry::from_unix_ms(record.expiry_ms))))
+                .into()
+        })
+    }
 }
 
 impl Map {
