@@ -124,14 +124,20 @@ impl<'s, 'a> Collection<'s, 'a> {
         Ok(self.see(member, |_| ())?.is_some())
     }
 
-    /// Sets what a member has. Returns whether it is new.
+    /// Sets what a member has, which nothing is written for if it has it. Returns whether it is new.
     pub fn set(&mut self, member: &[u8], value: &[u8]) -> Result<bool> {
         // Nothing is there of a collection that is new and empty.
         let is_empty = self.is_new && self.header.count == 0;
         let place = self.place_of(member);
-        let is_there = !is_empty && self.staged.see_member(self.ready, &place, |_| ())?.is_some();
-        self.set_at(place, value, is_there)?;
-        Ok(!is_there)
+        let is_same = match is_empty {
+            true => None,
+            false => self.staged.see_member(self.ready, &place, |old| old == value)?,
+        };
+        // One that has it already need not be written: whoever watches the key is told by the header.
+        if is_same != Some(true) {
+            self.set_at(place, value, is_same.is_some())?;
+        }
+        Ok(is_same.is_none())
     }
 
     /// Sets what a member has, of which it is known whether it is there.
