@@ -4,14 +4,15 @@
 //! of one lookup overlap with those of the next. Consecutive `SET`s, and `INCR`s, are collected, too: a lookup of
 //! all their keys brings what they will change into the cache, then they run one after the other.
 //! The replies of a group are written in order before the next request of another kind runs.
-//! Consecutive commands of collections are collected and done as one step (`command/series.rs`).
+//! Consecutive commands of collections are collected and done as one step (`command/series.rs`), and so are
+//! consecutive `MSET`s (`command/mset_series.rs`).
 
 use std::ops::ControlFlow;
 
 use crate::client_state::ClientState;
 use crate::command::keys::Keys;
 use crate::command::series::{self, Outcome};
-use crate::command::{self, Context, Failure, counter, facts};
+use crate::command::{self, Context, Failure, counter, facts, mset_series};
 use crate::exclusion::Entered;
 use crate::resp::{Limits, Parser, ProtocolError, Reply, Request, Series};
 use crate::shared::Shared;
@@ -64,7 +65,7 @@ enum Kind {
 enum Next<'b> {
     /// With its key and value.
     Plain(Kind, &'b [u8], &'b [u8]),
-    /// A command of a collection, by its number.
+    /// A command of a collection, or an `MSET`, by its number.
     Serial(usize),
     /// Not at all.
     Other,
@@ -131,7 +132,7 @@ impl Batch<'_> {
             let next = self.next(rest);
             let can_wait = match next {
                 Next::Plain(kind, ..) => series.is_empty() && group.takes(kind),
-                Next::Serial(_) => group.len == 0 && takes(&series),
+                Next::Serial(command) => group.len == 0 && takes(&series, command),
                 Next::Other => false,
             };
             if !can_wait
@@ -196,6 +197,9 @@ impl Batch<'_> {
             2 if is_name(name, *b"get") => Next::Plain(Kind::Get, arg(1), b""),
             2 if is_name(name, *b"incr") => Next::Plain(Kind::Incr, arg(1), b""),
             3 if is_name(name, *b"set") => Next::Plain(Kind::Set, arg(1), arg(2)),
+            arg_count if arg_count > 2 && arg_count % 2 == 1 && is_name(name, *b"mset") => {
+                Next::Serial(facts::MSET)
+            }
             arg_count => match facts::find(name) {
                 Some(index)
                     if facts::COMMANDS[index].is_serial()
@@ -290,6 +294,9 @@ impl Batch<'_> {
             let mut context = self.context();
             let outcome = match series.len() - first {
                 1 => Outcome::Alone(1),
+                _ if series.request(first).0 == facts::MSET => {
+                    mset_series::run(&mut context, series, first)
+                }
                 _ => series::run(&mut context, series, first),
             };
             let (count, failure) = match outcome {
@@ -482,9 +489,11 @@ fn context_of<'c>(
     Context { shared, session, tally, reply, keys, later: None }
 }
 
-/// Whether one more request may follow the others of a series.
-fn takes(series: &Series<'_>) -> bool {
-    series.len() < SERIES_LEN && series.arg_count() < SERIES_ARG_COUNT
+/// Whether one more request, of this command, may follow the others of a series.
+fn takes(series: &Series<'_>, command: usize) -> bool {
+    let is_of_kind =
+        series.is_empty() || (series.request(0).0 == facts::MSET) == (command == facts::MSET);
+    is_of_kind && series.len() < SERIES_LEN && series.arg_count() < SERIES_ARG_COUNT
 }
 
 /// Compares a command name of so many letters, whatever their case.

@@ -473,6 +473,8 @@ pub const GET: usize = position("get");
 pub const SET: usize = position("set");
 /// The index of `INCR` in the table.
 pub const INCR: usize = position("incr");
+/// The index of `MSET` in the table.
+pub const MSET: usize = position("mset");
 
 /// The index of a command that is known to exist.
 const fn position(name: &str) -> usize {

@@ -297,6 +297,9 @@ impl<'a> Keys<'a> {
             }
         };
         let mut batch = WriteBatch::new();
+        // A condition has the key once more.
+        let size: usize = pairs.iter().map(|(key, value)| 2 * key.len() + value.len()).sum();
+        batch.reserve(pairs.len(), size);
         for (key, value) in pairs {
             if fresh {
                 batch.expect(map, key, None);

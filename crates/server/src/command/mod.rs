@@ -23,6 +23,7 @@ mod latency;
 mod lcs;
 mod list;
 mod members;
+pub mod mset_series;
 mod object;
 pub mod permission;
 pub mod queue;

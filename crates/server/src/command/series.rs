@@ -115,7 +115,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
 
 /// Whether a batch was refused as a whole because of its size, or because nothing is written at all: each command says
 /// by itself whether it can be done.
-fn is_refused_whole(error: &Error) -> bool {
+pub fn is_refused_whole(error: &Error) -> bool {
     matches!(
         error,
         Error::PoolFull(_)

@@ -16,6 +16,7 @@ mod latency;
 mod load;
 mod metrics;
 mod parser_properties;
+mod pipelines;
 mod power;
 mod replies;
 mod support;

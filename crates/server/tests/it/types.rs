@@ -10,7 +10,7 @@ mod databases;
 mod indices;
 mod lists;
 mod rolled_back;
-mod series;
+pub mod series;
 mod sorted_sets;
 mod swapping;
 mod taken;
