@@ -11,6 +11,7 @@
 pub mod check;
 pub mod collection;
 mod collector;
+mod counts;
 mod headers;
 pub mod list;
 pub mod mend;

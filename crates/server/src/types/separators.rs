@@ -7,14 +7,15 @@
 //!
 //! Invariants:
 //! - S1 a level in memory has what the stage would show of it once the counts that changed are written to that;
-//! - S2 what is kept between steps has the counts of the store at its number of changes: only who has written a step, or
-//!   seen at its end that nothing changed, leaves it, and nothing of it is still to be written;
+//! - S2 what is kept between steps has the counts and ends of the store at its number of changes: only who has written a step,
+//!   or seen at its end that nothing changed, leaves it, and nothing of it is still to be written;
 //! - S3 of the positions that the set has on the stage up to the one up to which an end knows them, it has all, and no others.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Mutex, PoisonError};
 
+use super::counts::Counts;
 use super::places::LEVEL_MAX;
 
 /// Bytes of levels that a step has in memory, and that are kept between steps.
@@ -24,23 +25,12 @@ pub const OVERHEAD: usize = 80;
 /// A level with so many separators is no more work to read than to look for one.
 const WORTH: u64 = 32;
 
-/// A separator in memory.
-#[derive(Debug)]
-struct Separator {
-    /// Members from it to the next one.
-    count: u64,
-    /// Whether this is still to be written.
-    is_changed: bool,
-}
-
 #[derive(Debug, Default)]
 struct Level {
     /// How often it was asked for something.
     asked: u64,
-    /// By position, if it is in memory.
-    separators: Option<BTreeMap<Vec<u8>, Separator>>,
-    /// Positions of which the counts are still to be written, and perhaps others.
-    changed: Vec<Vec<u8>>,
+    /// If it is in memory.
+    counts: Option<Counts>,
     size: usize,
 }
 
@@ -77,7 +67,7 @@ impl Separators {
     pub fn wants(&mut self, level: u8, count: u64) -> bool {
         let level = self.level_mut(level);
         level.asked += 1;
-        level.separators.is_none()
+        level.counts.is_none()
             && count <= WORTH.saturating_mul(level.asked)
             && count <= (SIZE_MAX / OVERHEAD) as u64
     }
@@ -89,58 +79,43 @@ impl Separators {
 
     /// Whether a level is in memory.
     pub fn has(&self, level: u8) -> bool {
-        self.level(level).separators.is_some()
+        self.level(level).counts.is_some()
     }
 
     /// Takes a level as it was read.
     pub fn load(&mut self, level: u8, counts: Vec<(Vec<u8>, u64)>) {
         let level = self.level_mut(level);
         level.size = counts.iter().map(|(position, _)| position.len() + OVERHEAD).sum();
-        let separators = counts
-            .into_iter()
-            .map(|(position, count)| (position, Separator { count, is_changed: false }));
-        level.separators = Some(separators.collect());
+        level.counts = Some(Counts::of(counts));
     }
 
     /// The last separator before a position, and its count, of a level that is in memory.
     pub fn before(&self, level: u8, position: &[u8]) -> Option<(&[u8], u64)> {
-        let all = self.level(level).separators.as_ref()?;
-        let (position, separator) =
-            all.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(position))).next_back()?;
-        Some((position, separator.count))
+        self.level(level).counts.as_ref()?.before(position)
     }
 
     /// Changes the count of the last separator before a position, of a level that is in memory.
     pub fn change_before(&mut self, level: u8, position: &[u8], change: impl FnOnce(u64) -> u64) {
-        let Level { separators: Some(all), changed, .. } = self.level_mut(level) else { return };
-        let mut before = all.range_mut::<[u8], _>((Bound::Unbounded, Bound::Excluded(position)));
-        let Some((position, separator)) = before.next_back() else { return };
-        separator.count = change(separator.count);
-        if !std::mem::replace(&mut separator.is_changed, true) {
-            changed.push(position.clone());
+        if let Some(counts) = &mut self.level_mut(level).counts {
+            counts.change_before(position, change);
         }
     }
 
     /// Sets the count of a separator, which may be new, of a level that is in memory.
     pub fn set(&mut self, level: u8, position: &[u8], count: u64) {
         let level = self.level_mut(level);
-        let Some(all) = &mut level.separators else { return };
-        let separator = all.entry(position.to_vec()).or_insert_with(|| {
+        let Some(counts) = &mut level.counts else { return };
+        if counts.set(position, count) {
             level.size += position.len() + OVERHEAD;
-            Separator { count, is_changed: false }
-        });
-        separator.count = count;
-        if !std::mem::replace(&mut separator.is_changed, true) {
-            level.changed.push(position.to_vec());
         }
     }
 
     /// Removes a separator from a level that is in memory. Returns its count.
     pub fn remove(&mut self, level: u8, position: &[u8]) -> Option<u64> {
         let level = self.level_mut(level);
-        let removed = level.separators.as_mut()?.remove(position)?;
+        let count = level.counts.as_mut()?.remove(position)?;
         level.size -= position.len() + OVERHEAD;
-        Some(removed.count)
+        Some(count)
     }
 
     /// Visits separators of a level that is in memory, with their counts.
@@ -149,39 +124,18 @@ impl Separators {
         level: u8,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
-        mut visit: impl FnMut(&[u8], u64) -> ControlFlow<()>,
+        visit: impl FnMut(&[u8], u64) -> ControlFlow<()>,
     ) {
-        let is_crossed = match bounds {
-            (Bound::Excluded(start), Bound::Excluded(end)) => start >= end,
-            (
-                Bound::Included(start) | Bound::Excluded(start),
-                Bound::Included(end) | Bound::Excluded(end),
-            ) => start > end,
-            _ => false,
-        };
-        if is_crossed {
-            return;
-        }
-        let all = self.level(level).separators.iter();
-        let mut inside = all.flat_map(|all| all.range::<[u8], _>(bounds));
-        let mut next = || if reverse { inside.next_back() } else { inside.next() };
-        while let Some((position, separator)) = next() {
-            if visit(position, separator.count).is_break() {
-                return;
-            }
+        if let Some(counts) = &self.level(level).counts {
+            counts.visit(bounds, reverse, visit);
         }
     }
 
     /// Hands out the counts that changed and were not written yet.
     pub fn write(&mut self, mut write: impl FnMut(u8, &[u8], u64)) {
         for (level, number) in self.levels.iter_mut().zip(1..) {
-            let Some(all) = &mut level.separators else { continue };
-            for position in level.changed.drain(..) {
-                // It may have been removed since, and have come again.
-                let Some(separator) = all.get_mut(&position) else { continue };
-                if std::mem::replace(&mut separator.is_changed, false) {
-                    write(number, &position, separator.count);
-                }
+            if let Some(counts) = &mut level.counts {
+                counts.take_changed(|position, count| write(number, position, count));
             }
         }
     }
@@ -201,9 +155,21 @@ impl Separators {
         self.ends.iter_mut().for_each(|end| end.leave(position));
     }
 
-    /// Bytes of the levels that are in memory.
+    /// Bytes of the levels and ends that are in memory.
     pub fn size(&self) -> usize {
-        self.levels.iter().map(|level| level.size).sum()
+        let levels: usize = self.levels.iter().map(|level| level.size).sum();
+        levels + self.ends.iter().map(End::size).sum::<usize>()
+    }
+
+    /// Bytes that it takes while it is kept.
+    fn kept_size(&self) -> usize {
+        self.size() + SET_OVERHEAD
+    }
+
+    /// Whether there is anything in it that would have to be read again.
+    fn is_worth_keeping(&self) -> bool {
+        self.levels.iter().any(|level| level.size > 0)
+            || self.ends.iter().any(|end| !end.next.is_empty())
     }
 }
 
@@ -221,6 +187,10 @@ pub struct End {
 
 /// So many positions are read ahead, from the second time on.
 const AHEAD: u64 = 32;
+/// Bytes that a set takes while it is kept, besides its levels and ends.
+const SET_OVERHEAD: usize = 1 << 10;
+/// Bytes of an end up to which it is kept between steps.
+const END_SIZE_MAX: usize = 64 << 10;
 /// Where one is added to so many positions, those behind the first 32 are forgotten.
 const LENGTH_MAX: usize = 256;
 
@@ -252,6 +222,11 @@ impl End {
     }
 
     fn leave(&mut self, position: &[u8]) {
+        // Mostly who removes one has asked for it.
+        if self.next.front().is_some_and(|first| first == position) {
+            self.next.pop_front();
+            return;
+        }
         let Some(place) = self.place(position) else { return };
         if self.next.get(place).is_some_and(|found| found == position) {
             self.next.remove(place);
@@ -269,6 +244,12 @@ impl End {
         let missing = count.checked_sub(self.next.len() as u64).filter(|missing| *missing > 0)?;
         self.reads += 1;
         Some((self.up_to.clone(), if self.reads > 1 { missing.max(AHEAD) } else { missing }))
+    }
+
+    /// Bytes of what it knows.
+    fn size(&self) -> usize {
+        let known = self.next.iter().chain(&self.up_to);
+        known.map(|position| position.len() + OVERHEAD).sum()
     }
 
     /// Takes the positions that were read where it said.
@@ -304,17 +285,17 @@ impl KeptSeparators {
             return None;
         }
         let found = kept.sets.remove(&id)?;
-        kept.size -= found.size();
+        kept.size -= found.kept_size();
         Some(found)
     }
 
     /// Keeps what is known at the end of a step (S2).
     pub fn keep(&self, mut separators: Separators) {
-        separators.ends.iter_mut().for_each(|end| {
+        for end in separators.ends.iter_mut().filter(|end| end.size() > END_SIZE_MAX) {
             *end = End { is_last: end.is_last, ..End::default() };
-        });
-        let size = separators.size();
-        if size == 0 || size > SIZE_MAX {
+        }
+        let size = separators.kept_size();
+        if !separators.is_worth_keeping() || size > SIZE_MAX {
             return;
         }
         let mut kept = self.lock();
@@ -326,7 +307,7 @@ impl KeptSeparators {
         if !is_older {
             kept.size += size;
             let replaced = kept.sets.insert(separators.id, separators);
-            kept.size -= replaced.map_or(0, |replaced| replaced.size());
+            kept.size -= replaced.map_or(0, |replaced| replaced.kept_size());
         }
     }
 }
@@ -385,16 +366,26 @@ mod tests {
         assert_eq!((known.size(), known.remove(1, b"position")), (size, None));
     }
 
-    /// Whatever comes and goes, the ends are those of all that is there.
+    /// Whatever comes and goes, and is kept between steps, the ends are those of all that is there.
     #[test]
     fn the_ends_are_the_first_and_last_of_what_is_there() {
         let (mut known, mut state) = (Separators::new(1, 1), 1_u64);
+        let (kept, mut kept_count) = (KeptSeparators::default(), 0);
         let mut all = std::collections::BTreeSet::new();
         let (mut asked, mut read) = (0, 0);
         for _ in 0..20_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let random = |bits: u32, to: u64| (state >> bits) % to;
             let position = (random(33, 3_000) as u16).to_be_bytes().to_vec();
+            if random(40, 30) == 0 {
+                let (size, is_worth) = (known.size(), known.is_worth_keeping());
+                kept.keep(known);
+                let found = kept.take(1, 1);
+                assert_eq!(found.as_ref().map(Separators::size), is_worth.then_some(size));
+                assert_eq!(kept.lock().size, 0);
+                kept_count += usize::from(is_worth);
+                known = found.unwrap_or_else(|| Separators::new(1, 1));
+            }
             match random(50, 8) {
                 0..=4 => {
                     known.enter(&position);
@@ -437,6 +428,24 @@ mod tests {
             }
         }
         assert!(10 * read < asked, "it read {read} times for {asked}");
+        assert!(kept_count > 100);
+    }
+
+    #[test]
+    fn long_ends_are_not_kept_and_the_levels_are() {
+        let kept = KeptSeparators::default();
+        let mut known = loaded();
+        let size = known.size();
+        known.end(true).load(vec![b"z".to_vec()]);
+        known.end(false).load(vec![vec![b'a'; END_SIZE_MAX]]);
+        kept.keep(known);
+        let mut known = kept.take(7, 1).unwrap();
+        assert_eq!(known.size(), size + 2 * (1 + OVERHEAD));
+        assert_eq!(known.end(true).next(9).count(), 1);
+        assert_eq!(
+            (known.end(false).next(9).count(), known.end(false).missing(1)),
+            (0, Some((None, 1)))
+        );
     }
 
     #[test]

@@ -1,0 +1,321 @@
+//! The counts of the separators of a level that is in memory, by their positions (`separators.rs`).
+//!
+//! Every member that comes or goes looks for one of some thousands. So they lie in pieces of neighbours, and the first
+//! eight bytes of a position, which are the score, are compared as a number: the position itself only where these are equal.
+//!
+//! Invariants: no piece is empty, and each has the number of its first position; all positions are in order, and different.
+
+use std::cmp::Ordering;
+use std::ops::{Bound, ControlFlow};
+
+/// Counts in a piece at most.
+const PIECE_LEN_MAX: usize = 128;
+
+/// A separator in memory.
+#[derive(Debug)]
+struct Separator {
+    number: u64,
+    position: Box<[u8]>,
+    /// Members from it to the next one.
+    count: u64,
+    /// Whether this is still to be written.
+    is_changed: bool,
+}
+
+#[derive(Debug)]
+struct Piece {
+    /// The number of its first position.
+    first: u64,
+    separators: Vec<Separator>,
+    /// Whether one of its counts may be still to be written.
+    is_changed: bool,
+}
+
+impl Piece {
+    fn of(separators: Vec<Separator>, is_changed: bool) -> Piece {
+        let first = separators.first().map_or(0, |it| it.number);
+        Piece { first, separators, is_changed }
+    }
+}
+
+/// A piece, and a place in it.
+type Place = (usize, usize);
+
+/// The counts of a level.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pieces: Vec<Piece>,
+}
+
+/// The first eight bytes of a position, in whose order positions are unless they are equal.
+fn number_of(position: &[u8]) -> u64 {
+    match position.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..position.len()].copy_from_slice(position);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+impl Counts {
+    /// Counts as they were read, in the order of their positions.
+    pub fn of(read: Vec<(Vec<u8>, u64)>) -> Counts {
+        let mut counts = Counts::default();
+        let mut next = Vec::new();
+        for (position, count) in read {
+            let number = number_of(&position);
+            next.push(Separator { number, position: position.into(), count, is_changed: false });
+            if next.len() == PIECE_LEN_MAX / 2 {
+                counts.pieces.push(Piece::of(std::mem::take(&mut next), false));
+            }
+        }
+        if !next.is_empty() {
+            counts.pieces.push(Piece::of(next, false));
+        }
+        counts
+    }
+
+    /// Behind the last position before one, or with `or_at` behind the last that is not behind it. The place is 0 only
+    /// if there is none.
+    fn find(&self, position: &[u8], or_at: bool) -> Place {
+        let number = number_of(position);
+        let is_before = |it: &Separator| match it.number.cmp(&number) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => match it.position[..].cmp(position) {
+                Ordering::Less => true,
+                Ordering::Equal => or_at,
+                Ordering::Greater => false,
+            },
+        };
+        let begins_before = |piece: &Piece| match piece.first.cmp(&number) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => piece.separators.first().is_some_and(is_before),
+        };
+        let Some(piece) = self.pieces.partition_point(begins_before).checked_sub(1) else {
+            return (0, 0);
+        };
+        (piece, self.pieces[piece].separators.partition_point(is_before))
+    }
+
+    /// Where a position is; or if it is not, where it belongs.
+    fn place_of(&self, position: &[u8]) -> Result<Place, Place> {
+        let (piece, place) = self.find(position, true);
+        match place.checked_sub(1) {
+            Some(last) if *self.pieces[piece].separators[last].position == *position => {
+                Ok((piece, last))
+            }
+            _ => Err((piece, place)),
+        }
+    }
+
+    /// The last position before one, and its count.
+    pub fn before(&self, position: &[u8]) -> Option<(&[u8], u64)> {
+        let (piece, place) = self.find(position, false);
+        let found = &self.pieces.get(piece)?.separators[place.checked_sub(1)?];
+        Some((&found.position, found.count))
+    }
+
+    /// Changes the count of the last position before one.
+    pub fn change_before(&mut self, position: &[u8], change: impl FnOnce(u64) -> u64) {
+        let (piece, place) = self.find(position, false);
+        if let Some(last) = place.checked_sub(1) {
+            let piece = &mut self.pieces[piece];
+            let found = &mut piece.separators[last];
+            found.count = change(found.count);
+            (found.is_changed, piece.is_changed) = (true, true);
+        }
+    }
+
+    /// Sets the count of a position. Returns whether it is new.
+    pub fn set(&mut self, position: &[u8], count: u64) -> bool {
+        let (number, place) = match self.place_of(position) {
+            Ok((number, place)) => {
+                let piece = &mut self.pieces[number];
+                let found = &mut piece.separators[place];
+                found.count = count;
+                (found.is_changed, piece.is_changed) = (true, true);
+                return false;
+            }
+            Err(place) => place,
+        };
+        let new = Separator {
+            number: number_of(position),
+            position: position.into(),
+            count,
+            is_changed: true,
+        };
+        let Some(piece) = self.pieces.get_mut(number) else {
+            self.pieces.push(Piece::of(vec![new], true));
+            return true;
+        };
+        piece.separators.insert(place, new);
+        piece.first = piece.separators[0].number;
+        piece.is_changed = true;
+        if piece.separators.len() == PIECE_LEN_MAX {
+            let rest = piece.separators.split_off(PIECE_LEN_MAX / 2);
+            self.pieces.insert(number + 1, Piece::of(rest, true));
+        }
+        true
+    }
+
+    /// Removes a position. Returns its count.
+    pub fn remove(&mut self, position: &[u8]) -> Option<u64> {
+        let (number, place) = self.place_of(position).ok()?;
+        let piece = &mut self.pieces[number];
+        let removed = piece.separators.remove(place);
+        match piece.separators.first() {
+            Some(first) => piece.first = first.number,
+            None => drop(self.pieces.remove(number)),
+        }
+        Some(removed.count)
+    }
+
+    /// Visits positions inside bounds, with their counts.
+    pub fn visit(
+        &self,
+        (start, end): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        mut visit: impl FnMut(&[u8], u64) -> ControlFlow<()>,
+    ) {
+        let start = match start {
+            Bound::Unbounded => (0, 0),
+            Bound::Included(start) => self.find(start, false),
+            Bound::Excluded(start) => self.find(start, true),
+        };
+        let end = match end {
+            Bound::Unbounded => (self.pieces.len(), 0),
+            Bound::Included(end) => self.find(end, true),
+            Bound::Excluded(end) => self.find(end, false),
+        };
+        let (mut at, mut to) = (start, end);
+        while at < to {
+            let next = if reverse {
+                match to.1.checked_sub(1) {
+                    Some(place) => to.1 = place,
+                    None => {
+                        let before = to.0 - 1;
+                        to = (before, self.pieces[before].separators.len());
+                        continue;
+                    }
+                }
+                &self.pieces[to.0].separators[to.1]
+            } else {
+                let Some(next) = self.pieces[at.0].separators.get(at.1) else {
+                    at = (at.0 + 1, 0);
+                    continue;
+                };
+                at.1 += 1;
+                next
+            };
+            if visit(&next.position, next.count).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Hands out the counts that changed and were not handed out yet.
+    pub fn take_changed(&mut self, mut take: impl FnMut(&[u8], u64)) {
+        for piece in self.pieces.iter_mut().filter(|piece| piece.is_changed) {
+            piece.is_changed = false;
+            for it in piece.separators.iter_mut().filter(|it| it.is_changed) {
+                it.is_changed = false;
+                take(&it.position, it.count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    type Model = BTreeMap<Vec<u8>, (u64, bool)>;
+
+    fn check_visits(counts: &Counts, model: &Model, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
+        let part = |at: &[u8]| {
+            let is_in = |bound: Bound<&[u8]>, side: Ordering| match bound {
+                Bound::Unbounded => true,
+                Bound::Included(bound) => at.cmp(bound) != side,
+                Bound::Excluded(bound) => at.cmp(bound) == side.reverse(),
+            };
+            is_in(bounds.0, Ordering::Less) && is_in(bounds.1, Ordering::Greater)
+        };
+        let inside = model.iter().filter(|(at, _)| part(at));
+        let mut wanted: Vec<_> = inside.map(|(at, (count, _))| (at.clone(), *count)).collect();
+        for reverse in [false, true] {
+            let mut found = Vec::new();
+            counts.visit(bounds, reverse, |at, count| {
+                found.push((at.to_vec(), count));
+                ControlFlow::Continue(())
+            });
+            assert_eq!(found, wanted);
+            wanted.reverse();
+        }
+    }
+
+    /// Whatever comes, changes and goes, with many positions that begin alike, short ones, and zeros at their ends: it is what
+    /// an ordered map has.
+    #[test]
+    fn they_are_what_an_ordered_map_has() {
+        for spread in [3, 40, 2_000] {
+            let (mut counts, mut model) = (Counts::default(), Model::new());
+            let mut state: u64 = spread;
+            let mut draw = |below: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) % below
+            };
+            let mut position = |draw: &mut dyn FnMut(u64) -> u64| {
+                let mut position = (draw(spread) << 50).to_be_bytes().to_vec();
+                position.extend_from_slice(&(draw(spread) as u16).to_be_bytes());
+                position.truncate(draw(12) as usize + 1);
+                position
+            };
+            for step in 0..30_000_u64 {
+                let at = position(&mut draw);
+                match draw(8) {
+                    0..4 => {
+                        let is_new = model.insert(at.clone(), (step, true)).is_none();
+                        assert_eq!(counts.set(&at, step), is_new);
+                    }
+                    4 => {
+                        let removed = model.remove(&at).map(|(count, _)| count);
+                        assert_eq!(counts.remove(&at), removed);
+                    }
+                    _ => {
+                        let before = (Bound::Unbounded, Bound::Excluded(&at[..]));
+                        let found = model.range_mut::<[u8], _>(before).next_back();
+                        let wanted = found.as_ref().map(|(at, (count, _))| (&at[..], *count));
+                        assert_eq!(counts.before(&at), wanted);
+                        counts.change_before(&at, |count| count + 7);
+                        if let Some((_, (count, is_changed))) = found {
+                            (*count, *is_changed) = (*count + 7, true);
+                        }
+                    }
+                }
+                if draw(300) == 0 {
+                    let (a, b) = (position(&mut draw), position(&mut draw));
+                    check_visits(&counts, &model, (Bound::Unbounded, Bound::Unbounded));
+                    check_visits(&counts, &model, (Bound::Included(&a), Bound::Included(&b)));
+                    check_visits(&counts, &model, (Bound::Excluded(&a), Bound::Excluded(&b)));
+                    check_visits(&counts, &model, (Bound::Excluded(&a), Bound::Excluded(&a)));
+                    let mut changed = Vec::new();
+                    counts.take_changed(|at, count| changed.push((at.to_vec(), count)));
+                    let is_changed = model.iter().filter(|(_, (_, is_changed))| *is_changed);
+                    let wanted: Vec<_> =
+                        is_changed.map(|(at, (count, _))| (at.clone(), *count)).collect();
+                    assert_eq!(changed, wanted);
+                    model.values_mut().for_each(|(_, is_changed)| *is_changed = false);
+                    let read = model.iter().map(|(at, (count, _))| (at.clone(), *count));
+                    let again = Counts::of(read.collect());
+                    check_visits(&again, &model, (Bound::Unbounded, Bound::Excluded(&b)));
+                }
+            }
+        }
+    }
+}
