@@ -49,6 +49,13 @@ fn number(bytes: &[u8]) -> Option<f64> {
     (!score.is_nan()).then_some(score)
 }
 
+/// The score as a number without a sign, if it is one of few digits: its text is these.
+pub fn as_count(score: f64) -> Option<u64> {
+    let count = score as u64;
+    let is_it = count as f64 == score && count < WHOLE_MAX && score.is_sign_positive();
+    is_it.then_some(count)
+}
+
 /// With 17 digits, as C's `%.17g`.
 pub fn format(score: f64) -> String {
     let whole = score as i64;
@@ -133,6 +140,10 @@ mod tests {
             (f64::INFINITY, "inf"),
         ] {
             assert_eq!(format(score), text);
+            let is_short =
+                text.len() <= WHOLE_DIGITS_MAX && text.bytes().all(|it| it.is_ascii_digit());
+            let count = is_short.then(|| text.parse().unwrap());
+            assert_eq!(as_count(score), count, "{text}");
         }
     }
 

@@ -27,6 +27,8 @@ impl Protocol {
 
 /// Room for the header of an array whose length is not known yet: `*`, 20 digits, line end.
 const OPEN_HEADER_SIZE: usize = 23;
+/// Digits of the largest number.
+const DIGIT_COUNT_MAX: usize = 20;
 
 /// An array that was opened before its length was known. Must be given to [`Reply::close_array`].
 #[must_use]
@@ -139,10 +141,18 @@ impl<'a> Reply<'a> {
 
     /// A number with a point; in version 2 it is text.
     pub fn double(&mut self, value: f64) {
-        let text = crate::score::format(value);
+        let mut buffer = [0; DIGIT_COUNT_MAX];
+        let long;
+        let text = match crate::score::as_count(value) {
+            Some(count) => digits_of(count, &mut buffer),
+            None => {
+                long = crate::score::format(value);
+                long.as_bytes()
+            }
+        };
         match self.protocol {
-            Protocol::Resp2 => self.bulk(text.as_bytes()),
-            Protocol::Resp3 => self.line(b',', text.as_bytes()),
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => self.line(b',', text),
         }
     }
 
@@ -293,18 +303,23 @@ pub(crate) fn integer_bytes(value: i64) -> Vec<u8> {
 }
 
 #[inline]
-fn push_decimal(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0u8; 20];
-    let mut start = digits.len();
+fn push_decimal(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(digits_of(value, &mut [0; DIGIT_COUNT_MAX]));
+}
+
+/// The digits of a number, at the end of a buffer.
+#[inline]
+fn digits_of(mut value: u64, buffer: &mut [u8; DIGIT_COUNT_MAX]) -> &[u8] {
+    let mut start = buffer.len();
     loop {
         start -= 1;
-        digits[start] = b'0' + (value % 10) as u8;
+        buffer[start] = b'0' + (value % 10) as u8;
         value /= 10;
         if value == 0 {
             break;
         }
     }
-    out.extend_from_slice(&digits[start..]);
+    &buffer[start..]
 }
 
 #[cfg(test)]

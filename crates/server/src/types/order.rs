@@ -127,7 +127,7 @@ impl Collection<'_, '_> {
         let count = self.header.count;
         self.set_known(member, &score.to_bits().to_le_bytes(), old.is_some())?;
         if let Some(old) = old {
-            self.leave(member, old)?;
+            self.leave(&position(member, old))?;
         }
         self.enter(member, score, count - u64::from(old.is_some()).min(count))
     }
@@ -135,7 +135,13 @@ impl Collection<'_, '_> {
     /// Removes a member, which is there, with its score.
     pub fn remove_scored(&mut self, member: &[u8], score: f64) -> Result<()> {
         self.remove_known(member)?;
-        self.leave(member, score)
+        self.leave(&position(member, score))
+    }
+
+    /// Removes the member at a position, which is there.
+    pub fn remove_position(&mut self, position: &[u8]) -> Result<()> {
+        self.remove_known(at_position(position).0)?;
+        self.leave(position)
     }
 
     /// Adds a position to an order of so many.
@@ -173,19 +179,18 @@ impl Collection<'_, '_> {
     }
 
     /// Removes a position.
-    fn leave(&mut self, member: &[u8], score: f64) -> Result<()> {
-        let position = position(member, score);
-        let key = self.order_key(0, &position);
+    fn leave(&mut self, position: &[u8]) -> Result<()> {
+        let key = self.order_key(0, position);
         self.staged.stage.write_member(&key, None)?;
-        self.known().leave(&position);
-        let height = self.height_of(member);
+        self.known().leave(position);
+        let height = self.height_of(at_position(position).0);
         for level in 1..=self.levels() {
             let is_loaded = self.ask_level(level)?;
             let mut count = 0;
             if level <= height {
-                let key = self.order_key(level, &position);
+                let key = self.order_key(level, position);
                 count = match is_loaded {
-                    true => self.known().remove(level, &position),
+                    true => self.known().remove(level, position),
                     false => self.staged.see_member(self.ready, &key, number)?,
                 }
                 .unwrap_or(0);
@@ -193,8 +198,8 @@ impl Collection<'_, '_> {
             }
             if is_loaded {
                 let change = |total: u64| (total + count).saturating_sub(1);
-                self.known().change_before(level, &position, change);
-            } else if let Some((before, total)) = self.separator_before(level, &position)? {
+                self.known().change_before(level, position, change);
+            } else if let Some((before, total)) = self.separator_before(level, position)? {
                 self.write_count(level, &before, (total + count).saturating_sub(1))?;
             }
         }
@@ -271,6 +276,18 @@ impl Collection<'_, '_> {
         is_last: bool,
         allowance: &mut Allowance,
     ) -> Result<Vec<Vec<u8>>> {
+        self.read_ends(count, is_last, allowance)?;
+        Ok(self.known().end(is_last).next(count).map(<[u8]>::to_vec).collect())
+    }
+
+    /// The position of the first or last member. None is missing but while others write.
+    pub fn end(&mut self, is_last: bool, allowance: &mut Allowance) -> Result<Option<Vec<u8>>> {
+        self.read_ends(1, is_last, allowance)?;
+        Ok(self.known().end(is_last).next(1).next().map(<[u8]>::to_vec))
+    }
+
+    /// Reads the positions of the first or last members, unless they are known.
+    fn read_ends(&mut self, count: u64, is_last: bool, allowance: &mut Allowance) -> Result<()> {
         if let Some((after, wanted)) = self.known().end(is_last).missing(count) {
             let after = after.map_or(Bound::Unbounded, Bound::Excluded);
             let part = if is_last { (Bound::Unbounded, after) } else { (after, Bound::Unbounded) };
@@ -291,7 +308,7 @@ impl Collection<'_, '_> {
             allowance.check()?;
             self.known().end(is_last).load(next);
         }
-        Ok(self.known().end(is_last).next(count).map(<[u8]>::to_vec).collect())
+        Ok(())
     }
 
     /// Visits members in order, or against it, with their scores.

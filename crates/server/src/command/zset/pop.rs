@@ -35,6 +35,16 @@ fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> O
         }
     };
     let (mut allowance, wanted) = (Allowance::of(&context.reply), count.unwrap_or(1));
+    if count.is_none()
+        && let Some(position) =
+            pop_first(context.keys.staged()?, request.arg(1), reverse, &mut allowance)?
+    {
+        let (member, score) = at_position(&position);
+        context.reply.array(2);
+        context.reply.bulk(member);
+        context.reply.double(score);
+        return Ok(());
+    }
     let items = pop(context.keys.staged()?, request.arg(1), wanted, reverse, &mut allowance)?;
     if count.is_some() {
         return show(&mut context.reply, items.iter(), true, false);
@@ -76,6 +86,22 @@ impl Popped {
         let mut members = self.members.iter();
         self.scores.iter().map(move |score| (members.next().unwrap_or_default(), *score))
     }
+}
+
+/// Removes the first or last member of a set that has others. Returns its position; if the set has none, nothing was done.
+fn pop_first(
+    staged: &mut Staged<'_>,
+    key: &[u8],
+    reverse: bool,
+    allowance: &mut Allowance,
+) -> Result<Option<Vec<u8>>> {
+    let Some(mut set) = find(staged, key)?.filter(|set| set.header.count > 1) else {
+        return Ok(None);
+    };
+    let Some(position) = set.end(reverse, allowance)? else { return Ok(None) };
+    set.remove_position(&position)?;
+    set.finish()?;
+    Ok(Some(position))
 }
 
 /// Removes the first or last members.
