@@ -202,8 +202,7 @@ impl Batch<'_> {
             }
             arg_count => match facts::find(name) {
                 Some(index)
-                    if facts::COMMANDS[index].is_serial()
-                        && facts::COMMANDS[index].accepts(arg_count) =>
+                    if facts::is_serial(index) && facts::COMMANDS[index].accepts(arg_count) =>
                 {
                     Next::Serial(index)
                 }

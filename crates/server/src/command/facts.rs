@@ -125,12 +125,13 @@ impl Command {
 
     /// True if others of its kind may be done in one step with it: it reads or writes the collection of one key, and
     /// nothing else that the commands beside it could have changed in another way.
-    pub fn is_serial(&self) -> bool {
+    const fn is_serial(&self) -> bool {
         self.flags & (TYPED | WAITS) == TYPED
-            && (self.first_key, self.last_key) == (1, 1)
-            && self.group != "generic"
+            && self.first_key == 1
+            && self.last_key == 1
+            && !same(self.group.as_bytes(), b"generic")
             // These name their sources behind a count.
-            && !self.name.ends_with("store")
+            && !matches!(self.name.as_bytes(), [.., b's', b't', b'o', b'r', b'e'])
     }
 
     /// True if it may make a collection.
@@ -488,6 +489,20 @@ const fn position(name: &str) -> usize {
     panic!("there is no such command")
 }
 
+/// Whether the command at an index may be done in one step with others of its kind. O(1): it is asked with every request.
+#[inline]
+pub fn is_serial(index: usize) -> bool {
+    static SERIAL: [bool; COUNT] = {
+        let (mut all, mut index) = ([false; COUNT], 0);
+        while index < COUNT {
+            all[index] = COMMANDS[index].is_serial();
+            index += 1;
+        }
+        all
+    };
+    SERIAL[index]
+}
+
 /// Whether two names are the same.
 pub const fn same(a: &[u8], b: &[u8]) -> bool {
     let mut index = 0;
@@ -608,6 +623,19 @@ mod tests {
         let all: Vec<usize> = (0..COUNT).map(looked_at).collect();
         assert!(all.iter().filter(|steps| **steps > 0).count() < COUNT / 3, "{all:?}");
         assert!(all.iter().all(|steps| *steps < 16), "{all:?}");
+    }
+
+    #[test]
+    fn commands_of_one_collection_may_follow_each_other_in_a_step() {
+        let is_serial = |name: &str| is_serial(find(name.as_bytes()).unwrap());
+        for name in ["sadd", "zadd", "hset", "hget", "lpush", "zpopmin", "spop", "lrange"] {
+            assert!(is_serial(name), "{name}");
+        }
+        let others =
+            ["zunionstore", "sinterstore", "zrangestore", "blpop", "smove", "rename", "sort"];
+        for name in others.into_iter().chain(["get", "mset", "zmpop", "sinter", "exec", "type"]) {
+            assert!(!is_serial(name), "{name}");
+        }
     }
 
     #[test]

@@ -10,7 +10,6 @@
 //! stage, which has to go again: that command is run by itself. A command that fails with nothing on the stage answers its
 //! error, and harms no other. What conflicts with others too often, or is refused as a whole, is run command by command.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everleaf::{Error, Store};
@@ -62,7 +61,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
         // Those that make nothing can do without.
         return Outcome::Alone(end - first);
     }
-    let store = Arc::clone(&shared.store);
+    let store: &Store = &shared.store;
     let keys = || {
         let requests = (first..series.len()).map(|index| series.request(index));
         // Who only reads waits for nobody.
@@ -74,14 +73,14 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
     let before = *context.tally;
     let mut attempts = 0;
     while attempts < ATTEMPT_COUNT_MAX {
-        let mut stage = Stage::beside_others(BATCH_SIZE_MAX, &store);
+        let mut stage = Stage::beside_others(BATCH_SIZE_MAX, store);
         let answers = Vec::with_capacity(FIRST_ANSWERS_SIZE);
         let mut staging = Staging { answers, ..Staging::default() };
-        if !stage_all(context, series, first..end, &mut stage, &store, &mut staging) {
+        if !stage_all(context, series, first..end, &mut stage, store, &mut staging) {
             // Those before it are run again without it.
             end = first + staging.count;
         } else {
-            match complete(context, &mut stage, &store) {
+            match complete(context, &mut stage, store) {
                 Ok(true) => {
                     finish(context, series, first, &staging);
                     return Outcome::Done(staging.count);

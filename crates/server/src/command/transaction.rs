@@ -353,12 +353,12 @@ pub fn run_step(
     writes: bool,
     run: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
 ) -> Outcome {
-    let store = Arc::clone(&context.shared.store);
-    let turns = &context.shared.turns;
+    let shared = context.shared;
+    let (store, turns): (&Store, _) = (&shared.store, &shared.turns);
     let mut turn = if writes { turns.wait(key) } else { None };
     let mut answer = Vec::new();
     for _ in 0..ATTEMPT_COUNT_MAX {
-        let mut stage = Stage::beside_others(BATCH_SIZE_MAX, &store);
+        let mut stage = Stage::beside_others(BATCH_SIZE_MAX, store);
         answer.clear();
         let result = run_one(context, run, &mut stage, &mut &*store, &mut answer);
         if result.is_err() && stage.is_over() && stage.is_unchanged() {
@@ -366,8 +366,8 @@ pub fn run_step(
             break;
         }
         let is_done = match result.is_err() {
-            true => stage.still_holds(&context.shared.databases, &store)?,
-            false => complete(context, &mut stage, &store)?,
+            true => stage.still_holds(&context.shared.databases, store)?,
+            false => complete(context, &mut stage, store)?,
         };
         if is_done {
             // An error is one only if what was read of header and members fits together.
