@@ -45,6 +45,16 @@ impl Failure {
         Failure::Text(text.into())
     }
 
+    /// What is told of members that are stored, and are more than can be held at once: there is no reply.
+    pub fn of_what_is_stored(self) -> Self {
+        match self {
+            Failure::ReplyTooLong => {
+                Failure::text("OOM the members of what is stored are more than can be held at once")
+            }
+            failure => failure,
+        }
+    }
+
     /// The failure of what wants a member that is not there.
     pub fn damaged() -> Self {
         Failure::text(DAMAGED)

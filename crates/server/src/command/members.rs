@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
 use super::allowance::Allowance;
+use super::stage::Staged;
 use super::{Context, Failure, Outcome, integer_arg, parse_integer, scan};
 use crate::failure::Result;
 use crate::glob;
@@ -323,4 +324,56 @@ fn see_first(
         }
     }
     Ok(is_found)
+}
+
+/// Members that are looked at together.
+const PIECE_LENGTH: usize = 512;
+
+/// How many members all collections of some keys have, at most so many, unless that is 0. Looks at those of the smallest, and
+/// holds a piece of them. Each must be of one of these kinds, or nothing.
+pub fn count_common(
+    staged: &mut Staged<'_>,
+    keys: &[&[u8]],
+    kinds: &[Kind],
+    limit: u64,
+) -> Result<u64> {
+    let mut counts = Vec::new();
+    for key in keys {
+        counts.push(Collection::find_any(staged, key, kinds)?.map_or(0, |set| set.header.count));
+    }
+    let Some(smallest) = (0..keys.len()).min_by_key(|index| counts[*index]) else { return Ok(0) };
+    let (mut count, mut start) = (0, Some(0));
+    while let Some(from) = start.take() {
+        let Some(mut set) = Collection::find_any(staged, keys[smallest], kinds)? else { break };
+        let (mut piece, mut last) = (Vec::new(), from);
+        set.walk_ordered(from, |place, member, _| {
+            // Those of one place stay together.
+            if piece.len() >= PIECE_LENGTH && place != last {
+                start = Some(place);
+                return ControlFlow::Break(());
+            }
+            last = place;
+            piece.push(member.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        for (_, key) in keys.iter().enumerate().filter(|(index, _)| *index != smallest) {
+            let set = Collection::find_any(staged, key, kinds)?;
+            let (Some(mut set), false) = (set, piece.is_empty()) else {
+                piece.clear();
+                break;
+            };
+            let mut kept = Vec::new();
+            for member in piece {
+                if set.contains(&member)? {
+                    kept.push(member);
+                }
+            }
+            piece = kept;
+        }
+        count += piece.len() as u64;
+        if limit > 0 && count >= limit {
+            return Ok(limit);
+        }
+    }
+    Ok(count)
 }

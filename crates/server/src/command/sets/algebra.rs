@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::find;
 use crate::command::allowance::Allowance;
-use crate::command::members::key_count_arg;
+use crate::command::members::{count_common, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::failure::Result;
@@ -73,9 +73,8 @@ pub fn sintercard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             .ok_or(Failure::text("ERR LIMIT can't be negative"))?;
     }
     let keys: Vec<&[u8]> = request.args_from(2).take(key_count).collect();
-    let members = combine(context.keys.staged()?, &keys, Operation::Intersection)?;
-    let count = members.len() as u64;
-    context.reply.count(if limit > 0 { count.min(limit) } else { count });
+    let count = count_common(context.keys.staged()?, &keys, &[Kind::Set], limit)?;
+    context.reply.count(count);
     Ok(())
 }
 
@@ -95,7 +94,7 @@ fn show(context: &mut Context<'_>, request: &Request<'_>, operation: Operation) 
 fn store(context: &mut Context<'_>, request: &Request<'_>, operation: Operation) -> Outcome {
     let keys: Vec<&[u8]> = request.args_from(2).collect();
     let staged = context.keys.staged()?;
-    let members = combine(staged, &keys, operation)?;
+    let members = combine(staged, &keys, operation).map_err(Failure::of_what_is_stored)?;
     if members.is_empty() {
         staged.remove(request.arg(1))?;
     } else {

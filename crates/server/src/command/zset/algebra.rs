@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::{Scored, each, range, show};
 use crate::command::allowance::Allowance;
+use crate::command::members::count_common;
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
 use crate::failure::Result;
@@ -190,12 +191,17 @@ fn run(context: &mut Context<'_>, request: &Request<'_>, form: &Form) -> Outcome
         // Least is looked at, and sums are made, from the smallest set on.
         order.sort_by_key(|index| sources[*index]);
     }
-    let scores = combine(staged, &keys, &order, form.operation, &options)?;
     if form.counts {
-        let count = scores.len() as u64;
-        context.reply.count(if options.limit > 0 { count.min(options.limit) } else { count });
+        let kinds = [Kind::SortedSet, Kind::Set];
+        let count = count_common(staged, &keys, &kinds, options.limit)?;
+        context.reply.count(count);
         return Ok(());
     }
+    let scores = combine(staged, &keys, &order, form.operation, &options);
+    let scores = match form.first {
+        2 => scores.map_err(Failure::of_what_is_stored)?,
+        _ => scores?,
+    };
     let mut items: Vec<Scored> = scores.into_iter().collect();
     items.sort_by(|a, b| score::code(a.1).cmp(&score::code(b.1)).then_with(|| a.0.cmp(&b.0)));
     if form.first == 2 {
