@@ -22,6 +22,9 @@ pub fn getkeys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         Some(at) => counted_positions(command, &args, at)?,
         None => listed_positions(command, &args),
     };
+    if positions.is_empty() {
+        return Err(Failure::text("ERR The command has no key arguments"));
+    }
     context.reply.array(positions.len());
     positions.iter().for_each(|at| context.reply.bulk(args[*at]));
     Ok(())
@@ -62,7 +65,8 @@ fn listed_positions(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     if is_memory_usage(command, args) {
         return if args.len() > 2 { vec![2] } else { Vec::new() };
     }
-    if command.first_key == 0 {
+    // Its `HELP` has none.
+    if command.first_key == 0 || usize::from(command.first_key.unsigned_abs()) >= args.len() {
         return Vec::new();
     }
     let first = usize::from(command.first_key.unsigned_abs());
