@@ -54,6 +54,17 @@ pub enum Ending {
     Rejected,
 }
 
+impl Ending {
+    /// That of a command, by whether it was run at all, and whether it succeeded.
+    pub fn of(is_admitted: bool, is_done: bool) -> Self {
+        match (is_admitted, is_done) {
+            (false, _) => Ending::Rejected,
+            (true, false) => Ending::Failed,
+            (true, true) => Ending::Done,
+        }
+    }
+}
+
 /// The calls of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {

@@ -167,17 +167,16 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
     let began = wants_time(context.shared).then(Instant::now);
     let admitted = admit(context, request);
     let is_admitted = admitted.is_ok();
+    let index = admitted.as_ref().ok().copied().flatten();
+    let is_kept = index.is_some_and(|it| transaction::keeps(&context.session.transaction, it));
     let outcome = admitted.and_then(|command| execute(context, request, command));
     let outcome = outcome.and_then(|()| context.reply.check());
     // What the command has set counts already.
     if let Some(began) = began
         && wants_time(context.shared)
+        && !(is_kept && outcome.is_ok())
     {
-        let ending = match (is_admitted, outcome.is_ok()) {
-            (false, _) => Ending::Rejected,
-            (true, false) => Ending::Failed,
-            (true, true) => Ending::Done,
-        };
+        let ending = Ending::of(is_admitted && !is_kept, outcome.is_ok());
         note_time(context, request, began.elapsed(), ending);
     }
     if let Err(failure) = outcome {

@@ -13,6 +13,7 @@
 //! tells that ([`everleaf::Map::watch`]). What a connection watches may take 16 MiB.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use everleaf::{Store, WriteBatch, Written};
 
@@ -23,6 +24,7 @@ use super::stage::{Source, Stage, Staged};
 use super::waiting::service::{Service, serve_rest};
 use super::watched::{self, Watched};
 use super::{Context, Failure, Later, Outcome, connection, permission, rename};
+use crate::latency::Ending;
 use crate::resp::{Reply, Request};
 
 /// Commands a transaction may hold, and bytes of them.
@@ -32,6 +34,11 @@ const SIZE_MAX: usize = 256 << 20;
 /// Whether a command is run at once between `MULTI` and `EXEC`.
 fn is_immediate(name: &str) -> bool {
     matches!(name, "multi" | "exec" | "discard" | "watch" | "reset" | "quit")
+}
+
+/// Whether a command of this index is kept for `EXEC`, or refused: it is counted when it is run.
+pub fn keeps(transaction: &Transaction, index: usize) -> bool {
+    transaction.queue.is_some() && !is_immediate(COMMANDS[index].name)
 }
 
 /// Keeps a command for `EXEC`, if a transaction is open. Returns whether that was all.
@@ -128,7 +135,7 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     for (index, request) in queue.requests.iter() {
         prepare(context, &request, &COMMANDS[index])?;
     }
-    let (mut answers, mut later) = (Vec::new(), Later::default());
+    let (mut answers, mut later) = (Answers::default(), Later::default());
     let before = context.session.state();
     let done = run_all(context, &queue, &watched, &mut answers, &mut later);
     if matches!(done, Ok(true)) {
@@ -143,12 +150,30 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
         show(context, &queue);
     }
     if done {
-        context.reply.array(queue.requests.len());
-        context.reply.encoded(&answers);
+        note_endings(context, &queue, &answers);
+        context.reply.array(answers.count);
+        context.reply.encoded(&answers.bytes);
     } else {
         context.reply.null_array();
     }
     Ok(())
+}
+
+/// What the commands of a transaction have answered.
+#[derive(Default)]
+struct Answers {
+    bytes: Vec<u8>,
+    /// How many they are: `CLIENT REPLY OFF` has none.
+    count: usize,
+    /// How long each command took, and how it ended, if somebody wants to know.
+    endings: Vec<(Duration, Ending)>,
+}
+
+/// Counts the commands of a transaction that is done.
+fn note_endings(context: &Context<'_>, queue: &Queue, answers: &Answers) {
+    for ((_, request), (duration, ending)) in queue.requests.iter().zip(&answers.endings) {
+        super::note_latency(context, &request, *duration, *ending);
+    }
 }
 
 /// Shows the commands of a transaction that is done to the monitors, each with the database in which it was run.
@@ -175,7 +200,7 @@ fn run_all(
     context: &mut Context<'_>,
     queue: &Queue,
     watched: &Watched,
-    answers: &mut Vec<u8>,
+    answers: &mut Answers,
     later: &mut Later,
 ) -> Result<bool, Failure> {
     let tally = *context.tally;
@@ -192,7 +217,7 @@ fn run_among_others(
     context: &mut Context<'_>,
     queue: &Queue,
     watched: &Watched,
-    answers: &mut Vec<u8>,
+    answers: &mut Answers,
 ) -> Result<Option<bool>, Failure> {
     if !queue.requests.iter().all(|(index, _)| COMMANDS[index].is_of_keys()) {
         return Ok(None);
@@ -232,7 +257,7 @@ fn run_alone(
     context: &mut Context<'_>,
     queue: &Queue,
     watched: &Watched,
-    answers: &mut Vec<u8>,
+    answers: &mut Answers,
     later: &mut Later,
 ) -> Result<bool, Failure> {
     let store = Arc::clone(&context.shared.store);
@@ -437,15 +462,17 @@ fn run(
     queue: &Queue,
     stage: &mut Stage,
     source: &mut dyn Source,
-    answers: &mut Vec<u8>,
+    answers: &mut Answers,
     later: &mut Later,
 ) -> Outcome {
-    answers.clear();
+    *answers = Answers::default();
+    let Answers { bytes: answers, count, endings } = answers;
     // An attempt before this one may have selected another.
     context.session.select(queue.database);
     let Context { shared, .. } = *context;
     for (index, request) in queue.requests.iter() {
         let start = answers.len();
+        let began = context.shared.latency.wants_times().then(Instant::now);
         let mark = stage.mark();
         let place = stage.place(&shared.databases, context.session.database);
         let protocol = context.session.protocol;
@@ -465,8 +492,13 @@ fn run(
             later: Some(later),
         };
         let allowed = permission::check_kept(&mut inner, &request, index);
+        let is_allowed = allowed.is_ok();
         let outcome = allowed.and_then(|()| super::run(&mut inner, &request, index));
-        if let Err(failure) = outcome.and_then(|()| inner.reply.check()) {
+        let outcome = outcome.and_then(|()| inner.reply.check());
+        if let Some(began) = began {
+            endings.push((began.elapsed(), Ending::of(is_allowed, outcome.is_ok())));
+        }
+        if let Err(failure) = outcome {
             inner.tally.errors += 1;
             inner.reply.truncate(start);
             failure.write(&mut inner.reply, inner.shared);
@@ -478,6 +510,7 @@ fn run(
         if stage.is_over() {
             return Err(stage.failure());
         }
+        *count += usize::from(answers.len() > start);
         if answers.len() > context.shared.config.reply_size_max {
             return Err(Failure::ReplyTooLong);
         }

@@ -90,6 +90,27 @@ fn calls_of_commands_are_counted_with_their_times() {
     assert!(!usual.contains("cmdstat") && all.contains("cmdstat_set"), "{all}");
     assert_eq!(sections(&usual) + 1, sections(&all));
     assert_eq!(client.line("CONFIG RESETSTAT"), "+OK");
+    // In a transaction when they are run, and how that ended.
+    client.line("MULTI");
+    together(&mut client, &["LPUSH k x", "SET k v", "GET k", "EXEC"]);
+    client.line("MULTI");
+    together(&mut client, &["HSET h f v", "DISCARD"]);
+    client.line("MULTI");
+    together(&mut client, &["WATCH k", "GET", "SCARD s", "EXEC"]);
+    let told = client.line("INFO commandstats");
+    for (name, calls, rejected, failed) in [
+        ("lpush", "1", "0", "1"),
+        ("set", "1", "0", "0"),
+        ("get", "1", "1", "0"),
+        ("exec", "2", "0", "1"),
+        ("multi", "3", "0", "0"),
+    ] {
+        let fields = of(&told, name);
+        let found = ["calls", "rejected_calls", "failed_calls"].map(|field| fields[field].as_str());
+        assert_eq!(found, [calls, rejected, failed], "{name}: {told}");
+    }
+    assert!(!told.contains("cmdstat_hset") && !told.contains("cmdstat_scard"), "{told}");
+    assert_eq!(client.line("CONFIG RESETSTAT"), "+OK");
     let told = client.line("INFO commandstats");
     assert!(told.contains("cmdstat_config|resetstat") && !told.contains("cmdstat_set"), "{told}");
 }

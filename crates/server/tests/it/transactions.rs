@@ -576,3 +576,18 @@ fn a_failed_transaction_leaves_settings_and_connections_alone() {
     assert_eq!(setting(&mut client, "maxclients"), "[\"maxclients\" \"77\"]");
     other.assert_closed();
 }
+
+/// The array of `EXEC` said that it had more elements than there were, and a client took the next replies for them.
+#[test]
+fn exec_tells_as_many_replies_as_there_are() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for mode in ["SKIP", "OFF"] {
+        let lines = ["MULTI".into(), "PING".into(), format!("CLIENT REPLY {mode}"), "EXEC".into()];
+        lines[..3].iter().for_each(|line| drop(client.line(line)));
+        assert_eq!(client.line("EXEC"), "[+PONG]", "{mode}");
+        client.send(&crate::support::encode(&["ECHO", "skipped"]));
+        assert_eq!(client.line("CLIENT REPLY ON"), "+OK", "{mode}");
+        assert_eq!(client.line("ECHO told"), "\"told\"", "{mode}");
+    }
+}
