@@ -96,13 +96,14 @@ impl Listening {
     pub fn serve(self, store: Arc<Store>) -> Result<Server, ServerError> {
         let Listening { config, acl, acceptor, metrics, polls, control } = self;
         let shared = Arc::new(Shared::new(config, acl, store, control));
-        let opened =
-            shared.types.open(&shared.store).and_then(|()| match shared.store.is_read_only() {
-                true => Ok(()),
-                // Before anybody changes a list that is there.
-                false => shared.types.admit_runs(&shared.store),
-            });
+        let opened = shared.types.open(&shared.store);
         opened.map_err(std::io::Error::other).map_err(io("cannot read what collections need"))?;
+        if !shared.store.is_read_only() {
+            // Before anybody changes a list that is there.
+            let admitted = shared.types.admit_runs_or_owe(&shared.store);
+            let admitted = admitted.map_err(std::io::Error::other);
+            admitted.map_err(io("cannot write that lists of the pool may have runs"))?;
+        }
         shared.databases.open(&shared.store).map_err(|error| match error {
             everleaf::Error::Unsupported(why) => ServerError::Config(why),
             error => io("cannot read the databases of the pool")(std::io::Error::other(error)),

@@ -330,6 +330,12 @@ impl Store {
         Ok(())
     }
 
+    /// Whether that was noted.
+    #[doc(hidden)]
+    pub fn has_note_of_runs(&self) -> bool {
+        self.shared.trees.heap().pool().features() & FEATURE_RUNS_OF_LISTS != 0
+    }
+
     /// Writes a snapshot, while the store goes on being read and written; the log from before it is
     /// let go. Returns the number of pairs in it. Happens by itself, too
     /// ([`Options::snapshot_after_bytes`]).

@@ -179,6 +179,9 @@ impl Stage {
             databases.keep(places, batch);
         }
         if let Some(ready) = types.ready() {
+            if let Some((key, mark)) = types.owed_mark().filter(|_| self.changes_lists(types)) {
+                batch.put(&ready.members, key, mark);
+            }
             let members = std::mem::take(&mut self.members);
             batch.reserve(members.len() + 1, members.size());
             for (key, value) in members.iter() {
@@ -200,6 +203,12 @@ impl Stage {
                 batch.expire_seen(map, &key, seen, new);
             }
         }
+    }
+
+    /// Whether it writes the header of a list.
+    fn changes_lists(&self, types: &Types) -> bool {
+        let mut values = self.parts.iter().flat_map(|part| part.written.values()).flatten();
+        values.any(|(value, _)| types.header(value).is_some_and(|it| it.kind == Kind::List))
     }
 
     /// The keys that may have been made collections, in the order in which they were.

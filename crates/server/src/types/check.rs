@@ -11,13 +11,14 @@ use std::ops::ControlFlow;
 
 use everleaf::{Map, Result, Store};
 
+use super::collector::first_key;
 use super::list::LACKING;
 use super::order::{height_of, position};
 use super::places::{LEVEL_MAX, ORDER, order_key};
-use super::runs;
+use super::runs::{self, EntryKey};
 use super::{
-    HEADER_SIZE, Header, Kind, MEMBERS, Ready, TRIMMED, Types, live_key, live_number, mark_of,
-    trimmed_key,
+    HEADER_SIZE, Header, Kind, MARK_KEY, MARK_SIZE, MEMBERS, Ready, TRIMMED, Types, live_key,
+    live_number, mark_entry, mark_of, trimmed_key,
 };
 use crate::command::walk::{Bounds, walk};
 use crate::databases::{Database, Databases, Place};
@@ -58,6 +59,9 @@ pub fn check_collections(store: &Store) -> Result<CollectionReport> {
     }
     types.open(store)?;
     let Some(ready) = types.ready() else { return Ok(report) };
+    // Each of the two keeps those away who know no runs.
+    let admits_runs = store.has_note_of_runs()
+        || ready.members.get(MARK_KEY)?.is_some_and(|there| there == mark_entry(&ready.mark));
     let databases = Databases::of_store(store)?;
     for place in databases.existing() {
         let database = databases.number_of(place);
@@ -66,6 +70,11 @@ pub fn check_collections(store: &Store) -> Result<CollectionReport> {
                 return Ok(());
             }
             report.collections += 1;
+            if value[MARK_SIZE] == Kind::List as u8 && !admits_runs {
+                let what = "it may have runs, and neither the pool nor its mark says so: an older server would free them; \
+                            start one of this version";
+                report.add(database, key, what);
+            }
             match ready.header(value) {
                 Some(header) => {
                     Check { ready, place, database, key, header, report: &mut report }.run()
@@ -78,7 +87,29 @@ pub fn check_collections(store: &Store) -> Result<CollectionReport> {
         })?;
     }
     check_numbers(ready, &databases, &mut report)?;
+    check_trimmed(ready, &databases, &mut report)?;
     Ok(report)
+}
+
+/// Each list that is noted for what is outside of its bounds has a note of its key, too: both go together.
+fn check_trimmed(
+    ready: &Ready,
+    databases: &Databases,
+    report: &mut CollectionReport,
+) -> Result<()> {
+    pieces(&ready.members, Bounds::of_prefix(&TRIMMED.to_be_bytes()), |note, _| {
+        let id = note.get(8..).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
+        let mut is_noted = false;
+        for place in databases.existing() {
+            if let Some(id) = id {
+                is_noted |= ready.members.contains(live_key(place, id))?;
+            }
+        }
+        if !is_noted {
+            report.tell(format!("what is noted as trimmed is no list: {}", note.escape_ascii()));
+        }
+        Ok(())
+    })
 }
 
 /// Each number under which members lie has a note (C7).
@@ -228,28 +259,51 @@ impl Check<'_> {
             self.problem("a note says that it has elements outside of its bounds, and its header that it has none");
         }
         let is_trimmed = note.is_some_and(|what| what != LACKING);
+        // What begins before that is gone, even if it ends inside: there is something else.
+        let first = first_key(&ready.members, &self.header)?;
+        let first = first.unwrap_or(EntryKey::before(self.header.id, self.header.extra).to_vec());
         pieces(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
             let Some(place) = runs::Place::of_key(key) else {
                 self.problem(&format!("an entry is not where it belongs: {}", key.escape_ascii()));
                 return Ok(());
             };
-            let is_outside = place.index.wrapping_sub(self.header.extra) >= self.header.count;
-            if is_trimmed && is_outside {
+            let len = runs::len_of(value, place.is_run);
+            let inside = runs::inside(&self.header, place, len.unwrap_or(0));
+            let begins_inside = place.index.wrapping_sub(self.header.extra) < self.header.count;
+            if key < first.as_slice() || inside.is_empty() && !begins_inside {
+                if !is_trimmed {
+                    let shown = key.escape_ascii();
+                    self.problem(&format!("an entry is outside of its bounds: {shown}"));
+                }
                 return Ok(());
             }
-            let len = runs::len_of(value, place.is_run);
-            if len.is_none_or(|len| place.is_run && len < runs::LEN_MIN) {
-                self.problem(&format!("a run of elements cannot be read: {}", key.escape_ascii()));
+            match len {
+                None => {
+                    let shown = key.escape_ascii();
+                    self.problem(&format!("a run of elements cannot be read: {shown}"));
+                }
+                Some(len) if place.is_run && len < runs::LEN_MIN => {
+                    let shown = key.escape_ascii();
+                    self.problem(&format!("a run has {len} elements only: {shown}"));
+                }
+                Some(len) => {
+                    let reaches = [inside.start > 0, inside.end < len];
+                    let [left, right] = self.header.reaches;
+                    if reaches[0] && !left || reaches[1] && !right {
+                        let shown = key.escape_ascii();
+                        self.problem(&format!("a run reaches out of its bounds: {shown}"));
+                    }
+                }
             }
-            let len = len.unwrap_or(0) as u64;
-            count += len;
-            if place.index != next {
+            count += inside.len() as u64;
+            let index = place.index.wrapping_add(inside.start as u64);
+            if index != next {
                 self.problem(&format!(
                     "the element behind number {} is missing",
                     next.wrapping_sub(1)
                 ));
             }
-            next = place.index.wrapping_add(len);
+            next = place.index.wrapping_add(inside.end as u64);
             Ok(())
         })?;
         Ok(count)

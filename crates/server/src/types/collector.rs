@@ -26,6 +26,7 @@ use everleaf::{Error, Map, Store, WriteBatch};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::list::LACKING;
+use super::runs::{self, EntryKey, Side};
 use super::{Header, Ready, TRIMMED, Types, live_key, live_number, trimmed_key};
 use crate::command::walk::{Bounds, walk};
 use crate::databases::{Databases, Place};
@@ -70,6 +71,7 @@ impl Collector {
                 continue;
             }
             (seen, silence) = (now, Duration::ZERO);
+            types.settle_mark(store);
             let start = processor_time();
             let (mut all, mut damage) = (databases.existing(), Damage::default());
             let done = all
@@ -200,6 +202,8 @@ impl Collector {
             }
             let Some((place, key)) = noted(ready, databases, id)? else { return Ok(()) };
             let map = databases.map(place);
+            // What is seen of members while a batch is written may not stay.
+            let rollback_count = store.rollback_count();
             // As it is: an older one may have another value for the same header.
             let see = |value: &[u8], expiry| {
                 ready.header(value).map(|header| (header, value.to_vec(), expiry))
@@ -209,8 +213,9 @@ impl Collector {
                 // Without its header it is freed as a whole.
                 return Ok(());
             };
-            let outside = outside(members, &header)?;
+            let Some(outside) = outside(members, &header)? else { return Ok(()) };
             let mut batch = WriteBatch::new();
+            batch.expect_no_rollback(rollback_count);
             batch.expect_with_expiry(map, &key, value, expiry);
             batch.expect(members, note, Some(b""));
             for key in &outside {
@@ -357,10 +362,11 @@ impl Keys<'_> {
     }
 }
 
-/// Some keys of elements that a list has outside of its bounds, all of them if they are few.
-fn outside(members: &Map, list: &Header) -> everleaf::Result<Vec<Vec<u8>>> {
+/// Some keys of elements that a list has outside of its bounds, all of them if they are few. `None` if its first entry is missing,
+/// which may be one of them.
+fn outside(members: &Map, list: &Header) -> everleaf::Result<Option<Vec<Vec<u8>>>> {
     let key_of = |index: u64| [list.id.to_be_bytes(), index.to_be_bytes()].concat();
-    let first = key_of(list.extra);
+    let Some(first) = first_key(members, list)? else { return Ok(None) };
     let behind = key_of(list.extra.wrapping_add(list.count));
     let all = Bounds::of_prefix(&list.id.to_be_bytes());
     let before = Bounds { start: all.start, end: Bound::Excluded(first) };
@@ -376,7 +382,25 @@ fn outside(members: &Map, list: &Header) -> everleaf::Result<Vec<Vec<u8>>> {
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
     }
-    Ok(keys)
+    Ok(Some(keys))
+}
+
+/// The key of the first entry of a list, or what is not behind it: that one may begin before the bounds.
+pub(super) fn first_key(members: &Map, list: &Header) -> everleaf::Result<Option<Vec<u8>>> {
+    if !list.reaches[Side::Left as usize] {
+        return Ok(Some(EntryKey::before(list.id, list.extra).to_vec()));
+    }
+    let start = Bound::Included(EntryKey::before(list.id, runs::begin_of(list)).to_vec());
+    let end = Bound::Included(EntryKey::behind(list.id, list.extra).to_vec());
+    let mut found = None;
+    walk(members, &Bounds { start, end }, true, |key, value| {
+        found = runs::Place::of_key(key).and_then(|place| {
+            let len = runs::spans(value, place.is_run).count();
+            (!runs::inside(list, place, len).is_empty()).then(|| key.to_vec())
+        });
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -433,7 +457,15 @@ mod tests {
                 &types,
                 &store,
                 key,
-                Header { kind: Kind::Set, id: 0, count, changes: 1, extra: 0, has_outside: false },
+                Header {
+                    kind: Kind::Set,
+                    id: 0,
+                    count,
+                    changes: 1,
+                    extra: 0,
+                    has_outside: false,
+                    reaches: [false; 2],
+                },
             )
         };
         make(b"kept", 10);
@@ -461,8 +493,15 @@ mod tests {
         let types = Types::default();
         types.begin(&store).unwrap();
         let map = store.default_map();
-        let header =
-            Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0, has_outside: false };
+        let header = Header {
+            kind: Kind::Set,
+            id: 0,
+            count: 3,
+            changes: 1,
+            extra: 0,
+            has_outside: false,
+            reaches: [false; 2],
+        };
         make(&types, &store, b"expired", header);
         make(&types, &store, b"kept", header);
         assert!(map.expire(b"expired", everleaf::Expiry::from_unix_ms(1)).unwrap());
@@ -493,6 +532,7 @@ mod tests {
                 changes: 1,
                 extra: 0,
                 has_outside: false,
+                reaches: [false; 2],
             };
             let first = make(&types, &store, b"first", header);
             let member = [first.id.to_be_bytes(), 50u64.to_be_bytes()].concat();
@@ -544,6 +584,7 @@ mod tests {
                     changes: 1,
                     extra: 0,
                     has_outside: false,
+                    reaches: [false; 2],
                 };
                 for key in [b"first", MARK, b"third"] {
                     let list = make(&types, &store, key, header);
@@ -597,8 +638,15 @@ mod tests {
     #[test]
     fn what_is_renamed_while_the_collector_looks_is_not_gone() {
         let (_folder, store, types) = store();
-        let header =
-            Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0, has_outside: false };
+        let header = Header {
+            kind: Kind::Set,
+            id: 0,
+            count: 3,
+            changes: 1,
+            extra: 0,
+            has_outside: false,
+            reaches: [false; 2],
+        };
         let header = make(&types, &store, b"here", header);
         // The note that the collector has read names this key.
         rename(&types, &store, &header, b"here", b"there");
@@ -612,8 +660,15 @@ mod tests {
     #[test]
     fn what_is_renamed_between_the_looks_at_note_and_key_stays() {
         let (_folder, store, types) = store();
-        let header =
-            Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0, has_outside: false };
+        let header = Header {
+            kind: Kind::Set,
+            id: 0,
+            count: 3,
+            changes: 1,
+            extra: 0,
+            has_outside: false,
+            reaches: [false; 2],
+        };
         let header = make(&types, &store, b"here", header);
         let meanwhile = || rename(&types, &store, &header, b"here", b"there");
         assert!(!keys(&types, &store).is_gone_after(header.id, meanwhile).unwrap());
@@ -622,8 +677,15 @@ mod tests {
     #[test]
     fn what_is_renamed_to_and_fro_keeps_its_members() {
         let (_folder, store, types) = store();
-        let header =
-            Header { kind: Kind::Set, id: 0, count: 5, changes: 1, extra: 0, has_outside: false };
+        let header = Header {
+            kind: Kind::Set,
+            id: 0,
+            count: 5,
+            changes: 1,
+            extra: 0,
+            has_outside: false,
+            reaches: [false; 2],
+        };
         let header = make(&types, &store, b"here", header);
         let before = types.ready().unwrap().members.len();
         let is_done = std::sync::atomic::AtomicBool::new(false);

@@ -47,7 +47,7 @@ impl Collection<'_, '_> {
         if seen.is_some() {
             return Ok(seen);
         }
-        let bounds = self.entries_between(self.header.extra, index);
+        let bounds = self.entries_between(runs::begin_of(&self.header), index);
         self.staged.walk_members(self.ready, &bounds, true, &mut |key, value| {
             if let Some(place) = Place::of_key(key)
                 && let Ok(offset) = usize::try_from(index.wrapping_sub(place.index))
@@ -86,6 +86,7 @@ impl Collection<'_, '_> {
 
     /// Sets an element that is there.
     pub fn set_element(&mut self, at: u64, value: &[u8]) -> Result<()> {
+        self.settle_both()?;
         // An element by itself may be long, and is not looked at.
         let found =
             self.see_entry(at, |place, entry| place.is_run.then(|| (place, entry.to_vec())))?;
@@ -102,10 +103,52 @@ impl Collection<'_, '_> {
 
     /// Adds an element at a side.
     pub fn push(&mut self, side: Side, value: &[u8]) -> Result<()> {
+        match self.header.has_outside {
+            true => self.settle_both()?,
+            false => self.settle(side)?,
+        }
         self.make_room(side)?;
         let at = if side == Side::Left { 0 } else { self.header.count - 1 };
         let (id, index) = (self.header.id, self.index_of(at));
         self.staged.stage.push_element(id, side, index, value)
+    }
+
+    /// Makes the entry at a side end with the bounds: where something is put beside it, nothing of it may be.
+    #[inline]
+    fn settle(&mut self, side: Side) -> Result<()> {
+        match self.header.reaches[side as usize] {
+            true => self.write_settled(side),
+            false => Ok(()),
+        }
+    }
+
+    fn settle_both(&mut self) -> Result<()> {
+        self.settle(Side::Left)?;
+        self.settle(Side::Right)
+    }
+
+    fn write_settled(&mut self, side: Side) -> Result<()> {
+        let Header { id, count, .. } = self.header;
+        let at = if side == Side::Left { 0 } else { count - 1 };
+        let index = self.index_of(at);
+        if !self.staged.stage.rewrite_end(id, side, index) {
+            let found =
+                self.see_entry(at, |place, entry| place.is_run.then(|| (place, entry.to_vec())))?;
+            if let Some((place, entry)) = found.flatten() {
+                let all: Vec<&[u8]> = runs::elements(&entry, true).collect();
+                let inside = runs::inside(&self.header, place, all.len());
+                if inside.len() < all.len() {
+                    self.write_entry(place, None)?;
+                    let index = place.index.wrapping_add(inside.start as u64);
+                    let elements = all[inside].iter().copied();
+                    runs::pack(index, elements, |place, entry| {
+                        self.write_entry(place, Some(entry))
+                    })?;
+                }
+            }
+        }
+        self.header.reaches[side as usize] = false;
+        Ok(())
     }
 
     /// Widens the bounds by one element at a side.
@@ -180,11 +223,6 @@ impl Collection<'_, '_> {
 
     /// Makes an entry begin with an element, counted from the left, if there is one before it.
     fn divide(&mut self, at: u64) -> Result<()> {
-        self.divide_for(at, None)
-    }
-
-    /// The same; few elements are taken at a side of the part that is kept, and others are likely to follow them one by one.
-    fn divide_for(&mut self, at: u64, taken: Option<Side>) -> Result<()> {
         if at == 0 || at >= self.header.count {
             return Ok(());
         }
@@ -194,19 +232,12 @@ impl Collection<'_, '_> {
         })?;
         let Some((place, entry)) = found.flatten() else { return Ok(()) };
         self.write_entry(place, None)?;
-        let elements = runs::elements(&entry, place.is_run);
-        let elements: Vec<&[u8]> = elements.collect();
+        let elements: Vec<&[u8]> = runs::elements(&entry, place.is_run).collect();
         let (before, behind) = elements.split_at(index.wrapping_sub(place.index) as usize);
-        // The kept part is the one whose end is here.
-        let parts = [(place.index, before, Side::Right), (index, behind, Side::Left)];
-        for (index, elements, end) in parts {
-            let (elements, write) = (elements.iter().copied(), |place, entry: &[u8]| {
+        for (index, elements) in [(place.index, before), (index, behind)] {
+            runs::pack(index, elements.iter().copied(), |place, entry| {
                 self.write_entry(place, Some(entry))
-            });
-            match taken == Some(end) {
-                true => runs::pack_beside(end, index, elements, write)?,
-                false => runs::pack(index, elements, write)?,
-            }
+            })?;
         }
         Ok(())
     }
@@ -221,15 +252,17 @@ impl Collection<'_, '_> {
     /// Removes the element at a side, and shows it.
     pub fn pop<R>(&mut self, side: Side, see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let Some(last) = self.header.count.checked_sub(1) else { return Ok(None) };
-        let index = self.index_of(if side == Side::Left { 0 } else { last });
-        let Header { id, extra: start, .. } = self.header;
-        let taken = self.staged.take_element(self.ready, id, side, start, index, see)?;
-        if taken.is_none() {
-            self.write_lack()?;
+        let taken = self.staged.take_element(self.ready, &self.header, side, see)?;
+        match &taken {
+            Some((_, reaches)) => self.header.reaches[side as usize] = *reaches,
+            None => self.write_lack()?,
         }
         self.header.extra = self.header.extra.wrapping_add(u64::from(side == Side::Left));
         self.header.count = last;
-        Ok(taken)
+        if last == 0 {
+            self.header.reaches = [false; 2];
+        }
+        Ok(taken.map(|(shown, _)| shown))
     }
 
     /// Notes that there is less than the header counts, so that nothing outside of the bounds is freed until the list goes.
@@ -281,12 +314,8 @@ impl Collection<'_, '_> {
             return Ok(());
         }
         let start = self.header.extra;
-        let begin = match first {
-            0 => None,
-            // Its entry may begin before it.
-            first => self.see_entry(first, |place, _| place.index)?,
-        };
-        let begin = begin.unwrap_or(self.index_of(first));
+        // Its entry may begin before it.
+        let begin = self.begin_at(first)?.unwrap_or(self.index_of(first));
         let bounds = self.entries_between(begin, self.index_of(last));
         let mut places = Vec::new();
         self.staged.walk_members(self.ready, &bounds, reverse, &mut |key, value| {
@@ -331,6 +360,7 @@ impl Collection<'_, '_> {
     /// Removes elements, told in ascending order.
     pub fn remove_elements(&mut self, removed: &[u64]) -> Result<()> {
         let (Some(&first), Some(&last)) = (removed.first(), removed.last()) else { return Ok(()) };
+        self.settle_both()?;
         let (count, gone) = (self.header.count, removed.len() as u64);
         if count - first <= last + 1 {
             let values = self.copies(first, count - first, removed)?;
@@ -348,6 +378,7 @@ impl Collection<'_, '_> {
 
     /// Adds an element before another, counted from the left.
     pub fn insert_element(&mut self, at: u64, value: &[u8]) -> Result<()> {
+        self.settle_both()?;
         let count = self.header.count;
         if count - at <= at {
             let values = self.copies(at, count - at, &[])?;
@@ -368,13 +399,29 @@ impl Collection<'_, '_> {
         self.keep(first, last - first + 1)
     }
 
+    /// Only the bounds are changed, and entries that are outside of them as a whole go: in a full pool, too.
     fn keep(&mut self, first: u64, kept: u64) -> Result<()> {
-        let count = self.header.count;
-        let few = |taken: u64, side| (taken < runs::LEN_MIN as u64).then_some(side);
-        self.divide_for(first, few(first, Side::Left))?;
-        self.divide_for(first + kept, few(count - kept - first, Side::Right))?;
+        let (count, begin) = (self.header.count, self.begin_at(0)?.unwrap_or(self.index_of(0)));
+        let (mut kept_begin, mut reaches) = (self.index_of(first), self.header.reaches);
+        if kept == 0 {
+            reaches = [false; 2];
+        } else {
+            if first > 0 {
+                kept_begin = self.begin_at(first)?.unwrap_or(kept_begin);
+                reaches[0] = kept_begin != self.index_of(first);
+            } else {
+                kept_begin = begin;
+            }
+            if first + kept < count {
+                let end = self.see_entry(first + kept - 1, |place, entry| {
+                    let len = runs::spans(entry, place.is_run).count();
+                    place.index.wrapping_add(len as u64)
+                })?;
+                reaches[1] = end.is_some_and(|end| end != self.index_of(first + kept));
+            }
+        }
         if count - kept <= REMOVED_COUNT_MAX {
-            self.remove_entries(self.index_of(0), first)?;
+            self.remove_entries(begin, kept_begin.wrapping_sub(begin))?;
             self.remove_entries(self.index_of(first + kept), count - kept - first)?;
         } else {
             self.header.has_outside = true;
@@ -386,8 +433,16 @@ impl Collection<'_, '_> {
             }
         }
         self.header.extra = self.header.extra.wrapping_add(first);
-        self.header.count = kept;
+        (self.header.count, self.header.reaches) = (kept, reaches);
         Ok(())
+    }
+
+    /// Where the entry begins that an element is in.
+    fn begin_at(&mut self, at: u64) -> Result<Option<u64>> {
+        if at == 0 && !self.header.reaches[Side::Left as usize] {
+            return Ok(None);
+        }
+        self.see_entry(at, |place, _| place.index)
     }
 
     /// Whether there are elements outside of the bounds that are still to be freed.

@@ -142,6 +142,7 @@ mod tests {
             changes: 1,
             extra: 0,
             has_outside: false,
+            reaches: [false; 2],
         };
         store.default_map().put(b"set", ready.encode(&header)).unwrap();
         store.default_map().put(b"text", vec![7; HEADER_SIZE]).unwrap();
@@ -168,8 +169,15 @@ mod tests {
         let types = begun(&store);
         let ready = types.ready().unwrap();
         let id = ready.new_id();
-        let header =
-            Header { kind: Kind::Hash, id, count: 1, changes: 1, extra: 0, has_outside: false };
+        let header = Header {
+            kind: Kind::Hash,
+            id,
+            count: 1,
+            changes: 1,
+            extra: 0,
+            has_outside: false,
+            reaches: [false; 2],
+        };
         let other = store.map("server.db3").unwrap();
         other.put(b"hash", ready.encode(&header)).unwrap();
         let mark = ready.members.get(MARK_KEY).unwrap().unwrap();

@@ -23,7 +23,7 @@ pub mod separators;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use everleaf::random::finish;
@@ -105,19 +105,28 @@ pub struct Header {
     pub extra: u64,
     /// Of a list: whether there may be elements outside of its bounds, which are in the way of those that are pushed there.
     pub has_outside: bool,
+    /// Of a list: whether its first entry may begin before its first element, and its last one may end behind its last. Such
+    /// elements are gone.
+    pub reaches: [bool; 2],
 }
+
+/// In the header of a list: the bit that says that it may have elements outside of its bounds, and those of what may reach out.
+const OUTSIDE: u8 = 1;
+const REACHES: [u8; 2] = [2, 4];
 
 impl Header {
     /// That of a collection with nothing in it.
     pub fn of_new(kind: Kind, id: u64) -> Self {
         let extra = if kind == Kind::List { MIDDLE } else { 0 };
-        Header { kind, id, count: 0, changes: 0, extra, has_outside: false }
+        Header { kind, id, count: 0, changes: 0, extra, has_outside: false, reaches: [false; 2] }
     }
 
     /// Writes all but the mark to a value that holds a header.
     pub fn write_to(&self, value: &mut [u8; HEADER_SIZE]) {
         value[MARK_SIZE] = self.kind as u8;
-        value[MARK_SIZE + 1] = u8::from(self.has_outside);
+        value[MARK_SIZE + 1] = u8::from(self.has_outside) * OUTSIDE
+            | u8::from(self.reaches[0]) * REACHES[0]
+            | u8::from(self.reaches[1]) * REACHES[1];
         value[24..32].copy_from_slice(&self.id.to_le_bytes());
         value[32..40].copy_from_slice(&self.count.to_le_bytes());
         value[40..48].copy_from_slice(&self.changes.to_le_bytes());
@@ -156,9 +165,11 @@ impl Ready {
             u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes are eight bytes"))
         };
         let kind = Kind::of(value[MARK_SIZE])?;
-        let has_outside = value[MARK_SIZE] == LIST_WITHOUT_RUNS || value[MARK_SIZE + 1] != 0;
+        let bits = value[MARK_SIZE + 1];
+        let has_outside = value[MARK_SIZE] == LIST_WITHOUT_RUNS || bits & OUTSIDE != 0;
+        let reaches = REACHES.map(|bit| bits & bit != 0);
         let (id, count, changes, extra) = (word(24), word(32), word(40), word(48));
-        Some(Header { kind, id, count, changes, extra, has_outside })
+        Some(Header { kind, id, count, changes, extra, has_outside, reaches })
     }
 
     /// The value that holds a header.
@@ -210,6 +221,8 @@ impl Ready {
 pub struct Types {
     ready: OnceLock<Ready>,
     making: Mutex<()>,
+    /// Whether the mark does not say yet that lists may have runs, for lack of space.
+    owes_mark: AtomicBool,
 }
 
 impl Types {
@@ -234,6 +247,35 @@ impl Types {
             ready.members.put(MARK_KEY, entry)?;
         }
         Ok(())
+    }
+
+    /// As [`Self::admit_runs`]. If there is no space for what is beside the mark, it is written later: with the first change of
+    /// a list, or before that by [`Self::settle_mark`].
+    pub fn admit_runs_or_owe(&self, store: &Store) -> everleaf::Result<()> {
+        match self.admit_runs(store) {
+            Err(error) if is_lack_of_space(&error) => {
+                tracing::warn!("no list can be changed before there is space: {error}");
+                // Relaxed: nobody else serves yet.
+                self.owes_mark.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// Writes what is owed beside the mark, if there is space for it now.
+    pub fn settle_mark(&self, store: &Store) {
+        // Relaxed: who still writes it with a list does no harm.
+        if self.owes_mark.load(Ordering::Relaxed) && self.admit_runs(store).is_ok() {
+            self.owes_mark.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// What is to be written with a list that changes: what is owed beside the mark.
+    pub fn owed_mark(&self) -> Option<(&'static [u8], [u8; MARK_SIZE + 1])> {
+        // Relaxed: as above.
+        let ready = self.ready.get().filter(|_| self.owes_mark.load(Ordering::Relaxed))?;
+        Some((MARK_KEY, mark_entry(&ready.mark)))
     }
 
     /// What collections need, if there has been one.
@@ -283,6 +325,11 @@ impl Types {
     pub fn header(&self, value: &[u8]) -> Option<Header> {
         self.ready.get()?.header(value)
     }
+}
+
+fn is_lack_of_space(error: &everleaf::Error) -> bool {
+    use everleaf::Error::{DiskFull, LogFailed, LogFull, PoolFull};
+    matches!(error, DiskFull(_) | LogFailed(_) | LogFull(_) | PoolFull(_))
 }
 
 /// The mark with which headers begin, if it is there.

@@ -8,9 +8,14 @@
 //!   a run        number (8), index (8), 1   ->  for each element its length, seven bits a byte, the lowest first, and itself
 //! ```
 //!
-//! The index of a run is that of its first element. The entries of a list leave no gap inside its bounds and none of them
-//! reaches out of these, so that an element is in the last entry that does not begin behind it. A few elements are written
-//! one by one: to take one of them touches no other.
+//! The index of a run is that of its first element. The entries of a list leave no gap inside its bounds, so that an
+//! element is in the last entry that does not begin behind it. Of the first and the last one a part may be outside, if the header
+//! says so: who takes elements from an end changes the header alone until the entry has none left, and needs no space. A few
+//! elements are written one by one: to take one of them touches no other.
+
+use std::ops::Range;
+
+use super::Header;
 
 /// Elements that a run has at least, and at most, and bytes of it at most.
 pub const LEN_MIN: usize = 8;
@@ -220,27 +225,31 @@ pub fn pack<'e, E>(
     }
 }
 
-/// The same for so many elements, of which a few at a side become entries by themselves: who takes elements there one by one
-/// writes the rest of a run only when these are gone.
-pub fn pack_beside<'e, E>(
-    side: Side,
-    index: u64,
-    elements: impl ExactSizeIterator<Item = &'e [u8]> + Clone,
-    mut write: impl FnMut(Place, &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let len = elements.len();
-    let single_len = len.min(LEN_MIN - 1);
-    let (single_from, packed_from) = match side {
-        Side::Left => (0, single_len),
-        Side::Right => (len - single_len, 0),
-    };
-    let packed = elements.clone().skip(packed_from).take(len - single_len);
-    pack(index.wrapping_add(packed_from as u64), packed, &mut write)?;
-    let index = index.wrapping_add(single_from as u64);
-    for (at, element) in elements.skip(single_from).take(single_len).enumerate() {
-        write(Place { index: index.wrapping_add(at as u64), is_run: false }, element)?;
+/// The lowest index at which an entry of a list may begin that has elements inside its bounds.
+pub fn begin_of(list: &Header) -> u64 {
+    match list.reaches[Side::Left as usize] {
+        true => list.extra.saturating_sub(LEN_MAX as u64 - 1),
+        false => list.extra,
     }
-    Ok(())
+}
+
+/// The index of the element at a side of a list that has one.
+pub fn end_of(list: &Header, side: Side) -> u64 {
+    match side {
+        Side::Left => list.extra,
+        Side::Right => list.extra.wrapping_add(list.count).wrapping_sub(1),
+    }
+}
+
+/// Which elements of an entry that has so many are inside the bounds of its list.
+pub fn inside(list: &Header, place: Place, len: usize) -> Range<usize> {
+    let at_most_len = |count: u64| usize::try_from(count).map_or(len, |count| count.min(len));
+    let before = list.extra.wrapping_sub(place.index);
+    if before < LEN_MAX as u64 {
+        return at_most_len(before)..at_most_len(before.saturating_add(list.count));
+    }
+    let behind = place.index.wrapping_sub(list.extra);
+    0..at_most_len(list.count.saturating_sub(behind))
 }
 
 #[cfg(test)]

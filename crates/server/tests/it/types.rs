@@ -7,6 +7,7 @@ mod check;
 mod collections;
 mod damaged;
 mod databases;
+mod full;
 mod indices;
 mod lists;
 mod rolled_back;

@@ -171,6 +171,7 @@ mod tests {
             changes: 1,
             extra: 0,
             has_outside: false,
+            reaches: [false; 2],
         };
         ready.members.put([header.id.to_be_bytes(), [1; 8]].concat(), b"member").unwrap();
         store.default_map().put(b"set", ready.encode(&header)).unwrap();

@@ -19,8 +19,8 @@ use std::ops::{Bound, ControlFlow};
 use super::{Stage, Staged};
 use crate::command::walk::Bounds;
 use crate::failure::Result;
-use crate::types::Ready;
 use crate::types::runs::{self, EntryKey, Place, Side};
+use crate::types::{Header, Ready};
 
 /// Entries with so many elements are read with the first, second and each further read, and so many bytes of them, but for the
 /// first entry.
@@ -59,9 +59,12 @@ pub(super) struct ListEnd {
     run_size: usize,
     /// The entry that they come from, if one.
     origin: Option<Place>,
+    /// Whether they are to be written, and not only to be taken from where they are.
     is_changed: bool,
-    /// How many were taken since they are in memory.
-    taken: usize,
+    /// Whether some were taken.
+    is_taken: bool,
+    /// Whether what it was at the last mark is kept, or it was not open then.
+    is_kept: bool,
     /// What was counted of them on the stage.
     counted: usize,
     /// The next entries, in the order in which they are taken.
@@ -80,7 +83,8 @@ impl ListEnd {
             run_size: 0,
             origin: None,
             is_changed: false,
-            taken: 0,
+            is_taken: false,
+            is_kept: false,
             counted: 0,
             ahead: VecDeque::new(),
             reads: 0,
@@ -140,45 +144,52 @@ impl ListEnd {
             Side::Right => self.spans.pop_back(),
         }?;
         self.first = self.first.wrapping_add(u64::from(self.side == Side::Left));
-        self.is_changed = true;
-        self.taken += 1;
+        self.is_taken = true;
         let element = &self.bytes[at..][..size];
         self.run_size -= runs::size_in_run(element);
         Some(element)
     }
 
-    /// Takes the next entry that was read ahead, if the element of this index, which is the one at the end, is in it.
-    fn load(&mut self, index: u64) -> bool {
+    /// Takes the next entry that was read ahead, if the element at the end of the list is in it.
+    fn load(&mut self, list: &Header) -> bool {
+        let index = runs::end_of(list, self.side);
         let Some(Entry { place, .. }) = self.ahead.front() else { return false };
         let offset = index.wrapping_sub(place.index);
-        if offset >= runs::LEN_MAX as u64 || self.side == Side::Left && offset > 0 {
+        let is_within = self.side == Side::Right || list.reaches[self.side as usize];
+        if offset >= runs::LEN_MAX as u64 || offset > 0 && !is_within {
             return false;
         }
         let Some(Entry { place, value }) = self.ahead.pop_front() else { return false };
         self.spans.clear();
         self.spans.extend(runs::spans(&value, place.is_run));
-        if self.side == Side::Right {
-            // Of a damaged list it may reach out of the bounds.
-            self.spans.truncate(offset as usize + 1);
-        }
+        // The others are gone.
+        let inside = runs::inside(list, place, self.spans.len());
+        self.spans.truncate(inside.end);
+        self.spans.drain(..inside.start);
         self.run_size =
             self.spans.iter().map(|span| runs::size_in_run(&value[span.0..][..span.1])).sum();
         self.bytes = value;
-        (self.first, self.origin, self.is_changed) = (place.index, Some(place), false);
-        self.taken = 0;
+        self.first = place.index.wrapping_add(inside.start as u64);
+        (self.origin, self.is_changed, self.is_taken) = (Some(place), false, false);
         self.ends_with(index)
     }
 
-    /// Where the entries begin from the one with an element on, in the order in which they are taken. The list begins at `start`.
-    fn bounds(&self, start: u64, index: u64) -> Bounds {
-        let begin = if self.side == Side::Left { index } else { start };
-        let start = Bound::Included(EntryKey::before(self.id, begin).to_vec());
+    /// Where the entries are from the one at the end of the list on.
+    fn bounds(&self, list: &Header) -> Bounds {
+        let last =
+            Bound::Included(EntryKey::behind(self.id, runs::end_of(list, self.side)).to_vec());
+        let start = Bound::Included(EntryKey::before(self.id, runs::begin_of(list)).to_vec());
         match self.side {
             Side::Left => Bounds { start, ..Bounds::of_prefix(&self.id.to_be_bytes()) },
-            Side::Right => {
-                Bounds { start, end: Bound::Included(EntryKey::behind(self.id, index).to_vec()) }
-            }
+            Side::Right => Bounds { start, end: last },
         }
+    }
+
+    /// Whether what is left of the entry at the end is where it was, and so reaches out of the bounds.
+    fn reaches(&self) -> bool {
+        self.origin.is_some_and(|origin| origin.is_run)
+            && !self.is_changed
+            && !self.spans.is_empty()
     }
 
     /// A copy without what was read ahead, which is found again.
@@ -191,14 +202,21 @@ impl ListEnd {
             copy.bytes.extend_from_slice(&self.bytes[*at..][..*size]);
         }
         (copy.first, copy.run_size, copy.origin) = (self.first, self.run_size, self.origin);
-        (copy.is_changed, copy.taken) = (self.is_changed, self.taken);
+        (copy.is_changed, copy.is_taken) = (self.is_changed, self.is_taken);
         (copy.counted, copy.reads) = (self.counted, self.reads);
         copy
     }
 
+    /// Keeps what it is among those of the last mark, if this is the first change since then.
+    fn keep(&mut self, kept: &mut Vec<ListEnd>) {
+        if !std::mem::replace(&mut self.is_kept, true) {
+            kept.push(self.copy());
+        }
+    }
+
     /// Whether it has what is to be written.
     pub(super) fn is_changed(&self) -> bool {
-        self.is_changed
+        self.is_changed || self.is_taken
     }
 }
 
@@ -212,10 +230,13 @@ impl Stage {
                     let mut end = self.ends.remove(found.unwrap_or(0));
                     self.write_end(&mut end);
                 }
-                self.ends.push(ListEnd::new(id, side));
+                self.ends.push(ListEnd { is_kept: true, ..ListEnd::new(id, side) });
                 self.ends.len() - 1
             }
         };
+        if self.undo.is_some() {
+            self.ends[index].keep(&mut self.ends_before);
+        }
         &mut self.ends[index]
     }
 
@@ -249,27 +270,35 @@ impl Stage {
     }
 
     fn write_end(&mut self, end: &mut ListEnd) {
+        if self.undo.is_some() {
+            end.keep(&mut self.ends_before);
+        }
         let ListEnd { id, first, .. } = *end;
-        if end.is_changed {
+        if end.is_changed || end.is_taken && end.spans.is_empty() {
             if let Some(origin) = end.origin {
                 self.set_member(&EntryKey::of(id, origin), None);
             }
             let elements = end.spans.iter().map(|span| &end.bytes[span.0..][..span.1]);
-            let is_rest = end.origin.is_some_and(|origin| origin.is_run);
-            let write = |place, entry: &[u8]| {
+            let Ok(()) = runs::pack(first, elements, |place, entry| {
                 self.set_member(&EntryKey::of(id, place), Some(entry));
                 Ok::<(), std::convert::Infallible>(())
-            };
-            // So few are likely to be followed by others, each in a step of its own.
-            let Ok(()) = match is_rest && (1..runs::LEN_MIN).contains(&end.taken) {
-                true => runs::pack_beside(end.side, first, elements, write),
-                false => runs::pack(first, elements, write),
-            };
+            });
         }
         self.size -= std::mem::take(&mut end.counted);
         end.spans.clear();
         end.bytes.clear();
-        (end.run_size, end.origin, end.is_changed, end.taken) = (0, None, false, 0);
+        end.bytes.shrink_to(SIZE);
+        (end.run_size, end.origin, end.is_changed, end.is_taken) = (0, None, false, false);
+    }
+
+    /// Notes that what the open end of a list has in memory is to be written as it is. Returns whether it ends with an index.
+    pub fn rewrite_end(&mut self, id: u64, side: Side, index: u64) -> bool {
+        let is_it = |end: &ListEnd| end.id == id && end.side == side && end.ends_with(index);
+        let is_open = self.ends.iter().any(is_it);
+        if is_open {
+            self.open_end(id, side).is_changed = true;
+        }
+        is_open
     }
 
     /// Writes all open ends, and closes them.
@@ -281,51 +310,58 @@ impl Stage {
         }
     }
 
-    /// The open ends as they are, without what was read ahead.
-    pub(super) fn copy_ends(&self) -> Vec<ListEnd> {
-        self.ends.iter().map(ListEnd::copy).collect()
+    /// Begins anew to keep open ends as they are: each before it changes.
+    pub(super) fn mark_ends(&mut self) {
+        self.ends_before.clear();
+        self.ends.iter_mut().for_each(|end| end.is_kept = false);
+    }
+
+    /// Makes the open ends what they were at the last mark.
+    pub(super) fn roll_back_ends(&mut self) {
+        self.ends.retain(|end| !end.is_kept);
+        self.ends.append(&mut self.ends_before);
     }
 }
 
 impl Staged<'_> {
-    /// Takes the element at an end of a list, which has this index, and shows it. `None` if it is missing. The list begins at
-    /// `start`.
+    /// Takes the element at an end of a list, and shows it; `None` if it is missing. Returns besides whether the entry at that end
+    /// reaches out of the bounds then.
     pub fn take_element<R>(
         &mut self,
         ready: &Ready,
-        id: u64,
+        list: &Header,
         side: Side,
-        start: u64,
-        index: u64,
         see: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>> {
-        if !self.stage.open_end(id, side).ends_with(index) {
+    ) -> Result<Option<(R, bool)>> {
+        let id = list.id;
+        if !self.stage.open_end(id, side).ends_with(runs::end_of(list, side)) {
             self.stage.write_run(id);
-            if !self.stage.open_end(id, side).load(index) {
-                self.read_ahead(ready, id, side, start, index)?;
-                if !self.stage.open_end(id, side).load(index) {
+            if !self.stage.open_end(id, side).load(list) {
+                self.read_ahead(ready, list, side)?;
+                if !self.stage.open_end(id, side).load(list) {
                     return Ok(None);
                 }
             }
         }
         self.stage.change_count += 1;
-        Ok(self.stage.open_end(id, side).take().map(see))
+        let end = self.stage.open_end(id, side);
+        let (shown, reaches) = (end.take().map(see), end.reaches());
+        if end.spans.is_empty() {
+            // What is taken goes at once: it may be long, and is often put elsewhere.
+            self.stage.write_run(id);
+        }
+        Ok(shown.map(|shown| (shown, reaches)))
     }
 
     /// Reads the next entries at an end of a list, of which nothing is in memory.
-    fn read_ahead(
-        &mut self,
-        ready: &Ready,
-        id: u64,
-        side: Side,
-        start: u64,
-        index: u64,
-    ) -> Result<()> {
+    fn read_ahead(&mut self, ready: &Ready, list: &Header, side: Side) -> Result<()> {
+        let (id, reaches) = (list.id, list.reaches[side as usize]);
         let end = self.stage.open_end(id, side);
-        let count = count_of(end.reads);
+        let mut count = count_of(end.reads);
         end.reads += 1;
-        let bounds = end.bounds(start, index);
-        if count == 1 {
+        let mut bounds = end.bounds(list);
+        let index = runs::end_of(list, side);
+        if count == 1 && !reaches {
             // An element by itself is found by a lookup, which costs less than a scan.
             let place = Place { index, is_run: false };
             let value = self.see_member(ready, &EntryKey::of(id, place), <[u8]>::to_vec)?;
@@ -334,8 +370,14 @@ impl Staged<'_> {
                 return Ok(());
             }
         }
+        let is_reverse = side == Side::Right || reaches;
+        if side == Side::Left && reaches {
+            // It is the last one that does not begin behind the element, and none of those before it is read.
+            bounds.end = Bound::Included(EntryKey::behind(id, index).to_vec());
+            count = 1;
+        }
         let (mut entries, mut len, mut size) = (VecDeque::new(), 0, 0);
-        self.walk_written(ready, &bounds, side == Side::Right, &mut |key, value| {
+        self.walk_written(ready, &bounds, is_reverse, &mut |key, value| {
             let Some(place) = Place::of_key(key) else { return ControlFlow::Break(()) };
             // The one that was asked for may be of any size; what is read ahead stays.
             size += value.len();

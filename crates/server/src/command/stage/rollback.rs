@@ -10,7 +10,7 @@ impl Stage {
         self.write_current();
         self.write_counts();
         self.undo = Some(UndoLog::default());
-        self.ends_before = self.copy_ends();
+        self.mark_ends();
         Mark {
             size: self.size,
             read_size: self.read_size,
@@ -25,7 +25,7 @@ impl Stage {
         let Some(undo) = self.undo.take() else { return };
         // What is on the stage once this is done has all counts: those of before were written at the mark.
         self.separators.clear();
-        self.ends = std::mem::take(&mut self.ends_before);
+        self.roll_back_ends();
         self.was_rolled_back = true;
         self.ahead.forget_drawn();
         for (key, before) in &undo.members {

@@ -92,7 +92,7 @@ fn what_is_whole_has_no_problems_and_each_damage_has_one() {
     let damages: Vec<Damage<'_>> = vec![
         (map, b"hash".to_vec(), changed("hash", 32, 0xff), "its header counts"),
         (map, b"set".to_vec(), changed("set", 16, 9), "of no kind"),
-        (map, b"list".to_vec(), changed("list", 48, 0xff), "is missing"),
+        (map, b"list".to_vec(), changed("list", 48, 0xff), "is outside of its bounds"),
         (&members, of("hash")[5].0.clone(), None, "its header counts 300 members, and it has 299"),
         (&members, of("set")[5].0.clone(), None, "its header counts 293 members, and it has 292"),
         (&members, of("set")[5].0.clone(), Some(b"x".to_vec()), "a member of a set has a value"),

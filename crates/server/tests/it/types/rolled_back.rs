@@ -180,3 +180,20 @@ fn what_fits_a_transaction_fits_with_what_it_replaces() {
     let commands = [words(&format!("SET k {value}")), words("SETRANGE k 0 y")];
     assert_eq!(transaction(&mut client, &commands.iter().collect::<Vec<_>>()), "[+OK :2500000]");
 }
+
+/// An element that was taken counted until the end of the step, beside its copy at the other end of the way.
+#[test]
+fn a_long_element_is_pushed_and_moved_in_one_step() {
+    let server = TestServer::with(|config| config.client_memory_max = Some(4 << 20));
+    let mut client = server.connect();
+    let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+    let value = "x".repeat(2_500_000);
+    for (push, take) in [("RPUSH", "LMOVE src dst LEFT LEFT"), ("LPUSH", "RPOPLPUSH src dst")] {
+        client.line("DEL dst");
+        let commands = [words(&format!("{push} src {value}")), words(take)];
+        let reply = transaction(&mut client, &commands.iter().collect::<Vec<_>>());
+        assert!(reply.starts_with("[:1 \"xxx"), "{take}: {}", &reply[..reply.len().min(200)]);
+        assert_eq!(client.line("LLEN dst"), ":1");
+        assert_eq!(client.line("EXISTS src"), ":0");
+    }
+}
