@@ -17,6 +17,7 @@ mod salvaged_log;
 mod stale;
 mod store;
 mod trees;
+mod update_apart;
 mod verify;
 mod view_many;
 mod views;

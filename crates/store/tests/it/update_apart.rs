@@ -1,0 +1,78 @@
+//! An update by a function that does not use the store: it runs behind the stripe, once, and views, watches and the log are
+//! served as by any write.
+
+use std::time::Duration;
+
+use everleaf::{Action, Durability, Expiry, Options, Store, WriteBatch};
+
+const LATER: u64 = 4_000_000_000_000;
+
+fn open(folder: &std::path::Path, durability: Durability) -> Store {
+    let options = Options::new().create(true).max_size_bytes(1 << 28).durability(durability);
+    options.open(folder.join("pool")).expect("the pool opens")
+}
+
+#[test]
+fn it_is_one_write_to_everybody() {
+    for durability in [Durability::Process, Durability::Interval(Duration::from_millis(5))] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = open(folder.path(), durability);
+        let map = store.default_map();
+        map.put_with_expiry("k", "5", Expiry::from_unix_ms(LATER)).expect("room");
+        let add = |expected: Option<&[u8]>, new: &[u8]| {
+            let mut calls = 0;
+            map.update_apart("k", |found| {
+                calls += 1;
+                assert_eq!(found.map(|(value, _)| value), expected);
+                Action::Put(new.to_vec())
+            })
+            .expect("room");
+            assert_eq!(calls, 1);
+        };
+        add(Some(b"5"), b"6");
+        let view = store.view().expect("a view");
+        let watch = map.watch("k").expect("a watch");
+        let is_unwritten = || {
+            let mut batch = WriteBatch::new();
+            batch.expect_unwritten(&watch).put(map, "other", "value");
+            store.write(&batch).expect("room").is_done()
+        };
+        map.update_apart("k", |_| Action::Keep).expect("room");
+        assert!(is_unwritten(), "what is kept was not written");
+        add(Some(b"6"), b"7");
+        assert!(!is_unwritten());
+        assert_eq!(view.default_map().get("k").expect("a value"), Some(b"6".to_vec()));
+        assert_eq!(map.expiry("k").expect("a time"), Some(Expiry::from_unix_ms(LATER)));
+        // What was kept has left its place in the log: nobody waits for it.
+        map.update_apart("k", |_| Action::Keep).expect("room");
+        store.sync().expect("the log is written");
+        map.update_apart("k", |_| Action::Remove).expect("room");
+        map.update_apart("k", |found| {
+            assert!(found.is_none());
+            Action::Keep
+        })
+        .expect("room");
+        add(None, b"8");
+        store.sync().expect("the log is written");
+        drop(view);
+        drop(watch);
+        drop(store);
+        let store = open(folder.path(), durability);
+        assert_eq!(store.default_map().get("k").expect("a value"), Some(b"8".to_vec()));
+    }
+}
+
+/// It would wait for itself, or see half of the write.
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic(expected = "uses that store")]
+fn a_function_that_uses_the_store_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path(), Durability::Process);
+    let map = store.default_map();
+    map.update_apart("k", |_| {
+        map.put("l", "1").expect("it panics before");
+        Action::Keep
+    })
+    .expect("it panics before");
+}
