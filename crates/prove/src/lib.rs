@@ -26,6 +26,7 @@
 //! | `living` | any subject behind one type |
 //! | `maps` | the trees of a pool: made, loaded, emptied, removed, sealed |
 //! | `log_program` | the log and its recovery, on the simulated disk |
+//! | `store_program` | the whole store with its log, on the simulated disk |
 //! | `corpus` | programs that came to new places, gone back to |
 //! | `dimensions` | what a step of a random search is drawn of |
 //! | `anomalies` | what the published protocols of the other trees lose, each in a program |
@@ -88,6 +89,7 @@ pub mod scenarios;
 mod settings;
 mod small_passes;
 pub mod step;
+mod store_program;
 pub mod structure;
 pub mod subject;
 pub mod tiny;

@@ -33,7 +33,7 @@ use crate::step::{Programs, Step};
 use crate::trees::{Strings, Trees};
 use crate::{
     allocator_program, batches, block_program, directory, epochs, expiries, log_program, maps,
-    published,
+    published, store_program,
 };
 
 /// Something that can be proven.
@@ -482,6 +482,11 @@ pub static STRUCTURES: &[Structure] = &[
     one("epoch", "epochs: nothing is reclaimed under a reader", &epochs::Programs),
     one("maps", "the trees of a pool: made, loaded, emptied, removed, sealed", &maps::Programs),
     one("log", "the log, snapshots and recovery on a disk", &log_program::Programs),
+    one(
+        "store",
+        "the store on a disk: maps, batches, views, watches, expiries",
+        &store_program::Programs,
+    ),
     one("pool", "the pool: roots, ids, growth, closing and opening", &directory::Programs),
 ];
 

@@ -176,6 +176,9 @@ pub use statistics::{MapStatistics, Statistics};
 pub use store::Store;
 pub use view::{MapView, View};
 pub use wal::Rebuilt;
+#[cfg(feature = "simulated")]
+#[doc(hidden)]
+pub use wal::simulated::crashes as simulated;
 pub use watch::Watch;
 
 /// The result of a store operation.

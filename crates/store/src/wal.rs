@@ -54,8 +54,8 @@ mod rebuild;
 mod replay;
 mod reservation;
 mod salvaging;
-#[cfg(test)]
-mod simulated;
+#[cfg(any(test, feature = "simulated"))]
+pub(crate) mod simulated;
 mod snapshot_map;
 #[cfg(test)]
 mod tests;

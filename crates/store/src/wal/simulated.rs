@@ -1,4 +1,6 @@
-//! The disk of the log in the tests of this crate: the real one, or one that is simulated.
+//! The disk of the log in tests and in the prover: the real one, or one that is simulated.
+
+pub mod crashes;
 
 use std::fs::File;
 use std::io::Result as IoResult;

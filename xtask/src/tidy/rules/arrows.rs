@@ -37,6 +37,7 @@ const ALLOWED: [(&str, &[&str]); 17] = [
             "everleaf-alloc",
             "everleaf-index",
             "everleaf-log",
+            "everleaf",
             "everleaf-designs",
         ],
     ),

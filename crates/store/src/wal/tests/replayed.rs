@@ -7,7 +7,8 @@ use everleaf_index::{Hardware, Machine, journal};
 use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
 use everleaf_log::{Log, LogOptions, Record, RecordEffect};
 
-use super::crashes::world::{Contents, contents, folder, options};
+use super::crashes::world::{contents, folder, options};
+use crate::wal::simulated::crashes::model::Contents;
 use crate::wal::{NAMES, simulated};
 use crate::{Map, Store, WriteBatch};
 

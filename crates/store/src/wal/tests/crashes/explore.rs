@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::run;
-use super::world::Counts;
+use crate::wal::simulated::crashes::Counts;
 
 /// Between two lines that say how far it is.
 const TELL_EVERY: Duration = Duration::from_secs(10);

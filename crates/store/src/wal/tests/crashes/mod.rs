@@ -4,7 +4,7 @@
 //! emptied and dropped, snapshots, clean ends. Before each operation of the disk other writes may
 //! come, and the machine crashes or the process is killed. The log that is left of a crash is opened
 //! without its pool; a killed process leaves the pool, too. What is found is compared with what the
-//! store was after each change ([`world::Model`]), and some of what is left lives on, to be cut again.
+//! store was after each change (`crashes::model`), and some of what is left lives on, to be cut again.
 //!
 //! One run in three is in the mode `Interval`, on a clock of its own: nobody waits, and what is older
 //! than the interval must be there all the same.
@@ -13,39 +13,24 @@
 
 mod arranged;
 mod causes;
-mod clocks;
 mod cut_log;
 mod damaged;
 mod explore;
 mod free;
-mod looking;
 mod misnumbered;
 mod owed;
 mod salvaging;
-mod threads;
-mod turns;
-pub(super) mod world;
+mod stopped;
 
 use std::panic::catch_unwind;
 
-use everleaf_log::simulated::{Faults, Random};
-
 use self::explore::Explore;
-use self::world::{Counts, Run};
-
-/// Faults that follow from the number of a run.
-fn faults_of(run: u64, mutant: Option<&'static str>) -> Faults {
-    let mut random = Random::new(run ^ 0x5EED);
-    Faults {
-        block_size: if random.one_in(2) { 512 } else { 4096 },
-        tears: random.one_in(3),
-        mutants: mutant.into_iter().collect(),
-        ..Faults::default()
-    }
-}
+use crate::wal::simulated::crashes;
+use crate::wal::simulated::crashes::Counts;
+pub(super) use crate::wal::simulated::crashes::world;
 
 fn run(number: u64, mutant: Option<&'static str>) -> Counts {
-    Run::new(number, faults_of(number, mutant)).go()
+    crashes::run(number, mutant.as_slice())
 }
 
 /// A number that the environment gives.

@@ -4,7 +4,8 @@
 //! What is left must be a state of every writer, with everything that it came of (`clocks.rs`). Threads
 //! take care not to ask for a lock of one that stands still: it could not go on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,7 +36,9 @@ enum Holds {
 /// What runs have seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
+    /// Crashes of the machine.
     pub crashes: u64,
+    /// Deaths of the process.
     pub kills: u64,
     /// Crashes while a snapshot was owed.
     pub owing: u64,
@@ -45,10 +48,12 @@ pub struct Seen {
     pub sights: u64,
     /// Times a leader waited for a thread that stood still.
     pub awaited: u64,
+    /// Snapshots that were written.
     pub snapshots: u64,
 }
 
 impl Seen {
+    /// Adds what other runs have seen.
     pub fn add(&mut self, other: Seen) {
         self.crashes += other.crashes;
         self.kills += other.kills;
@@ -134,12 +139,12 @@ fn number_in(value: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 /// What was found that must not be.
-pub fn run(number: u64, mutant: Option<&'static str>) -> Result<Seen, String> {
+pub fn run(number: u64, mutants: &[&'static str]) -> Result<Seen, String> {
     let mut random = Random::new(number ^ 0x7EAD);
     let faults = Faults {
         block_size: if random.one_in(2) { 512 } else { 4096 },
         tears: random.one_in(3),
-        mutants: mutant.into_iter().collect(),
+        mutants: mutants.to_vec(),
         ..Faults::default()
     };
     let interval = (number % 3 == 1).then_some(2 + number % 7);
@@ -172,7 +177,12 @@ pub fn run(number: u64, mutant: Option<&'static str>) -> Result<Seen, String> {
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
             let (run, maps) = (&run, &maps);
-            scope.spawn(move || run.live(writer, &run.store, maps));
+            scope.spawn(move || {
+                let live = AssertUnwindSafe(|| run.live(writer, &run.store, maps));
+                if let Err(panic) = catch_unwind(live) {
+                    run.lock().fail(format!("run {number}: {}", text_of(&*panic)));
+                }
+            });
         }
     });
     drop(maps);
@@ -180,6 +190,13 @@ pub fn run(number: u64, mutant: Option<&'static str>) -> Result<Seen, String> {
     let mut world = run.lock();
     world.seen.sights = world.clocks.sights;
     world.failure.take().map_or(Ok(world.seen), Err)
+}
+
+/// What a panic said.
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic".to_string())
 }
 
 /// Whether nothing that is logged counts until there is a snapshot.
@@ -514,7 +531,9 @@ impl Run {
         match looked {
             Ok(Ok(())) => {}
             Ok(Err(text)) => self.lock().fail(format!("run {}: {text}", self.number)),
-            Err(_) => self.lock().fail(format!("run {}: a panic", self.number)),
+            Err(panic) => {
+                self.lock().fail(format!("run {}: {}", self.number, text_of(&*panic)));
+            }
         }
     }
 
@@ -542,75 +561,5 @@ impl World {
 
     fn fail(&mut self, text: String) {
         self.failure.get_or_insert(text);
-    }
-}
-
-fn run_whole(number: u64) -> Seen {
-    match run(number, None) {
-        Ok(seen) => seen,
-        Err(text) => panic!("{text}\nTHREADS_RUN={number} repeats it"),
-    }
-}
-
-#[test]
-fn no_thread_has_an_effect_without_its_cause() {
-    if let Some(number) = super::given("THREADS_RUN") {
-        println!("{:?}", run_whole(number));
-        return;
-    }
-    let mut seen = Seen::default();
-    for number in 0..60 {
-        seen.add(run_whole(number));
-    }
-    println!("{seen:?}");
-    assert!(seen.crashes > 300 && seen.stopped > 20 && seen.kills > 20, "{seen:?}");
-    assert!(seen.owing > 8, "{seen:?}");
-    assert!(seen.sights > 500 && seen.awaited > 100 && seen.snapshots > 20, "{seen:?}");
-}
-
-/// `THREADS_CRASHES` says how many crashes, `THREADS_FIRST` the number of the first run.
-#[test]
-#[ignore = "a long run"]
-fn no_thread_has_an_effect_without_its_cause_at_very_many() {
-    let wanted = super::given("THREADS_CRASHES").unwrap_or(100_000);
-    let first = super::given("THREADS_FIRST").unwrap_or(1000);
-    let (seen, next) = (Mutex::new(Seen::default()), std::sync::atomic::AtomicU64::new(first));
-    let failed = AtomicBool::new(false);
-    let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_enough = |seen: Seen| seen.crashes + seen.kills >= wanted;
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..cpus {
-            scope.spawn(|| {
-                // Relaxed: a hint to stop, and only distinct numbers are wanted.
-                while !is_enough(*lock()) && !failed.load(Ordering::Relaxed) {
-                    // Relaxed: as above.
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let found = std::panic::catch_unwind(|| run_whole(number));
-                    // Relaxed: as above.
-                    failed.fetch_or(found.is_err(), Ordering::Relaxed);
-                    let mut seen = lock();
-                    seen.add(found.unwrap_or_default());
-                    if number.is_multiple_of(500) {
-                        println!("run {number}: {seen:?}");
-                    }
-                }
-            });
-        }
-    });
-    // Relaxed: all have ended.
-    let runs = next.load(Ordering::Relaxed) - first;
-    println!("{:?} in {runs} runs from {first} on", lock());
-    // Relaxed: as above.
-    assert!(!failed.load(Ordering::Relaxed), "a run failed: see above");
-}
-
-#[test]
-fn effects_without_causes_are_found_where_they_are_planted() {
-    for mutant in ["store.takes_place_late", "store.sync_is_a_wait"] {
-        let found = (0..200).find_map(|number| Some((number, run(number, Some(mutant)).err()?)));
-        let (number, text) = found.unwrap_or_else(|| panic!("{mutant} is not found"));
-        println!("{mutant}: {text}");
-        let _ = run_whole(number);
     }
 }

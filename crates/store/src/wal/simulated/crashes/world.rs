@@ -2,161 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use everleaf_index::lock_rank::as_another_thread;
-use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
+use everleaf_log::simulated::{Faults, SimulatedDisk};
 use tempfile::TempDir;
 
+use super::changes::write;
 use super::looking::Looks;
-use crate::{DEFAULT_MAP, Durability, Map, Options, Store, WriteBatch};
+use super::model::{Contents, Counts, Model, Shared, lock};
+use crate::{DEFAULT_MAP, Durability, Options, Store};
 
-/// Far away.
-const EXPIRY_MS: u64 = 1 << 45;
 /// Lives that come out of another one.
 const DEPTH_MAX: u32 = 2;
 const NAMES: [&str; 3] = [DEFAULT_MAP, "second", "third"];
-
-/// Maps, and of each key the value and when it expires.
-pub type Contents = BTreeMap<String, BTreeMap<Vec<u8>, (Vec<u8>, u64)>>;
-
-/// What runs have seen.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// Crashes of the machine that were recovered from.
-    pub crashes: u64,
-    /// Of these, with a snapshot.
-    pub from_snapshots: u64,
-    /// Of these, in the mode `Interval` and with a loss, as they may have.
-    pub lost_in_interval: u64,
-    /// Of these, while a snapshot was owed.
-    pub owing: u64,
-    /// Deaths of the process.
-    pub kills: u64,
-    /// What was left of a crash or a death and lived on.
-    pub lived_on: u64,
-    pub maps_made: u64,
-}
-
-impl Counts {
-    /// What was looked at after a crash or a death.
-    pub fn seen(&self) -> u64 {
-        self.crashes + self.kills
-    }
-
-    pub fn add(&mut self, other: Counts) {
-        self.crashes += other.crashes;
-        self.from_snapshots += other.from_snapshots;
-        self.lost_in_interval += other.lost_in_interval;
-        self.owing += other.owing;
-        self.kills += other.kills;
-        self.lived_on += other.lived_on;
-        self.maps_made += other.maps_made;
-    }
-}
-
-/// The store after each change, and up to which change it was told to be durable.
-pub struct Model {
-    states: Vec<Contents>,
-    acknowledged: usize,
-    /// The process died before, and nothing counts until there is a snapshot.
-    is_owing: bool,
-    clock: Clock,
-    random: Random,
-    counts: Counts,
-    next_value: u64,
-}
-
-/// The time of a run in the mode `Interval`, in milliseconds. It passes when the run says so.
-#[derive(Default)]
-struct Clock {
-    /// `None` in the mode `Power`: no time passes.
-    interval: Option<u64>,
-    now: u64,
-    /// When each state of the model came to be.
-    times: Vec<u64>,
-}
-
-impl Clock {
-    /// The last state that is older than the interval, which is not lost any more.
-    fn kept(&self) -> usize {
-        let Some(interval) = self.interval else { return 0 };
-        self.times.partition_point(|time| time + interval < self.now).saturating_sub(1)
-    }
-}
-
-impl Model {
-    /// A store that was in these states, of which the first is durable.
-    fn new(states: Vec<Contents>, interval: Option<u64>, seed: u64, next_value: u64) -> Model {
-        let times = vec![0; states.len()];
-        Model {
-            states,
-            acknowledged: 0,
-            is_owing: false,
-            clock: Clock { interval, now: 0, times },
-            random: Random::new(seed),
-            counts: Counts::default(),
-            next_value,
-        }
-    }
-
-    fn now(&self) -> &Contents {
-        self.states.last().expect("there is one from the start")
-    }
-
-    fn change(&mut self, change: impl FnOnce(&mut Contents)) {
-        let mut state = self.now().clone();
-        change(&mut state);
-        self.push(state);
-    }
-
-    fn push(&mut self, state: Contents) {
-        self.states.push(state);
-        self.clock.times.push(self.clock.now);
-    }
-
-    /// Everything up to a state must survive every crash from now on.
-    fn acknowledge(&mut self, state: usize) {
-        self.acknowledged = self.acknowledged.max(state);
-    }
-
-    fn last(&self) -> usize {
-        self.states.len() - 1
-    }
-
-    /// The first state that may be found if the machine crashes now.
-    fn lowest(&self) -> usize {
-        match self.is_owing {
-            true => self.acknowledged,
-            false => self.acknowledged.max(self.clock.kept()),
-        }
-    }
-
-    fn value(&mut self) -> Vec<u8> {
-        self.next_value += 1;
-        let size = if self.random.one_in(12) { 6000 } else { 12 };
-        let mut value = self.next_value.to_be_bytes().to_vec();
-        value.resize(size, self.next_value as u8);
-        value
-    }
-
-    fn key(&mut self) -> Vec<u8> {
-        vec![b'a' + self.random.below(8) as u8]
-    }
-
-    /// A map that there is.
-    fn name(&mut self) -> String {
-        let names: Vec<&String> = self.states.last().expect("as above").keys().collect();
-        names[self.random.below(names.len())].clone()
-    }
-}
-
-type Shared = Arc<Mutex<Model>>;
-
-fn lock(model: &Shared) -> MutexGuard<'_, Model> {
-    model.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A folder for pools, in memory if there is one.
 pub fn folder() -> TempDir {
@@ -384,71 +244,6 @@ impl Run {
             model.acknowledge(last);
         }
     }
-}
-
-/// Writes a key, or several as one.
-fn write(store: &Store, model: &Shared) {
-    let name = lock(model).name();
-    let Some(map) = store.existing_map(&name).expect("of strings") else { return };
-    let what = lock(model).random.below(5);
-    match what {
-        0..3 => {
-            let (key, value, expiry) = {
-                let mut model = lock(model);
-                let expiry_ms = if model.random.one_in(3) { EXPIRY_MS } else { 0 };
-                let (key, value) = (model.key(), model.value());
-                model.change(|state| {
-                    let map = state.get_mut(&name).expect("just seen");
-                    map.insert(key.clone(), (value.clone(), expiry_ms));
-                });
-                (key, value, expiry_ms)
-            };
-            let mut batch = WriteBatch::new();
-            match expiry {
-                0 => drop(map.put(&key, &value).expect("room")),
-                _ => drop(store.write(batch.put_with_expiry(
-                    &map,
-                    &key,
-                    &value,
-                    crate::Expiry::from_unix_ms(expiry),
-                ))),
-            }
-        }
-        3 => {
-            let key = lock(model).key();
-            lock(model).change(|state| drop(state.get_mut(&name).expect("seen").remove(&key)));
-            let _ = map.remove(&key).expect("room");
-        }
-        _ => write_batch(store, model),
-    }
-}
-
-fn write_batch(store: &Store, model: &Shared) {
-    let mut batch = WriteBatch::new();
-    let mut state = lock(model).now().clone();
-    let names: Vec<String> = state.keys().cloned().collect();
-    let maps: Vec<(String, Map)> = names
-        .into_iter()
-        .filter_map(|name| Some((name.clone(), store.existing_map(&name).expect("of strings")?)))
-        .collect();
-    for _ in 0..3 {
-        for (name, map) in &maps {
-            let (key, value, removes) = {
-                let mut model = lock(model);
-                (model.key(), model.value(), model.random.one_in(4))
-            };
-            let pairs = state.get_mut(name).expect("just seen");
-            if removes {
-                pairs.remove(&key);
-                batch.remove(map, &key);
-            } else {
-                batch.put(map, &key, &value);
-                pairs.insert(key, (value, 0));
-            }
-        }
-    }
-    lock(model).push(state);
-    assert!(store.write(&batch).expect("room").is_done());
 }
 
 /// A moment at which a run may end.

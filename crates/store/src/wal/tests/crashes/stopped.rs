@@ -1,0 +1,76 @@
+//! Runs of threads that stand still (`simulated/crashes/threads.rs`).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::wal::simulated::crashes::{Seen, threads as run};
+
+fn run_whole(number: u64) -> Seen {
+    match run(number, &[]) {
+        Ok(seen) => seen,
+        Err(text) => panic!("{text}\nTHREADS_RUN={number} repeats it"),
+    }
+}
+
+#[test]
+fn no_thread_has_an_effect_without_its_cause() {
+    if let Some(number) = super::given("THREADS_RUN") {
+        println!("{:?}", run_whole(number));
+        return;
+    }
+    let mut seen = Seen::default();
+    for number in 0..60 {
+        seen.add(run_whole(number));
+    }
+    println!("{seen:?}");
+    assert!(seen.crashes > 300 && seen.stopped > 20 && seen.kills > 20, "{seen:?}");
+    assert!(seen.owing > 8, "{seen:?}");
+    assert!(seen.sights > 500 && seen.awaited > 100 && seen.snapshots > 20, "{seen:?}");
+}
+
+/// `THREADS_CRASHES` says how many crashes, `THREADS_FIRST` the number of the first run.
+#[test]
+#[ignore = "a long run"]
+fn no_thread_has_an_effect_without_its_cause_at_very_many() {
+    let wanted = super::given("THREADS_CRASHES").unwrap_or(100_000);
+    let first = super::given("THREADS_FIRST").unwrap_or(1000);
+    let (seen, next) = (Mutex::new(Seen::default()), std::sync::atomic::AtomicU64::new(first));
+    let failed = AtomicBool::new(false);
+    let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_enough = |seen: Seen| seen.crashes + seen.kills >= wanted;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cpus {
+            scope.spawn(|| {
+                // Relaxed: a hint to stop, and only distinct numbers are wanted.
+                while !is_enough(*lock()) && !failed.load(Ordering::Relaxed) {
+                    // Relaxed: as above.
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let found = std::panic::catch_unwind(|| run_whole(number));
+                    // Relaxed: as above.
+                    failed.fetch_or(found.is_err(), Ordering::Relaxed);
+                    let mut seen = lock();
+                    seen.add(found.unwrap_or_default());
+                    if number.is_multiple_of(500) {
+                        println!("run {number}: {seen:?}");
+                    }
+                }
+            });
+        }
+    });
+    // Relaxed: all have ended.
+    let runs = next.load(Ordering::Relaxed) - first;
+    println!("{:?} in {runs} runs from {first} on", lock());
+    // Relaxed: as above.
+    assert!(!failed.load(Ordering::Relaxed), "a run failed: see above");
+}
+
+#[test]
+fn effects_without_causes_are_found_where_they_are_planted() {
+    for mutant in ["store.takes_place_late", "store.sync_is_a_wait"] {
+        let found = (0..200).find_map(|number| Some((number, run(number, &[mutant]).err()?)));
+        let (number, text) = found.unwrap_or_else(|| panic!("{mutant} is not found"));
+        println!("{mutant}: {text}");
+        let _ = run_whole(number);
+    }
+}
