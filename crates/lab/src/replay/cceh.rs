@@ -194,6 +194,8 @@ impl Play for Cceh {
         }
         self.log.append(machine);
         let index = self.segment(machine, hash);
+        // The segment's depth, to know that the directory's entry is not an old one.
+        machine.read(self.segments[index].place, 8);
         let buffer = &mut self.segments[index].buffer;
         buffer.push(hash);
         let node = |hash: &u64| *hash as usize / BUCKETS % BUFFER_NODES;

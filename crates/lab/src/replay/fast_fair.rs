@@ -156,8 +156,10 @@ impl FastFair {
         machine.flush(place, 48);
     }
 
-    /// FAST: shifts from the end, and flushes a line when the shift leaves it.
+    /// FAST: shifts from the end, and flushes a line when the shift leaves it. What a buffer had gathered
+    /// is flushed by [`Self::empty_buffer`].
     fn shift_in(&mut self, machine: &mut Machine, node: u32, record: (u64, u32)) {
+        let is_gathered = self.techniques.buffering && self.at(node).level == 0;
         let count = self.at(node).records.len();
         let at = self.at(node).records.partition_point(|other| other.0 <= record.0);
         machine.write(self.at(node).place, 32);
@@ -165,12 +167,14 @@ impl FastFair {
             let place = self.record(node, index);
             machine.read(place - 16, 16);
             machine.write(place, 16);
-            if (place / 64) != (place - 16) / 64 {
+            if !is_gathered && (place / 64) != (place - 16) / 64 {
                 machine.flush(place, 16);
             }
         }
         machine.write(self.record(node, at), 16);
-        machine.flush(self.record(node, at), 16);
+        if !is_gathered {
+            machine.flush(self.record(node, at), 16);
+        }
         machine.write(self.at(node).place, 32);
         self.at_mut(node).records.insert(at, record);
     }
@@ -186,9 +190,16 @@ impl FastFair {
             while self.at(leaf).sibling != NONE
                 && self.at(self.at(leaf).sibling).records[0].0 <= key
             {
+                machine.flush(self.at(leaf).place, SIZE);
                 leaf = self.at(leaf).sibling;
             }
             self.store(machine, leaf, (key, NONE));
+        }
+        // Each line once: the lines that were measured have no room for a flush of each insert. After a
+        // split the key may have gone to the new leaf.
+        machine.flush(self.at(leaf).place, SIZE);
+        if let Some(sibling) = self.nodes.get(self.at(leaf).sibling as usize) {
+            machine.flush(sibling.place, SIZE);
         }
     }
 

@@ -46,9 +46,10 @@ pub(crate) enum LogWrites {
     /// It has no log.
     #[default]
     None,
-    /// The caches write it back when they need room, as in the public programs of the techniques.
+    /// The caches write it back when they need room, as reading the public programs of the techniques
+    /// suggests.
     Stored,
-    /// Each record is flushed.
+    /// Each record is flushed, as the lines say that were measured of these programs.
     Flushed,
 }
 
@@ -194,7 +195,7 @@ struct Log {
 }
 
 /// Bytes of a record, with what links and checks it.
-const RECORD: u64 = 64;
+const RECORD: u64 = 32;
 
 impl Log {
     fn new(writes: LogWrites) -> Self {
@@ -255,7 +256,8 @@ mod tests {
         ];
         for family in families {
             let written = family.map(|program| play(program, 30_000, 1).load.media_written);
-            assert!(written[0] + 32.0 < written[1], "{written:?}");
+            // Some of the last records are still in the caches.
+            assert!(written[0] + RECORD as f64 / 2.0 < written[1], "{written:?}");
             assert!(written[1] <= written[2] * 1.1, "{written:?}");
         }
     }

@@ -84,40 +84,46 @@ const CASES: [Measured; 12] = [
     ("CCEH B", Program::Cceh(BUFFERING), [391.2, 143.7]),
     ("CCEH BO", Program::Cceh(Techniques::of("bo")), [326.4, 142.7]),
     ("CCEH BOC", Program::Cceh(Techniques::of("boc")), [322.7, 142.7]),
-    ("CCEH B, log", Program::Cceh(Techniques::of("bl")), [428.1, 289.1]),
-    ("CCEH BOC, log", Program::Cceh(Techniques::of("bocl")), [355.6, 280.7]),
+    ("CCEH B, log", Program::Cceh(Techniques::of("bf")), [428.1, 289.1]),
+    ("CCEH BOC, log", Program::Cceh(Techniques::of("bocf")), [355.6, 280.7]),
     ("FAST & FAIR", Program::FastFair(NONE), [1574.7, 852.6]),
     ("FAST & FAIR B", Program::FastFair(BUFFERING), [1001.1, 155.5]),
     ("FAST & FAIR BO", Program::FastFair(Techniques::of("bo")), [978.7, 215.2]),
     ("FAST & FAIR BOC", Program::FastFair(Techniques::of("boc")), [231.9, 214.2]),
-    ("FAST & FAIR B, log", Program::FastFair(Techniques::of("bl")), [1059.0, 282.3]),
-    ("FAST & FAIR BOC, log", Program::FastFair(Techniques::of("bocl")), [271.0, 343.0]),
+    ("FAST & FAIR B, log", Program::FastFair(Techniques::of("bf")), [1059.0, 282.3]),
+    ("FAST & FAIR BOC, log", Program::FastFair(Techniques::of("bocf")), [271.0, 343.0]),
 ];
 
-/// Programs of the techniques whose log is flushed, which those of the authors leave to the caches: no data can
-/// be published of them.
-const FLUSHED_LOGS: [(&str, Program); 4] = [
-    ("CCEH B, log flushed", Program::Cceh(Techniques::of("bf"))),
-    ("CCEH BOC, log flushed", Program::Cceh(Techniques::of("bocf"))),
-    ("FAST & FAIR B, log flushed", Program::FastFair(Techniques::of("bf"))),
-    ("FAST & FAIR BOC, log flushed", Program::FastFair(Techniques::of("bocf"))),
+/// The same with a log that is left to the caches, as reading the programs of the authors suggests; what was
+/// measured of them says otherwise.
+const STORED_LOGS: [(&str, Program); 4] = [
+    ("CCEH B, log not flushed", Program::Cceh(Techniques::of("bl"))),
+    ("CCEH BOC, log not flushed", Program::Cceh(Techniques::of("bocl"))),
+    ("FAST & FAIR B, log not flushed", Program::FastFair(Techniques::of("bl"))),
+    ("FAST & FAIR BOC, log not flushed", Program::FastFair(Techniques::of("bocl"))),
 ];
 
 /// The skip list, of which no data are published.
-const SKIP_LISTS: [(&str, Techniques); 7] = [
+const SKIP_LISTS: [(&str, Techniques); 8] = [
     ("skip list", NONE),
     ("skip list B", BUFFERING),
+    ("skip list C", Techniques::of("c")),
     ("skip list BC", Techniques::of("bc")),
-    ("skip list B, log", Techniques::of("bl")),
-    ("skip list BC, log", Techniques::of("bcl")),
-    ("skip list B, log flushed", Techniques::of("bf")),
-    ("skip list BC, log flushed", Techniques::of("bcf")),
+    ("skip list B, log", Techniques::of("bf")),
+    ("skip list BC, log", Techniques::of("bcf")),
+    ("skip list B, log not flushed", Techniques::of("bl")),
+    ("skip list BC, log not flushed", Techniques::of("bcl")),
 ];
+
+/// How many of the volumes of programs with buffers have to be within the tolerance: as many were when a log was
+/// left to the caches and no early write was modelled.
+const NEAR_BEFORE: usize = 11;
 
 /// Figure 3, the volumes of one thread.
 pub(super) fn techniques(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let mut outcome = Outcome::default();
     let mut grid = Grid::new("bytes of an operation, played back", &COLUMNS);
+    let (mut near, mut of) = (0, 0);
     for (name, program, [read, written]) in CASES {
         let volumes = played(context, name, program);
         let load = volumes.load;
@@ -128,8 +134,19 @@ pub(super) fn techniques(context: &mut Context<'_>) -> Result<Outcome, BenchErro
         outcome.figures.push(figure("read", read, load.media_read));
         outcome.figures.push(figure("written", written, load.media_written));
         series(&mut outcome, name, &load);
+        if program != Program::Cceh(NONE) && program != Program::FastFair(NONE) {
+            let pairs = [(read, load.media_read), (written, load.media_written)];
+            of += pairs.len();
+            near += pairs.iter().filter(|pair| (pair.1 / pair.0 - 1.0).abs() <= TOLERANCE).count();
+        }
     }
-    for (name, program) in FLUSHED_LOGS {
+    outcome.figures.push(Figure::statement(
+        "volumes of programs with buffers within 15 %",
+        "more than 11 of 20",
+        format!("{near} of {of}"),
+        near > NEAR_BEFORE,
+    ));
+    for (name, program) in STORED_LOGS {
         let load = played(context, name, program).load;
         row(&mut grid, format!("{name}, insert"), &load);
         series(&mut outcome, name, &load);
@@ -376,7 +393,7 @@ mod tests {
     #[test]
     fn every_program_has_a_name_of_its_own() {
         let cases = CASES.iter().map(|case| case.0);
-        let others = SPTREES.into_iter().chain(FLUSHED_LOGS).map(|case| case.0);
+        let others = SPTREES.into_iter().chain(STORED_LOGS).map(|case| case.0);
         let names = cases.chain(SKIP_LISTS.map(|case| case.0)).chain(others);
         let mut names: Vec<&str> = names.collect();
         let count = names.len();
