@@ -34,7 +34,6 @@ pub(super) struct FastFair {
 impl FastFair {
     pub fn new(techniques: Techniques) -> Self {
         let heap = Heap::new(1 << 20);
-        // In the public case studies the flush of the log is commented out.
         let log = Log::new(techniques.log);
         let mut made =
             FastFair { nodes: Vec::new(), root: 0, heap, free: Vec::new(), techniques, log };

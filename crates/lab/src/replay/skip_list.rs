@@ -41,7 +41,6 @@ impl SkipList {
             next,
             buffer: Vec::new(),
         };
-        // In the public case studies the flush of the log is commented out.
         let log = Log::new(techniques.log);
         SkipList { nodes: vec![head], heap, techniques, log, random: Random::new(seed) }
     }
