@@ -2,26 +2,23 @@
 //! value. The smallest thing that uses all of the allocator: records of all sizes, blocks, volatile
 //! nodes, retirement, sessions that come and go, recovery.
 
+mod programs;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Audit, BLOCK_SIZE, Heap, Session, SessionPool, block_size};
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Memory, Program};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
+pub use self::programs::Programs;
+pub(crate) use self::programs::RETURNED;
 pub use crate::allocator_plans::random;
-use crate::allocator_plans::{long, many, random_of, returned, shared};
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool, open_returning_pool, open_sparse_pool};
-use crate::case::{Case, PlannedCase};
-use crate::configure::Fixed;
-use crate::creation;
-use crate::dimensions::Dimension;
-use crate::dimensions::{self, Drawn};
 use crate::expected::Expected;
 use crate::leaks::all_is_free;
-use crate::step::{self, Step};
 
 type M = Simulated;
 
@@ -47,6 +44,8 @@ const UNFLUSHED_SIZE: usize = 1200;
 /// What a volatile node holds, plus the number of its maker.
 const NODE: u64 = 0x0DE0;
 const NODE_SIZE: usize = 64;
+/// Spare sessions where all threads share them: two threads are inside of an operation, and a third may look at one that is idle.
+const SPARE: usize = 3;
 
 /// One operation on the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -529,156 +528,5 @@ impl AllocatorProgram {
             }
             Err(error) => panic!("{operation:?}: {error}"),
         }
-    }
-}
-
-/// Those with sessions that all threads share: how many there are, and what the threads do. Who removes or turns is
-/// inside of another operation.
-const SHARED: [(&str, usize, &[&[Operation]]); 4] = [
-    ("put, put", 1, &[&[Operation::Put(0, 10)], &[Operation::Put(0, 22)]]),
-    ("remove, put", 1, &[&[Operation::Remove(1)], &[Operation::Put(1, 22)]]),
-    (
-        "remove, remove",
-        2,
-        &[&[Operation::Remove(0)], &[Operation::Remove(1)], &[Operation::Put(2, 12)]],
-    ),
-    ("turn, collect", 1, &[&[Operation::Turn, Operation::Rejoin], &[Operation::Turn]]),
-];
-
-/// Spare sessions of theirs: two threads are inside of an operation, and a third may look at one that is idle.
-const SPARE: usize = 3;
-
-/// Programs small enough for every order.
-const SMALL: [(&str, &[&[Operation]]); 7] = [
-    ("put, put", &[&[Operation::Put(0, 10)], &[Operation::Put(0, 21)]]),
-    ("put, remove", &[&[Operation::Put(1, 10)], &[Operation::Remove(1)]]),
-    ("put, get", &[&[Operation::Put(2, 14)], &[Operation::Get(2)]]),
-    ("turn, peek", &[&[Operation::Turn, Operation::Turn], &[Operation::Peek]]),
-    ("remove, release", &[&[Operation::Get(0)], &[Operation::Remove(0), Operation::Release]]),
-    (
-        "remove and leave, get",
-        &[&[Operation::Get(0)], &[Operation::Remove(0), Operation::Rejoin, Operation::Release]],
-    ),
-    // A chunk of a large record becomes one of blocks.
-    (
-        "a chunk changes its use",
-        &[&[
-            Operation::Put(4, 10),
-            Operation::Remove(4),
-            Operation::Release,
-            Operation::Release,
-            Operation::Put(1, 22),
-            Operation::Put(3, 23),
-            Operation::Put(5, 24),
-            Operation::Put(1, 25),
-            Operation::Put(3, 26),
-        ]],
-    ),
-];
-
-/// One in which chunks that have given their space back become chunks of blocks: it has too many crash states for every
-/// order, and is made for planted bugs.
-pub(crate) const RETURNED: &str = "made/space comes back";
-
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `small/NAME`, `shared/NAME`,
-/// `shared/random/NUMBER`, [`RETURNED`], or of a [`creation`].
-fn case(name: &str) -> Option<Box<dyn Case>> {
-    if let Some(seed) = name.strip_prefix("many/") {
-        return Some(PlannedCase::boxed(many(seed.parse().ok()?)));
-    }
-    if let Some(seed) = name.strip_prefix("long/") {
-        return Some(PlannedCase::boxed(long(seed.parse().ok()?)));
-    }
-    if let Some(seed) = name.strip_prefix("random/") {
-        return Some(PlannedCase::boxed(random(seed.parse().ok()?)));
-    }
-    if let Some(seed) = name.strip_prefix("tiny/") {
-        return Some(PlannedCase::boxed(random_of(seed.parse().ok()?, true)));
-    }
-    if let Some(seed) = name.strip_prefix("shared/random/") {
-        return Some(PlannedCase::boxed(shared(seed.parse().ok()?)));
-    }
-    if let Some(case) = creation::case(name) {
-        return Some(case);
-    }
-    if name == RETURNED {
-        return Some(PlannedCase::boxed(returned()));
-    }
-    let (shared, plan) = match name.strip_prefix("shared/") {
-        Some(wanted) => {
-            let (_, shared, plan) = SHARED.iter().find(|(known, ..)| *known == wanted)?;
-            (*shared, plan)
-        }
-        None => {
-            let wanted = name.strip_prefix("small/")?;
-            (0, &SMALL.iter().find(|(known, _)| *known == wanted)?.1)
-        }
-    };
-    let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
-    let initial = vec![(0, 11), (1, 20), (2, 31)];
-    let pool_bytes = SIZE_MIN as usize;
-    let program = AllocatorProgram {
-        initial,
-        threads: plan.len(),
-        pool_bytes,
-        shared,
-        ..AllocatorProgram::default()
-    };
-    Some(PlannedCase::boxed((program, plan)))
-}
-
-/// The small programs.
-fn small() -> Vec<String> {
-    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
-}
-
-/// The programs of this structure.
-pub struct Programs;
-
-impl step::Programs for Programs {
-    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
-        case(name)
-    }
-
-    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
-        let Drawn { config, values } = dimensions::draw(random, fixed);
-        let seed = random.below(1 << 40) << 8 | number & 255;
-        if random.one_in(3) {
-            // Each crash is a recovery of many chunks, and programs find more than schedules here.
-            let crash = CrashConfig { budget: 8, nested_one_in: 0, ..config.crash };
-            let config = Config { crash, work_limit: 60_000, ..config };
-            let kind = if random.one_in(4) { "many" } else { "long" };
-            return Step { program: format!("{kind}/{seed}"), config, values };
-        }
-        Step { program: format!("random/{seed}"), config, values }
-    }
-
-    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
-        let mut drawn = dimensions::draw(random, fixed);
-        dimensions::draw_brief(random, false, &mut drawn);
-        let Drawn { config, values } = drawn;
-        let seed = random.below(1 << 40);
-        if random.one_in(8) {
-            let crash = CrashConfig { budget: 4, nested_one_in: 0, ..config.crash };
-            let config = Config { crash, work_limit: 20_000, ..config };
-            return Some(Step { program: format!("many/{seed}"), config, values });
-        }
-        if random.one_in(8) {
-            return Some(Step { program: format!("shared/random/{seed}"), config, values });
-        }
-        Some(Step { program: format!("tiny/{seed}"), config, values })
-    }
-
-    fn dimensions(&self) -> Vec<Dimension> {
-        dimensions::machines()
-    }
-
-    fn small(&self) -> Vec<String> {
-        small()
-    }
-
-    fn more_small(&self) -> Vec<String> {
-        let shared = SHARED.iter().map(|(name, ..)| format!("shared/{name}"));
-        shared.chain(creation::names()).collect()
     }
 }

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_written_early_stays_in_the_buffer_and_a_complete_one_leaves() {
+    fn a_block_written_early_stays_and_a_complete_one_leaves() {
         let mut machine = Machine::xeon_6230(100.0);
         machine.write_past(0, 256);
         assert!(machine.written.is_empty());

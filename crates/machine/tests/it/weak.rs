@@ -104,7 +104,7 @@ fn behind_an_acquire(fence: fn(Ordering), order: Ordering) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn a_load_behind_an_acquire_sees_what_was_behind_a_full_fence_by_then() {
+fn an_acquire_brings_what_was_behind_a_full_fence_by_then() {
     let unseen = vec![0, 0, 10];
     assert!(!behind_an_acquire(Simulated::fence, Acquire).contains(&unseen));
     assert!(behind_an_acquire(Simulated::fence, Relaxed).contains(&unseen));

@@ -62,7 +62,7 @@ fn reuse_without_a_grace_period_is_caught() {
 }
 
 #[test]
-fn threads_that_share_fewer_sessions_wait_for_each_other_and_leave_nothing() {
+fn threads_that_share_fewer_sessions_wait_and_leave_nothing() {
     let alloc = find("alloc").expect("in the list");
     for number in 0..12 {
         let case = alloc.case(&format!("shared/random/{number}")).expect("its program");

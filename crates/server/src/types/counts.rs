@@ -270,7 +270,7 @@ mod tests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 (state >> 33) % below
             };
-            let mut position = |draw: &mut dyn FnMut(u64) -> u64| {
+            let position = |draw: &mut dyn FnMut(u64) -> u64| {
                 let mut position = (draw(spread) << 50).to_be_bytes().to_vec();
                 position.extend_from_slice(&(draw(spread) as u16).to_be_bytes());
                 position.truncate(draw(12) as usize + 1);

@@ -273,7 +273,7 @@ impl Types {
 
     /// What is to be written with a list that changes: what is owed beside the mark.
     pub fn owed_mark(&self) -> Option<(&'static [u8], [u8; MARK_SIZE + 1])> {
-        // Relaxed: as above.
+        // Relaxed: as in `settle_mark`.
         let ready = self.ready.get().filter(|_| self.owes_mark.load(Ordering::Relaxed))?;
         Some((MARK_KEY, mark_entry(&ready.mark)))
     }
@@ -521,8 +521,15 @@ mod tests {
         let types = Types::default();
         types.begin(&store).unwrap();
         let ready = types.ready().unwrap();
-        let header =
-            Header { kind: Kind::Set, id: 77, count: 5, changes: 9, extra: 2, has_outside: false };
+        let header = Header {
+            kind: Kind::Set,
+            id: 77,
+            count: 5,
+            changes: 9,
+            extra: 2,
+            has_outside: false,
+            reaches: [false; 2],
+        };
         let mut value = ready.encode(&header);
         assert_eq!(types.header(&value), Some(header));
         assert!(types.is_header(&value) && !types.is_header(&value[1..]));

@@ -10,7 +10,7 @@
 //! The file is in memory all the time: what a file on a disk takes that was not read since the machine began is
 //! another question, for the header of a leaf of 4 KiB brings all of it.
 //!
-//! `cargo run --release -p everleaf-index --example restart -- FOLDER [KEYS] [ROUNDS] [THREADS]`
+//! `cargo run --release -p everleaf-index --example tree_restart -- FOLDER [KEYS] [ROUNDS] [THREADS]`
 
 #![expect(clippy::print_stdout, reason = "what was measured is the result")]
 
@@ -39,12 +39,9 @@ const FILLED: &str = "filled";
 /// The signal that no process can handle.
 const SIGKILL: i32 = 9;
 
-/// The key of a number: as if by chance, none twice (the end of SplitMix64).
+/// The key of a number: as if by chance, none twice.
 fn key(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ number >> 31
+    everleaf_machine::random::mix(number)
 }
 
 fn pool(path: &Path, create: CreateMode) -> Result<Pool<everleaf_index::Hardware>, Failure> {
