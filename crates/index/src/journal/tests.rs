@@ -56,6 +56,9 @@ fn damage(tree: &BytesTree, session: &mut Session<Hardware>, key: &[u8], at: usi
     word.store(word.load(Ordering::Relaxed) ^ bits << (8 * (offset % 8)), Ordering::Relaxed);
 }
 
+/// Its name, the value, where in a record of this key, and which bits.
+type Damage<'a> = (&'a str, &'a [u8], &'a dyn Fn(&[u8]) -> usize, u64);
+
 /// What was lost: the whole pool. A batch that was cut short lets a key expire whose record has no place for it, and the
 /// record was damaged meanwhile: it could not be written again, so the pool was refused at every opening. And a header that
 /// by damage claims to have such a place was taken at its word, and the time written over the key.
@@ -64,7 +67,7 @@ fn a_damaged_record_keeps_nothing_else_from_being_done_again() {
     let long = vec![7; 5000];
     // A value that has changed; lengths that reach out of the pool; a place that is none; a time that has changed.
     let value_of = |key: &[u8]| 8 + key.len();
-    let damages: [(&str, &[u8], &dyn Fn(&[u8]) -> usize, u64); 4] = [
+    let damages: [Damage<'_>; 4] = [
         ("value", b"short", &value_of, 1),
         ("length", b"short", &|_| 3, 1 << 4),
         ("place", b"short", &|_| 5, 3 << 6),

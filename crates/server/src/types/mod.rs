@@ -124,9 +124,9 @@ impl Header {
     /// Writes all but the mark to a value that holds a header.
     pub fn write_to(&self, value: &mut [u8; HEADER_SIZE]) {
         value[MARK_SIZE] = self.kind as u8;
-        value[MARK_SIZE + 1] = u8::from(self.has_outside) * OUTSIDE
-            | u8::from(self.reaches[0]) * REACHES[0]
-            | u8::from(self.reaches[1]) * REACHES[1];
+        value[MARK_SIZE + 1] = (u8::from(self.has_outside) * OUTSIDE)
+            | (u8::from(self.reaches[0]) * REACHES[0])
+            | (u8::from(self.reaches[1]) * REACHES[1]);
         value[24..32].copy_from_slice(&self.id.to_le_bytes());
         value[32..40].copy_from_slice(&self.count.to_le_bytes());
         value[40..48].copy_from_slice(&self.changes.to_le_bytes());
