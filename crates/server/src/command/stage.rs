@@ -1,8 +1,7 @@
-//! A transaction that is being made: what it has read, and what it will write.
-//!
-//! What a transaction holds beside the commands themselves is limited. A short value that was read is kept, and becomes a
-//! condition; of a long one only a watch is kept, and it is read where it lies. A transaction that runs alone keeps nothing of
-//! what it reads. What is to be written counts until the batch is done; beyond the limit the transaction fails as a whole.
+//! A transaction that is being made: what it has read, and what it will write. What it holds beside the commands is limited.
+//! A short value that was read is kept, and becomes a condition; of a long one only a watch is kept, and it is read where it
+//! lies. A transaction that runs alone keeps nothing of what it reads. What is to be written counts until the batch is done;
+//! beyond the limit the transaction fails as a whole.
 
 pub mod ahead;
 mod condition;
