@@ -22,7 +22,7 @@ use crate::dimensions::{Dimension, Value};
 use crate::step::{self, Step};
 
 /// Of a step, the most runs: each has a disk and a pool of its own.
-const RUNS: u64 = 4;
+const RUNS: u64 = 1;
 
 /// The kinds of runs, by number; as `everleaf::simulated` has them.
 const MODES: [&str; 2] = ["interval", "power"];
