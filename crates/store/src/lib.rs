@@ -166,6 +166,8 @@ pub use map::Map;
 pub use map::change::{Action, Exchange};
 pub use map::expiry::Expiry;
 pub use map::key_range::KeyRange;
+#[doc(hidden)]
+pub use map::pages::{PageLimit, Pages};
 pub use map::range::Range;
 pub use map::reserved::DEFAULT_MAP;
 pub use map::scan::Scan;

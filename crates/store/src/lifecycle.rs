@@ -4,7 +4,7 @@
 //! marks the pool clean. The sweep holds nothing that keeps the store open. In a process that was forked
 //! from the one that opened the store none of this happens: it leaves everything as it is.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -15,11 +15,9 @@ use crate::event::{Event, EventFn};
 use crate::maintenance::behind_damage::first_readable;
 use crate::maintenance::expiring::Seen;
 use crate::maintenance::upkeep::{ShutdownSignal, run};
+use crate::map::pages::{PageEnd, PageLimit, Reader};
 use crate::shared::Shared;
 use crate::{Error, Options, Result};
-
-/// Keys that the sweep looks at in one go.
-const SLICE_KEYS: usize = 2048;
 
 /// Ends with the last handle of a store.
 pub(crate) struct Lifecycle {
@@ -125,10 +123,13 @@ impl Shared {
         counted: &mut Seen,
     ) -> Result<Option<Bound<Vec<u8>>>> {
         let now = Hardware::wall_clock_ms();
-        let (mut expired, mut seen, mut next) = (vec![], 0, None);
+        let (mut expired, mut seen) = (vec![], 0);
         let start = from.as_ref().map(Vec::as_slice);
         let mut session = self.session()?;
-        let scanned = tree.scan_records(&mut session, start, Bound::Unbounded, false, |record| {
+        let mut reader =
+            Reader { tree, session: &mut session, verify: Verify::Sum, shows_expired: true };
+        let bounds = (start, Bound::Unbounded);
+        let read = reader.read(bounds, false, PageLimit::SWEEP, &mut |record| {
             if record.expiry_ms != 0 && record.expiry_ms <= now {
                 expired.push(record.key.to_vec());
             } else if record.expiry_ms != 0 {
@@ -136,17 +137,16 @@ impl Shared {
                 counted.rest_ms += u128::from(record.expiry_ms - now);
             }
             seen += 1;
-            if seen == SLICE_KEYS {
-                next = Some(Bound::Excluded(record.key.to_vec()));
-            }
-            seen < SLICE_KEYS
+            ControlFlow::Continue(())
         });
-        if let Err(error) = scanned {
-            next = behind_damage(tree, &mut session, start, seen)?;
-            if next.is_none() {
-                return Err(error.into());
-            }
-        }
+        let next = match read {
+            Ok(PageEnd::Limit(last)) => Some(Bound::Excluded(last)),
+            Ok(_) => None,
+            Err(error) => match behind_damage(tree, &mut session, start, seen)? {
+                None => return Err(error),
+                next => next,
+            },
+        };
         for key in &expired {
             // Views need nothing saved: what has expired is absent in them, too.
             let mut pinned = session.pinned();

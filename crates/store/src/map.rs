@@ -8,6 +8,7 @@ pub(crate) mod expiry;
 pub(crate) mod expiry_in_place;
 pub(crate) mod key_range;
 mod ordered;
+pub(crate) mod pages;
 pub(crate) mod range;
 pub(crate) mod reserved;
 pub(crate) mod scan;

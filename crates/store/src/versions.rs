@@ -30,15 +30,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_index::{BytesTree, Hardware, Machine};
 
+use crate::map::pages::PAGE_BYTES;
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
 
 /// Parts of what is saved, by hash of the key: writers of different parts do not meet.
 const PART_COUNT: usize = 16;
 /// Values that closing a view looks at before it lets writers go on.
 const SLICE_COUNT: usize = 256;
-/// Keys of a part that one piece of a range looks at, and bytes that it takes.
-const PIECE_KEYS: usize = 512;
-const PIECE_BYTES: usize = 256 << 10;
+/// Keys of a part that are looked at for one page of a range; its bytes are limited as those of each page.
+const PAGE_KEYS: usize = 512;
 /// What a value costs beside its bytes: the nodes of map and list, and the headers of the allocator.
 const VALUE_OVERHEAD: usize = 160;
 
@@ -493,7 +493,7 @@ fn lay_part<'a>(
                 }
             }
         }
-        if count + 1 >= PIECE_KEYS || bytes >= PIECE_BYTES {
+        if count + 1 >= PAGE_KEYS || bytes >= PAGE_BYTES {
             return Some(key.to_vec());
         }
     }

@@ -24,7 +24,8 @@ use everleaf_index::{BytesTree, Hardware, IndexError, Record, Session, Verify};
 
 use crate::map::Map;
 use crate::map::key_range::{KeyRange, owned_bounds, prefix_bounds};
-use crate::map::range::{Page, Range};
+use crate::map::pages::{Bounds, Page, PageLimit, last_key};
+use crate::map::range::Range;
 use crate::shared::Shared;
 use crate::versions::{Value, Versions, Was};
 use crate::{Error, Result, Store};
@@ -242,10 +243,9 @@ impl MapView {
     /// The next pairs of a range, from one of its ends. The bounds are not crossed.
     pub(crate) fn page(
         &self,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
+        bounds: Bounds<'_>,
         reverse: bool,
-        limit: usize,
+        limit: PageLimit,
         verify: Verify,
     ) -> Result<Page> {
         self.check_store()?;
@@ -254,15 +254,15 @@ impl MapView {
             self.inner.check()?;
             return Ok(Page::default());
         }
-        let mut page = match self.map.page(from, to, reverse, limit, verify) {
-            Err(crate::Error::MapDropped) => Page::default(),
+        let mut page = match self.map.page(bounds, reverse, limit, verify) {
+            Err(Error::MapDropped) => Page::default(),
             page => page?,
         };
-        let last = page.pairs.back().map(|((key, _), _)| key.clone()).filter(|_| page.next);
+        let last = page.reached.take().filter(|_| page.has_more);
         let bounds = match &last {
-            Some(last) if reverse => (Bound::Included(last.as_slice()), to),
-            Some(last) => (from, Bound::Included(last.as_slice())),
-            None => (from, to),
+            Some(last) if reverse => (Bound::Included(last.as_slice()), bounds.1),
+            Some(last) => (bounds.0, Bound::Included(last.as_slice())),
+            None => bounds,
         };
         let apart = |((key, value), expiry_ms)| (key, (value, expiry_ms));
         let mut pairs: BTreeMap<Vec<u8>, Value> = page.pairs.drain(..).map(apart).collect();
@@ -276,8 +276,8 @@ impl MapView {
             true => pairs.into_iter().rev().map(together).collect(),
             false => pairs.into_iter().map(together).collect(),
         };
-        page.next |= cut.is_some();
-        page.reached = cut.or(last);
+        page.has_more |= cut.is_some();
+        page.reached = cut.or(last).or_else(|| last_key(&page.pairs));
         Ok(page)
     }
 }

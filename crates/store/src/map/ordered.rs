@@ -1,17 +1,15 @@
 //! Reads in key order: ranges, scans, the first, the last, the nearest.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
-use everleaf_index::{Hardware, Record, Session, Verify};
+use everleaf_index::{Hardware, Session, Verify};
 
 use super::Map;
 use crate::Result;
 use crate::map::key_range::{KeyRange, owned_bounds, prefix_bounds};
-use crate::map::range::{Page, Range};
+use crate::map::pages::{PageLimit, Reader};
+use crate::map::range::Range;
 use crate::map::scan::Scan;
-
-/// A page of a range ends early when it holds this many bytes.
-const PAGE_BYTES: usize = 256 << 10;
 
 impl Map {
     /// The pairs whose keys lie in `range`, in key order; also from the end, also from both ends.
@@ -78,46 +76,13 @@ impl Map {
         Scan::new(self, owned_bounds(range))
     }
 
-    /// The next pairs of a range, from one of its ends. What comes before damage is returned; the next
-    /// call then has the error.
-    pub(crate) fn page(
-        &self,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        reverse: bool,
-        limit: usize,
+    /// Reads pages of what has not expired.
+    pub(crate) fn reader<'a>(
+        &'a self,
+        session: &'a mut Session<Hardware>,
         verify: Verify,
-    ) -> Result<Page> {
-        let (mut page, mut bytes) = (Page::default(), 0);
-        let mut session = self.shared.session()?;
-        let scanned = self.scan_page(&mut session, (from, to), reverse, verify, |record| {
-            let Record { key, value, expiry_ms } = record;
-            page.pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
-            bytes += key.len() + value.len();
-            page.next = page.pairs.len() >= limit || bytes >= PAGE_BYTES;
-            !page.next
-        });
-        match scanned {
-            Err(error) if page.pairs.is_empty() => return Err(error),
-            Err(_) => page.next = true,
-            Ok(()) => {}
-        }
-        Ok(page)
-    }
-
-    /// One pin's worth of a scan, of what has not expired: all scans of maps, views and those who are alone
-    /// come through here.
-    pub(crate) fn scan_page(
-        &self,
-        session: &mut Session<Hardware>,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        verify: Verify,
-        mut visit: impl FnMut(Record<'_>) -> bool,
-    ) -> Result<()> {
-        Ok(self.tree.scan_verified(session, bounds, reverse, verify, |record| {
-            record.has_expired::<Hardware>() || visit(record)
-        })?)
+    ) -> Reader<'a> {
+        Reader { tree: &self.tree, session, verify, shows_expired: false }
     }
 
     /// The pair with the lowest key.
@@ -191,7 +156,12 @@ impl Map {
         to: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let mut page = self.page(from, to, reverse, 1, self.shared.verify_scans)?;
-        Ok(page.pairs.pop_front().map(|(pair, _)| pair))
+        let (mut found, mut session) = (None, self.shared.session()?);
+        let mut reader = self.reader(&mut session, self.shared.verify_scans);
+        reader.read((from, to), reverse, PageLimit::IN_PLACE, &mut |record| {
+            found = Some((record.key.to_vec(), record.value.to_vec()));
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
     }
 }

@@ -7,26 +7,11 @@ use everleaf_index::Verify;
 
 use crate::Result;
 use crate::map::Map;
-use crate::map::key_range::{OwnedBounds, are_crossed, as_slice, is_beyond};
+use crate::map::key_range::{OwnedBounds, as_slice};
+use crate::map::pages::{Entry, Page, PageLimit, Pages};
 use crate::view::MapView;
 
-/// Pairs fetched at first, and at most.
-const FETCH_FIRST: usize = 16;
-const FETCH_MAX: usize = 256;
-
 type Pair = (Vec<u8>, Vec<u8>);
-/// A pair, and when it expires (0: never).
-pub(crate) type Entry = (Pair, u64);
-
-/// Some pairs of a range, in the order of the end they were taken from.
-#[derive(Default)]
-pub(crate) struct Page {
-    pub pairs: VecDeque<Entry>,
-    /// Whether more may follow.
-    pub next: bool,
-    /// How far it goes, if not to its last pair.
-    pub reached: Option<Vec<u8>>,
-}
 
 /// Where pairs come from.
 enum Source {
@@ -68,14 +53,12 @@ pub struct Range {
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
     /// What has not been fetched from either end.
-    from: Bound<Vec<u8>>,
-    to: Bound<Vec<u8>>,
-    /// Whether anything may be left between the bounds.
-    open: bool,
+    pages: Pages,
     front: VecDeque<Entry>,
     /// In descending order.
     back: VecDeque<Entry>,
-    fetch: usize,
+    /// Of the next page.
+    limit: PageLimit,
     /// Whether an error has ended it.
     has_failed: bool,
     verify: Verify,
@@ -98,21 +81,19 @@ impl Range {
         Self::of(Source::View(view), bounds)
     }
 
-    fn of(source: Source, (from, to): OwnedBounds) -> Self {
+    fn of(source: Source, bounds: OwnedBounds) -> Self {
         let verify = match &source {
             Source::Map(map) => map.shared().verify_scans,
             Source::View(view) => view.shared().verify_scans,
         };
         Range {
             source,
-            start: from.clone(),
-            end: to.clone(),
-            from,
-            to,
-            open: true,
+            start: bounds.0.clone(),
+            end: bounds.1.clone(),
+            pages: Pages::within(bounds),
             front: VecDeque::new(),
             back: VecDeque::new(),
-            fetch: FETCH_FIRST,
+            limit: PageLimit::FIRST,
             has_failed: false,
             verify,
         }
@@ -126,19 +107,13 @@ impl Range {
 
     /// The next pairs from one end, in the order of that end.
     fn fetch(&mut self, reverse: bool) -> Result<VecDeque<Entry>> {
-        while self.open && !are_crossed(as_slice(&self.from), as_slice(&self.to)) {
-            let limit = self.fetch;
-            self.fetch = (limit * 4).min(FETCH_MAX);
+        while self.pages.may_have_keys() {
+            let limit = self.limit;
+            self.limit = limit.grown();
             let page = self.page(reverse, limit);
             self.has_failed = page.is_err();
-            let Page { pairs, next, reached } = page?;
-            self.open = next;
-            let reached = reached.or_else(|| pairs.back().map(|((key, _), _)| key.clone()));
-            if let Some(reached) = reached {
-                let bound = if reverse { &mut self.to } else { &mut self.from };
-                self.open &= is_beyond(&reached, as_slice(bound), reverse);
-                *bound = Bound::Excluded(reached);
-            }
+            let Page { pairs, has_more, reached } = page?;
+            self.pages.advance(reverse, reached, has_more);
             if !pairs.is_empty() {
                 return Ok(pairs);
             }
@@ -146,11 +121,11 @@ impl Range {
         Ok(VecDeque::new())
     }
 
-    fn page(&self, reverse: bool, limit: usize) -> Result<Page> {
-        let (from, to) = (as_slice(&self.from), as_slice(&self.to));
+    fn page(&self, reverse: bool, limit: PageLimit) -> Result<Page> {
+        let bounds = self.pages.bounds();
         match &self.source {
-            Source::Map(map) => map.page(from, to, reverse, limit, self.verify),
-            Source::View(view) => view.page(from, to, reverse, limit, self.verify),
+            Source::Map(map) => map.page(bounds, reverse, limit, self.verify),
+            Source::View(view) => view.page(bounds, reverse, limit, self.verify),
         }
     }
 
@@ -197,15 +172,15 @@ impl Range {
             && let Some(((dropped, _), _)) = self.back.pop_back()
         {
             // To be fetched again, should the front come back.
-            self.to = Bound::Included(dropped);
+            self.pages.to = Bound::Included(dropped);
         }
-        self.from = match as_slice(&self.start) {
+        self.pages.from = match as_slice(&self.start) {
             Bound::Included(start) | Bound::Excluded(start) if key < start => self.start.clone(),
             Bound::Excluded(start) if key == start => self.start.clone(),
             _ => Bound::Included(key.to_vec()),
         };
-        self.open = true;
-        self.fetch = FETCH_FIRST;
+        self.pages.reopen();
+        self.limit = PageLimit::FIRST;
     }
 
     /// Moves the back: `next_back` goes on with the last key of the range that is not greater than
@@ -220,15 +195,15 @@ impl Range {
             && let Some(((dropped, _), _)) = self.front.pop_back()
         {
             // To be fetched again, should the back come back.
-            self.from = Bound::Included(dropped);
+            self.pages.from = Bound::Included(dropped);
         }
-        self.to = match as_slice(&self.end) {
+        self.pages.to = match as_slice(&self.end) {
             Bound::Included(end) | Bound::Excluded(end) if key > end => self.end.clone(),
             Bound::Excluded(end) if key == end => self.end.clone(),
             _ => Bound::Included(key.to_vec()),
         };
-        self.open = true;
-        self.fetch = FETCH_FIRST;
+        self.pages.reopen();
+        self.limit = PageLimit::FIRST;
     }
 }
 
@@ -245,8 +220,8 @@ impl Range {
             let entry = self.back.pop_back()?;
             // Not to be fetched again, should the back move; but should the front move back.
             let key = &entry.0.0;
-            self.from = Bound::Excluded(key.clone());
-            self.to = Bound::Included(key.clone());
+            self.pages.from = Bound::Excluded(key.clone());
+            self.pages.to = Bound::Included(key.clone());
             Some(entry)
         });
         entry.map(Ok)
@@ -266,8 +241,8 @@ impl Range {
             let entry = self.front.pop_back()?;
             // Not to be fetched again, should the front move; but should the back move back.
             let key = &entry.0.0;
-            self.to = Bound::Excluded(key.clone());
-            self.from = Bound::Included(key.clone());
+            self.pages.to = Bound::Excluded(key.clone());
+            self.pages.from = Bound::Included(key.clone());
             Some(entry)
         });
         entry.map(Ok)

@@ -1,18 +1,16 @@
 //! Visiting the pairs of a range in place.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
-use everleaf_index::{Hardware, Record, Session};
+use everleaf_index::{Hardware, Session};
 
 use crate::Result;
 use crate::map::Map;
-use crate::map::key_range::{OwnedBounds, as_slice, is_beyond};
+use crate::map::key_range::OwnedBounds;
+use crate::map::pages::{PageLimit, Pages, Visit};
 
-/// Sees a pair, and says whether to go on.
-type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
-
-/// Pairs visited under one pin: a long scan lets go of the epoch this often.
-const PIN_LENGTH: usize = 256;
+/// Sees a key and its value, and says whether to go on.
+type VisitPair<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// A scan that is about to begin; see [`Map::scan`]. Set its options, then call [`Self::visit`] or
 /// [`Self::for_each`].
@@ -81,50 +79,39 @@ impl<'a> Scan<'a> {
     }
 
     /// As [`Self::visit`], compiled once.
-    fn visit_pages(self, visit: &mut Visit<'_>) -> Result<()> {
-        let Scan { mut source, bounds: (mut from, mut to), reverse, limit } = self;
-        let mut left = limit;
-        while left > 0 {
-            let page = left.min(PIN_LENGTH);
-            let (mut count, mut last, mut broke) = (0, None, false);
-            source.scan((as_slice(&from), as_slice(&to)), reverse, |record| {
-                broke = visit(record.key, record.value).is_break();
-                count += 1;
-                if count == page {
-                    last = Some(record.key.to_vec());
-                }
-                !broke && count < page
+    fn visit_pages(self, visit: &mut VisitPair<'_>) -> Result<()> {
+        let Scan { mut source, bounds, reverse, limit } = self;
+        let (mut pages, mut left) = (Pages::within(bounds), limit);
+        while pages.has_more() && left > 0 {
+            let limit = PageLimit::IN_PLACE.at_most(left);
+            source.read(&mut pages, reverse, limit, &mut |record| {
+                left -= 1;
+                visit(record.key, record.value)
             })?;
-            left -= count;
-            let Some(key) = last.filter(|_| !broke) else { return Ok(()) };
-            let bound = if reverse { &mut to } else { &mut from };
-            if !is_beyond(&key, as_slice(bound), reverse) {
-                return Ok(());
-            }
-            *bound = Bound::Excluded(key);
         }
         Ok(())
     }
 }
 
 impl Source<'_> {
-    fn scan(
+    /// Shows the pairs of the next page.
+    fn read(
         &mut self,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        pages: &mut Pages,
         reverse: bool,
-        visit: impl FnMut(Record<'_>) -> bool,
+        limit: PageLimit,
+        visit: &mut Visit<'_>,
     ) -> Result<()> {
-        match self {
+        let mut own;
+        let (map, session) = match self {
             Source::Map(map) => {
-                let verify = map.shared().verify_scans;
-                let mut session = map.shared().session()?;
-                map.scan_page(&mut session, bounds, reverse, verify, visit)
+                own = map.shared().session()?;
+                (map, &mut *own)
             }
-            Source::Alone(map, session) => {
-                let verify = map.shared().verify_scans;
-                map.scan_page(session, bounds, reverse, verify, visit)
-            }
-        }
+            Source::Alone(map, session) => (map, &mut **session),
+        };
+        let mut reader = map.reader(session, map.shared().verify_scans);
+        pages.read(&mut reader, reverse, limit, visit)
     }
 }
 

@@ -1,21 +1,17 @@
-//! The pairs of a map on their way into a snapshot, piece by piece.
+//! The pairs of a map on their way into a snapshot, page by page.
 
-use std::ops::Bound;
+use std::ops::ControlFlow;
 use std::time::Instant;
 
-use everleaf_index::{BytesTree, Change, Hardware, IndexError, Machine, Session};
+use everleaf_index::{BytesTree, Change, Hardware, Machine, Session, Verify};
 use everleaf_log::{Disk, Log, SnapshotWriter};
 
 use super::log_folder::LogDisk;
 use super::log_record;
+use crate::map::pages::{PageLimit, Pages, Reader};
 use crate::{Error, Result};
 
-/// Pairs of a map that are read at a time, and bytes after which a piece ends early: the epoch is
-/// let go of in between.
-const PIECE: usize = 1024;
-const PIECE_BYTES: usize = 256 << 10;
-
-/// After a piece during which others wrote, the snapshot rests this many times as long as the piece
+/// After a page during which others wrote, the snapshot rests this many times as long as the page
 /// took, so that it takes writers no more than a quarter of a processor.
 const REST: u32 = 3;
 
@@ -98,23 +94,22 @@ fn write_pairs(
     expiring: &mut Expiring,
 ) -> Result<()> {
     let Numbered { number, tree, .. } = *map;
-    let mut from = Bound::Unbounded;
-    loop {
+    let mut pages = Pages::new(..);
+    // What has expired is written, too: the log says nothing of its removal.
+    let mut reader = Reader { tree, session, verify: Verify::Sum, shows_expired: true };
+    while pages.has_more() {
         let (began, last_lsn) = (Instant::now(), log.last_lsn());
-        let (mut pairs, mut bytes, mut more) = (vec![], 0, false);
-        let start = from.as_ref().map(Vec::as_slice);
-        let scanned = tree.scan_records(session, start, Bound::Unbounded, false, |record| {
+        let mut pairs = vec![];
+        let read = pages.read(&mut reader, false, PageLimit::SNAPSHOT, &mut |record| {
             pairs.push((record.key.to_vec(), record.value.to_vec(), record.expiry_ms));
-            bytes += record.key.len() + record.value.len();
-            more = pairs.len() >= PIECE || bytes >= PIECE_BYTES;
-            !more
+            ControlFlow::Continue(())
         });
-        match scanned {
+        match read {
             // Dropped meanwhile: the log says so.
-            Err(IndexError::Removed) => return Ok(()),
+            Err(Error::MapDropped) => return Ok(()),
             done => done?,
         }
-        if log.disk().mutant("store.snapshot_skips") && !more {
+        if log.disk().mutant("store.snapshot_skips") && !pages.has_more() {
             // As if the last record of the tree had not been met.
             pairs.pop();
         }
@@ -123,13 +118,10 @@ fn write_pairs(
             writer.add(&log_record(number, &change))?;
             expiring.add(*expiry_ms);
         }
-        match pairs.pop() {
-            Some((last, ..)) if more => from = Bound::Excluded(last),
-            _ => return Ok(()),
-        }
         // Nothing is durable before one that is owed is there.
-        if log.last_lsn() != last_lsn && !log.owes_snapshot() {
+        if pages.has_more() && log.last_lsn() != last_lsn && !log.owes_snapshot() {
             std::thread::sleep(began.elapsed() * REST);
         }
     }
+    Ok(())
 }
