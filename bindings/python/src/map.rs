@@ -31,7 +31,7 @@ impl Reader for RawMap {
 
     fn pairs(&self, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs> {
         let codecs = (&self.codecs.keys, &self.codecs.values);
-        let source = Source::Map(self.held.map()?, ends);
+        let source = Source::of_map(self.held.map()?, ends);
         Ok(Pairs::new(source, reverse, what, codecs, self.held.waits.clone()))
     }
 }

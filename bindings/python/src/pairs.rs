@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::vec::IntoIter;
 
-use everleaf::{Map, MapView, Range};
+use everleaf::{Map, MapView, PageLimit, Pages, Range};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyTuple;
@@ -14,21 +14,20 @@ use crate::failure::raised;
 use crate::held::{Waits, release};
 use crate::reader::Object;
 
-/// Pairs fetched at first, and at most; and how many bytes end a page early.
-const PAGE_FIRST: usize = 16;
-const PAGE_MAX: usize = 256;
-const PAGE_BYTES: usize = 256 << 10;
-
 /// Both ends of a range.
 pub type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Where pairs come from.
 pub enum Source {
-    Map(Map, Ends),
+    Map(Map, Pages),
     View(Box<Range>),
 }
 
 impl Source {
+    pub fn of_map(map: Map, ends: Ends) -> Self {
+        Source::Map(map, Pages::new(ends))
+    }
+
     pub fn of_view(view: &MapView, ends: &Ends) -> Self {
         Source::View(Box::new(range_of(view, ends)))
     }
@@ -59,7 +58,8 @@ struct State {
     /// `None` only while it is freed.
     source: Option<Source>,
     page: IntoIter<Item>,
-    size: usize,
+    /// Of the next page.
+    limit: PageLimit,
     /// What follows the page, and ends the iterator.
     failed: Option<PyErr>,
     is_done: bool,
@@ -99,7 +99,7 @@ impl Pairs {
     ) -> Self {
         let page = vec![].into_iter();
         let source = Some(source);
-        let state = State { source, page, size: PAGE_FIRST, failed: None, is_done: false };
+        let state = State { source, page, limit: PageLimit::FIRST, failed: None, is_done: false };
         let (keys, values) = (keys.clone(), values.clone());
         Pairs { state: Mutex::new(state), reverse, what, keys, values, waits }
     }
@@ -144,10 +144,11 @@ impl Pairs {
 
     /// Fetches the next page.
     fn fill(&self, py: Python<'_>, state: &mut State) {
-        let (size, mut page) = (state.size, Vec::with_capacity(state.size));
-        state.size = (size * 4).min(PAGE_MAX);
+        let limit = state.limit;
+        let mut page = Vec::with_capacity(limit.pairs());
+        state.limit = limit.grown();
         let filled = match &mut state.source {
-            Some(Source::Map(map, ends)) => self.fill_from_map(py, map, ends, &mut page),
+            Some(Source::Map(map, pages)) => self.fill_from_map(py, map, pages, limit, &mut page),
             Some(Source::View(range)) => self.fill_from_view(py, range, &mut page),
             None => Ok(true),
         };
@@ -158,43 +159,32 @@ impl Pairs {
         };
     }
 
-    /// Appends to the page as much as it has space for; says whether that was all there is.
+    /// Appends the next page of a map; says whether that was all there is.
     fn fill_from_map(
         &self,
         py: Python<'_>,
         map: &Map,
-        ends: &mut Ends,
+        pages: &mut Pages,
+        limit: PageLimit,
         page: &mut Vec<Item>,
     ) -> PyResult<bool> {
-        let (mut bytes, mut reached, mut failed) = (0, None, None);
-        let scan = map.scan((slice(&ends.0), slice(&ends.1)));
-        let scan = if self.reverse { scan.reverse() } else { scan };
-        let scanned = scan.visit(|key, value| {
-            match self.item(py, key, value) {
-                Ok(item) => page.push(item),
+        let mut failed = None;
+        let read =
+            pages.visit(map, self.reverse, limit, |key, value| match self.item(py, key, value) {
+                Ok(item) => {
+                    page.push(item);
+                    ControlFlow::Continue(())
+                }
                 Err(error) => {
                     failed = Some(error);
-                    return ControlFlow::Break(());
+                    ControlFlow::Break(())
                 }
-            }
-            bytes += key.len() + value.len();
-            if page.len() == page.capacity() || bytes >= PAGE_BYTES {
-                reached = Some(key.to_vec());
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        });
-        scanned.map_err(raised)?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        let Some(reached) = reached else { return Ok(true) };
-        let end = if self.reverse { &mut ends.1 } else { &mut ends.0 };
-        *end = Bound::Excluded(reached);
-        Ok(false)
+            });
+        read.map_err(raised)?;
+        failed.map_or(Ok(!pages.has_more()), Err)
     }
 
-    /// As [`Self::fill_from_map`].
+    /// Appends to the page as much of a view as it has space for; says whether that was all there is.
     fn fill_from_view(
         &self,
         py: Python<'_>,
