@@ -465,7 +465,7 @@ impl Versions {
             keys: self.parts.iter().map(keys).sum(),
             // Relaxed: a statistic.
             bytes: self.bytes.load(Ordering::Relaxed),
-            // Relaxed: as above.
+            // Relaxed: a statistic.
             lost: self.lost.load(Ordering::Relaxed),
         }
     }

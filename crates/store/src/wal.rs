@@ -23,7 +23,7 @@
 //!                       pool that was closed, the last there is
 //!                       "generation" -> the identity of the log, and how often it was opened and closed,
 //!                       8 bytes (`age.rs`)
-//!   map 0 of the log    NAME -> number, as above: replay learns from it which map is which
+//!   map 0 of the log    NAME -> number, 4 bytes, little-endian: replay learns from it which map is which
 //! ```
 //!
 //! Invariants:
@@ -273,7 +273,7 @@ impl StoreLog {
         }
         for name in trees.names().iter().filter(|name| !crate::map::reserved::is_reserved(name)) {
             if let Some(tree) = trees.find_bytes_tree(name)? {
-                // Relaxed: as above.
+                // Relaxed: whoever emptied a map, and gave it another number, has ended.
                 let number = self.number_of(&tree).load(Ordering::Relaxed).to_le_bytes();
                 self.own.change(session, &Change::upsert(&own_key(name), &number))?;
             }
@@ -427,11 +427,12 @@ impl StoreLog {
             snapshot_map::write_map(&self.log, &mut writer, &map, session)?;
         }
         let pair_count = writer.finish()?.pair_count - maps.len() as u64;
-        // Relaxed: as above. Only now: one that fails is tried again.
+        // Relaxed: a count of what was logged, which decides when the next snapshot is due. Only now: one that fails is
+        // tried again.
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: read by `is_long` only, which may decide a moment later.
         self.stored_before.store(stored, Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: as `stored_before`.
         self.openings.store(0, Ordering::Relaxed);
         Ok(pair_count)
     }

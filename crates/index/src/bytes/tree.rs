@@ -31,7 +31,8 @@ pub enum Decision {
     /// Give it this value, and let it expire at this time, in milliseconds since 1970-01-01 UTC; 0
     /// for never.
     PutExpiring(Vec<u8>, u64),
-    /// Leave its value and let it expire at this time, as above. An absent key stays so.
+    /// Leave its value and let it expire at this time, in milliseconds since 1970-01-01 UTC; 0 for never. An absent
+    /// key stays so.
     Expire(u64),
     /// Remove it.
     Remove,

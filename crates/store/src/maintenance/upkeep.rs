@@ -161,7 +161,7 @@ impl<'s> Upkeep<'s> {
         }
         // Before it begins: what becomes due meanwhile may not be in it. Taken, and not only cleared: it may have become
         // due since the look above.
-        // Relaxed: as above.
+        // Relaxed: a request, which carries nothing.
         let due = log.snapshot_due.swap(false, Ordering::Relaxed);
         match self.shared.snapshot() {
             Ok(pairs) => {
@@ -170,7 +170,7 @@ impl<'s> Upkeep<'s> {
             }
             Err(error) => {
                 // Tried again, but most of the time is left to others; writes tell, too.
-                // Relaxed: as above.
+                // Relaxed: a request, which carries nothing.
                 log.snapshot_due.fetch_or(due, Ordering::Relaxed);
                 self.next_snapshot = Instant::now() + started.elapsed() * REST;
                 // If somebody else writes one, nothing is wrong.
@@ -199,7 +199,7 @@ impl<'s> Upkeep<'s> {
                 let started = Instant::now();
                 from = shared.sweep_slice(&tree, start, &mut seen).unwrap_or(None);
                 self.rest((started.elapsed() * REST).max(REST_MIN))?;
-                // Relaxed: as above. A round may take hours.
+                // Relaxed: a request, which carries nothing. A round may take hours.
                 if shared.sweep_paused.load(Ordering::Relaxed) {
                     return ControlFlow::Continue(());
                 }
@@ -263,7 +263,7 @@ impl SpareSpace {
         let is_over = self.has_returned && returned == 0;
         self.has_returned = tries > 1 && !is_over && (self.has_returned || returned > 0);
         let next = if is_over { 0 } else { tries.saturating_sub(1) };
-        // Relaxed: as above. Not if another map was emptied meanwhile.
+        // Relaxed: a request, which carries nothing. Not if another map was emptied meanwhile.
         let _ =
             shared.space_due.compare_exchange(tries, next, Ordering::Relaxed, Ordering::Relaxed);
     }

@@ -111,9 +111,9 @@ impl StoreLog {
         let [bytes, files, openings] = logged.unwrap_or_default();
         // Relaxed: nobody else is here yet.
         self.bytes.store(bytes, Ordering::Relaxed);
-        // Relaxed: as above. It may be less than nothing.
+        // Relaxed: as `bytes`. It may be less than nothing.
         self.stored_before.store(0_u64.wrapping_sub(files), Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: as `bytes`.
         self.openings.store(openings.saturating_add(1), Ordering::Relaxed);
         Ok(())
     }

@@ -52,7 +52,7 @@ fn nothing_is_logged_under_the_number_of_the_names() {
     batch.put(store.default_map(), b"key", b"other");
     assert!(matches!(store.write(&batch), Err(Error::LogFailed(_))));
     assert_eq!(log.log.last_lsn(), last);
-    // Relaxed: as above.
+    // Relaxed: one thread, as where it was taken out.
     cell.store(number, Ordering::Relaxed);
     assert_eq!(
         store.default_map().get(b"key").expect("get"),

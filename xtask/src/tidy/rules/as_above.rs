@@ -2,7 +2,7 @@
 
 use super::{Finding, Rule, Workspace, finding, rust_files};
 
-pub const RULE: Rule = Rule { name: "as-above", may_be_debt: true, check };
+pub const RULE: Rule = Rule { name: "as-above", may_be_debt: false, check };
 
 const WORDS: &str = "as above";
 

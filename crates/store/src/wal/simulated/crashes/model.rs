@@ -136,7 +136,7 @@ impl Model {
 
     /// A map that there is.
     pub fn name(&mut self) -> String {
-        let names: Vec<&String> = self.states.last().expect("as above").keys().collect();
+        let names: Vec<&String> = self.states.last().expect("there is always one").keys().collect();
         names[self.random.below(names.len())].clone()
     }
 }

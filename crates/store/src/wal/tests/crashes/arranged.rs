@@ -291,7 +291,7 @@ fn snapshot_beside_what_is_taken_back(size: usize, mutant: Option<&'static str>)
         // Relaxed: one thread.
         places.store(0, Ordering::Relaxed);
         assert!(store.write(&batch).is_err(), "it would need a filler more");
-        // Relaxed: as above.
+        // Relaxed: one thread.
         if places.load(Ordering::Relaxed) > 0 {
             break snapshot;
         }
@@ -350,11 +350,11 @@ fn a_batch_rolled_back_beside_no_snapshot_is_not_in_the_log() {
     }
     let last = || store.shared().log.as_ref().expect("it has a log").log.last_lsn();
     loop {
-        // Relaxed: as above.
+        // Relaxed: one thread.
         places.store(0, Ordering::Relaxed);
         let before = last();
         assert!(store.write(&batch).is_err(), "it would need a filler more");
-        // Relaxed: as above.
+        // Relaxed: one thread.
         if places.load(Ordering::Relaxed) > 0 {
             assert_eq!(last(), before);
             break;
@@ -424,7 +424,7 @@ fn what_changes_nothing_takes_no_place() {
     assert!(!store.default_map().insert(b"key", b"other").expect("room"));
     assert!(!store.default_map().update(b"none", b"value").expect("room"));
     assert!(!store.default_map().remove(b"none").expect("writable"));
-    // Relaxed: as above.
+    // Relaxed: one thread.
     assert_eq!(places.load(Ordering::Relaxed), 0);
     let too_long = vec![0; crate::KEY_SIZE_MAX + 1];
     assert!(

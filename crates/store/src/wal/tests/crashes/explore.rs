@@ -40,14 +40,14 @@ impl Explore {
         let done = Mutex::new(Done { counts: Counts::default(), runs: 0, told: started });
         std::thread::scope(|scope| {
             for _ in 0..self.threads {
-                // Relaxed: only distinct numbers are wanted, and a hint to stop.
+                // Relaxed: a hint to stop.
                 scope.spawn(|| {
                     while !failed.load(Ordering::Relaxed) {
-                        // Relaxed: as above.
+                        // Relaxed: only distinct numbers are wanted.
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let Ok(counts) = catch_unwind(AssertUnwindSafe(|| run(number, None)))
                         else {
-                            // Relaxed: as above.
+                            // Relaxed: a hint to stop.
                             failed.store(true, Ordering::Relaxed);
                             panic!("run {number} failed: STORE_RUN={number} repeats it");
                         };

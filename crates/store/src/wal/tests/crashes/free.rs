@@ -53,7 +53,7 @@ impl Told {
     }
 
     fn now(&self) -> Vec<u64> {
-        // Acquire: as above.
+        // Acquire: pairs with the Release in `tell`.
         self.0.iter().map(|number| number.load(Ordering::Acquire)).collect()
     }
 }

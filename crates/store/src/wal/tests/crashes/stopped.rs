@@ -44,10 +44,10 @@ fn no_thread_has_an_effect_without_its_cause_at_very_many() {
             scope.spawn(|| {
                 // Relaxed: a hint to stop, and only distinct numbers are wanted.
                 while !is_enough(*lock()) && !failed.load(Ordering::Relaxed) {
-                    // Relaxed: as above.
+                    // Relaxed: only distinct numbers are wanted.
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let found = std::panic::catch_unwind(|| run_whole(number));
-                    // Relaxed: as above.
+                    // Relaxed: a hint to stop.
                     failed.fetch_or(found.is_err(), Ordering::Relaxed);
                     let mut seen = lock();
                     seen.add(found.unwrap_or_default());
@@ -61,7 +61,7 @@ fn no_thread_has_an_effect_without_its_cause_at_very_many() {
     // Relaxed: all have ended.
     let runs = next.load(Ordering::Relaxed) - first;
     println!("{:?} in {runs} runs from {first} on", lock());
-    // Relaxed: as above.
+    // Relaxed: all have ended, as for `runs`.
     assert!(!failed.load(Ordering::Relaxed), "a run failed: see above");
 }
 
