@@ -472,7 +472,7 @@ const SMALL: [(&str, usize, &[&[Operation]]); 14] = [
     // Who raises the gate second has to wait, too, for the one who has not seen it.
     ("put, batch, batch", 4, &[&[Put(1)], &[Batch(2)], &[Batch(3)]]),
     ("batch alone, put", 1, &[&[Batch(1), Put(2), Batch(3)]]),
-    ("batch, settle, put", 1, &[&[Batch(1), LowerIfIdle], &[Put(2)]]),
+    ("batch, lower, put", 1, &[&[Batch(1), LowerIfIdle], &[Put(2)]]),
     ("fillers, put", 4, &[&[Batch(2), Batch(3)], &[Put(4)]]),
     // The second batch removes what the first added, while the leaf of one of its keys is replaced.
     ("fillers, own", 16, &[&[Batch(2), Batch(3)], &[Own(1, 4)]]),

@@ -413,7 +413,7 @@ const SMALL: [(&str, &[&[Operation]]); 10] = [
     ("gone: put, purge", &[&[Put(2), Insert(3)], &[Purge, Get]]),
     ("gone: put, update", &[&[Put(2), Get], &[Update(3), Rewrite]]),
     ("gone: put, put", &[&[Put(2), Put(3)], &[Put(1), Remove]]),
-    ("expire, settle, rewrite", &[&[Put(1), Expire(2), LowerIfIdle, Expire(3)], &[Rewrite]]),
+    ("expire, lower, rewrite", &[&[Put(1), Expire(2), LowerIfIdle, Expire(3)], &[Rewrite]]),
 ];
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME`, and `hashed/NAME` on hashed leaves, `behind/NAME`

@@ -517,7 +517,7 @@ impl Program for U64Program {
         self.tree.defers
     }
 
-    fn settles(&self, operation: &Operation) -> bool {
+    fn persists_deferred(&self, operation: &Operation) -> bool {
         // In a full pool it may fail.
         self.tree.defers && *operation == Operation::Release && !self.space.may_fill
     }

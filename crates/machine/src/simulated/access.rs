@@ -146,18 +146,18 @@ impl Core {
         }
     }
 
-    /// Empties the running thread's store buffer and, if `settle`, makes its flushes durable.
-    pub fn complete(&self, settle: bool) {
+    /// Empties the running thread's store buffer and, if `drains`, makes its flushes durable.
+    pub fn complete(&self, drains: bool) {
         let thread = self.state.borrow().current;
         self.drain_buffer(thread);
-        if !settle || self.state.borrow().threads[thread].flushes.is_empty() {
+        if !drains || self.state.borrow().threads[thread].flushes.is_empty() {
             return;
         }
         // Only this removes crash images: check the set just before it shrinks.
-        if self.state.borrow().config.domain == Domain::Adr && self.state.borrow().would_settle() {
+        if self.state.borrow().config.domain == Domain::Adr && self.state.borrow().would_drain() {
             self.crash_point();
         }
-        self.state.borrow_mut().settle();
+        self.state.borrow_mut().drain_flushes();
     }
 
     /// A locked operation: `change` gives the new value, or none to leave the word. Returns the

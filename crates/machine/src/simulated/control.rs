@@ -15,11 +15,11 @@ use super::state::Buffered;
 type At = &'static Location<'static>;
 
 impl Core {
-    /// Whether a fence that settles flushes or not has anything to do now.
-    fn has_work(&self, settle: bool) -> bool {
+    /// Whether a fence that drains flushes or not has anything to do now.
+    fn has_work(&self, drains: bool) -> bool {
         let state = self.state.borrow();
         let thread = &state.threads[state.current];
-        !thread.buffer.is_empty() || settle && !thread.flushes.is_empty()
+        !thread.buffer.is_empty() || drains && !thread.flushes.is_empty()
     }
 
     pub fn fence(&self, order: Ordering, at: At) {
@@ -38,11 +38,11 @@ impl Core {
         if order != Ordering::SeqCst {
             return;
         }
-        let settle = self.state.borrow().config.rmw_drains;
-        if self.has_work(settle) {
+        let drains = self.state.borrow().config.rmw_drains;
+        if self.has_work(drains) {
             self.point();
             self.state.borrow_mut().note("fence", Place { address: 0, size: 0 }, 0, at);
-            self.complete(settle);
+            self.complete(drains);
         }
     }
 

@@ -266,7 +266,7 @@ impl Core {
         self.patience.set(self.state.borrow().config.recovery_limit.saturating_mul(20));
     }
 
-    /// Volatile memory for the recovery of a crash image, until [`Core::take_back`].
+    /// Volatile memory for the recovery of a crash image, until [`Core::free_lent`].
     pub fn lend(&self, layout: Layout) -> *mut u8 {
         let memory = Hardware::allocate(layout);
         if !memory.is_null() {
@@ -276,7 +276,7 @@ impl Core {
     }
 
     /// The recovery is over and what it built is gone: so is its memory, freed by it or not.
-    pub fn take_back(&self) {
+    pub fn free_lent(&self) {
         for (memory, layout) in self.lent.borrow_mut().drain(..) {
             // SAFETY: from `lend` with this layout, and given back nowhere else.
             unsafe { Hardware::deallocate(memory, layout) }

@@ -31,7 +31,7 @@ pub struct Line {
     /// The stores, oldest first.
     pub log: Vec<Entry>,
     /// The number of stores of this schedule that left the log.
-    settled: u32,
+    drained: u32,
     /// The highest log position any thread's flush has captured.
     captured: u32,
 }
@@ -126,7 +126,7 @@ impl Persistence {
     }
 
     /// Declares everything in `live` durable: the state in which a schedule begins.
-    pub fn settle_all(&mut self, live: &Region) {
+    pub fn make_all_durable(&mut self, live: &Region) {
         for index in 0..self.touched.len() {
             let line = self.touched[index] as usize;
             let words = live.read_line(line);
@@ -171,7 +171,7 @@ impl Persistence {
     pub fn swap_last_two(&mut self, line: usize) {
         let line = &mut self.lines[line];
         let count = line.log.len();
-        if count >= 2 && line.captured <= line.settled + count as u32 - 2 {
+        if count >= 2 && line.captured <= line.drained + count as u32 - 2 {
             line.log.swap(count - 1, count - 2);
         }
     }
@@ -180,24 +180,24 @@ impl Persistence {
     #[inline]
     pub fn capture(&mut self, line: usize) -> u32 {
         let line = &mut self.lines[line];
-        line.captured = line.settled + line.log.len() as u32;
+        line.captured = line.drained + line.log.len() as u32;
         line.captured
     }
 
-    /// Whether settling `line` up to `position` would make anything durable.
+    /// Whether a drain of `line` up to `position` would make anything durable.
     #[inline]
     pub fn is_pending(&self, line: usize, position: u32) -> bool {
-        position > self.lines[line].settled
+        position > self.lines[line].drained
     }
 
     /// Makes the stores of `line` before `position` durable.
-    pub fn settle(&mut self, line: usize, position: u32) {
+    pub fn make_durable(&mut self, line: usize, position: u32) {
         let state = &mut self.lines[line];
-        let count = position.saturating_sub(state.settled) as usize;
+        let count = position.saturating_sub(state.drained) as usize;
         if count == 0 {
             return;
         }
-        state.settled = position;
+        state.drained = position;
         for index in 0..count {
             let Entry { word, value, .. } = self.lines[line].log[index];
             self.set_durable(line * 8 + word as usize, value);

@@ -88,13 +88,14 @@ pub trait Program {
     }
 
     /// Whether writes become durable later than they answer, in every domain. A crash then leaves each key as it
-    /// was at some moment since the last operation began that [`settles`](Program::settles) and has answered.
+    /// was at some moment since the last operation began that [persists what is
+    /// deferred](Program::persists_deferred) and has answered.
     fn defers(&self) -> bool {
         false
     }
 
     /// Whether `operation` makes all durable that has answered before it began.
-    fn settles(&self, operation: &Self::Operation) -> bool {
+    fn persists_deferred(&self, operation: &Self::Operation) -> bool {
         let _ = operation;
         false
     }

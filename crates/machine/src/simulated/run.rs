@@ -260,7 +260,7 @@ impl<P: Program + 'static> Runner<P> {
             contents
         });
         core.mode.set(mode);
-        core.take_back();
+        core.free_lent();
         core.state.borrow_mut().persistence.shadow.roll_back();
         let result = result.unwrap_or_else(Err);
         self.memo.learn(hash, result)
@@ -319,7 +319,7 @@ impl<P: Program + 'static> Context<P> {
             opened.and_then(|result| result).map_err(|text| (FailureKind::Recovery, text))?;
         let _ = self.instance.set(instance);
         let state = &mut *self.core.state.borrow_mut();
-        state.persistence.settle_all(state.space.region());
+        state.persistence.make_all_durable(state.space.region());
         Ok(())
     }
 
@@ -354,8 +354,8 @@ impl<P: Program + 'static> Context<P> {
             self.monitor.borrow_mut().invoke(thread, &calls);
             if let Some(durable) = &self.durable {
                 durable.borrow_mut().invoke(thread, &calls);
-                if self.scenario.program.settles(operation) {
-                    durable.borrow_mut().begin_settling(thread);
+                if self.scenario.program.persists_deferred(operation) {
+                    durable.borrow_mut().begin_persisting(thread);
                 }
             }
             self.tell(|| format!("CALL     {operation:?}"));
@@ -374,8 +374,8 @@ impl<P: Program + 'static> Context<P> {
                 if let Err(violation) = durable.borrow_mut().respond(thread, &replies) {
                     core.fail(FailureKind::NotLinearizable, violation.to_string());
                 }
-                if self.scenario.program.settles(operation) {
-                    durable.borrow_mut().end_settling(thread);
+                if self.scenario.program.persists_deferred(operation) {
+                    durable.borrow_mut().end_persisting(thread);
                 }
             }
             core.crash_point_at_return();
@@ -393,13 +393,13 @@ impl<P: Program + 'static> Context<P> {
         // Who closes has waited for the others to end: their stores have come.
         (0..self.scenario.plan.len()).for_each(|other| core.drain_buffer(other));
         core.call();
-        self.durable().borrow_mut().begin_settling(thread);
+        self.durable().borrow_mut().begin_persisting(thread);
         self.tell(|| "CLOSE".to_string());
         match self.scenario.program.close(instance) {
             Err(text) => core.fail(FailureKind::Recovery, format!("at the close: {text}")),
             Ok(false) => {}
             Ok(true) => {
-                self.durable().borrow_mut().end_settling(thread);
+                self.durable().borrow_mut().end_persisting(thread);
                 self.tell(|| "CLOSED".to_string());
                 core.crash_point_at_return();
             }

@@ -351,16 +351,16 @@ impl State {
     }
 
     /// Whether completing the running thread's flushes would make anything durable.
-    pub fn would_settle(&self) -> bool {
+    pub fn would_drain(&self) -> bool {
         let flushes = &self.threads[self.current].flushes;
         flushes.iter().any(|&(line, position)| self.persistence.is_pending(line as usize, position))
     }
 
     /// Completes the running thread's flushes.
-    pub fn settle(&mut self) {
+    pub fn drain_flushes(&mut self) {
         let mut flushes = std::mem::take(&mut self.threads[self.current].flushes);
         for (line, position) in flushes.drain(..) {
-            self.persistence.settle(line as usize, position);
+            self.persistence.make_durable(line as usize, position);
         }
         self.threads[self.current].flushes = flushes;
     }

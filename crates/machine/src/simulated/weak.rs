@@ -177,8 +177,8 @@ impl Weak {
         let older = entry.into_mut();
         let mut known = older.known.iter().zip(clock);
         let is_known = known.any(|(since, clock)| *since != 0 && clock >= since);
-        let settled = self.bound[thread].max(self.acquired[thread][older.writer]);
-        if is_known || older.number <= settled {
+        let newest_known = self.bound[thread].max(self.acquired[thread][older.writer]);
+        if is_known || older.number <= newest_known {
             return None;
         }
         let is_given = random.is_some_and(|random| random.one_in(2));

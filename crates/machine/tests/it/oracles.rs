@@ -173,15 +173,15 @@ fn volatile_memory_that_nobody_gave_back_is_a_leak() {
 
 #[test]
 fn touching_a_pool_range_that_was_taken_back_fails() {
-    let take_back = |words: &Words| Simulated::lifetime(words.at(8).as_ptr(), 64, false);
+    let reclaim = |words: &Words| Simulated::lifetime(words.at(8).as_ptr(), 64, false);
     let failure = failure_of(vec![thread(move |words| {
-        take_back(words);
+        reclaim(words);
         words.at(9).load(Acquire)
     })]);
     assert_eq!(failure.kind, FailureKind::UseAfterFree);
     // Handed out again it may be used.
     let revived = vec![thread(move |words| {
-        take_back(words);
+        reclaim(words);
         Simulated::lifetime(words.at(8).as_ptr(), 64, true);
         words.at(9).load(Acquire)
     })];

@@ -10,21 +10,21 @@ type States = BTreeMap<u64, Vec<Value>>;
 /// States that a crash may bring back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Earlier {
-    /// Since the last settling began that has ended.
+    /// Since the last operation began that persisted what was deferred, of those that have ended.
     states: States,
-    /// When that settling began, counted in settlings.
+    /// When that operation began, counted in such operations.
     of: u64,
-    /// How many settlings have begun.
+    /// How many such operations have begun.
     begun: u64,
-    /// Of each thread that is settling, when it began and the states since then.
+    /// Of each thread that is inside of one, when it began and the states since then.
     since: [Option<(u64, States)>; THREADS_MAX],
 }
 
 impl Earlier {
     /// Notes states that a key may have now.
     pub fn note(&mut self, key: u64, now: &[Value]) {
-        let settling = self.since.iter_mut().flatten().map(|(_, states)| states);
-        for states in settling.chain([&mut self.states]) {
+        let inside = self.since.iter_mut().flatten().map(|(_, states)| states);
+        for states in inside.chain([&mut self.states]) {
             let known = states.entry(key).or_default();
             for value in now {
                 if !known.contains(value) {
@@ -39,14 +39,14 @@ impl Earlier {
         self.states.get(&key).is_some_and(|known| known.contains(&value))
     }
 
-    /// A thread begins to settle: `now` is what all keys may be.
+    /// A thread begins to persist what is deferred: `now` is what all keys may be.
     pub fn begin(&mut self, thread: usize, now: States) {
         self.begun += 1;
         self.since[thread] = Some((self.begun, now));
     }
 
-    /// It has settled: what was before it began does not come back, nor what an earlier end has ruled out
-    /// by a settling that began later.
+    /// It has persisted it: what was before it began does not come back, nor what an earlier end has ruled out
+    /// by one that began later.
     pub fn end(&mut self, thread: usize) {
         if let Some((begun, states)) = self.since[thread].take()
             && begun > self.of

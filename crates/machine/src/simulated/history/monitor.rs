@@ -212,8 +212,8 @@ impl std::error::Error for Violation {}
 /// monitor.invoke(0, &[(1, Call::Remove)]);
 /// monitor.respond(0, &[Reply::Previous(Some(10))])?;
 /// assert!(monitor.admits(&[(1, 10)]).is_ok());
-/// monitor.begin_settling(0);
-/// monitor.end_settling(0);
+/// monitor.begin_persisting(0);
+/// monitor.end_persisting(0);
 /// assert!(monitor.admits(&[(1, 10)]).is_err());
 /// # Ok::<(), everleaf_machine::simulated::history::Violation>(())
 /// ```
@@ -235,7 +235,7 @@ impl Monitor {
     }
 
     /// As [`Self::new`], of a map whose writes become durable later than they answer: a crash may leave each key
-    /// as it was at any moment since the last settling began that has ended.
+    /// as it was at any moment since the last operation began that persists what is deferred and has ended.
     pub fn deferring(contents: &[(u64, u64)]) -> Self {
         let mut monitor = Self::new(contents);
         monitor.earlier = Some(Earlier::default());
@@ -253,7 +253,7 @@ impl Monitor {
     }
 
     /// `thread` begins to make durable what has answered.
-    pub fn begin_settling(&mut self, thread: usize) {
+    pub fn begin_persisting(&mut self, thread: usize) {
         let now = self.keys.iter_mut().map(|(key, monitor)| (*key, monitor.allowed().to_vec()));
         let now = now.collect();
         if let Some(earlier) = &mut self.earlier {
@@ -262,7 +262,7 @@ impl Monitor {
     }
 
     /// `thread` has made it durable.
-    pub fn end_settling(&mut self, thread: usize) {
+    pub fn end_persisting(&mut self, thread: usize) {
         self.epoch += 1;
         if let Some(earlier) = &mut self.earlier {
             earlier.end(thread);
