@@ -86,7 +86,7 @@ pub(crate) struct Shared<D: Disk> {
     /// Whether a snapshot is being written.
     pub(crate) is_snapshotting: AtomicBool,
     /// Whether it is the one that is owed.
-    pub(crate) is_settling: AtomicBool,
+    pub(crate) is_owed_being_written: AtomicBool,
     /// Whether it may have read what is not so, and the log does not tell.
     pub(crate) is_snapshot_spoiled: AtomicBool,
     /// Whether nothing counts until there is a snapshot.
@@ -144,7 +144,7 @@ impl<D: Disk> Log<D> {
             has_failed: AtomicBool::new(false),
             is_work_due: AtomicBool::new(false),
             is_snapshotting: AtomicBool::new(false),
-            is_settling: AtomicBool::new(false),
+            is_owed_being_written: AtomicBool::new(false),
             is_snapshot_spoiled: AtomicBool::new(false),
         });
         let background = match options.mode {
@@ -252,8 +252,8 @@ impl<D: Disk> Log<D> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the log has failed.
-    pub fn await_settled(&self) -> Result<()> {
-        self.shared.await_settled()
+    pub fn await_owed_writer(&self) -> Result<()> {
+        self.shared.await_owed_writer()
     }
 
     /// Ends the log, because the snapshot that is owed cannot be written: nothing would ever count.

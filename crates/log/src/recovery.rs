@@ -332,7 +332,7 @@ pub(crate) fn is_snapshot_of<'h>(
 }
 
 /// Whether a chunk in one of these segments that were owed says that something in them is durable.
-pub(crate) fn is_settled<'h, D: Disk>(
+pub(crate) fn is_any_durable<'h, D: Disk>(
     disk: &D,
     uuid: &[u8; 16],
     headers: impl Iterator<Item = &'h SegmentHeader>,
@@ -392,7 +392,7 @@ impl<D: Disk> Opening<'_, D> {
         let mut count = headers.len();
         while let Some(first) = first_owed(headers.range(..count)) {
             if self.disk.mutant("log.counts_what_is_owed")
-                || is_settled(&**self.disk, &self.options.uuid, headers.range(first..count))?
+                || is_any_durable(&**self.disk, &self.options.uuid, headers.range(first..count))?
                 || self.has_snapshot_of(snapshots, headers.range(first..count))?
             {
                 break;

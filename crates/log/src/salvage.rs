@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::file_names::{free_name, numbers};
 use crate::layout::{SEGMENT, SNAPSHOT, file_name};
-use crate::recovery::{first_owed, is_settled, is_snapshot_of, limited};
+use crate::recovery::{first_owed, is_any_durable, is_snapshot_of, limited};
 use crate::scan::{SegmentHeader, SegmentReader};
 use crate::snapshot::SnapshotReader;
 use crate::walk::{missing, no_header, walk};
@@ -81,7 +81,7 @@ pub(crate) fn leave_what_follows<D: Disk>(
     for run in &mut runs {
         // Of what is not followed by damage the opening says whether it counts.
         if run.last().map(|last| last.sequence) < segments.first().copied() {
-            leave_unsettled(disk, options, run, &snapshots)?;
+            leave_out_owed(disk, options, run, &snapshots)?;
         }
     }
     let mut end = None;
@@ -145,7 +145,7 @@ fn runs<D: Disk>(disk: &Arc<D>, options: &LogOptions, segments: &[u64]) -> Resul
 }
 
 /// Leaves out the segments at the end of a run that were owed, if nothing says that their snapshot came.
-fn leave_unsettled<D: Disk>(
+fn leave_out_owed<D: Disk>(
     disk: &Arc<D>,
     options: &LogOptions,
     run: &mut Run,
@@ -158,7 +158,8 @@ fn leave_unsettled<D: Disk>(
             (is_any || begun_in.is_some())
                 && is_snapshot_of(run[first..].iter(), snapshot.from, begun_in.filter(|_| !is_any))
         };
-        if snapshots.iter().any(is_its) || is_settled(&**disk, &options.uuid, run[first..].iter())?
+        if snapshots.iter().any(is_its)
+            || is_any_durable(&**disk, &options.uuid, run[first..].iter())?
         {
             break;
         }

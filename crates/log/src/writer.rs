@@ -157,7 +157,7 @@ impl<D: Disk> Writer<D> {
     ///
     /// # Errors
     /// What the disk answers. The writer must then not be used again.
-    pub(crate) fn settle_owed(&mut self) -> Result<()> {
+    pub(crate) fn note_owed_written(&mut self) -> Result<()> {
         if !self.is_owing {
             return Ok(());
         }
@@ -175,7 +175,7 @@ impl<D: Disk> Writer<D> {
         seal(&*self.disk, &self.uuid, header, &mut mark);
         write_whole(&self.current.file, &mark, self.current.position)
             .and_then(|()| self.current.file.sync_data())
-            .map_err(|error| Error::io(self.cannot("settle"), &error))?;
+            .map_err(|error| Error::io(self.cannot("write"), &error))?;
         self.current.position += BLOCK_SIZE;
         self.count_stored(BLOCK_SIZE);
         self.is_owing = false;
@@ -370,28 +370,28 @@ impl<D: Disk> Writer<D> {
         }
         match self.segments.front() {
             // What is kept reaches back to a snapshot: nobody needs what is before it.
-            Some(first) if first.first <= kept + 1 => self.settle_strays(first.sequence),
+            Some(first) if first.first <= kept + 1 => self.remove_strays(first.sequence),
             _ => Ok(()),
         }
     }
 
-    /// Settles the segments from before the first that is kept that do not belong to it, because one in
+    /// Removes the segments from before the first that is kept that do not belong to it, because one in
     /// between is damaged or missing. Of those that can be understood nothing is needed any more, and they
     /// go; a damaged one is put aside, for who wants to look at it.
-    fn settle_strays(&self, first: u64) -> Result<()> {
+    fn remove_strays(&self, first: u64) -> Result<()> {
         let names = self.disk.list();
         let names = names.map_err(|error| Error::io("cannot list the log's folder", &error))?;
         for sequence in numbers(&names, SEGMENT).into_iter().filter(|sequence| *sequence < first) {
             let name = file_name(SEGMENT, sequence);
             let looked = SegmentReader::open(&*self.disk, &self.uuid, sequence)
                 .and_then(|mut reader| reader.is_understood());
-            let settled = match looked {
+            let removed = match looked {
                 Ok(true) => self.disk.remove(&name),
                 Ok(false) => self.disk.rename(&name, &free_name(&names, sequence)),
                 // It cannot be read now, or is another's: it stays.
                 Err(_) => continue,
             };
-            settled.map_err(|error| Error::io(format!("cannot put {name} aside"), &error))?;
+            removed.map_err(|error| Error::io(format!("cannot put {name} aside"), &error))?;
         }
         Ok(())
     }

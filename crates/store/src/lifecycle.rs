@@ -93,7 +93,7 @@ impl Lifecycle {
             // Relaxed: the thread that also looks at it has ended, or is this one.
             let is_due = log.snapshot_due.load(Ordering::Relaxed);
             let written = is_due.then(|| shared.snapshot()).transpose()?;
-            let owed = shared.settle_owed()?;
+            let owed = shared.write_owed_snapshot()?;
             log.renumber(&shared.trees, &mut *shared.session()?)?;
             log.end(&mut *shared.session()?)?;
             shared.trees.close()?;

@@ -9,7 +9,7 @@ use crate::{Disk, Lsn, Result};
 
 impl<D: Disk> Shared<D> {
     pub(super) fn owes_snapshot(&self) -> bool {
-        // Acquire: what was synced before counts; pairs with the Release in `settle_owed`.
+        // Acquire: what was synced before counts; pairs with the Release in `note_owed_written`.
         self.is_owing.load(Ordering::Acquire)
     }
 
@@ -19,9 +19,9 @@ impl<D: Disk> Shared<D> {
     }
 
     /// Waits while the snapshot that is owed, or was, is being written.
-    pub(super) fn await_settled(&self) -> Result<()> {
+    pub(super) fn await_owed_writer(&self) -> Result<()> {
         // Acquire: pairs with the Release in `end_snapshot`.
-        self.await_that(|| !self.is_settling.load(Ordering::Acquire))
+        self.await_that(|| !self.is_owed_being_written.load(Ordering::Acquire))
     }
 
     /// Waits for something of which is told by `done`, under the lock of the turn.
@@ -46,12 +46,12 @@ impl<D: Disk> Shared<D> {
     }
 
     /// The snapshot that was owed is there: what was synced counts from now on.
-    pub(crate) fn settle_owed(&self) -> Result<()> {
+    pub(crate) fn note_owed_written(&self) -> Result<()> {
         if !self.owes_snapshot() {
             return Ok(());
         }
-        let settled = self.writer().settle_owed();
-        settled.map_err(|error| self.fail(&error))?;
+        let noted = self.writer().note_owed_written();
+        noted.map_err(|error| self.fail(&error))?;
         let turn = self.turn();
         // Release: pairs with the Acquire in `owes_snapshot`.
         self.is_owing.store(false, Ordering::Release);
@@ -70,7 +70,7 @@ impl<D: Disk> Shared<D> {
         // for there.
         self.is_snapshot_spoiled.store(false, Ordering::Relaxed);
         // Release: as in `end_snapshot`.
-        self.is_settling.store(self.owes_snapshot(), Ordering::Release);
+        self.is_owed_being_written.store(self.owes_snapshot(), Ordering::Release);
         true
     }
 
@@ -79,8 +79,8 @@ impl<D: Disk> Shared<D> {
         // Both behind the lock, so that who waits for the first and then begins one is not refused.
         let turn = self.turn();
         // Release: who sees it sees what was made, or that the file is gone; pairs with the Acquire in
-        // `await_settled`.
-        self.is_settling.store(false, Ordering::Release);
+        // `await_owed_writer`.
+        self.is_owed_being_written.store(false, Ordering::Release);
         // Release: the file is gone before the next is made; pairs with the AcqRel in `begin_snapshot`.
         self.is_snapshotting.store(false, Ordering::Release);
         self.done.notify_all();

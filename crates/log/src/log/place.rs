@@ -31,13 +31,13 @@ pub struct Place<'a, D: Disk = RealDisk> {
     log: &'a Log<D>,
     taken: Taken,
     /// Whether it is filled or given up.
-    is_settled: bool,
+    has_ended: bool,
 }
 
 impl<'a, D: Disk> Place<'a, D> {
     #[inline]
     pub(crate) fn new(log: &'a Log<D>, taken: Taken) -> Self {
-        Place { log, taken, is_settled: false }
+        Place { log, taken, has_ended: false }
     }
 
     /// Its LSN.
@@ -47,7 +47,7 @@ impl<'a, D: Disk> Place<'a, D> {
 
     #[cfg(feature = "simulated")]
     pub(crate) fn into_taken(mut self) -> Taken {
-        self.is_settled = true;
+        self.has_ended = true;
         self.taken
     }
 
@@ -66,7 +66,7 @@ impl<'a, D: Disk> Place<'a, D> {
     /// As [`Self::fill`].
     pub fn fill_from(mut self, thread: usize, records: &[Record<'_>]) -> Result<Lsn> {
         let size = group_size(records)?;
-        self.is_settled = true;
+        self.has_ended = true;
         self.log.fill(self.taken, thread, size, records);
         Ok(self.taken.lsn)
     }
@@ -74,14 +74,14 @@ impl<'a, D: Disk> Place<'a, D> {
     /// Gives the place up: nothing was changed. Waits for nothing. Who does so often calls
     /// [`Log::relieve`] now and then, so that what is left at such places does not fill the memory.
     pub fn give_up(mut self) {
-        self.is_settled = true;
+        self.has_ended = true;
         self.log.shared.give_up(self.taken, thread_number());
     }
 
     /// Gives the place up: what was changed was taken back. A snapshot that is being written may have
     /// read it in between, and fails.
     pub fn give_up_taken_back(self) {
-        // Release: set before the place is settled, for which the end of the snapshot waits; pairs with
+        // Release: set before the place is given up, for which the end of the snapshot waits; pairs with
         // the Acquire in `SnapshotWriter::finish`.
         self.log.shared.is_snapshot_spoiled.store(true, Ordering::Release);
         self.give_up();
@@ -90,7 +90,7 @@ impl<'a, D: Disk> Place<'a, D> {
 
 impl<D: Disk> Drop for Place<'_, D> {
     fn drop(&mut self) {
-        if !self.is_settled {
+        if !self.has_ended {
             self.log.shared.break_off(thread_number());
         }
     }

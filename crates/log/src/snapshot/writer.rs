@@ -193,7 +193,7 @@ impl<D: Disk> SnapshotWriter<D> {
             false => self.log.sync_for_snapshot(last)?,
         };
         let to = if disk.mutant("snapshot.needs_given_up") { last } else { to };
-        // Acquire: all places up to `last` are settled; pairs with the Release in
+        // Acquire: all places up to `last` are filled or given up; pairs with the Release in
         // `Place::give_up_taken_back`.
         if self.log.is_snapshot_spoiled.load(Ordering::Acquire)
             && !disk.mutant("snapshot.keeps_taken_back")
@@ -208,7 +208,7 @@ impl<D: Disk> SnapshotWriter<D> {
         let name = file_name(SNAPSHOT, self.sequence);
         let failed = |error: &std::io::Error| Error::io(format!("cannot complete {name}"), error);
         if disk.mutant("snapshot.settles_early") {
-            self.log.settle_owed()?;
+            self.log.note_owed_written()?;
         }
         if !disk.mutant("snapshot.no_sync") {
             self.file.sync_data().map_err(|error| failed(&error))?;
@@ -219,7 +219,7 @@ impl<D: Disk> SnapshotWriter<D> {
         if !disk.mutant("snapshot.no_folder_sync") {
             disk.sync_folder().map_err(|error| failed(&error))?;
         }
-        self.log.settle_owed()?;
+        self.log.note_owed_written()?;
         self.let_go()?;
         Ok(SnapshotInfo {
             sequence: self.sequence,

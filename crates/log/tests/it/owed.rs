@@ -82,7 +82,7 @@ fn with_the_snapshot_all_of_it_counts_and_later_openings_go_on() {
         for round in 0..3 {
             let (log, recovered) = Log::open(disk.clone(), &options()).unwrap();
             assert_eq!(recovered.report().end, 12 + round);
-            assert!(!recovered.report().was_owing, "it was settled");
+            assert!(!recovered.report().was_owing, "its snapshot is there");
             let base = recovered.base().unwrap();
             assert!(base.from_lsn() >= 2);
             recovered.replay(base.from_lsn(), |_, _| Ok::<(), Error>(())).unwrap();

@@ -67,7 +67,7 @@ pub(crate) fn run(
     snapshot_after_bytes: u64,
     events: &EventFn,
 ) {
-    settle(shared, events);
+    write_owed_snapshot(shared, events);
     let mut upkeep = Upkeep::new(shared, shutdown, snapshot_after_bytes, events);
     while upkeep.rest(ROUND_REST).is_continue() {
         if sweep && upkeep.sweep().is_break() {
@@ -212,13 +212,13 @@ impl<'s> Upkeep<'s> {
 
 /// Writes the snapshot that is owed. If that panics, it is tried again: nobody else might do it, and nothing
 /// that is logged would ever count.
-pub(crate) fn settle(shared: &Shared, events: &EventFn) {
+pub(crate) fn write_owed_snapshot(shared: &Shared, events: &EventFn) {
     let Some(log) = &shared.log else { return };
     for _ in 0..OWED_TRIES {
         // What a panic leaves is whole: the writer of a snapshot removes its file, and the log fails if one
         // of its own steps panics.
-        let settled = catch_unwind(AssertUnwindSafe(|| shared.settle_owed()));
-        match settled {
+        let written = catch_unwind(AssertUnwindSafe(|| shared.write_owed_snapshot()));
+        match written {
             Ok(Ok(pairs)) => {
                 if let Some(pairs) = pairs {
                     events.tell(&Event::Snapshot(pairs));

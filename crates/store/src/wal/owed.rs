@@ -41,8 +41,8 @@ impl StoreLog {
     }
 
     /// As [`Self::await_snapshot`], and until the older log was let go.
-    fn await_settled(&self) -> Result<()> {
-        Ok(self.log.await_settled()?)
+    fn await_owed_writer(&self) -> Result<()> {
+        Ok(self.log.await_owed_writer()?)
     }
 }
 
@@ -50,7 +50,7 @@ impl Shared {
     /// Makes everything durable that anybody can have seen.
     pub fn sync(&self) -> Result<()> {
         let Some(log) = &self.log else { return Ok(()) };
-        let _pairs = self.settle_owed()?;
+        let _pairs = self.write_owed_snapshot()?;
         log.sync()
     }
 
@@ -94,11 +94,11 @@ impl Shared {
         }
     }
 
-    /// As [`Self::settle_owed`], and waits until whoever wrote the snapshot has let the older log go, too:
+    /// As [`Self::write_owed_snapshot`], and waits until whoever wrote the snapshot has let the older log go, too:
     /// then another snapshot can be begun.
     pub fn end_owed(&self) -> Result<()> {
-        let _pairs = self.settle_owed()?;
-        self.log.as_ref().map_or(Ok(()), StoreLog::await_settled)
+        let _pairs = self.write_owed_snapshot()?;
+        self.log.as_ref().map_or(Ok(()), StoreLog::await_owed_writer)
     }
 
     /// Writes a snapshot for the log.
@@ -119,7 +119,7 @@ impl Shared {
 
     /// Writes the snapshot that is owed, if it is, or waits for whoever is writing it. Returns the number of pairs if
     /// it was written here.
-    pub fn settle_owed(&self) -> Result<Option<u64>> {
+    pub fn write_owed_snapshot(&self) -> Result<Option<u64>> {
         let Some(log) = &self.log else { return Ok(None) };
         let mut pairs = None;
         while log.owes_snapshot() {

@@ -39,7 +39,7 @@ impl Comparison {
         match item {
             Item::Key { database, key, mut entry, slack_ms } => {
                 let expiry_ms = &mut entry.expiry_ms;
-                *expiry_ms = settled(keyspace, database, &key, *expiry_ms, slack_ms)?;
+                *expiry_ms = within_slack(keyspace, database, &key, *expiry_ms, slack_ms)?;
                 let is_same = has_expired(entry.expiry_ms)
                     || keyspace.holds(database, &key, &entry).map_err(unreadable)?;
                 self.judge(database, &key, is_same);
@@ -58,7 +58,8 @@ impl Comparison {
                 let found = keyspace.extent(database, &key).map_err(unreadable)?;
                 // Then it goes here, too, behind the comparison.
                 let is_gone = extent.count == 0;
-                extent.expiry_ms = settled(keyspace, database, &key, extent.expiry_ms, slack_ms)?;
+                extent.expiry_ms =
+                    within_slack(keyspace, database, &key, extent.expiry_ms, slack_ms)?;
                 let is_same = is_gone || self.is_same_so_far && found == Some(extent);
                 self.judge(database, &key, has_expired(extent.expiry_ms) || is_same);
             }
@@ -82,7 +83,7 @@ impl Comparison {
 }
 
 /// The time of a key at the source, which may be off by so much: what it is here, if that may be it.
-fn settled(
+fn within_slack(
     keyspace: &mut Keyspace<'_>,
     database: u64,
     key: &[u8],

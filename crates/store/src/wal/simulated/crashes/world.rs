@@ -59,7 +59,7 @@ pub struct Run {
     disk: SimulatedDisk,
     model: Shared,
     depth: u32,
-    /// Whether writes are held and settled, and others come in between.
+    /// Whether syncs are deferred and waited for, and others come in between.
     is_held: bool,
 }
 

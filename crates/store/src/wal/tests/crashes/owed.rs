@@ -246,7 +246,7 @@ fn an_owed_snapshot_is_written_although_its_writing_panics() {
             assert!(!is_due, "as if its writing had a fault");
         });
         let (lines, events) = kept_lines();
-        crate::maintenance::upkeep::settle(store.shared(), &events);
+        crate::maintenance::upkeep::write_owed_snapshot(store.shared(), &events);
         disk.clear_hook();
         let written = store.default_map().put("key", "value");
         if panics == 1 {
@@ -333,7 +333,7 @@ fn an_owed_snapshot_is_written_anew_if_a_batch_is_rolled_back() {
             log.log.place().give_up_taken_back();
         }
     });
-    crate::maintenance::upkeep::settle(store.shared(), &EventFn::default());
+    crate::maintenance::upkeep::write_owed_snapshot(store.shared(), &EventFn::default());
     assert!(!owes(&store));
     // Relaxed: one thread.
     assert_eq!(left.swap(1, Relaxed), 0, "three were of no use");
