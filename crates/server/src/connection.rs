@@ -86,7 +86,7 @@ pub struct Connection {
     /// How much of `output` is sent.
     sent: usize,
     /// How much of `output` tells of nothing that is not durable (I4).
-    settled: usize,
+    durable: usize,
     /// Its place in its event loop.
     place: usize,
     /// The last turn in which it left replies to the end of the turn: until then it is not served
@@ -130,7 +130,7 @@ impl Connection {
             backlog: false,
             output: Vec::new(),
             sent: 0,
-            settled: 0,
+            durable: 0,
             place,
             deferred: None,
             counted: 0,
@@ -166,7 +166,7 @@ impl Connection {
     /// Closes the socket and forgets the client.
     pub fn close(mut self, shared: &Shared) {
         self.output.clear();
-        (self.sent, self.settled) = (0, 0);
+        (self.sent, self.durable) = (0, 0);
         self.count_output(shared);
         self.socket.finish();
         if let Some(waiting) = self.session.waiting.take() {
@@ -212,7 +212,7 @@ impl Connection {
         };
         let lines = monitor.take();
         if self.session.reply_mode != ReplyMode::Off {
-            self.push_settled(&lines, shared);
+            self.push_durable(&lines, shared);
         }
         true
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 
 use crate::client_state::ClientState;
-use crate::command::write_unsettled;
+use crate::command::write_maybe_lost;
 use crate::connection::{Connection, Fate};
 use crate::parked::Parked;
 use crate::registry::Client;
@@ -257,15 +257,15 @@ impl<'a> EventLoop<'a> {
         if deliveries.is_empty() {
             return;
         }
-        let settled = self.shared.store.wait_deferred();
+        let waited = self.shared.store.wait_deferred();
         let mut loops: Vec<usize> = Vec::new();
         for mut delivery in deliveries {
             let loop_index = delivery.client.loop_index;
-            if let Err(error) = &settled {
+            if let Err(error) = &waited {
                 delivery.reply.clear();
                 // Errors are the same in each protocol.
                 let mut reply = Reply::new(&mut delivery.reply, Protocol::Resp2, usize::MAX);
-                write_unsettled(error, &mut reply, self.shared);
+                write_maybe_lost(error, &mut reply, self.shared);
             }
             self.shared.loops[loop_index].deliver(delivery);
             if !loops.contains(&loop_index) {

@@ -152,7 +152,7 @@ fn write_store_error(error: &Error, reply: &mut Reply<'_>, shared: &Shared) {
 }
 
 /// What a client is told in place of replies to writes of which nobody knows whether they will last.
-pub fn write_unsettled(error: &Error, reply: &mut Reply<'_>, shared: &Shared) {
+pub fn write_maybe_lost(error: &Error, reply: &mut Reply<'_>, shared: &Shared) {
     shared.log_store_error(error);
     reply.error(&format!("MISCONF what was written since the last reply may be lost: {error}"));
 }

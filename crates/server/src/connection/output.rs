@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 
 use super::{Broken, Connection, give_back};
-use crate::command::write_unsettled;
+use crate::command::write_maybe_lost;
 use crate::resp::Reply;
 use crate::scratch::{Draft, OUTPUT_SIZE_KEPT};
 use crate::shared::Shared;
@@ -43,28 +43,28 @@ impl Connection {
 
     /// Waits until the writes of this turn are durable, of which replies tell. If they never will be, an error takes the
     /// place of the replies that were not waited for, and nothing more is answered (I4). Returns whether they are.
-    fn settle(&mut self, shared: &Shared) -> bool {
-        let settled = shared.store.wait_deferred();
-        if let Err(error) = &settled {
-            self.output.truncate(self.settled);
+    fn wait_durable(&mut self, shared: &Shared) -> bool {
+        let waited = shared.store.wait_deferred();
+        if let Err(error) = &waited {
+            self.output.truncate(self.durable);
             let protocol = self.session.protocol;
             let mut reply = Reply::new(&mut self.output, protocol, usize::MAX);
-            write_unsettled(error, &mut reply, shared);
+            write_maybe_lost(error, &mut reply, shared);
             self.session.closing = true;
             if self.session.waiting.is_some() {
                 self.give_up(shared);
             }
         }
-        self.settled = self.output.len();
-        settled.is_ok()
+        self.durable = self.output.len();
+        waited.is_ok()
     }
 
     /// Appends what tells of nothing that must be waited for.
-    pub(super) fn push_settled(&mut self, bytes: &[u8], shared: &Shared) {
-        let is_settled = self.settled == self.output.len();
+    pub(super) fn push_durable(&mut self, bytes: &[u8], shared: &Shared) {
+        let is_all_durable = self.durable == self.output.len();
         self.output.extend_from_slice(bytes);
-        if is_settled {
-            self.settled = self.output.len();
+        if is_all_durable {
+            self.durable = self.output.len();
         }
         self.count_output(shared);
     }
@@ -77,7 +77,7 @@ impl Connection {
         shared: &Shared,
         tally: &mut Tally,
     ) -> Result<(), Broken> {
-        if !self.settle(shared) {
+        if !self.wait_durable(shared) {
             return self.send_output(shared, tally);
         }
         let sent = write_all(&mut self.socket, part).map_err(|error| self.lost(&error))?;
@@ -90,15 +90,15 @@ impl Connection {
         // Replies are left to the end of a turn only where nothing else is unsent, so all of it came since.
         debug_assert_eq!(self.sent, 0);
         self.output.splice(0..0, rest.iter().copied());
-        self.settled = self.output.len();
+        self.durable = self.output.len();
         self.count_output(shared);
         Ok(())
     }
 
     /// Sends what earlier writes left.
     pub(super) fn send_output(&mut self, shared: &Shared, tally: &mut Tally) -> Result<(), Broken> {
-        if self.settled < self.output.len() {
-            self.settle(shared);
+        if self.durable < self.output.len() {
+            self.wait_durable(shared);
         }
         let sent = write_all(&mut self.socket, &self.output[self.sent..])
             .map_err(|error| self.lost(&error))?;
@@ -106,10 +106,10 @@ impl Connection {
         self.sent += sent;
         if self.sent == self.output.len() {
             self.output = Vec::new();
-            (self.sent, self.settled) = (0, 0);
+            (self.sent, self.durable) = (0, 0);
         } else if self.sent > self.output.len() / 2 {
             self.output.drain(..self.sent);
-            (self.sent, self.settled) = (0, self.settled - self.sent);
+            (self.sent, self.durable) = (0, self.durable - self.sent);
             give_back(&mut self.output, OUTPUT_SLACK_SIZE);
         }
         self.count_output(shared);

@@ -28,7 +28,7 @@ impl Connection {
         self.end_waiting();
         self.client().set_last_active(now_ms);
         if !waiting.is_silent {
-            self.push_settled(reply, shared);
+            self.push_durable(reply, shared);
         }
     }
 

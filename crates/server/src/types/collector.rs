@@ -71,7 +71,7 @@ impl Collector {
                 continue;
             }
             (seen, silence) = (now, Duration::ZERO);
-            types.settle_mark(store);
+            types.write_owed_mark(store);
             let start = processor_time();
             let (mut all, mut damage) = (databases.existing(), Damage::default());
             let done = all

@@ -250,7 +250,7 @@ impl Types {
     }
 
     /// As [`Self::admit_runs`]. If there is no space for what is beside the mark, it is written later: with the first change of
-    /// a list, or before that by [`Self::settle_mark`].
+    /// a list, or before that by [`Self::write_owed_mark`].
     pub fn admit_runs_or_owe(&self, store: &Store) -> everleaf::Result<()> {
         match self.admit_runs(store) {
             Err(error) if is_lack_of_space(&error) => {
@@ -264,7 +264,7 @@ impl Types {
     }
 
     /// Writes what is owed beside the mark, if there is space for it now.
-    pub fn settle_mark(&self, store: &Store) {
+    pub fn write_owed_mark(&self, store: &Store) {
         // Relaxed: who still writes it with a list does no harm.
         if self.owes_mark.load(Ordering::Relaxed) && self.admit_runs(store).is_ok() {
             self.owes_mark.store(false, Ordering::Relaxed);
@@ -273,7 +273,7 @@ impl Types {
 
     /// What is to be written with a list that changes: what is owed beside the mark.
     pub fn owed_mark(&self) -> Option<(&'static [u8], [u8; MARK_SIZE + 1])> {
-        // Relaxed: as in `settle_mark`.
+        // Relaxed: as in `write_owed_mark`.
         let ready = self.ready.get().filter(|_| self.owes_mark.load(Ordering::Relaxed))?;
         Some((MARK_KEY, mark_entry(&ready.mark)))
     }
