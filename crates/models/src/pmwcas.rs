@@ -9,7 +9,7 @@
 //!   LOOK     word: pointer -> DECIDE, a value that is not Old -> DECIDE, a mark -> HELP, Old -> MARK
 //!   MARK     word: Old -> mark
 //!   ASK      is it undecided?
-//!   SETTLE   word: own mark -> pointer if it was, and else Old
+//!   FINALIZE word: own mark -> pointer if it was, and else Old
 //!   HELP     is it undecided?  then  word: that mark -> pointer if it was, and else Old
 //!   DECIDE   status: undecided -> done
 //!   FINISH   word: pointer -> New
@@ -47,9 +47,9 @@ enum Step {
     Look,
     Mark,
     Ask(Word),
-    Settle(Word, bool),
+    Finalize(Word, bool),
     Help(Word),
-    SettleOther(Word, bool),
+    FinalizeOther(Word, bool),
     Decide,
     Finish,
     /// The owner puts the old value back.
@@ -136,9 +136,9 @@ fn after(mut state: State, thread: usize, marks: Marks) -> Option<State> {
                 Step::Ask(mark)
             }
         }
-        Step::Ask(mark) => Step::Settle(mark, !state.is_decided),
-        Step::Help(mark) => Step::SettleOther(mark, !state.is_decided),
-        Step::Settle(mark, is_undecided) | Step::SettleOther(mark, is_undecided) => {
+        Step::Ask(mark) => Step::Finalize(mark, !state.is_decided),
+        Step::Help(mark) => Step::FinalizeOther(mark, !state.is_decided),
+        Step::Finalize(mark, is_undecided) | Step::FinalizeOther(mark, is_undecided) => {
             if word == mark {
                 state.word = if is_undecided { Word::Pointer } else { Word::Old };
             }

@@ -1,22 +1,22 @@
 //! The gate: one word that tells writers whether they must keep an order.
 //!
 //! ```text
-//!   63        62        61           32 31            0
-//!  | settled | kept raised |       0       | raised by    |
+//!   63          62        61           32 31            0
+//!  | quiescent | kept raised |       0       | raised by    |
 //! ```
 //!
 //! While the word is 0, a write does nothing but load it, pinned. A thread that raises the gate waits
-//! until all pins of that moment have ended, which makes it *settled*: from then on until it is lowered,
+//! until all pins of that moment have ended, which makes it *quiescent*: from then on until it is lowered,
 //! every write and every read has seen it raised.
 //!
 //! Invariants:
-//! - G1 `settled` is set only by a thread that has the gate raised, after a wait that began later;
-//! - G2 the word falls to 0 as a whole: no raising finds `settled` of an earlier time.
+//! - G1 `quiescent` is set only by a thread that has the gate raised, after a wait that began later;
+//! - G2 the word falls to 0 as a whole: no raising finds `quiescent` of an earlier time.
 
 use everleaf_alloc::Heap;
 use everleaf_machine::{Atomic, Machine, Ordering};
 
-const SETTLED: u64 = 1 << 63;
+const QUIESCENT: u64 = 1 << 63;
 /// Left raised by the last batch, for the next one.
 const KEPT_RAISED: u64 = 1 << 62;
 const COUNT: u64 = (1 << 32) - 1;
@@ -55,10 +55,10 @@ impl<M: Machine> OrderingGate<M> {
     /// for, the gate is not raised, and the answer is false.
     pub fn try_raise(&self, heap: &Heap<M>, is_pinned: impl FnOnce() -> bool) -> bool {
         // SeqCst: before the epoch is read in `await_pins`, which pairs with the pins. Acquire: what
-        // whoever settled the gate waited for is over; pairs with the `or` below.
+        // whoever made the gate quiescent waited for is over; pairs with the `or` below.
         let before = self.word.fetch_add(1, Ordering::SeqCst);
         let trusts = before != 0 && M::mutant("gate.second_trusts_first");
-        if before & SETTLED == 0 && !trusts {
+        if before & QUIESCENT == 0 && !trusts {
             if is_pinned() {
                 self.lower(false);
                 return false;
@@ -67,7 +67,7 @@ impl<M: Machine> OrderingGate<M> {
                 heap.await_pins();
             }
             // AcqRel: hands on what the wait has seen end; pairs with the addition above (G1).
-            self.word.fetch_or(SETTLED, Ordering::AcqRel);
+            self.word.fetch_or(QUIESCENT, Ordering::AcqRel);
         }
         true
     }
@@ -91,7 +91,7 @@ impl<M: Machine> OrderingGate<M> {
 
     /// Lowers a gate that nobody has raised and that is only kept raised.
     pub fn lower_if_idle(&self) {
-        let idle = SETTLED | KEPT_RAISED;
+        let idle = QUIESCENT | KEPT_RAISED;
         // Release, and relaxed on failure: as in `lower`. A failure says that somebody needs it.
         let _ = self.word.compare_exchange(idle, 0, Ordering::Release, Ordering::Relaxed);
     }
