@@ -86,7 +86,7 @@ impl Collection<'_, '_> {
 
     /// Sets an element that is there.
     pub fn set_element(&mut self, at: u64, value: &[u8]) -> Result<()> {
-        self.settle_both()?;
+        self.trim_both_ends()?;
         // An element by itself may be long, and is not looked at.
         let found =
             self.see_entry(at, |place, entry| place.is_run.then(|| (place, entry.to_vec())))?;
@@ -104,8 +104,8 @@ impl Collection<'_, '_> {
     /// Adds an element at a side.
     pub fn push(&mut self, side: Side, value: &[u8]) -> Result<()> {
         match self.header.has_outside {
-            true => self.settle_both()?,
-            false => self.settle(side)?,
+            true => self.trim_both_ends()?,
+            false => self.trim_end(side)?,
         }
         self.make_room(side)?;
         let at = if side == Side::Left { 0 } else { self.header.count - 1 };
@@ -115,19 +115,19 @@ impl Collection<'_, '_> {
 
     /// Makes the entry at a side end with the bounds: where something is put beside it, nothing of it may be.
     #[inline]
-    fn settle(&mut self, side: Side) -> Result<()> {
+    fn trim_end(&mut self, side: Side) -> Result<()> {
         match self.header.reaches[side as usize] {
-            true => self.write_settled(side),
+            true => self.write_trimmed(side),
             false => Ok(()),
         }
     }
 
-    fn settle_both(&mut self) -> Result<()> {
-        self.settle(Side::Left)?;
-        self.settle(Side::Right)
+    fn trim_both_ends(&mut self) -> Result<()> {
+        self.trim_end(Side::Left)?;
+        self.trim_end(Side::Right)
     }
 
-    fn write_settled(&mut self, side: Side) -> Result<()> {
+    fn write_trimmed(&mut self, side: Side) -> Result<()> {
         let Header { id, count, .. } = self.header;
         let at = if side == Side::Left { 0 } else { count - 1 };
         let index = self.index_of(at);
@@ -360,7 +360,7 @@ impl Collection<'_, '_> {
     /// Removes elements, told in ascending order.
     pub fn remove_elements(&mut self, removed: &[u64]) -> Result<()> {
         let (Some(&first), Some(&last)) = (removed.first(), removed.last()) else { return Ok(()) };
-        self.settle_both()?;
+        self.trim_both_ends()?;
         let (count, gone) = (self.header.count, removed.len() as u64);
         if count - first <= last + 1 {
             let values = self.copies(first, count - first, removed)?;
@@ -378,7 +378,7 @@ impl Collection<'_, '_> {
 
     /// Adds an element before another, counted from the left.
     pub fn insert_element(&mut self, at: u64, value: &[u8]) -> Result<()> {
-        self.settle_both()?;
+        self.trim_both_ends()?;
         let count = self.header.count;
         if count - at <= at {
             let values = self.copies(at, count - at, &[])?;

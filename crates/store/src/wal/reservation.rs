@@ -141,7 +141,7 @@ impl StoreLog {
 }
 
 impl StoreLog {
-    /// Settles the place of a batch that was taken back, of whose puts, and behind them changes of expiries, others may
+    /// Ends the place of a batch that was taken back, of whose puts, and behind them changes of expiries, others may
     /// have seen the first `seen`. A snapshot that has read them needs the log up to this place, and finds there what their
     /// keys are now. If that is much, the snapshot fails instead. Without a snapshot there is nothing to
     /// say.
