@@ -47,9 +47,9 @@ impl fmt::Display for Event<'_> {
 
 /// Who is told.
 #[derive(Clone, Default)]
-pub(crate) struct EventFn(Option<Arc<Tell>>);
+pub(crate) struct EventFn(Option<Arc<Callback>>);
 
-type Tell = dyn Fn(&Event<'_>) + Send + Sync;
+type Callback = dyn Fn(&Event<'_>) + Send + Sync;
 
 impl EventFn {
     pub fn new(tell: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {

@@ -50,6 +50,7 @@ const BANNED: &[(&str, &str)] = &[
     ("an anchor", "a root object"),
     ("frame: TreeContext", "context: TreeContext"),
     ("shelves", "rows of words in the pool"),
+    ("Tell", "Callback"),
 ];
 
 /// Whether a letter, digit or underscore.
