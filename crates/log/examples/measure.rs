@@ -129,9 +129,9 @@ fn snapshot(folder: &Path, what: &str, value: &dyn Fn(u64) -> Vec<u8>) -> Result
     drop(log);
     let (_log, recovered) = Log::open(RealDisk::open(folder)?, &LogOptions::new([1; 16]))?;
     let start = Instant::now();
-    let base = recovered.base()?;
+    let replay = recovered.replay_start()?;
     let verified = start.elapsed();
-    let snapshot = base.snapshot.expect("one was made");
+    let snapshot = replay.snapshot.expect("one was made");
     let mut count = 0;
     let start = Instant::now();
     for index in 0..snapshot.block_count() {

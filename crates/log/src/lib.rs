@@ -45,7 +45,7 @@ pub use options::{LogOptions, SyncMode};
 pub use owner::{FileOwner, is_file_of_log, is_put_aside, owner_of};
 pub use real_disk::RealDisk;
 pub use record::{KEY_SIZE_MAX, Lsn, Record, RecordEffect};
-pub use recovery::{Base, Recovered, Report};
+pub use recovery::{Recovered, ReplayStart, Report};
 pub use snapshot::{SnapshotBlock, SnapshotInfo, SnapshotReader, SnapshotWriter};
 
 /// The check sum that all files of a log use, of bytes that its owner keeps beside it: CRC-32C.

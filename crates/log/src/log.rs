@@ -49,9 +49,9 @@ const EAGER_SIZE: usize = 256 << 10;
 /// drop(log);
 ///
 /// let (_, recovered) = Log::open(RealDisk::open(folder.path())?, &options)?;
-/// let base = recovered.base()?;
+/// let start = recovered.replay_start()?;
 /// let mut count = 0;
-/// recovered.replay(base.from_lsn(), |_, records| -> everleaf_log::Result<()> {
+/// recovered.replay(start.from_lsn(), |_, records| -> everleaf_log::Result<()> {
 ///     count += records.len();
 ///     Ok(())
 /// })?;

@@ -59,14 +59,14 @@ pub struct Recovered<D: Disk> {
 /// From where the log is to be replayed.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Base<D: Disk> {
+pub struct ReplayStart<D: Disk> {
     /// The newest good snapshot; `None` if the log begins with an empty store.
     pub snapshot: Option<SnapshotReader<D>>,
     /// Why newer snapshots were passed over.
     pub skipped: Vec<String>,
 }
 
-impl<D: Disk> Base<D> {
+impl<D: Disk> ReplayStart<D> {
     /// The LSN behind which the log is to be replayed.
     pub fn from_lsn(&self) -> Lsn {
         self.snapshot.as_ref().map_or(0, SnapshotReader::from_lsn)
@@ -84,16 +84,16 @@ impl<D: Disk> Recovered<D> {
     ///
     /// # Errors
     /// [`Error::Damaged`] if there is none and the log does not begin with an empty store.
-    pub fn base(&self) -> Result<Base<D>> {
+    pub fn replay_start(&self) -> Result<ReplayStart<D>> {
         let mut skipped = Vec::new();
         for &sequence in &self.snapshots {
             match self.good_snapshot(sequence) {
-                Ok(snapshot) => return Ok(Base { snapshot: Some(snapshot), skipped }),
+                Ok(snapshot) => return Ok(ReplayStart { snapshot: Some(snapshot), skipped }),
                 Err(error) => skipped.push(error.to_string()),
             }
         }
         if self.report.first == 1 {
-            return Ok(Base { snapshot: None, skipped });
+            return Ok(ReplayStart { snapshot: None, skipped });
         }
         let found = if skipped.is_empty() { "there is none".into() } else { skipped.join("; ") };
         Err(Error::Damaged(format!(

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use everleaf_log::simulated::{Faults, SimulatedDisk};
-use everleaf_log::{Base, Disk, DiskFile, Error, Log, LogOptions, Record, Result, SnapshotWriter};
+use everleaf_log::{
+    Disk, DiskFile, Error, Log, LogOptions, Record, ReplayStart, Result, SnapshotWriter,
+};
 
 const UUID: [u8; 16] = [5; 16];
 const SNAPSHOT: &str = "snapshot-0000000000000001";
@@ -49,7 +51,7 @@ fn craft(disk: &SimulatedDisk, name: &str, changes: &[(usize, &[u8])]) {
 /// Opens the log and reads the snapshot, if it is taken for good; returns its number of pairs.
 fn read_snapshot(disk: &SimulatedDisk) -> Result<Option<usize>> {
     let (_log, recovered) = Log::open(disk.clone(), &options())?;
-    let Base { snapshot, skipped, .. } = recovered.base()?;
+    let ReplayStart { snapshot, skipped, .. } = recovered.replay_start()?;
     let Some(snapshot) = snapshot else {
         assert!(skipped[0].contains("though its checksum is right"), "{skipped:?}");
         return Ok(None);
@@ -113,7 +115,7 @@ fn lsns_higher_than_any_are_damage() {
         let to_lsn = (size - 64 + 16, &lsn.to_le_bytes()[..]);
         craft(&disk, SNAPSHOT, &[(size - 64 + 8, &lsn.to_le_bytes()), to_lsn]);
         let (_log, recovered) = Log::open(disk.clone(), &options()).unwrap();
-        assert!(recovered.base().unwrap().skipped[0].contains("its end"), "{lsn}");
+        assert!(recovered.replay_start().unwrap().skipped[0].contains("its end"), "{lsn}");
         let disk = written();
         craft(&disk, "log-0000000000000001", &[(40, &lsn.to_le_bytes())]);
         for salvage in [false, true] {

@@ -20,18 +20,18 @@ fn put(log: &Log<SimulatedDisk>, number: u64) -> Result<Lsn> {
 /// The keys that are there, as numbers.
 fn keys(recovered: &Recovered<SimulatedDisk>) -> Result<Vec<u64>> {
     let mut pairs = BTreeMap::new();
-    let base = recovered.base()?;
+    let start = recovered.replay_start()?;
     let mut take = |record: &Record<'_>| {
         let number = u64::from_be_bytes(record.key.try_into().unwrap());
         assert_eq!(record.value(), Some(&[number as u8; 40][..]), "the value is the key's");
         pairs.insert(number, ());
     };
-    if let Some(snapshot) = &base.snapshot {
+    if let Some(snapshot) = &start.snapshot {
         for index in 0..snapshot.block_count() {
             snapshot.block(index)?.pairs().for_each(|pair| take(&pair));
         }
     }
-    recovered.replay(base.from_lsn(), |_, records| -> Result<()> {
+    recovered.replay(start.from_lsn(), |_, records| -> Result<()> {
         records.iter().for_each(&mut take);
         Ok(())
     })?;

@@ -42,7 +42,7 @@ fn begun(mutants: Vec<&'static str>) -> (SimulatedDisk, Log<SimulatedDisk>) {
 
 fn end(disk: &SimulatedDisk) -> Lsn {
     let (_, recovered) = Log::open(disk.copied(1), &options()).unwrap();
-    recovered.base().unwrap();
+    recovered.replay_start().unwrap();
     recovered.replay(0, |_, _| Ok::<(), Error>(())).unwrap_or(recovered.report().end)
 }
 
@@ -83,9 +83,9 @@ fn with_the_snapshot_all_of_it_counts_and_later_openings_go_on() {
             let (log, recovered) = Log::open(disk.clone(), &options()).unwrap();
             assert_eq!(recovered.report().end, 12 + round);
             assert!(!recovered.report().was_owing, "its snapshot is there");
-            let base = recovered.base().unwrap();
-            assert!(base.from_lsn() >= 2);
-            recovered.replay(base.from_lsn(), |_, _| Ok::<(), Error>(())).unwrap();
+            let start = recovered.replay_start().unwrap();
+            assert!(start.from_lsn() >= 2);
+            recovered.replay(start.from_lsn(), |_, _| Ok::<(), Error>(())).unwrap();
             assert_eq!(put(&log, b"more"), 13 + round);
             log.close().unwrap();
         }
@@ -111,7 +111,7 @@ fn a_second_debt_takes_the_place_of_the_first() {
     log.close().unwrap();
     let (_, recovered) = Log::open(disk.clone(), &options()).unwrap();
     assert_eq!(recovered.report().end, 3);
-    recovered.base().unwrap();
+    recovered.replay_start().unwrap();
 }
 
 /// Damage of the only snapshot behind the gap is told, and the log from before it does not pass for all.
@@ -125,8 +125,8 @@ fn a_log_whose_owed_snapshot_is_damaged_later_is_refused() {
     file.write_at(&[0xA5], at).unwrap();
     let (_, recovered) = Log::open(disk, &options()).unwrap();
     let replayed = recovered
-        .base()
-        .and_then(|base| recovered.replay(base.from_lsn(), |_, _| Ok::<(), Error>(())));
+        .replay_start()
+        .and_then(|start| recovered.replay(start.from_lsn(), |_, _| Ok::<(), Error>(())));
     assert!(matches!(replayed, Err(Error::Damaged(_))), "{replayed:?}");
 }
 

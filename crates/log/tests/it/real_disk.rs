@@ -23,8 +23,8 @@ fn open(folder: &Path, options: &LogOptions) -> (Log, Recovered<RealDisk>) {
 /// The pairs that recovery gives.
 fn rebuilt(recovered: &Recovered<RealDisk>) -> Pairs {
     let mut pairs = Pairs::new();
-    let base = recovered.base().unwrap();
-    if let Some(snapshot) = &base.snapshot {
+    let start = recovered.replay_start().unwrap();
+    if let Some(snapshot) = &start.snapshot {
         for index in 0..snapshot.block_count() {
             for pair in snapshot.block(index).unwrap().pairs() {
                 apply(&mut pairs, &[pair]);
@@ -33,7 +33,7 @@ fn rebuilt(recovered: &Recovered<RealDisk>) -> Pairs {
         assert_eq!(pairs.len() as u64, snapshot.pair_count());
     }
     recovered
-        .replay(base.from_lsn(), |_, records| -> Result<()> {
+        .replay(start.from_lsn(), |_, records| -> Result<()> {
             apply(&mut pairs, records);
             Ok(())
         })
@@ -131,7 +131,7 @@ fn snapshots_bound_the_log_and_bring_everything_back() {
     assert!(count <= 5, "{count} segments are left of 8 rounds of two");
     drop(log);
     let (log, recovered) = open(folder.path(), &options());
-    assert_eq!(recovered.base().unwrap().from_lsn(), *ends.last().unwrap());
+    assert_eq!(recovered.replay_start().unwrap().from_lsn(), *ends.last().unwrap());
     assert_eq!(rebuilt(&recovered), model);
     // The newest is damaged in a block: the one before serves, and the log reaches back to it.
     drop((log, recovered));
@@ -140,9 +140,9 @@ fn snapshots_bound_the_log_and_bring_everything_back() {
     bytes[100] ^= 1;
     std::fs::write(&name, bytes).unwrap();
     let (_log, recovered) = open(folder.path(), &options());
-    let base = recovered.base().unwrap();
-    assert_eq!(base.from_lsn(), ends[2]);
-    assert!(base.skipped[0].contains("snapshot-0000000000000004 is damaged"));
+    let start = recovered.replay_start().unwrap();
+    assert_eq!(start.from_lsn(), ends[2]);
+    assert!(start.skipped[0].contains("snapshot-0000000000000004 is damaged"));
     assert_eq!(rebuilt(&recovered), model);
 }
 
@@ -164,7 +164,7 @@ fn a_log_of_a_store_that_was_not_empty_needs_a_snapshot() {
     log.sync().unwrap();
     drop(log);
     let (log, recovered) = open(folder.path(), &options);
-    assert!(matches!(recovered.base(), Err(Error::Damaged(_))));
+    assert!(matches!(recovered.replay_start(), Err(Error::Damaged(_))));
     let mut snapshot = SnapshotWriter::begin(&log).unwrap();
     snapshot.add(&Record::put(1, b"new", b"")).unwrap();
     snapshot.add(&Record::put(1, b"old", b"")).unwrap();

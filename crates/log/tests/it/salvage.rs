@@ -30,13 +30,13 @@ fn open(disk: &SimulatedDisk, salvage: bool) -> Result<Opened> {
         pairs
             .insert(Lsn::from_be_bytes(record.key.try_into().unwrap()), record.value().unwrap()[0]);
     };
-    let base = recovered.base()?;
-    if let Some(snapshot) = &base.snapshot {
+    let start = recovered.replay_start()?;
+    if let Some(snapshot) = &start.snapshot {
         for index in 0..snapshot.block_count() {
             snapshot.block(index)?.pairs().for_each(|pair| take(&pair));
         }
     }
-    let end = recovered.replay(base.from_lsn(), |_, records| -> Result<()> {
+    let end = recovered.replay(start.from_lsn(), |_, records| -> Result<()> {
         records.iter().for_each(&mut take);
         Ok(())
     })?;

@@ -215,13 +215,13 @@ fn fill(
     (identity, reached): ([u8; 16], Lsn),
     settings: Settings,
 ) -> Result<Rebuilt> {
-    let base = recovered.base()?;
-    let mut rebuilt = Rebuilt { skipped: base.skipped.clone(), ..Rebuilt::default() };
+    let start = recovered.replay_start()?;
+    let mut rebuilt = Rebuilt { skipped: start.skipped.clone(), ..Rebuilt::default() };
     let mut names = Names::default();
-    if let Some(snapshot) = &base.snapshot {
+    if let Some(snapshot) = &start.snapshot {
         rebuilt.snapshot_pairs = load::load(filling, snapshot, &mut names)?;
     }
-    let replayed = replay::replay(filling, recovered, base.from_lsn(), &mut names)?;
+    let replayed = replay::replay(filling, recovered, start.from_lsn(), &mut names)?;
     rebuilt.replayed = replayed.groups;
     let mut session = filling.trees.heap().session().map_err(IndexError::from)?;
     let own = filling.trees.bytes_tree(NAME)?;

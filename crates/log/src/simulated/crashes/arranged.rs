@@ -163,8 +163,8 @@ pub fn rotten_older_snapshot(mutants: &[&'static str]) -> std::result::Result<()
     log.close().map_err(|error| error.to_string())?;
     let (_, recovered) =
         Log::open(disk.clone(), &options(&disk)).map_err(|error| error.to_string())?;
-    let base = recovered.base().map_err(|error| error.to_string())?;
-    match recovered.replay(base.from_lsn(), |_, _| Result::Ok(())) {
+    let start = recovered.replay_start().map_err(|error| error.to_string())?;
+    match recovered.replay(start.from_lsn(), |_, _| Result::Ok(())) {
         Ok(3) => Ok(()),
         Ok(end) => Err(format!("replay ends at LSN {end} and the log at 3")),
         Err(error) => Err(error.to_string()),

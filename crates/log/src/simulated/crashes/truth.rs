@@ -240,13 +240,13 @@ fn rebuilt(
     is_salvaged: bool,
 ) -> std::result::Result<(Pairs, Lsn), Failure> {
     let mut pairs = Pairs::new();
-    let base = recovered.base()?;
-    if let Some(snapshot) = &base.snapshot {
+    let start = recovered.replay_start()?;
+    if let Some(snapshot) = &start.snapshot {
         for index in 0..snapshot.block_count() {
             snapshot.block(index)?.pairs().for_each(|pair| apply(&mut pairs, &pair));
         }
     }
-    let mut last = base.from_lsn();
+    let mut last = start.from_lsn();
     let end = recovered.replay(last, |lsn, records| {
         if lsn != last + 1 {
             return Err(Failure::Wrong(format!("LSN {lsn} is replayed behind {last}")));
@@ -255,7 +255,7 @@ fn rebuilt(
         records.iter().for_each(|record| apply(&mut pairs, record));
         Ok(())
     })?;
-    let to = base.snapshot.as_ref().map_or(0, |snapshot| snapshot.to_lsn());
+    let to = start.snapshot.as_ref().map_or(0, |snapshot| snapshot.to_lsn());
     match last == end {
         false => Err(Failure::Wrong(format!("replay says {end} and ends at {last}"))),
         // A salvaged log can end before the snapshot is consistent.

@@ -69,15 +69,15 @@ fn read_one_by_one(disk: &SimulatedDisk) -> Contents {
     let identity = u128::from_str_radix(&identity, 16).expect("digits");
     let log_options = LogOptions::new(identity.to_be_bytes()).starts_empty(false);
     let (_log, recovered) = Log::open(disk.copied(1), &log_options).expect("it opens");
-    let base = recovered.base().expect("it is whole");
+    let start = recovered.replay_start().expect("it is whole");
     let mut read = OneByOne::default();
-    if let Some(snapshot) = &base.snapshot {
+    if let Some(snapshot) = &start.snapshot {
         for block in 0..snapshot.block_count() {
             let block = snapshot.block(block).expect("it is whole");
             block.pairs().for_each(|pair| read.apply(&pair));
         }
     }
-    let replayed = recovered.replay(base.from_lsn(), |_, records| {
+    let replayed = recovered.replay(start.from_lsn(), |_, records| {
         records.iter().for_each(|record| read.apply(record));
         Ok::<(), everleaf_log::Error>(())
     });
