@@ -15,7 +15,7 @@ use crate::glob;
 use crate::resp::Request;
 use crate::settings::{ENCODINGS, IDLE_TIMEOUT_MAX_S};
 use crate::shared::Shared;
-use crate::tls::{ClientCertificates, Prepared, TlsFiles};
+use crate::tls::{ClientCertificates, LoadedCertificates, TlsFiles};
 
 /// A longer file is not one of options.
 const FILE_SIZE_MAX: u64 = 16 << 20;
@@ -269,16 +269,16 @@ impl Certificates {
     }
 
     /// Reads them.
-    fn read(self) -> Result<Option<Prepared>, Failure> {
+    fn read(self) -> Result<Option<LoadedCertificates>, Failure> {
         let Some(files) = self.files.filter(|_| self.is_changed) else { return Ok(None) };
-        let ready = Prepared::read(files)
+        let ready = LoadedCertificates::read(files)
             .map_err(|why| Failure::text(format!("ERR CONFIG SET failed - {why}")))?;
         Ok(Some(ready))
     }
 }
 
 enum Change {
-    Certificates(Prepared),
+    Certificates(LoadedCertificates),
     /// The setting has this value already.
     None,
     ClientCountMax(usize),

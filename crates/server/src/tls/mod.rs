@@ -78,20 +78,20 @@ impl ClientCertificates {
 
 /// The certificates in use, which can be exchanged. Thread-safe.
 pub struct Tls {
-    state: Mutex<Prepared>,
+    state: Mutex<LoadedCertificates>,
 }
 
 /// Certificates that were read and fit together.
-pub struct Prepared {
+pub struct LoadedCertificates {
     files: TlsFiles,
     config: Arc<ServerConfig>,
 }
 
-impl Prepared {
+impl LoadedCertificates {
     /// Reads the files. The error is a sentence that names the file.
     pub fn read(files: TlsFiles) -> Result<Self, String> {
         let config = load(&files)?;
-        Ok(Prepared { files, config })
+        Ok(LoadedCertificates { files, config })
     }
 
     /// Where they were read.
@@ -109,17 +109,17 @@ impl fmt::Debug for Tls {
 impl Tls {
     /// Reads the files. The error is a sentence that names the file.
     pub fn load(files: TlsFiles) -> Result<Self, String> {
-        Ok(Tls { state: Mutex::new(Prepared::read(files)?) })
+        Ok(Tls { state: Mutex::new(LoadedCertificates::read(files)?) })
     }
 
     /// Uses these from now on.
-    pub fn exchange(&self, ready: Prepared) {
+    pub fn exchange(&self, ready: LoadedCertificates) {
         *self.state() = ready;
     }
 
     /// Reads the files in use again. If one of them cannot be used, nothing changes.
     pub fn reload(&self) -> Result<(), String> {
-        self.exchange(Prepared::read(self.files())?);
+        self.exchange(LoadedCertificates::read(self.files())?);
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Tls {
     }
 
     /// A panic elsewhere cannot have left it half changed.
-    fn state(&self) -> MutexGuard<'_, Prepared> {
+    fn state(&self) -> MutexGuard<'_, LoadedCertificates> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -51,6 +51,7 @@ const BANNED: &[(&str, &str)] = &[
     ("frame: TreeContext", "context: TreeContext"),
     ("shelves", "rows of words in the pool"),
     ("Tell", "Callback"),
+    ("struct Prepared", "struct LoadedCertificates"),
 ];
 
 /// Whether a letter, digit or underscore.
