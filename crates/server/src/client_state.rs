@@ -58,7 +58,7 @@ pub struct Waiting {
     pub until_ms: Option<u64>,
     /// Its reply is not sent.
     pub is_silent: bool,
-    /// Bytes that the wish and the command take.
+    /// Bytes that what it asks for and the command take.
     pub memory: usize,
 }
 

@@ -56,6 +56,7 @@
 mod acceptor;
 mod acl;
 mod batch;
+mod blocking_request;
 mod client_memory;
 mod client_state;
 mod command;
@@ -98,7 +99,6 @@ pub mod transfer;
 mod turns;
 mod types;
 mod waiters;
-mod wish;
 
 pub use config::{Config, ConfigFile, DebugCommand, Rewrite, Setting};
 pub use error::ServerError;

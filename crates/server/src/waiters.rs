@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 
+use crate::blocking_request::BlockingRequest;
 use crate::databases::{Database, Databases, Place};
 use crate::registry::Client;
 use crate::resp::Protocol;
 use crate::types::Kind;
-use crate::wish::Wish;
 
 /// Counts of those who wait, by the hash of a key.
 const COUNT_LENGTH: usize = 1024;
@@ -44,7 +44,7 @@ pub struct Waiter {
     pub place: Place,
     /// The database that it has selected.
     pub database: Database,
-    pub wish: Wish,
+    pub blocking: BlockingRequest,
     /// Its command, of which it is looked at again whether it may be run.
     pub args: Vec<Vec<u8>>,
     pub protocol: Protocol,
@@ -146,9 +146,9 @@ impl Locked<'_> {
 
     fn insert(&mut self, ticket: Ticket, waiter: Waiter) {
         let waiters = self.waiters;
-        for key in &waiter.wish.keys {
+        for key in &waiter.blocking.keys {
             let wanted = (waiter.place, key.clone());
-            let queue = self.table.queues(waiter.wish.kind).entry(wanted).or_default();
+            let queue = self.table.queues(waiter.blocking.kind).entry(wanted).or_default();
             if queue.insert(ticket) {
                 // Relaxed: the fence of `add` orders it.
                 waiters.count_of(waiter.place, key).fetch_add(1, Ordering::Relaxed);
@@ -176,7 +176,7 @@ impl Locked<'_> {
             }
             let Some(mut waiter) = self.take(ticket) else { continue };
             waiter.place = databases.place(waiter.database);
-            waited.extend(waiter.wish.keys.iter().map(|key| (waiter.place, key.clone())));
+            waited.extend(waiter.blocking.keys.iter().map(|key| (waiter.place, key.clone())));
             self.insert(ticket, waiter);
         }
         waited
@@ -186,8 +186,8 @@ impl Locked<'_> {
     pub fn take(&mut self, ticket: Ticket) -> Option<Waiter> {
         let waiter = self.table.waiters.remove(&ticket)?;
         self.table.by_client.remove(&waiter.client.id);
-        for key in &waiter.wish.keys {
-            let queues = self.table.queues(waiter.wish.kind);
+        for key in &waiter.blocking.keys {
+            let queues = self.table.queues(waiter.blocking.kind);
             let wanted = (waiter.place, key.clone());
             let Some(queue) = queues.get_mut(&wanted) else { continue };
             if queue.remove(&ticket) {
@@ -235,19 +235,19 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocking_request::What;
     use crate::registry::Registry;
     use crate::types::list::Side;
-    use crate::wish::What;
 
     fn waiter(registry: &Registry, keys: &[&[u8]], kind: Kind) -> Waiter {
         let client = registry.add(("a:1".into(), "b:2".into()), 0, 5);
         let keys = keys.iter().map(|key| key.to_vec()).collect();
-        let wish = Wish { kind, keys, what: What::Pop(Side::Left) };
+        let blocking = BlockingRequest { kind, keys, what: What::Pop(Side::Left) };
         Waiter {
             client,
             place: Place::default(),
             database: 0,
-            wish,
+            blocking,
             args: Vec::new(),
             protocol: Protocol::Resp2,
         }

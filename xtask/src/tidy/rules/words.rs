@@ -52,6 +52,7 @@ const BANNED: &[(&str, &str)] = &[
     ("shelves", "rows of words in the pool"),
     ("Tell", "Callback"),
     ("struct Prepared", "struct LoadedCertificates"),
+    ("Wish", "BlockingRequest"),
 ];
 
 /// Whether a letter, digit or underscore.

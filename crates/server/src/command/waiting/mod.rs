@@ -2,7 +2,7 @@
 //! `BZPOPMAX`, `BZMPOP`.
 //!
 //! If one of the keys has members the command is done at once, as that of the same name without `B`. Otherwise
-//! its *wish* is kept (`waiters.rs`), and the connection runs nothing more until it is answered: by a
+//! what it asks for is kept (`waiters.rs`), and the connection runs nothing more until it is answered: by a
 //! command that makes such a collection (`service.rs`), by `CLIENT UNBLOCK`, or when the time is over. Between
 //! `MULTI` and `EXEC` nothing waits.
 
@@ -16,19 +16,19 @@ use super::list::{pop::pop as pop_elements, pop::show as show_elements, push::tr
 use super::stage::Staged;
 use super::zset::{pop::pop as pop_members, show as show_members};
 use super::{Context, Failure, Outcome, transaction};
+use crate::blocking_request::{BlockingRequest, What};
 use crate::client_state::Waiting;
 use crate::failure::Result;
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Waiter};
-use crate::wish::{What, Wish};
 
 /// Bytes that a key takes besides itself, which it does twice, while somebody waits for it.
 const KEY_OVERHEAD: usize = 140;
 /// Bytes that an argument takes besides itself.
 const ARG_OVERHEAD: usize = 40;
 
-impl Wish {
+impl BlockingRequest {
     /// Does it with this key, if that has members. Returns whether it had.
     pub fn grant(
         &self,
@@ -119,9 +119,9 @@ fn memory_of(args: &[Vec<u8>]) -> usize {
 
 /// Runs one of the commands where nothing waits: between `MULTI` and `EXEC`.
 pub fn run(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let (wish, _) = parse(request)?;
-    if !wish.grant_first(context.keys.staged()?, &mut context.reply)? {
-        match wish.what {
+    let (blocking, _) = parse(request)?;
+    if !blocking.grant_first(context.keys.staged()?, &mut context.reply)? {
+        match blocking.what {
             What::Move { .. } => context.reply.null(),
             _ => context.reply.null_array(),
         }
@@ -131,19 +131,19 @@ pub fn run(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// Runs one of the commands. If it has to wait, nothing is answered, and the connection is marked.
 pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let (wish, timeout_ms) = parse(request)?;
+    let (blocking, timeout_ms) = parse(request)?;
     let shared = context.shared;
     // What it moves becomes a list, perhaps the first there is.
-    if matches!(wish.what, What::Move { .. }) {
+    if matches!(blocking.what, What::Move { .. }) {
         shared.types.begin(&shared.store)?;
     }
     loop {
         let (mut granted, mut is_damaged) = (false, false);
-        let first = wish.keys.first().map_or(&b""[..], Vec::as_slice);
+        let first = blocking.keys.first().map_or(&b""[..], Vec::as_slice);
         transaction::run_step(context, first, true, &mut |inner| {
             let staged = inner.keys.staged()?;
-            granted = wish.grant_first(staged, &mut inner.reply)?;
-            is_damaged = !granted && wish.is_any_there(staged)?;
+            granted = blocking.grant_first(staged, &mut inner.reply)?;
+            is_damaged = !granted && blocking.is_any_there(staged)?;
             Ok(())
         })?;
         if granted {
@@ -154,18 +154,18 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             return Err(Failure::damaged());
         }
         let args: Vec<_> = request.args_from(0).map(<[u8]>::to_vec).collect();
-        let memory = wish.memory() + memory_of(&args);
+        let memory = blocking.memory() + memory_of(&args);
         let mut waiters = shared.waiters.lock();
         let waiter = Waiter {
             client: context.session.client.clone(),
             database: context.session.database,
             place: shared.databases.place(context.session.database),
-            wish: wish.clone(),
+            blocking: blocking.clone(),
             args,
             protocol: context.session.protocol,
         };
         let ticket = waiters.add(waiter);
-        match has_members(context, &wish) {
+        match has_members(context, &blocking) {
             Ok(false) => {}
             result => {
                 waiters.take(ticket);
@@ -185,12 +185,12 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// Whether one of the keys has what is wished for.
-fn has_members(context: &Context<'_>, wish: &Wish) -> Result<bool> {
+fn has_members(context: &Context<'_>, blocking: &BlockingRequest) -> Result<bool> {
     let types = &context.shared.types;
     let map = context.shared.databases.map_of(context.session.database);
-    for key in &wish.keys {
+    for key in &blocking.keys {
         let kind = map.get_with(key, |value| types.header(value))?;
-        if kind.flatten().is_some_and(|header| header.kind == wish.kind) {
+        if kind.flatten().is_some_and(|header| header.kind == blocking.kind) {
             return Ok(true);
         }
     }

@@ -2,6 +2,7 @@
 
 use everleaf::{Error, KEY_SIZE_MAX};
 
+use crate::blocking_request::{BlockingRequest, What};
 use crate::command::Failure;
 use crate::command::list::pop::parse_many as parse_elements;
 use crate::command::list::side_arg;
@@ -10,11 +11,10 @@ use crate::failure::Result;
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::list::Side;
-use crate::wish::{What, Wish};
 
 /// What a command wishes, and how many milliseconds it waits for it; `None` is for ever. The number of
 /// arguments was checked.
-pub fn parse(request: &Request<'_>) -> Result<(Wish, Option<u64>)> {
+pub fn parse(request: &Request<'_>) -> Result<(BlockingRequest, Option<u64>)> {
     let last = request.len() - 1;
     match request.arg(0).to_ascii_lowercase().as_slice() {
         b"blpop" => single(request, Kind::List, What::Pop(Side::Left)),
@@ -30,14 +30,17 @@ pub fn parse(request: &Request<'_>) -> Result<(Wish, Option<u64>)> {
             let (key_count, side, count) = parse_elements(request, 2)?;
             let timeout = timeout_arg(request.arg(1))?;
             let keys = request.args_from(3).take(key_count).map(<[u8]>::to_vec).collect();
-            Ok((Wish { kind: Kind::List, keys, what: What::PopMany(side, count) }, timeout))
+            Ok((
+                BlockingRequest { kind: Kind::List, keys, what: What::PopMany(side, count) },
+                timeout,
+            ))
         }
         b"bzmpop" => {
             let (key_count, reverse, count) = parse_members(request, 2)?;
             let timeout = timeout_arg(request.arg(1))?;
             let keys = request.args_from(3).take(key_count).map(<[u8]>::to_vec).collect();
             let what = What::PopMembers { reverse, count };
-            Ok((Wish { kind: Kind::SortedSet, keys, what }, timeout))
+            Ok((BlockingRequest { kind: Kind::SortedSet, keys, what }, timeout))
         }
         // The table has no others of this kind.
         _ => Err(Failure::Syntax),
@@ -45,15 +48,20 @@ pub fn parse(request: &Request<'_>) -> Result<(Wish, Option<u64>)> {
 }
 
 /// `.. key [key ...] timeout`
-fn single(request: &Request<'_>, kind: Kind, what: What) -> Result<(Wish, Option<u64>)> {
+fn single(request: &Request<'_>, kind: Kind, what: What) -> Result<(BlockingRequest, Option<u64>)> {
     let last = request.len() - 1;
     let timeout = timeout_arg(request.arg(last))?;
     let keys = request.args_from(1).take(last - 1).map(<[u8]>::to_vec).collect();
-    Ok((Wish { kind, keys, what }, timeout))
+    Ok((BlockingRequest { kind, keys, what }, timeout))
 }
 
 /// `.. source destination .. timeout`
-fn moving(request: &Request<'_>, last: usize, from: Side, to: Side) -> Result<(Wish, Option<u64>)> {
+fn moving(
+    request: &Request<'_>,
+    last: usize,
+    from: Side,
+    to: Side,
+) -> Result<(BlockingRequest, Option<u64>)> {
     let timeout = timeout_arg(request.arg(last))?;
     let destination = request.arg(2).to_vec();
     if destination.len() > KEY_SIZE_MAX {
@@ -61,7 +69,7 @@ fn moving(request: &Request<'_>, last: usize, from: Side, to: Side) -> Result<(W
         return Err(Failure::Store(Error::KeyTooLarge(destination.len())));
     }
     let what = What::Move { destination, from, to };
-    Ok((Wish { kind: Kind::List, keys: vec![request.arg(1).to_vec()], what }, timeout))
+    Ok((BlockingRequest { kind: Kind::List, keys: vec![request.arg(1).to_vec()], what }, timeout))
 }
 
 /// Seconds, with a fraction, as milliseconds; 0 is for ever.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use everleaf::WriteBatch;
 
+use crate::blocking_request::What;
 use crate::command::Failure;
 use crate::command::permission::check_waiting;
 use crate::command::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
@@ -25,7 +26,6 @@ use crate::failure::Result;
 use crate::resp::Reply;
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Locked, Ticket};
-use crate::wish::What;
 
 /// Serves clients on a stage that is about to be written.
 pub struct Service<'a> {
@@ -94,14 +94,14 @@ impl<'a> Service<'a> {
                 // What it may do can have changed since it began to wait.
                 let allowed = check_waiting(self.shared, &waiter.client, &waiter.args);
                 let granted =
-                    allowed.and_then(|()| waiter.wish.grant(&mut staged, key, &mut reply));
+                    allowed.and_then(|()| waiter.blocking.grant(&mut staged, key, &mut reply));
                 let granted = granted.and_then(|granted| match reply.is_full() {
                     true => Err(Failure::ReplyTooLong),
                     false => Ok(granted),
                 });
                 match granted {
                     Ok(true) => {
-                        if let What::Move { destination, .. } = &waiter.wish.what {
+                        if let What::Move { destination, .. } = &waiter.blocking.what {
                             ready.push_back((at, destination.clone()));
                         }
                     }

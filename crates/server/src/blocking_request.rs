@@ -5,7 +5,7 @@ use crate::types::list::Side;
 
 /// What a client waits for.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct BlockingRequest {
     /// A collection of this kind,
     pub kind: Kind,
     /// with one of these keys,
