@@ -104,7 +104,7 @@ pub struct Connection {
     /// Set when the server stops: what was received so far is everything that is answered.
     stopping: Option<Leave>,
     /// The ticket with which the event loop knows that this connection waits.
-    parked: Option<Ticket>,
+    blocked: Option<Ticket>,
     /// Whether the event loop knows that it is shown what others do.
     is_known_monitor: bool,
 }
@@ -139,7 +139,7 @@ impl Connection {
             ended: false,
             finished: false,
             stopping: None,
-            parked: None,
+            blocked: None,
             is_known_monitor: false,
         }
     }

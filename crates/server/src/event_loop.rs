@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 
+use crate::blocked_clients::BlockedClients;
 use crate::client_state::ClientState;
 use crate::command::write_maybe_lost;
 use crate::connection::{Connection, Fate};
-use crate::parked::Parked;
 use crate::registry::Client;
 use crate::resp::{Protocol, Reply};
 use crate::scratch::Scratch;
@@ -55,7 +55,7 @@ pub struct EventLoop<'a> {
     /// Connections whose peers must still show that they speak TLS, the oldest in front.
     handshaking: VecDeque<Lingering>,
     /// Connections on which a command waits.
-    parked: Parked,
+    blocked: BlockedClients,
     /// Connections that are shown what others do.
     monitors: Vec<usize>,
     scratch: Scratch,
@@ -115,7 +115,7 @@ impl<'a> EventLoop<'a> {
             unfinished: Places::default(),
             lingering: VecDeque::new(),
             handshaking: VecDeque::new(),
-            parked: Parked::default(),
+            blocked: BlockedClients::default(),
             monitors: Vec::new(),
             scratch: Scratch::new(),
             tally: Tally::default(),
@@ -205,7 +205,7 @@ impl<'a> EventLoop<'a> {
         let Some(Some(connection)) = self.connections.get_mut(index) else { return };
         if connection.has_begun_or_ended_to_wait() {
             let waiting = connection.waiting().map(|waiting| waiting.until_ms);
-            self.parked.set(connection.client().id, index, waiting);
+            self.blocked.set(connection.client().id, index, waiting);
         }
     }
 
@@ -221,7 +221,7 @@ impl<'a> EventLoop<'a> {
     fn take_deliveries(&mut self, now_ms: u64) {
         for Delivery { client, ticket, reply } in self.state.take_deliveries() {
             // A connection that was closed since is not there.
-            let Some(index) = self.parked.index_of(client.id) else { continue };
+            let Some(index) = self.blocked.index_of(client.id) else { continue };
             if let Some(connection) = &mut self.connections[index] {
                 connection.deliver(ticket, &reply, self.shared, now_ms);
                 self.serve(index, now_ms);
@@ -243,7 +243,7 @@ impl<'a> EventLoop<'a> {
 
     /// Answers connections that have waited long enough.
     fn end_waits(&mut self, now_ms: u64) {
-        while let Some(index) = self.parked.take_due(now_ms) {
+        while let Some(index) = self.blocked.take_due(now_ms) {
             if let Some(connection) = &mut self.connections[index] {
                 connection.time_out(self.shared, now_ms);
                 self.serve(index, now_ms);
@@ -304,7 +304,7 @@ impl<'a> EventLoop<'a> {
         if let Some(connection) = self.connections[index].take() {
             // Also if it waits no more: a reply may have ended that just now, in the step that closes it. What
             // is left of it would end the waiting of whoever has its place next.
-            self.parked.set(connection.client().id, index, None);
+            self.blocked.set(connection.client().id, index, None);
             connection.close(self.shared);
             self.state.connection_closed();
             self.freed.push(index);
@@ -420,7 +420,7 @@ impl<'a> EventLoop<'a> {
             .into_iter()
             .chain(handshaking_ms)
             .chain(self.idle_due_ms())
-            .chain(self.parked.next_ms())
+            .chain(self.blocked.next_ms())
             .min()?;
         // One more millisecond, so that a wait cut short by rounding does not wake too early.
         Some(Duration::from_millis(at.saturating_sub(self.shared.now_ms()) + 1))

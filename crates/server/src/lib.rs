@@ -56,6 +56,7 @@
 mod acceptor;
 mod acl;
 mod batch;
+mod blocked_clients;
 mod blocking_request;
 mod client_memory;
 mod client_state;
@@ -73,7 +74,6 @@ mod holdings;
 mod latency;
 mod metrics;
 mod monitor;
-mod parked;
 mod password;
 mod process_memory;
 mod rate_limiter;

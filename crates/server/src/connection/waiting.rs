@@ -17,7 +17,7 @@ impl Connection {
     /// Whether it began or ended to wait since the last call.
     pub fn has_begun_or_ended_to_wait(&mut self) -> bool {
         let ticket = self.session.waiting.map(|waiting| waiting.ticket);
-        std::mem::replace(&mut self.parked, ticket) != ticket
+        std::mem::replace(&mut self.blocked, ticket) != ticket
     }
 
     /// Ends the waiting with a reply, if it is to this command; the connection must be served.

@@ -53,6 +53,7 @@ const BANNED: &[(&str, &str)] = &[
     ("Tell", "Callback"),
     ("struct Prepared", "struct LoadedCertificates"),
     ("Wish", "BlockingRequest"),
+    ("Parked", "BlockedClients"),
 ];
 
 /// Whether a letter, digit or underscore.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Connections that wait, by client. One thread's.
 #[derive(Debug, Default)]
-pub struct Parked {
+pub struct BlockedClients {
     by_client: BTreeMap<u64, Place>,
     /// When each of those with an end is to be answered, in milliseconds since the server started.
     due: BTreeSet<(u64, u64)>,
@@ -16,7 +16,7 @@ struct Place {
     until_ms: Option<u64>,
 }
 
-impl Parked {
+impl BlockedClients {
     /// Notes that a client, whose connection has this place, waits; or that it does no more.
     pub fn set(&mut self, client_id: u64, index: usize, waiting: Option<Option<u64>>) {
         if let Some(Place { until_ms: Some(until_ms), .. }) = self.by_client.remove(&client_id) {
@@ -48,25 +48,25 @@ impl Parked {
 
 #[cfg(test)]
 mod tests {
-    use super::Parked;
+    use super::BlockedClients;
 
     #[test]
     fn who_waits_is_due_in_time_and_no_more_once_it_does_not() {
-        let mut parked = Parked::default();
-        parked.set(1, 10, Some(Some(500)));
-        parked.set(2, 20, Some(None));
-        parked.set(3, 30, Some(Some(100)));
-        parked.set(4, 40, Some(Some(100)));
-        assert_eq!(parked.next_ms(), Some(100));
-        parked.set(3, 30, None);
-        assert_eq!((parked.index_of(3), parked.index_of(2)), (None, Some(20)));
-        assert_eq!(parked.take_due(99), None);
-        assert_eq!(parked.take_due(100), Some(40));
-        assert_eq!(parked.take_due(100), None);
+        let mut blocked = BlockedClients::default();
+        blocked.set(1, 10, Some(Some(500)));
+        blocked.set(2, 20, Some(None));
+        blocked.set(3, 30, Some(Some(100)));
+        blocked.set(4, 40, Some(Some(100)));
+        assert_eq!(blocked.next_ms(), Some(100));
+        blocked.set(3, 30, None);
+        assert_eq!((blocked.index_of(3), blocked.index_of(2)), (None, Some(20)));
+        assert_eq!(blocked.take_due(99), None);
+        assert_eq!(blocked.take_due(100), Some(40));
+        assert_eq!(blocked.take_due(100), None);
         // It waits until it is answered, but is due once.
-        assert_eq!(parked.index_of(4), Some(40));
-        parked.set(4, 40, None);
-        parked.set(1, 10, Some(Some(700)));
-        assert_eq!((parked.next_ms(), parked.take_due(u64::MAX)), (Some(700), Some(10)));
+        assert_eq!(blocked.index_of(4), Some(40));
+        blocked.set(4, 40, None);
+        blocked.set(1, 10, Some(Some(700)));
+        assert_eq!((blocked.next_ms(), blocked.take_due(u64::MAX)), (Some(700), Some(10)));
     }
 }
