@@ -35,7 +35,7 @@ use mio::event::Event;
 use crate::batch::Batch;
 use crate::client_state::{ClientState, ReplyMode};
 use crate::command::queue::Transaction;
-use crate::holdings::Held;
+use crate::connection_gauges::Held;
 use crate::registry::Client;
 use crate::resp::Parser;
 use crate::scratch::{Scratch, Turn, TurnReplies};
@@ -121,7 +121,7 @@ enum Leave {
 
 impl Connection {
     pub fn new(socket: Socket, session: ClientState, place: usize) -> Self {
-        session.client.holdings.set_socket(socket.descriptor(), socket.is_unix());
+        session.client.gauges.set_socket(socket.descriptor(), socket.is_unix());
         Connection {
             socket,
             session,
@@ -492,10 +492,10 @@ impl Connection {
 
     /// Tells others what this connection holds.
     fn tell_holdings(&self) {
-        let holdings = &self.client().holdings;
+        let gauges = &self.client().gauges;
         let transaction = &self.session.transaction;
-        holdings.set_queued(transaction.queued());
-        holdings.set(Held {
+        gauges.set_queued(transaction.queued());
+        gauges.set(Held {
             input: self.leftover.len(),
             input_free: self.leftover.capacity() - self.leftover.len(),
             arguments: self.parser.memory(),

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::acl::user::User;
+use crate::connection_gauges::ConnectionGauges;
 use crate::databases::Database;
-use crate::holdings::Holdings;
 use crate::resp::Protocol;
 
 /// One connection, as others see it. The event loop that serves it writes, anybody may read.
@@ -34,7 +34,7 @@ pub struct Client {
     details_size: AtomicUsize,
     details: Mutex<Details>,
     /// Of its socket, buffers and transaction.
-    pub holdings: Holdings,
+    pub gauges: ConnectionGauges,
 }
 
 /// What a client told about itself. Its texts may be long, so a copy of all shares them.
@@ -207,7 +207,7 @@ impl Registry {
             condemned_size: AtomicUsize::new(0),
             details_size: AtomicUsize::new(0),
             details: Mutex::default(),
-            holdings: Holdings::default(),
+            gauges: ConnectionGauges::default(),
         });
         state.next_id += 1;
         state.clients.insert(client.id, Arc::clone(&client));

@@ -17,7 +17,7 @@ pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let Context { session, later, .. } = &*context;
     session.client.set_last_command(session.last_command);
     if later.is_none() {
-        session.client.holdings.set_queued(None);
+        session.client.gauges.set_queued(None);
     }
     match (subcommand.as_slice(), request.len()) {
         (b"id", 2) => context.reply.count(context.session.client.id),

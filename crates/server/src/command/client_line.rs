@@ -24,16 +24,16 @@ pub fn describe_shortly(client: &Client, now_ms: u64) -> String {
 }
 
 fn line(client: &Client, details: &Details, now_ms: u64) -> String {
-    let held = client.holdings.get();
+    let held = client.gauges.get();
     let seconds = |since_ms| now_ms.saturating_sub(since_ms) / 1000;
-    let queued = client.holdings.queued().map_or("-1".to_string(), |count| count.to_string());
+    let queued = client.gauges.queued().map_or("-1".to_string(), |count| count.to_string());
     let user = details.user.as_ref().map_or_else(String::new, |user| user.shown());
     let who = format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={}",
         client.id,
         client.peer,
         client.local,
-        client.holdings.descriptor(),
+        client.gauges.descriptor(),
         details.name,
         seconds(client.created_ms),
         seconds(client.last_active_ms()),
@@ -66,11 +66,11 @@ fn line(client: &Client, details: &Details, now_ms: u64) -> String {
 fn flags(client: &Client, details: &Details) -> String {
     let all = [
         ('O', details.is_monitor),
-        ('x', client.holdings.queued().is_some()),
+        ('x', client.gauges.queued().is_some()),
         ('b', client.is_waiting()),
-        ('c', client.holdings.get().is_closing),
+        ('c', client.gauges.get().is_closing),
         ('A', client.is_killed()),
-        ('U', client.holdings.is_unix()),
+        ('U', client.gauges.is_unix()),
         ('e', details.no_evict),
         ('T', details.no_touch),
     ];

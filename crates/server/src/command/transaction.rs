@@ -119,7 +119,7 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
         return Err(Failure::text("ERR EXEC without MULTI"));
     };
     // For a `CLIENT INFO` of this transaction.
-    context.session.client.holdings.set_queued(Some(queue.requests.len()));
+    context.session.client.gauges.set_queued(Some(queue.requests.len()));
     let transaction = &mut context.session.transaction;
     // Taken out, so that a SWAPDB of this transaction does not look at it.
     let watched = transaction.watched.take();

@@ -54,6 +54,7 @@ const BANNED: &[(&str, &str)] = &[
     ("struct Prepared", "struct LoadedCertificates"),
     ("Wish", "BlockingRequest"),
     ("Parked", "BlockedClients"),
+    ("Holdings", "ConnectionGauges"),
 ];
 
 /// Whether a letter, digit or underscore.

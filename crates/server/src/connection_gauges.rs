@@ -27,7 +27,7 @@ pub struct Held {
 
 /// [`Held`], and what does not change with it.
 #[derive(Debug)]
-pub struct Holdings {
+pub struct ConnectionGauges {
     descriptor: AtomicI32,
     is_unix: AtomicBool,
     /// Commands kept for `EXEC`, plus one; 0 outside of a transaction.
@@ -41,9 +41,9 @@ pub struct Holdings {
     is_closing: AtomicBool,
 }
 
-impl Default for Holdings {
+impl Default for ConnectionGauges {
     fn default() -> Self {
-        Holdings {
+        ConnectionGauges {
             descriptor: AtomicI32::new(-1),
             is_unix: AtomicBool::default(),
             queued: AtomicUsize::default(),
@@ -58,7 +58,7 @@ impl Default for Holdings {
     }
 }
 
-impl Holdings {
+impl ConnectionGauges {
     /// Notes its socket.
     pub fn set_socket(&self, descriptor: i32, is_unix: bool) {
         self.descriptor.store(descriptor, Ordering::Relaxed);
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_told() {
-        let holdings = Holdings::default();
-        assert_eq!((holdings.descriptor(), holdings.queued()), (-1, None));
-        assert_eq!(holdings.get(), Held::default());
+        let gauges = ConnectionGauges::default();
+        assert_eq!((gauges.descriptor(), gauges.queued()), (-1, None));
+        assert_eq!(gauges.get(), Held::default());
         let held = Held {
             input: 1,
             input_free: 2,
@@ -128,11 +128,11 @@ mod tests {
             output: 6,
             is_closing: true,
         };
-        holdings.set(held);
-        holdings.set_socket(7, true);
-        holdings.set_queued(Some(0));
-        assert_eq!(holdings.get(), held);
-        assert_eq!((holdings.descriptor(), holdings.is_unix()), (7, true));
-        assert_eq!(holdings.queued(), Some(0), "begun, and empty");
+        gauges.set(held);
+        gauges.set_socket(7, true);
+        gauges.set_queued(Some(0));
+        assert_eq!(gauges.get(), held);
+        assert_eq!((gauges.descriptor(), gauges.is_unix()), (7, true));
+        assert_eq!(gauges.queued(), Some(0), "begun, and empty");
     }
 }
