@@ -111,7 +111,7 @@ pub(crate) struct Versions {
     limit_bytes: u64,
     /// Views that were given up.
     lost: AtomicU64,
-    births: Births,
+    new_maps: NewMaps,
     /// Whether there is anything in `unsaved`. Set by one who has all stripes.
     has_unsaved: AtomicBool,
     /// Maps that were emptied while a record of theirs was damaged.
@@ -121,7 +121,7 @@ pub(crate) struct Versions {
 /// Maps that were made with their pairs while a view was open: views up to this version see none of
 /// them. The lock is the last of all: nothing is waited for behind it.
 #[derive(Default)]
-struct Births {
+struct NewMaps {
     count: AtomicUsize,
     list: Mutex<Vec<(Arc<BytesTree>, u64)>>,
 }
@@ -219,7 +219,7 @@ impl Versions {
             bytes: AtomicU64::new(0),
             limit_bytes,
             lost: AtomicU64::new(0),
-            births: Births::default(),
+            new_maps: NewMaps::default(),
             has_unsaved: AtomicBool::new(false),
             unsaved: RankedMutex::new(Rank::ViewPart, vec![]),
         }
@@ -230,20 +230,20 @@ impl Versions {
     pub fn note_birth(&self, tree: &Arc<BytesTree>) {
         let newest = self.saves_for();
         if newest != 0 {
-            let mut list = self.births.list.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut list = self.new_maps.list.lock().unwrap_or_else(PoisonError::into_inner);
             list.push((tree.clone(), newest));
             // Relaxed: whoever looks for this map has found it, behind the lock of the names.
-            self.births.count.store(list.len(), Ordering::Relaxed);
+            self.new_maps.count.store(list.len(), Ordering::Relaxed);
         }
     }
 
     /// Whether a map was made with its pairs after the view of this version was opened.
     pub fn is_born_after(&self, tree: &Arc<BytesTree>, version: u64) -> bool {
         // Relaxed: as in `note_birth`.
-        if self.births.count.load(Ordering::Relaxed) == 0 {
+        if self.new_maps.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let list = self.births.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = self.new_maps.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.iter().any(|(born, newest)| Arc::ptr_eq(born, tree) && version <= *newest)
     }
 
@@ -303,10 +303,10 @@ impl Versions {
     fn leave(&self, open: &Open, version: u64) -> u64 {
         let newest = open.views.last_key_value().map_or(0, |(newest, _)| *newest);
         if newest == 0 {
-            let mut list = self.births.list.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut list = self.new_maps.list.lock().unwrap_or_else(PoisonError::into_inner);
             list.clear();
             // Relaxed: as in `note_birth`.
-            self.births.count.store(0, Ordering::Relaxed);
+            self.new_maps.count.store(0, Ordering::Relaxed);
         }
         // Release: a writer that does not save any more for a view that was given up has seen that it
         // was, and so has whoever sees its write; pairs with the acquire in `saves_for`.

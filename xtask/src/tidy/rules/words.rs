@@ -55,6 +55,7 @@ const BANNED: &[(&str, &str)] = &[
     ("Wish", "BlockingRequest"),
     ("Parked", "BlockedClients"),
     ("Holdings", "ConnectionGauges"),
+    ("Births", "NewMaps"),
 ];
 
 /// Whether a letter, digit or underscore.
