@@ -47,18 +47,18 @@ pub(crate) type Value = (Vec<u8>, u64);
 
 /// What a key was.
 #[derive(Clone, Debug)]
-pub(crate) enum Was {
+pub(crate) enum BeforeImage {
     Absent,
     Value(Value),
     /// Nobody can tell: its record was damaged. What is said to whoever reads it.
     Damaged(Arc<str>),
 }
 
-impl Was {
+impl BeforeImage {
     /// As it is read now: a value whose time has come is absent.
-    fn live(&self) -> Was {
+    fn live(&self) -> BeforeImage {
         match self {
-            Was::Value(value) if !is_live(value) => Was::Absent,
+            BeforeImage::Value(value) if !is_live(value) => BeforeImage::Absent,
             other => other.clone(),
         }
     }
@@ -67,7 +67,7 @@ impl Was {
 /// What a key was, as the views up to this version see it.
 struct Old {
     version: u64,
-    was: Was,
+    was: BeforeImage,
 }
 
 /// What was saved of one map.
@@ -165,11 +165,11 @@ fn at_version(chain: &[Old], version: u64) -> Option<&Old> {
     chain.get(chain.partition_point(|old| old.version < version))
 }
 
-fn size_of(key: &[u8], was: &Was) -> u64 {
+fn size_of(key: &[u8], was: &BeforeImage) -> u64 {
     let size = match was {
-        Was::Absent => 0,
-        Was::Value((bytes, _)) => bytes.len(),
-        Was::Damaged(text) => text.len(),
+        BeforeImage::Absent => 0,
+        BeforeImage::Value((bytes, _)) => bytes.len(),
+        BeforeImage::Damaged(text) => text.len(),
     };
     (key.len() + size + VALUE_OVERHEAD) as u64
 }
@@ -350,7 +350,7 @@ impl Versions {
         tree: &Arc<BytesTree>,
         key: &[u8],
         hash: u64,
-        read: impl FnOnce() -> Result<Was, E>,
+        read: impl FnOnce() -> Result<BeforeImage, E>,
     ) -> Result<(), E> {
         {
             let mut part = self.part(hash);
@@ -401,14 +401,20 @@ impl Versions {
     }
 
     /// What a key was, if it was saved since the view of this version.
-    pub fn find(&self, tree: &Arc<BytesTree>, key: &[u8], hash: u64, version: u64) -> Option<Was> {
+    pub fn find(
+        &self,
+        tree: &Arc<BytesTree>,
+        key: &[u8],
+        hash: u64,
+        version: u64,
+    ) -> Option<BeforeImage> {
         let found = {
             let part = self.part(hash);
             let saved = part.maps.get(&address(tree));
             let chain = saved.and_then(|saved| saved.chains.get(key));
             chain.and_then(|chain| at_version(chain, version)).map(|old| old.was.live())
         };
-        found.or_else(|| self.unsaved_of(tree, version).map(Was::Damaged))
+        found.or_else(|| self.unsaved_of(tree, version).map(BeforeImage::Damaged))
     }
 
     /// Puts what was saved between two bounds over what was found in the tree before. If that is a lot,
@@ -482,12 +488,12 @@ fn lay_part<'a>(
     for (count, (key, chain)) in chains.enumerate() {
         if let Some(old) = at_version(chain, version) {
             match old.was.live() {
-                Was::Value(value) => {
+                BeforeImage::Value(value) => {
                     bytes += key.len() + value.0.len();
                     pairs.insert(key.to_vec(), value);
                 }
-                Was::Absent => drop(pairs.remove(&**key)),
-                Was::Damaged(text) => {
+                BeforeImage::Absent => drop(pairs.remove(&**key)),
+                BeforeImage::Damaged(text) => {
                     pairs.remove(&**key);
                     damaged.insert(key.to_vec(), text);
                 }

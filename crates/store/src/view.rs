@@ -27,7 +27,7 @@ use crate::map::key_range::{KeyRange, owned_bounds, prefix_bounds};
 use crate::map::pages::{Bounds, Page, PageLimit, last_key};
 use crate::map::range::Range;
 use crate::shared::Shared;
-use crate::versions::{Value, Versions, Was};
+use crate::versions::{BeforeImage, Value, Versions};
 use crate::{Error, Result, Store};
 
 impl Versions {
@@ -45,9 +45,9 @@ impl Versions {
         let see = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
         self.save(tree, key, hash_of(key), || {
             match tree.get_verified(session, key, Verify::Sum, see).map_err(Error::from) {
-                Ok(found) => Ok(found.map_or(Was::Absent, Was::Value)),
+                Ok(found) => Ok(found.map_or(BeforeImage::Absent, BeforeImage::Value)),
                 // Views say so, and whoever changes it may go on.
-                Err(Error::Corrupt(text)) => Ok(Was::Damaged(text.into())),
+                Err(Error::Corrupt(text)) => Ok(BeforeImage::Damaged(text.into())),
                 Err(error) => Err(error),
             }
         })
@@ -121,11 +121,11 @@ impl Drop for Inner {
 }
 
 /// What a get answers of a key that was this.
-fn value_of(was: Was) -> Result<Option<Vec<u8>>> {
+fn value_of(was: BeforeImage) -> Result<Option<Vec<u8>>> {
     match was {
-        Was::Absent => Ok(None),
-        Was::Value((value, _)) => Ok(Some(value)),
-        Was::Damaged(text) => Err(Error::Corrupt(text.to_string())),
+        BeforeImage::Absent => Ok(None),
+        BeforeImage::Value((value, _)) => Ok(Some(value)),
+        BeforeImage::Damaged(text) => Err(Error::Corrupt(text.to_string())),
     }
 }
 

@@ -7,7 +7,7 @@
 use everleaf_index::IndexError;
 
 use super::MapView;
-use crate::versions::Was;
+use crate::versions::BeforeImage;
 use crate::{Error, Result};
 
 impl MapView {
@@ -123,9 +123,11 @@ impl<K: AsRef<[u8]>, F: FnMut(usize, Option<&[u8]>)> Shown<'_, K, F> {
             return;
         }
         match (was, now) {
-            (Some(Was::Value((value, _))), _) => (self.see)(self.next, Some(&value)),
-            (Some(Was::Absent), _) => (self.see)(self.next, None),
-            (Some(Was::Damaged(text)), _) => self.error = Some(Error::Corrupt(text.to_string())),
+            (Some(BeforeImage::Value((value, _))), _) => (self.see)(self.next, Some(&value)),
+            (Some(BeforeImage::Absent), _) => (self.see)(self.next, None),
+            (Some(BeforeImage::Damaged(text)), _) => {
+                self.error = Some(Error::Corrupt(text.to_string()))
+            }
             (None, Now::Is(value)) => (self.see)(self.next, value),
             (None, Now::Damaged) => self.is_damaged = true,
         }

@@ -56,6 +56,7 @@ const BANNED: &[(&str, &str)] = &[
     ("Parked", "BlockedClients"),
     ("Holdings", "ConnectionGauges"),
     ("Births", "NewMaps"),
+    ("enum Was", "enum BeforeImage"),
 ];
 
 /// Whether a letter, digit or underscore.
