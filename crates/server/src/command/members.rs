@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
-use super::allowance::Allowance;
+use super::copy_budget::CopyBudget;
 use super::stage::Staged;
 use super::{Context, Failure, Outcome, integer_arg, parse_integer, scan};
 use crate::failure::Result;
@@ -149,7 +149,7 @@ pub type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 pub fn draw(
     collection: &mut Collection<'_, '_>,
     count: i64,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
     show: &mut Show<'_>,
 ) -> Result<()> {
     let total = collection.header.count;
@@ -158,7 +158,7 @@ pub fn draw(
         return Ok(());
     }
     if count < 0 {
-        allowance.check_count(wanted)?;
+        budget.check_count(wanted)?;
     }
     if count > 0 && wanted >= total {
         return collection.walk(show);
@@ -167,12 +167,12 @@ pub fn draw(
         return draw_places(collection, wanted, None, show);
     }
     // Those that were drawn have to be known; if they are too many for that all are gone through.
-    let kept = allowance.beside(wanted).filter(|_| wanted < total / 4);
+    let kept = budget.beside(wanted).filter(|_| wanted < total / 4);
     if total > SMALL_COUNT_MAX && count > 0 && kept.is_some() {
         return draw_places(collection, wanted, kept, show);
     }
     match count < 0 {
-        true => draw_repeated(collection, wanted, allowance, show),
+        true => draw_repeated(collection, wanted, budget, show),
         false => draw_some(collection, wanted, show),
     }
 }
@@ -183,7 +183,7 @@ pub fn pop_one(set: &mut Collection<'_, '_>) -> Result<Option<Vec<u8>>> {
         let total = set.header.count;
         if total <= SMALL_COUNT_MAX {
             let count = (count as u64).min(total) as i64;
-            return drawn(set, count, &mut Allowance::new(usize::MAX));
+            return drawn(set, count, &mut CopyBudget::new(usize::MAX));
         }
         let mut members = Vec::new();
         let mut take = |member: &[u8], _: &[u8]| {
@@ -207,10 +207,10 @@ pub fn pop_one(set: &mut Collection<'_, '_>) -> Result<Option<Vec<u8>>> {
 pub fn drawn(
     collection: &mut Collection<'_, '_>,
     count: i64,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
 ) -> Result<Vec<Vec<u8>>> {
-    let (mut members, mut kept) = (Vec::new(), Allowance::new(allowance.left()));
-    draw(collection, count, allowance, &mut |member, _| {
+    let (mut members, mut kept) = (Vec::new(), CopyBudget::new(budget.left()));
+    draw(collection, count, budget, &mut |member, _| {
         kept.take_packed(member.len())?;
         members.push(member.to_vec());
         ControlFlow::Continue(())
@@ -250,16 +250,16 @@ fn draw_some(collection: &mut Collection<'_, '_>, wanted: u64, show: &mut Show<'
 fn draw_repeated(
     collection: &mut Collection<'_, '_>,
     wanted: u64,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
     show: &mut Show<'_>,
 ) -> Result<()> {
     let mut members = Vec::new();
     collection.walk(|member, _| {
-        allowance.take(member.len())?;
+        budget.take(member.len())?;
         members.push(member.to_vec());
         ControlFlow::Continue(())
     })?;
-    allowance.check()?;
+    budget.check()?;
     if members.is_empty() {
         return Ok(());
     }
@@ -278,7 +278,7 @@ fn draw_repeated(
 fn draw_places(
     collection: &mut Collection<'_, '_>,
     count: u64,
-    mut kept: Option<Allowance>,
+    mut kept: Option<CopyBudget>,
     show: &mut Show<'_>,
 ) -> Result<()> {
     let (mut shown, mut known) = (0, BTreeSet::new());
@@ -298,7 +298,7 @@ fn draw_places(
                 flow = show(member, value);
             }
         })?;
-        kept.as_ref().map_or(Ok(()), Allowance::check)?;
+        kept.as_ref().map_or(Ok(()), CopyBudget::check)?;
         if !is_found || flow.is_break() || shown == count {
             break;
         }

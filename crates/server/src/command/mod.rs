@@ -2,12 +2,12 @@
 
 mod acl;
 mod admin;
-pub mod allowance;
 mod bits;
 mod client;
 mod client_line;
 mod configuration;
 mod connection;
+pub mod copy_budget;
 pub mod counter;
 mod debug;
 mod description;

@@ -10,7 +10,7 @@ use super::collection::Collection;
 pub use super::runs::Side;
 use super::runs::{self, EntryKey, Place};
 use super::{Header, trimmed_key};
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::walk::Bounds;
 use crate::failure::{Failure, Result};
 use crate::texts::Texts;
@@ -274,7 +274,7 @@ impl Collection<'_, '_> {
     }
 
     /// Removes so many elements at a side, if there are so many, in the order in which they go.
-    pub fn pop_many(&mut self, side: Side, count: u64, allowance: &mut Allowance) -> Result<Texts> {
+    pub fn pop_many(&mut self, side: Side, count: u64, budget: &mut CopyBudget) -> Result<Texts> {
         let (total, mut popped) = (self.header.count, Texts::default());
         let count = count.min(total);
         if count <= REMOVED_COUNT_MAX {
@@ -283,17 +283,17 @@ impl Collection<'_, '_> {
                     popped.push(element);
                     element.len()
                 })?;
-                allowance.spend_packed(size.unwrap_or(0))?;
+                budget.spend_packed(size.unwrap_or(0))?;
             }
             return Ok(popped);
         }
         let first = if side == Side::Left { 0 } else { total - count };
         self.walk_elements(first, first + count - 1, side == Side::Right, |_, value| {
-            allowance.take_packed(value.len())?;
+            budget.take_packed(value.len())?;
             popped.push(value);
             ControlFlow::Continue(())
         })?;
-        allowance.check()?;
+        budget.check()?;
         let kept_first = if side == Side::Left { count } else { 0 };
         self.keep(kept_first, total - count)?;
         if (popped.len() as u64) < count {

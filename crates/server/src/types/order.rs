@@ -26,7 +26,7 @@ use std::ops::{Bound, ControlFlow};
 use super::collection::Collection;
 use super::places::{LEVEL_MAX, order_key};
 use super::separators::{OVERHEAD, SIZE_MAX, Separators};
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::walk::Bounds;
 use crate::failure::Result;
 use crate::score;
@@ -274,20 +274,20 @@ impl Collection<'_, '_> {
         &mut self,
         count: u64,
         is_last: bool,
-        allowance: &mut Allowance,
+        budget: &mut CopyBudget,
     ) -> Result<Vec<Vec<u8>>> {
-        self.read_ends(count, is_last, allowance)?;
+        self.read_ends(count, is_last, budget)?;
         Ok(self.known().end(is_last).next(count).map(<[u8]>::to_vec).collect())
     }
 
     /// The position of the first or last member. None is missing but while others write.
-    pub fn end(&mut self, is_last: bool, allowance: &mut Allowance) -> Result<Option<Vec<u8>>> {
-        self.read_ends(1, is_last, allowance)?;
+    pub fn end(&mut self, is_last: bool, budget: &mut CopyBudget) -> Result<Option<Vec<u8>>> {
+        self.read_ends(1, is_last, budget)?;
         Ok(self.known().end(is_last).next(1).next().map(<[u8]>::to_vec))
     }
 
     /// Reads the positions of the first or last members, unless they are known.
-    fn read_ends(&mut self, count: u64, is_last: bool, allowance: &mut Allowance) -> Result<()> {
+    fn read_ends(&mut self, count: u64, is_last: bool, budget: &mut CopyBudget) -> Result<()> {
         if let Some((after, wanted)) = self.known().end(is_last).missing(count) {
             let after = after.map_or(Bound::Unbounded, Bound::Excluded);
             let part = if is_last { (Bound::Unbounded, after) } else { (after, Bound::Unbounded) };
@@ -297,7 +297,7 @@ impl Collection<'_, '_> {
                 if (next.len() as u64) < count {
                     // What a reply takes for the member and its score at least; more of them than a step can remove are
                     // asked for by nobody.
-                    allowance.take_packed(
+                    budget.take_packed(
                         position.len() - position.len().min(SCORE_SIZE) + SCORE_SIZE_MIN,
                     )?;
                 }
@@ -305,7 +305,7 @@ impl Collection<'_, '_> {
                 let is_done = next.len() as u64 == wanted;
                 if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
-            allowance.check()?;
+            budget.check()?;
             self.known().end(is_last).load(next);
         }
         Ok(())

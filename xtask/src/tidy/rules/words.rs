@@ -57,6 +57,7 @@ const BANNED: &[(&str, &str)] = &[
     ("Holdings", "ConnectionGauges"),
     ("Births", "NewMaps"),
     ("enum Was", "enum BeforeImage"),
+    ("Allowance", "CopyBudget"),
 ];
 
 /// Whether a letter, digit or underscore.

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::find;
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::members::{count_arg, draw};
 use crate::command::{Context, Failure, Outcome};
 use crate::resp::{Protocol, Request};
@@ -22,11 +22,11 @@ pub fn hrandfield(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         return Err(Failure::text("ERR value is out of range"));
     }
     let hash = find(keys.staged()?, request.arg(1))?;
-    let mut allowance = Allowance::of(reply);
+    let mut budget = CopyBudget::of(reply);
     let Some(count) = count else {
         let mut found = false;
         if let Some(mut hash) = hash {
-            draw(&mut hash, 1, &mut allowance, &mut |field, _| {
+            draw(&mut hash, 1, &mut budget, &mut |field, _| {
                 found = true;
                 reply.bulk(field);
                 ControlFlow::Break(())
@@ -41,7 +41,7 @@ pub fn hrandfield(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let array = reply.open_array();
     let mut drawn = 0;
     if let Some(mut hash) = hash {
-        draw(&mut hash, count, &mut allowance, &mut |field, value| {
+        draw(&mut hash, count, &mut budget, &mut |field, value| {
             if pairs {
                 reply.array(2);
             }

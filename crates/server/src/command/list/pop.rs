@@ -1,7 +1,7 @@
 //! `LPOP`, `RPOP`, `LMPOP`.
 
 use super::{find, side_arg};
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
@@ -30,16 +30,16 @@ fn pop_one(
         return Err(Failure::WrongArity(name));
     }
     let Some(count) = request.get(2) else {
-        let mut allowance = Allowance::of(&context.reply);
-        let popped = pop(context.keys.staged()?, request.arg(1), 1, side, &mut allowance)?;
+        let mut budget = CopyBudget::of(&context.reply);
+        let popped = pop(context.keys.staged()?, request.arg(1), 1, side, &mut budget)?;
         context.reply.bulk_or_null(popped.as_ref().and_then(Texts::first));
         return Ok(());
     };
     let count = parse_integer(count)
         .and_then(|count| u64::try_from(count).ok())
         .ok_or(Failure::text("ERR value is out of range, must be positive"))?;
-    let mut allowance = Allowance::of(&context.reply);
-    match pop(context.keys.staged()?, request.arg(1), count, side, &mut allowance)? {
+    let mut budget = CopyBudget::of(&context.reply);
+    match pop(context.keys.staged()?, request.arg(1), count, side, &mut budget)? {
         Some(popped) => show(&mut context.reply, &popped),
         None => {
             context.reply.null_array();
@@ -65,11 +65,11 @@ pub fn pop(
     key: &[u8],
     count: u64,
     side: Side,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
 ) -> Result<Option<Texts>> {
     let Some(mut list) = find(staged, key)? else { return Ok(None) };
     let before = list.header;
-    let popped = list.pop_many(side, count, allowance)?;
+    let popped = list.pop_many(side, count, budget)?;
     // Also if an element was missing, so that the next one comes to those behind it.
     if list.header != before {
         list.finish()?;
@@ -89,8 +89,8 @@ pub fn parse_many(request: &Request<'_>, first: usize) -> Result<(usize, Side, u
 pub fn lmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let (key_count, side, count) = parse_many(request, 1)?;
     for key in request.args_from(2).take(key_count) {
-        let mut allowance = Allowance::of(&context.reply);
-        let popped = pop(context.keys.staged()?, key, count, side, &mut allowance)?;
+        let mut budget = CopyBudget::of(&context.reply);
+        let popped = pop(context.keys.staged()?, key, count, side, &mut budget)?;
         if let Some(popped) = popped.filter(|popped| !popped.is_empty()) {
             context.reply.array(2);
             context.reply.bulk(key);

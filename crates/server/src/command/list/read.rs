@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::{find, place};
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::zset::parts::ranks;
 use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
 use crate::failure::Result;
@@ -102,7 +102,7 @@ pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         _ if options.rank == i64::MIN && options.count.is_some() => u64::MAX,
         count => count,
     };
-    let (mut found, mut allowance) = (Vec::new(), Allowance::of(&context.reply));
+    let (mut found, mut budget) = (Vec::new(), CopyBudget::of(&context.reply));
     if let Some(mut list) = find(context.keys.staged()?, request.arg(1))? {
         let last = list.header.count.saturating_sub(1);
         // The lowest number counts as -1, as the protocol's original server has it.
@@ -113,7 +113,7 @@ pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             if value == element {
                 match skipped {
                     0 => {
-                        allowance.take_exactly(reply_size(at))?;
+                        budget.take_exactly(reply_size(at))?;
                         found.push(at);
                     }
                     _ => skipped -= 1,
@@ -123,7 +123,7 @@ pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
     }
-    allowance.check()?;
+    budget.check()?;
     let reply = &mut context.reply;
     if options.count.is_some() {
         reply.array(found.len());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::find;
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::members::{count_common, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
@@ -121,14 +121,14 @@ fn combine(staged: &mut Staged<'_>, keys: &[&[u8]], operation: Operation) -> Res
     }) else {
         return Ok(Members::new());
     };
-    let (mut members, mut allowance) = (Members::new(), Allowance::new(SIZE_MAX));
-    add(staged, keys[first], &mut members, &mut allowance)?;
+    let (mut members, mut budget) = (Members::new(), CopyBudget::new(SIZE_MAX));
+    add(staged, keys[first], &mut members, &mut budget)?;
     for (index, key) in keys.iter().enumerate() {
         if index == first {
             continue;
         }
         match operation {
-            Operation::Union => add(staged, key, &mut members, &mut allowance)?,
+            Operation::Union => add(staged, key, &mut members, &mut budget)?,
             Operation::Intersection => keep(staged, key, &mut members, true)?,
             Operation::Difference => keep(staged, key, &mut members, false)?,
         }
@@ -140,17 +140,17 @@ fn add(
     staged: &mut Staged<'_>,
     key: &[u8],
     members: &mut Members,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
 ) -> Outcome {
     let Some(mut set) = find(staged, key)? else { return Ok(()) };
     set.walk(|member, _| {
         if !members.contains(member) {
-            allowance.take(member.len())?;
+            budget.take(member.len())?;
             members.insert(member.to_vec());
         }
         ControlFlow::Continue(())
     })?;
-    allowance.check()
+    budget.check()
 }
 
 /// Keeps those that are in a set, or those that are not.

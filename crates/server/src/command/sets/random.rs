@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::find;
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::members::{count_arg, draw, drawn, pop_one};
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::resp::{Reply, Request};
@@ -17,11 +17,11 @@ pub fn srandmember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome 
     let count = request.get(2).map(count_arg).transpose()?;
     let Context { keys, reply, .. } = context;
     let set = find(keys.staged()?, request.arg(1))?;
-    let mut allowance = Allowance::of(reply);
+    let mut budget = CopyBudget::of(reply);
     let array = count.map(|_| reply.open_array());
     let mut drawn = 0;
     if let Some(mut set) = set {
-        draw(&mut set, count.unwrap_or(1), &mut allowance, &mut |member, _| {
+        draw(&mut set, count.unwrap_or(1), &mut budget, &mut |member, _| {
             reply.bulk(member);
             drawn += 1;
             if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -84,7 +84,7 @@ pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         if count.is_some_and(|count| count as u64 > count_max) {
             return Err(staged.stage.failure());
         }
-        popped = drawn(&mut set, count.unwrap_or(1), &mut Allowance::of(reply))?;
+        popped = drawn(&mut set, count.unwrap_or(1), &mut CopyBudget::of(reply))?;
         for member in &popped {
             set.remove_known(member)?;
         }

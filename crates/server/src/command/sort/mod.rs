@@ -8,7 +8,7 @@ mod weight;
 use std::ops::{Bound, ControlFlow};
 
 use self::options::Options;
-use super::allowance::Allowance;
+use super::copy_budget::CopyBudget;
 use super::permission::may_read_all;
 use super::stage::Staged;
 use super::{Context, Failure, Outcome};
@@ -48,13 +48,13 @@ fn run(context: &mut Context<'_>, request: &Request<'_>, mut options: Options<'_
         (options.by, options.by_bytes) = (None, true);
     }
     let descends = options.is_unsorted() && options.descends;
-    let mut allowance = Allowance::new(SIZE_MAX);
+    let mut budget = CopyBudget::new(SIZE_MAX);
     let mut members = match kind {
-        Some(kind) => members(staged, request.arg(1), kind, descends, &mut allowance)?,
+        Some(kind) => members(staged, request.arg(1), kind, descends, &mut budget)?,
         None => Vec::new(),
     };
     if !options.is_unsorted() {
-        members = weight::sorted(staged, members, &options, &mut allowance)?;
+        members = weight::sorted(staged, members, &options, &mut budget)?;
     }
     let members = &members[options.part(members.len())];
     let Some(destination) = options.destination else {
@@ -81,7 +81,7 @@ fn run(context: &mut Context<'_>, request: &Request<'_>, mut options: Options<'_
         }
         for pattern in &options.get {
             let result = weight::look_up(staged, pattern, member)?.unwrap_or_default();
-            spend(&mut allowance, result.len())?;
+            spend(&mut budget, result.len())?;
             results.push(result);
         }
     }
@@ -107,12 +107,12 @@ fn members(
     key: &[u8],
     kind: Kind,
     reverse: bool,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
 ) -> Result<Vec<Vec<u8>>> {
     let Some(mut collection) = Collection::find(staged, key, kind)? else { return Ok(Vec::new()) };
     let mut members = Vec::new();
     let mut take = |member: &[u8]| {
-        allowance.take(member.len())?;
+        budget.take(member.len())?;
         members.push(member.to_vec());
         ControlFlow::Continue(())
     };
@@ -128,10 +128,10 @@ fn members(
         }
         Kind::Set | Kind::Hash => collection.walk(|member, _| take(member))?,
     }
-    if allowance.is_over() { Err(Failure::text(TOO_MANY)) } else { Ok(members) }
+    if budget.is_over() { Err(Failure::text(TOO_MANY)) } else { Ok(members) }
 }
 
 /// Counts what is about to be kept.
-fn spend(allowance: &mut Allowance, size: usize) -> Result<()> {
-    allowance.spend(size).map_err(|_| Failure::text(TOO_MANY))
+fn spend(budget: &mut CopyBudget, size: usize) -> Result<()> {
+    budget.spend(size).map_err(|_| Failure::text(TOO_MANY))
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::options::{Options, text};
 use super::spend;
 use crate::command::Failure;
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::stage::Staged;
 use crate::failure::Result;
 use crate::score;
@@ -58,7 +58,7 @@ pub fn sorted(
     staged: &mut Staged<'_>,
     members: Vec<Vec<u8>>,
     options: &Options<'_>,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
 ) -> Result<Vec<Vec<u8>>> {
     let mut weights = |member: &[u8]| match options.by {
         Some(pattern) => look_up(staged, pattern, member),
@@ -68,7 +68,7 @@ pub fn sorted(
         let mut weighed = Vec::with_capacity(members.len());
         for member in members {
             let weight = weights(&member)?;
-            spend(allowance, weight.as_ref().map_or(0, Vec::len))?;
+            spend(budget, weight.as_ref().map_or(0, Vec::len))?;
             weighed.push((weight, member));
         }
         return Ok(ordered(weighed, options.descends, |a, b| a.0.cmp(&b.0)));

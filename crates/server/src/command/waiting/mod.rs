@@ -11,7 +11,7 @@ pub mod service;
 
 pub use parse::parse;
 
-use super::allowance::Allowance;
+use super::copy_budget::CopyBudget;
 use super::list::{pop::pop as pop_elements, pop::show as show_elements, push::transfer};
 use super::stage::Staged;
 use super::zset::{pop::pop as pop_members, show as show_members};
@@ -36,11 +36,10 @@ impl BlockingRequest {
         key: &[u8],
         reply: &mut Reply<'_>,
     ) -> Result<bool> {
-        let mut allowance = Allowance::of(reply);
+        let mut budget = CopyBudget::of(reply);
         match &self.what {
             What::Pop(side) => {
-                let popped =
-                    pop_elements(staged, key, 1, *side, &mut allowance)?.unwrap_or_default();
+                let popped = pop_elements(staged, key, 1, *side, &mut budget)?.unwrap_or_default();
                 let Some(element) = popped.first() else { return Ok(false) };
                 reply.array(2);
                 reply.bulk(key);
@@ -48,7 +47,7 @@ impl BlockingRequest {
             }
             What::PopMany(side, count) => {
                 let popped =
-                    pop_elements(staged, key, *count, *side, &mut allowance)?.unwrap_or_default();
+                    pop_elements(staged, key, *count, *side, &mut budget)?.unwrap_or_default();
                 if popped.is_empty() {
                     return Ok(false);
                 }
@@ -62,7 +61,7 @@ impl BlockingRequest {
                 reply.bulk(&element);
             }
             What::PopMember { reverse } => {
-                let popped = pop_members(staged, key, 1, *reverse, &mut allowance)?;
+                let popped = pop_members(staged, key, 1, *reverse, &mut budget)?;
                 let Some((member, score)) = popped.iter().next() else { return Ok(false) };
                 reply.array(3);
                 reply.bulk(key);
@@ -70,7 +69,7 @@ impl BlockingRequest {
                 reply.double(score);
             }
             What::PopMembers { reverse, count } => {
-                let popped = pop_members(staged, key, *count, *reverse, &mut allowance)?;
+                let popped = pop_members(staged, key, *count, *reverse, &mut budget)?;
                 if popped.is_empty() {
                     return Ok(false);
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::{Scored, each, range, show};
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::members::count_common;
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
@@ -222,11 +222,11 @@ fn combine(
     operation: Operation,
     options: &Options,
 ) -> Result<Scores> {
-    let (mut scores, mut allowance) = (Scores::new(), Allowance::new(SIZE_MAX));
+    let (mut scores, mut budget) = (Scores::new(), CopyBudget::new(SIZE_MAX));
     for (number, &index) in order.iter().enumerate() {
         let (key, weight) = (keys[index], options.weights[index]);
         if number == 0 || operation == Operation::Union {
-            add(staged, key, weight, options.aggregate, &mut scores, &mut allowance)?;
+            add(staged, key, weight, options.aggregate, &mut scores, &mut budget)?;
             continue;
         }
         let mut set = find(staged, key)?;
@@ -259,7 +259,7 @@ fn add(
     weight: f64,
     aggregate: Aggregate,
     scores: &mut Scores,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
 ) -> Outcome {
     let Some(mut set) = find(staged, key)? else { return Ok(()) };
     let is_plain = set.header.kind == Kind::Set;
@@ -268,11 +268,11 @@ fn add(
         match scores.get_mut(member) {
             Some(before) => *before = aggregate.of(*before, score),
             None => {
-                allowance.take(member.len())?;
+                budget.take(member.len())?;
                 scores.insert(member.to_vec(), score);
             }
         }
         ControlFlow::Continue(())
     })?;
-    allowance.check()
+    budget.check()
 }

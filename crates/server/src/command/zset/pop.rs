@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::{find, show};
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
@@ -34,10 +34,10 @@ fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> O
             Some(count.ok_or(out_of_range)?)
         }
     };
-    let (mut allowance, wanted) = (Allowance::of(&context.reply), count.unwrap_or(1));
+    let (mut budget, wanted) = (CopyBudget::of(&context.reply), count.unwrap_or(1));
     if count.is_none()
         && let Some(position) =
-            pop_first(context.keys.staged()?, request.arg(1), reverse, &mut allowance)?
+            pop_first(context.keys.staged()?, request.arg(1), reverse, &mut budget)?
     {
         let (member, score) = at_position(&position);
         context.reply.array(2);
@@ -45,7 +45,7 @@ fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> O
         context.reply.double(score);
         return Ok(());
     }
-    let items = pop(context.keys.staged()?, request.arg(1), wanted, reverse, &mut allowance)?;
+    let items = pop(context.keys.staged()?, request.arg(1), wanted, reverse, &mut budget)?;
     if count.is_some() {
         return show(&mut context.reply, items.iter(), true, false);
     }
@@ -93,12 +93,12 @@ fn pop_first(
     staged: &mut Staged<'_>,
     key: &[u8],
     reverse: bool,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
 ) -> Result<Option<Vec<u8>>> {
     let Some(mut set) = find(staged, key)?.filter(|set| set.header.count > 1) else {
         return Ok(None);
     };
-    let Some(position) = set.end(reverse, allowance)? else { return Ok(None) };
+    let Some(position) = set.end(reverse, budget)? else { return Ok(None) };
     set.remove_position(&position)?;
     set.finish()?;
     Ok(Some(position))
@@ -110,7 +110,7 @@ pub fn pop(
     key: &[u8],
     count: u64,
     reverse: bool,
-    allowance: &mut Allowance,
+    budget: &mut CopyBudget,
 ) -> Result<Popped> {
     let mut items = Popped::default();
     // Each is removed by two entries at least.
@@ -123,11 +123,11 @@ pub fn pop(
         // None is removed by itself, so there may be any number.
         let everything = (Bound::Unbounded, Bound::Unbounded);
         set.walk_order(&everything, reverse, |member, score| {
-            allowance.take_packed(member.len() + SCORE_SIZE_MIN)?;
+            budget.take_packed(member.len() + SCORE_SIZE_MIN)?;
             items.push(member, score);
             ControlFlow::Continue(())
         })?;
-        allowance.check()?;
+        budget.check()?;
         if items.len() as u64 >= set.header.count {
             set.clear()?;
             return Ok(items);
@@ -135,7 +135,7 @@ pub fn pop(
     } else if count > count_max {
         return Err(staged.stage.failure());
     } else {
-        for position in &set.ends(count, reverse, allowance)? {
+        for position in &set.ends(count, reverse, budget)? {
             let (member, score) = at_position(position);
             items.push(member, score);
         }
@@ -164,8 +164,8 @@ pub fn parse_many(request: &Request<'_>, first: usize) -> Result<(usize, bool, u
 pub fn zmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let (key_count, reverse, count) = parse_many(request, 1)?;
     for key in request.args_from(2).take(key_count) {
-        let mut allowance = Allowance::of(&context.reply);
-        let items = pop(context.keys.staged()?, key, count, reverse, &mut allowance)?;
+        let mut budget = CopyBudget::of(&context.reply);
+        let items = pop(context.keys.staged()?, key, count, reverse, &mut budget)?;
         if !items.is_empty() {
             context.reply.array(2);
             context.reply.bulk(key);

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::find;
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::members::{count_arg, draw};
 use crate::command::{Context, Failure, Outcome};
 use crate::resp::{Protocol, Request};
@@ -22,12 +22,12 @@ pub fn zrandmember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome 
         return Err(Failure::text("ERR value is out of range"));
     }
     let Context { keys, reply, .. } = context;
-    let mut allowance = Allowance::of(reply);
+    let mut budget = CopyBudget::of(reply);
     let pairs = scores && reply.protocol == Protocol::Resp3;
     let array = count.map(|_| reply.open_array());
     let mut drawn = 0;
     if let Some(mut set) = find(keys.staged()?, request.arg(1))? {
-        draw(&mut set, count.unwrap_or(1), &mut allowance, &mut |member, value| {
+        draw(&mut set, count.unwrap_or(1), &mut budget, &mut |member, value| {
             if pairs {
                 reply.array(2);
             }

@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::parts::{By, Told, ranks};
 use super::{Form, Scored, find};
-use crate::command::allowance::Allowance;
+use crate::command::copy_budget::CopyBudget;
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, integer_arg};
 use crate::failure::Result;
@@ -110,13 +110,13 @@ fn run(
 pub fn zrangestore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let options = Options { by: None, reverse: None, scores: false, limit: (0, -1) };
     let options = options.parse(request, 5, true)?;
-    let (mut items, mut allowance) = (Vec::new(), Allowance::of(&context.reply));
+    let (mut items, mut budget) = (Vec::new(), CopyBudget::of(&context.reply));
     each(context.keys.staged()?, request, 2, &options, |member, score| {
-        allowance.take(member.len())?;
+        budget.take(member.len())?;
         items.push((member.to_vec(), score));
         ControlFlow::Continue(())
     })?;
-    allowance.check()?;
+    budget.check()?;
     store(context, request.arg(1), &items)
 }
 

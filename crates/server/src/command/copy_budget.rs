@@ -18,15 +18,15 @@ const REPLY_ITEM_SIZE_MIN: u64 = 6;
 
 /// What may still be copied.
 #[derive(Debug)]
-pub struct Allowance {
+pub struct CopyBudget {
     left: usize,
     is_over: bool,
 }
 
-impl Allowance {
+impl CopyBudget {
     /// So many bytes, with what items take besides themselves.
     pub fn new(size: usize) -> Self {
-        Allowance { left: size, is_over: false }
+        CopyBudget { left: size, is_over: false }
     }
 
     /// As much as a reply may still have.
@@ -106,12 +106,12 @@ mod tests {
 
     #[test]
     fn what_is_over_stays_over() {
-        let mut allowance = Allowance::new(2 * ITEM_OVERHEAD + 10);
-        assert!(allowance.take(10).is_continue() && allowance.check().is_ok());
-        assert!(allowance.take(1).is_break() && allowance.is_over());
-        assert!(allowance.take(0).is_continue() && allowance.check().is_err());
-        assert!(Allowance::new(usize::MAX).take(usize::MAX).is_continue());
-        assert!(Allowance::new(12).check_count(2).is_ok());
-        assert!(Allowance::new(12).check_count(3).is_err());
+        let mut budget = CopyBudget::new(2 * ITEM_OVERHEAD + 10);
+        assert!(budget.take(10).is_continue() && budget.check().is_ok());
+        assert!(budget.take(1).is_break() && budget.is_over());
+        assert!(budget.take(0).is_continue() && budget.check().is_err());
+        assert!(CopyBudget::new(usize::MAX).take(usize::MAX).is_continue());
+        assert!(CopyBudget::new(12).check_count(2).is_ok());
+        assert!(CopyBudget::new(12).check_count(3).is_err());
     }
 }
