@@ -25,7 +25,7 @@ const ROUNDS_MIN: usize = 3;
 /// What became of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Change {
+pub enum Speed {
     /// It got worse beyond noise.
     Slower,
     /// It got better beyond noise.
@@ -50,7 +50,7 @@ pub struct Compared {
     /// How much more it costs now; of what is better when larger, how much less there is.
     pub cost: Ratio,
     /// The conclusion.
-    pub change: Change,
+    pub change: Speed,
 }
 
 /// What a file or a folder holds that runs can be compared by.
@@ -78,7 +78,7 @@ pub struct Comparison {
 impl Comparison {
     /// Whether something got slower beyond noise.
     pub fn has_slower(&self) -> bool {
-        self.compared.iter().any(|one| one.change == Change::Slower)
+        self.compared.iter().any(|one| one.change == Speed::Slower)
     }
 }
 
@@ -210,11 +210,11 @@ fn judge(before: &Series, after: &Series, tolerance: f64, count: usize) -> Optio
             series.is_disturbed || (!series.is_exact && series.values.len() < ROUNDS_MIN)
         };
         let in_doubt = is_doubtful(before) || is_doubtful(after);
-        if in_doubt { Change::Doubtful } else { Change::Slower }
+        if in_doubt { Speed::Doubtful } else { Speed::Slower }
     } else if cost.high < 1.0 - tolerance {
-        Change::Faster
+        Speed::Faster
     } else {
-        Change::Even
+        Speed::Even
     };
     let (name, unit) = (before.name.clone(), before.unit.clone());
     Some(Compared { name, unit, old, new, cost, change })
@@ -224,13 +224,13 @@ fn judge(before: &Series, after: &Series, tolerance: f64, count: usize) -> Optio
 pub fn render(comparison: &Comparison) -> String {
     let heading = ["measurement", "old", "new", "unit", "cost", "interval", ""].map(str::to_owned);
     let mut rows = vec![heading.to_vec()];
-    let shown = comparison.compared.iter().filter(|one| one.change != Change::Even);
+    let shown = comparison.compared.iter().filter(|one| one.change != Speed::Even);
     for one in shown {
         let word = match one.change {
-            Change::Slower => "SLOWER",
-            Change::Faster => "faster",
-            Change::Even => "",
-            Change::Doubtful => "slower, in doubt",
+            Speed::Slower => "SLOWER",
+            Speed::Faster => "faster",
+            Speed::Even => "",
+            Speed::Doubtful => "slower, in doubt",
         };
         let number = crate::experiment::number;
         rows.push(vec![
@@ -252,10 +252,10 @@ pub fn render(comparison: &Comparison) -> String {
     text.push_str(&format!(
         "{} compared: {} slower, {} faster, {} even, {} in doubt; {} gone, {} new\n",
         comparison.compared.len(),
-        count(Change::Slower),
-        count(Change::Faster),
-        count(Change::Even),
-        count(Change::Doubtful),
+        count(Speed::Slower),
+        count(Speed::Faster),
+        count(Speed::Even),
+        count(Speed::Doubtful),
         comparison.gone.len(),
         comparison.added.len(),
     ));
@@ -274,9 +274,9 @@ mod tests {
         }
     }
 
-    fn change(old: &Series, new: &Series) -> Change {
+    fn change(old: &Series, new: &Series) -> Speed {
         let comparison = compare_series(std::slice::from_ref(old), std::slice::from_ref(new), 0.02);
-        assert_eq!(comparison.has_slower(), comparison.compared[0].change == Change::Slower);
+        assert_eq!(comparison.has_slower(), comparison.compared[0].change == Speed::Slower);
         comparison.compared[0].change
     }
 
@@ -286,19 +286,19 @@ mod tests {
     fn slower_means_beyond_noise_and_a_disturbed_run_proves_nothing() {
         let old = series("get", &NOISY);
         let times = |factor: f64| series("get", &NOISY.map(|value| value * factor));
-        assert_eq!(change(&old, &times(1.0)), Change::Even);
-        assert_eq!(change(&old, &times(1.02)), Change::Even);
-        assert_eq!(change(&old, &times(1.3)), Change::Slower);
-        assert_eq!(change(&old, &times(0.7)), Change::Faster);
+        assert_eq!(change(&old, &times(1.0)), Speed::Even);
+        assert_eq!(change(&old, &times(1.02)), Speed::Even);
+        assert_eq!(change(&old, &times(1.3)), Speed::Slower);
+        assert_eq!(change(&old, &times(0.7)), Speed::Faster);
         let disturbed = Series { is_disturbed: true, ..times(1.3) };
-        assert_eq!(change(&old, &disturbed), Change::Doubtful);
+        assert_eq!(change(&old, &disturbed), Speed::Doubtful);
         let short = |series: &Series, rounds: usize| Series {
             values: series.values[..rounds].to_vec(),
             ..series.clone()
         };
-        assert_eq!(change(&old, &short(&times(1.3), 3)), Change::Slower);
-        assert_eq!(change(&old, &short(&times(3.0), 2)), Change::Doubtful);
-        assert_eq!(change(&short(&old, 2), &times(3.0)), Change::Doubtful);
+        assert_eq!(change(&old, &short(&times(1.3), 3)), Speed::Slower);
+        assert_eq!(change(&old, &short(&times(3.0), 2)), Speed::Doubtful);
+        assert_eq!(change(&short(&old, 2), &times(3.0)), Speed::Doubtful);
     }
 
     /// The more is compared, the more a single row has to show.
@@ -312,7 +312,7 @@ mod tests {
         };
         assert!(!by(1.08).has_slower() && by(1.3).has_slower());
         let one = series("get", &NOISY);
-        assert_eq!(change(&one, &series("get", &NOISY.map(|value| value * 1.08))), Change::Slower);
+        assert_eq!(change(&one, &series("get", &NOISY.map(|value| value * 1.08))), Speed::Slower);
     }
 
     #[test]
@@ -321,17 +321,17 @@ mod tests {
             let values = NOISY.map(|value| value * factor);
             Series { more_is_better: true, ..series("get", &values) }
         };
-        assert_eq!(change(&speed(1.0), &speed(0.7)), Change::Slower);
-        assert_eq!(change(&speed(1.0), &speed(1.4)), Change::Faster);
+        assert_eq!(change(&speed(1.0), &speed(0.7)), Speed::Slower);
+        assert_eq!(change(&speed(1.0), &speed(1.4)), Speed::Faster);
     }
 
     #[test]
     fn exact_counts_have_no_noise() {
         let count = |value| Series::count("flushes", "lines", value);
-        assert_eq!(change(&count(4.198), &count(4.198)), Change::Even);
-        assert_eq!(change(&count(4.198), &count(4.21)), Change::Slower);
-        assert_eq!(change(&count(0.0), &count(0.0)), Change::Even);
-        assert_eq!(change(&count(0.0), &count(1.0)), Change::Slower);
+        assert_eq!(change(&count(4.198), &count(4.198)), Speed::Even);
+        assert_eq!(change(&count(4.198), &count(4.21)), Speed::Slower);
+        assert_eq!(change(&count(0.0), &count(0.0)), Speed::Even);
+        assert_eq!(change(&count(0.0), &count(1.0)), Speed::Slower);
     }
 
     #[test]

@@ -156,29 +156,29 @@ fn tear(bytes: &mut [u8], offset: usize, other: &[u8], random: &mut Random) {
 
 /// A change of the folder.
 #[derive(Clone, Debug)]
-enum Change {
+enum FolderChange {
     Create(String, usize),
     Remove(String),
     Rename(String, String),
 }
 
-impl Change {
+impl FolderChange {
     fn names(&self) -> [&str; 2] {
         match self {
-            Change::Create(name, _) | Change::Remove(name) => [name, name],
-            Change::Rename(from, to) => [from, to],
+            FolderChange::Create(name, _) | FolderChange::Remove(name) => [name, name],
+            FolderChange::Rename(from, to) => [from, to],
         }
     }
 
     fn apply(&self, names: &mut BTreeMap<String, usize>) {
         match self {
-            Change::Create(name, inode) => {
+            FolderChange::Create(name, inode) => {
                 names.insert(name.clone(), *inode);
             }
-            Change::Remove(name) => {
+            FolderChange::Remove(name) => {
                 names.remove(name);
             }
-            Change::Rename(from, to) => {
+            FolderChange::Rename(from, to) => {
                 if let Some(inode) = names.remove(from) {
                     names.insert(to.clone(), inode);
                 }
@@ -194,7 +194,7 @@ pub(super) struct State {
     /// The names that programs see.
     pub(super) names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
-    changes: Vec<Change>,
+    changes: Vec<FolderChange>,
 }
 
 impl State {
@@ -202,19 +202,19 @@ impl State {
     pub(super) fn create(&mut self, name: &str) -> usize {
         self.inodes.push(Inode::default());
         let inode = self.inodes.len() - 1;
-        self.change(Change::Create(name.into(), inode));
+        self.change(FolderChange::Create(name.into(), inode));
         inode
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        self.change(Change::Remove(name.into()));
+        self.change(FolderChange::Remove(name.into()));
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str) {
-        self.change(Change::Rename(from.into(), to.into()));
+        self.change(FolderChange::Rename(from.into(), to.into()));
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: FolderChange) {
         change.apply(&mut self.names);
         self.changes.push(change);
     }

@@ -10,7 +10,7 @@ use super::core::{Core, Mode};
 use super::counting::{self, Access};
 use super::current;
 use super::raw::Place;
-use super::words::{self, Change, NOWHERE, note_plain, noted, running};
+use super::words::{self, NOWHERE, WordUpdate, note_plain, noted, running};
 use crate::atomic::AtomicLine;
 use crate::fingerprint::{FingerprintLine, match_words};
 use crate::line_store::LineStore;
@@ -52,7 +52,7 @@ fn whole(cell: &PairCell) -> Place {
 #[inline]
 fn modify<W: Word>(
     cell: &W::Cell,
-    change: Change,
+    change: WordUpdate,
     order: Ordering,
     at: &'static Location<'static>,
 ) -> W {
@@ -74,7 +74,7 @@ impl Machine for Simulated {
 
     #[inline]
     fn swap<W: Word>(cell: &W::Cell, value: W, order: Ordering) -> W {
-        modify(cell, Change::Set(value.to_bits()), order, Location::caller())
+        modify(cell, WordUpdate::Set(value.to_bits()), order, Location::caller())
     }
 
     #[inline]
@@ -95,17 +95,17 @@ impl Machine for Simulated {
 
     #[inline]
     fn fetch_add<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
-        modify(cell, Change::Add(value.to_bits()), order, Location::caller())
+        modify(cell, WordUpdate::Add(value.to_bits()), order, Location::caller())
     }
 
     #[inline]
     fn fetch_or<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
-        modify(cell, Change::Or(value.to_bits()), order, Location::caller())
+        modify(cell, WordUpdate::Or(value.to_bits()), order, Location::caller())
     }
 
     #[inline]
     fn fetch_and<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
-        modify(cell, Change::And(value.to_bits()), order, Location::caller())
+        modify(cell, WordUpdate::And(value.to_bits()), order, Location::caller())
     }
 
     #[inline]

@@ -15,7 +15,7 @@ type At = &'static Location<'static>;
 
 /// What a locked operation that cannot fail does to a word.
 #[derive(Clone, Copy)]
-pub enum Change {
+pub enum WordUpdate {
     /// The word becomes this.
     Set(u64),
     /// This is added, wrapping in the width of the word.
@@ -26,14 +26,14 @@ pub enum Change {
     And(u64),
 }
 
-impl Change {
+impl WordUpdate {
     /// The new bits of a word of `size` bytes.
     fn of(self, old: u64, size: usize) -> u64 {
         match self {
-            Change::Set(bits) => bits,
-            Change::Add(bits) => old.wrapping_add(bits) & (u64::MAX >> (64 - 8 * size)),
-            Change::Or(bits) => old | bits,
-            Change::And(bits) => old & bits,
+            WordUpdate::Set(bits) => bits,
+            WordUpdate::Add(bits) => old.wrapping_add(bits) & (u64::MAX >> (64 - 8 * size)),
+            WordUpdate::Or(bits) => old | bits,
+            WordUpdate::And(bits) => old & bits,
         }
     }
 }
@@ -97,14 +97,14 @@ pub fn store(place: Place, bits: u64, order: Ordering, at: At) {
 
 /// A locked operation that cannot fail; gives the previous bits.
 #[inline(never)]
-pub fn modify(place: Place, change: Change, order: Ordering, at: At) -> u64 {
+pub fn modify(place: Place, change: WordUpdate, order: Ordering, at: At) -> u64 {
     let Some(core) = running() else {
         note_plain(Access::Locked, place);
         return match change {
-            Change::Set(bits) => raw::swap(place, bits, order),
-            Change::Add(bits) => raw::fetch_add(place, bits, order),
-            Change::Or(bits) => raw::fetch_or(place, bits, order),
-            Change::And(bits) => raw::fetch_and(place, bits, order),
+            WordUpdate::Set(bits) => raw::swap(place, bits, order),
+            WordUpdate::Add(bits) => raw::fetch_add(place, bits, order),
+            WordUpdate::Or(bits) => raw::fetch_or(place, bits, order),
+            WordUpdate::And(bits) => raw::fetch_and(place, bits, order),
         };
     };
     let orders = Orders { success: order, failure: Ordering::Relaxed };
@@ -166,9 +166,9 @@ mod tests {
     fn an_addition_wraps_in_the_width_of_the_word() {
         for size in [1, 2, 4, 8] {
             let greatest = u64::MAX >> (64 - 8 * size);
-            assert_eq!(Change::Add(2).of(greatest, size), 1);
+            assert_eq!(WordUpdate::Add(2).of(greatest, size), 1);
             // What is subtracted comes as its negative.
-            assert_eq!(Change::Add(greatest).of(7, size), 6);
+            assert_eq!(WordUpdate::Add(greatest).of(7, size), 6);
         }
     }
 

@@ -224,7 +224,7 @@ fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     if let (Some(ready), Some(later)) = (&certificates, &mut context.later) {
         later.tls_files = Some(ready.files().clone());
     }
-    changes.extend(certificates.map(Change::Certificates));
+    changes.extend(certificates.map(NewValue::Certificates));
     context.act(move |shared| changes.into_iter().for_each(|change| change.make(shared)));
     context.reply.ok();
     Ok(())
@@ -277,7 +277,7 @@ impl Certificates {
     }
 }
 
-enum Change {
+enum NewValue {
     Certificates(LoadedCertificates),
     /// The setting has this value already.
     None,
@@ -298,31 +298,33 @@ enum Change {
     Encoding(usize, i64),
 }
 
-impl Change {
+impl NewValue {
     fn make(self, shared: &Shared) {
         let settings = &shared.settings;
         match self {
-            Change::None => {}
-            Change::Certificates(ready) => {
+            NewValue::None => {}
+            NewValue::Certificates(ready) => {
                 if let Some(tls) = &shared.control.tls {
                     tls.exchange(ready);
                 }
             }
-            Change::ClientCountMax(count) => settings.set_client_count_max(count),
-            Change::BulkSizeMax(size) => settings.set_bulk_size_max(size),
-            Change::ClientMemoryMax(size) => {
+            NewValue::ClientCountMax(count) => settings.set_client_count_max(count),
+            NewValue::BulkSizeMax(size) => settings.set_bulk_size_max(size),
+            NewValue::ClientMemoryMax(size) => {
                 settings.set_client_memory_max(size);
                 shared.enforce_client_memory();
             }
-            Change::SlowLogAfter(microseconds) => settings.set_slow_log_us(microseconds),
-            Change::Encoding(index, value) => settings.set_encoding(index, value),
-            Change::AclLogLenMax(count) => settings.set_acl_log_len_max(count),
-            Change::LatencyThreshold(milliseconds) => shared.latency.set_threshold_ms(milliseconds),
-            Change::LatencyTracking(is_on) => {
+            NewValue::SlowLogAfter(microseconds) => settings.set_slow_log_us(microseconds),
+            NewValue::Encoding(index, value) => settings.set_encoding(index, value),
+            NewValue::AclLogLenMax(count) => settings.set_acl_log_len_max(count),
+            NewValue::LatencyThreshold(milliseconds) => {
+                shared.latency.set_threshold_ms(milliseconds)
+            }
+            NewValue::LatencyTracking(is_on) => {
                 shared.latency.set_tracking(is_on, facts::NUMBER_COUNT);
             }
-            Change::SlowLogLenMax(count) => settings.set_slow_log_len_max(count),
-            Change::IdleTimeout(seconds) => {
+            NewValue::SlowLogLenMax(count) => settings.set_slow_log_len_max(count),
+            NewValue::IdleTimeout(seconds) => {
                 settings.set_idle_timeout_s(seconds);
                 // The event loops wait for ever unless they know of a timeout.
                 shared.control.wake_all();
@@ -331,7 +333,7 @@ impl Change {
     }
 }
 
-fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Failure> {
+fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<NewValue, Failure> {
     let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
     let fail = |why: String| {
         Failure::text(format!(
@@ -358,36 +360,36 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
         let value = value.filter(|value| *value >= min);
         let number =
             value.ok_or_else(|| fail("argument couldn't be parsed into an integer".into()))?;
-        return Ok(Change::Encoding(index, number));
+        return Ok(NewValue::Encoding(index, number));
     }
     let bulk_size_limit = shared.config.request_size_max as u64 - 1;
     match lower.as_str() {
-        "maxclients" => Ok(Change::ClientCountMax(number(1, u64::from(u32::MAX))? as usize)),
+        "maxclients" => Ok(NewValue::ClientCountMax(number(1, u64::from(u32::MAX))? as usize)),
         "maxmemory-clients" => {
             let size =
                 size_arg(value).ok_or_else(|| fail("argument must be a memory value".into()))?;
-            Ok(Change::ClientMemoryMax(Some(size).filter(|&size| size > 0)))
+            Ok(NewValue::ClientMemoryMax(Some(size).filter(|&size| size > 0)))
         }
         "slowlog-log-slower-than" => {
             let number = Some(integer()?).filter(|number| *number >= -1);
-            Ok(Change::SlowLogAfter(number.ok_or_else(|| out_of_range(-1, i64::MAX as u64))?))
+            Ok(NewValue::SlowLogAfter(number.ok_or_else(|| out_of_range(-1, i64::MAX as u64))?))
         }
-        "slowlog-max-len" => Ok(Change::SlowLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
-        "acllog-max-len" => Ok(Change::AclLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
-        "latency-monitor-threshold" => Ok(Change::LatencyThreshold(number(0, i64::MAX as u64)?)),
+        "slowlog-max-len" => Ok(NewValue::SlowLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
+        "acllog-max-len" => Ok(NewValue::AclLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
+        "latency-monitor-threshold" => Ok(NewValue::LatencyThreshold(number(0, i64::MAX as u64)?)),
         "latency-tracking" => match value.to_ascii_lowercase().as_slice() {
-            b"yes" => Ok(Change::LatencyTracking(true)),
-            b"no" => Ok(Change::LatencyTracking(false)),
+            b"yes" => Ok(NewValue::LatencyTracking(true)),
+            b"no" => Ok(NewValue::LatencyTracking(false)),
             _ => Err(fail("argument must be 'yes' or 'no'".into())),
         },
-        "timeout" => Ok(Change::IdleTimeout(number(0, IDLE_TIMEOUT_MAX_S)?)),
+        "timeout" => Ok(NewValue::IdleTimeout(number(0, IDLE_TIMEOUT_MAX_S)?)),
         "proto-max-bulk-len" => {
             let size =
                 size_arg(value).ok_or_else(|| fail("argument must be a memory value".into()))?;
             let range = BULK_SIZE_MIN..=bulk_size_limit as usize;
             let size = Some(size).filter(|size| range.contains(size));
             let wrong = || out_of_range(BULK_SIZE_MIN as i64, bulk_size_limit);
-            Ok(Change::BulkSizeMax(size.ok_or_else(wrong)?))
+            Ok(NewValue::BulkSizeMax(size.ok_or_else(wrong)?))
         }
         _ => {
             let settings = settings(shared);
@@ -396,7 +398,7 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
                     "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
                     shown(name)
                 ))),
-                Some((_, current)) if current.as_bytes() == value => Ok(Change::None),
+                Some((_, current)) if current.as_bytes() == value => Ok(NewValue::None),
                 Some(_) => Err(fail("can't set immutable config".into())),
             }
         }

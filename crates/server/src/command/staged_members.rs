@@ -23,7 +23,7 @@ const PIECE_LEN_MAX: usize = 256;
 
 /// What is to be done with a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum MemberWrite {
     /// Nothing: what was to be done was taken back.
     Nothing,
     Remove,
@@ -39,7 +39,7 @@ struct Entry {
     hash: u64,
     key_at: usize,
     key_size: u32,
-    change: Change,
+    change: MemberWrite,
 }
 
 /// What is to be written of members, which never expire; `None` removes a member.
@@ -81,9 +81,9 @@ impl StagedMembers {
 
     fn change(&self, entry: &Entry) -> Option<Option<&[u8]>> {
         match entry.change {
-            Change::Nothing => None,
-            Change::Remove => Some(None),
-            Change::Set { at, size } => Some(Some(&self.bytes[at..][..size])),
+            MemberWrite::Nothing => None,
+            MemberWrite::Remove => Some(None),
+            MemberWrite::Set { at, size } => Some(Some(&self.bytes[at..][..size])),
         }
     }
 
@@ -125,34 +125,34 @@ impl StagedMembers {
             None => self.add(key, hash),
         };
         let before = self.entries[index].change;
-        self.len -= usize::from(before != Change::Nothing);
+        self.len -= usize::from(before != MemberWrite::Nothing);
         self.len += usize::from(value.is_some());
         let room = match before {
-            Change::Set { at, size } => (at, size),
-            Change::Nothing | Change::Remove => (0, 0),
+            MemberWrite::Set { at, size } => (at, size),
+            MemberWrite::Nothing | MemberWrite::Remove => (0, 0),
         };
         self.entries[index].change = match value {
-            None => Change::Nothing,
-            Some(None) => Change::Remove,
+            None => MemberWrite::Nothing,
+            Some(None) => MemberWrite::Remove,
             Some(Some(value)) if value.len() <= room.1 => {
                 self.bytes[room.0..][..value.len()].copy_from_slice(value);
-                Change::Set { at: room.0, size: value.len() }
+                MemberWrite::Set { at: room.0, size: value.len() }
             }
             Some(Some(value)) => {
                 let at = self.bytes.len();
                 self.bytes.extend_from_slice(value);
-                Change::Set { at, size: value.len() }
+                MemberWrite::Set { at, size: value.len() }
             }
         };
         let kept = match self.entries[index].change {
-            Change::Set { at, size } if at == room.0 => size,
+            MemberWrite::Set { at, size } if at == room.0 => size,
             _ => 0,
         };
         self.unused_size += room.1.saturating_sub(kept);
         if self.unused_size > UNUSED_SIZE_KEPT && self.unused_size > self.bytes.len() / 2 {
             self.copy_used();
         }
-        (before != Change::Nothing).then_some(room.1)
+        (before != MemberWrite::Nothing).then_some(room.1)
     }
 
     /// Adds an entry with nothing to do.
@@ -168,7 +168,7 @@ impl StagedMembers {
             hash,
             key_at,
             key_size: key.len() as u32,
-            change: Change::Nothing,
+            change: MemberWrite::Nothing,
         });
         if index >= UNINDEXED_LEN {
             if 2 * self.entries.len() > self.table.len() {
@@ -206,8 +206,8 @@ impl StagedMembers {
         };
         for entry in &mut self.entries {
             entry.key_at = copy(entry.key_at, entry.key_size as usize);
-            if let Change::Set { at, size } = entry.change {
-                entry.change = Change::Set { at: copy(at, size), size };
+            if let MemberWrite::Set { at, size } = entry.change {
+                entry.change = MemberWrite::Set { at: copy(at, size), size };
             }
         }
         self.bytes = used;

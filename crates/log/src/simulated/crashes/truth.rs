@@ -11,7 +11,7 @@ use crate::{
 
 /// One change, with its own bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ModelChange {
     pub map: u32,
     pub key: Vec<u8>,
     /// `None`: the key is deleted, or keeps its value.
@@ -20,7 +20,7 @@ pub struct Change {
     pub expiry: Option<u64>,
 }
 
-impl Change {
+impl ModelChange {
     pub fn record(&self) -> Record<'_> {
         let effect = match &self.value {
             Some(value) => RecordEffect::Put(value),
@@ -32,8 +32,8 @@ impl Change {
 }
 
 /// The records of a group.
-pub fn records(group: &[Change]) -> Vec<Record<'_>> {
-    group.iter().map(Change::record).collect()
+pub fn records(group: &[ModelChange]) -> Vec<Record<'_>> {
+    group.iter().map(ModelChange::record).collect()
 }
 
 /// A store: map and key to value and expiry.
@@ -57,7 +57,7 @@ pub struct Group {
     /// Distinct; 0 for those of which nobody sees anything.
     pub id: u64,
     /// Nothing if its place was given up.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ModelChange>,
     /// The groups that were in the store, for its writer to see, and had no place in the log.
     pub seen: Vec<u64>,
 }
@@ -293,11 +293,11 @@ pub fn calmed(disk: &SimulatedDisk) -> Faults {
 }
 
 /// A change of one of a few keys, rarely a large one.
-pub fn some_change(random: &mut Random, number: u64) -> Change {
+pub fn some_change(random: &mut Random, number: u64) -> ModelChange {
     let map = random.below(2) as u32;
     let key = vec![b'a' + random.below(6) as u8; 1 + random.below(3)];
     if random.one_in(4) {
-        return Change { map, key, value: None, keeps_value: false, expiry: None };
+        return ModelChange { map, key, value: None, keeps_value: false, expiry: None };
     }
     let size = match random.below(12) {
         0 => random.below(9000),
@@ -309,15 +309,15 @@ pub fn some_change(random: &mut Random, number: u64) -> Change {
     let expiry = random.one_in(5).then(|| random.bits());
     // Not drawn, so that the runs are those from before there were such records.
     match number.is_multiple_of(7) {
-        true => Change { map, key, value: None, keeps_value: true, expiry },
-        false => Change { map, key, value: Some(value), keeps_value: false, expiry },
+        true => ModelChange { map, key, value: None, keeps_value: true, expiry },
+        false => ModelChange { map, key, value: Some(value), keeps_value: false, expiry },
     }
 }
 
 /// A group of one change, or of some with different keys.
-pub fn some_group(random: &mut Random, number: u64) -> Vec<Change> {
+pub fn some_group(random: &mut Random, number: u64) -> Vec<ModelChange> {
     let count = if random.one_in(3) { 2 + random.below(4) } else { 1 };
-    let mut group: Vec<Change> = Vec::new();
+    let mut group: Vec<ModelChange> = Vec::new();
     for _ in 0..count {
         let change = some_change(random, number);
         if !group.iter().any(|other| (other.map, &other.key) == (change.map, &change.key)) {
@@ -332,7 +332,7 @@ pub fn append(
     log: &Log<SimulatedDisk>,
     truth: &mut Truth,
     thread: usize,
-    group: Vec<Change>,
+    group: Vec<ModelChange>,
 ) -> Result<()> {
     let lsn = log.append_to(thread, &records(&group))?;
     truth.note_place(lsn, Group { changes: group, ..Group::default() });

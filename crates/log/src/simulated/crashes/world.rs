@@ -13,7 +13,7 @@ use crate::{Log, Lsn, SnapshotWriter};
 
 use super::tails::{cut_off, note_unlogged};
 use super::truth::{
-    Change, Examined, Group, Pairs, Truth, append, apply, calmed, records, some_group,
+    Examined, Group, ModelChange, Pairs, Truth, append, apply, calmed, records, some_group,
     write_snapshot,
 };
 
@@ -22,7 +22,7 @@ const WRITERS: usize = 3;
 /// A write that is under way. Its writer has the locks of its keys.
 struct Begun {
     id: u64,
-    group: Vec<Change>,
+    group: Vec<ModelChange>,
     place: Option<KeptPlace>,
     lsn: Lsn,
     /// Whether the store has it.
@@ -152,7 +152,7 @@ impl World {
         }
         let number = self.truth.history.len() as u64;
         let group = some_group(&mut self.random, number);
-        let is_free = |change: &Change| {
+        let is_free = |change: &ModelChange| {
             let held = self.begun.iter().flatten().flat_map(|begun| &begun.group);
             held.into_iter().all(|other| (other.map, &other.key) != (change.map, &change.key))
         };
@@ -440,7 +440,7 @@ fn step_scan(world: &SharedWorld, scan: &mut Option<Scan>) {
     let count = 1 + lock(world).random.below(6);
     for _ in 0..count {
         let next = lock(world).tree.iter().find(|(key, _)| Some(*key) > last.as_ref()).map(
-            |((map, key), (value, expiry))| Change {
+            |((map, key), (value, expiry))| ModelChange {
                 map: *map,
                 key: key.clone(),
                 value: Some(value.clone()),
