@@ -19,12 +19,11 @@ pub fn debug(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         (b"sleep", 3) => sleep(context, request),
         (b"object", 3) => object(context, request),
         (b"set-active-expire", 3) => {
-            let paused = match request.arg(2) {
-                b"0" => true,
-                b"1" => false,
+            match request.arg(2) {
+                b"0" => context.act(|shared| shared.store.pause_sweep()),
+                b"1" => context.act(|shared| shared.store.resume_sweep()),
                 _ => return Err(Failure::Syntax),
-            };
-            context.act(move |shared| shared.store.pause_sweep(paused));
+            }
             context.reply.ok();
             Ok(())
         }
