@@ -1,18 +1,19 @@
 //! What the maps of a store share, and the sessions of threads.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use everleaf_index::{
-    AllocError, Hardware, IndexError, Journal, Session, SessionGuard, Trees, Verify, WriteOrder,
-    lock_rank,
+    AllocError, BytesTree, Hardware, IndexError, Journal, Session, SessionGuard, Trees, Verify,
+    WriteOrder, lock_rank,
 };
+use everleaf_log::Lsn;
 
 use crate::maintenance::expiring::Expiring;
 use crate::map::reserved::is_reserved;
-use crate::ranked::RankedMutex;
+use crate::ranked::{RankedGuard, RankedMutex};
 use crate::versions::Versions;
 use crate::wal::StoreLog;
 use crate::watches::Watches;
@@ -24,6 +25,9 @@ static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     static THREAD_NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
 }
+
+/// How often it is tried to return the space of a map that went, which others may still be reading.
+const SPACE_TRIES: u32 = 10;
 
 /// A small number that stays the same for the calling thread.
 #[inline]
@@ -166,5 +170,75 @@ impl Shared {
     /// Reclaims what can be reclaimed; for when space has run out.
     pub fn reclaim(&self) {
         self.trees.reclaim();
+    }
+}
+
+impl Shared {
+    /// Waits until a write counts as done.
+    #[inline]
+    pub fn wait(&self, lsn: Option<Lsn>) -> Result<()> {
+        match (&self.log, lsn) {
+            (Some(log), Some(lsn)) if !log.holds(lsn) => log.wait(lsn),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
+    pub fn mutant(&self, name: &'static str) -> bool {
+        self.log.as_ref().is_some_and(|log| log.mutant(name))
+    }
+
+    /// Tells a simulated run where a thread is.
+    pub fn reached(&self, point: &'static str) {
+        self.log.iter().for_each(|log| log.reached(point));
+    }
+
+    /// Held while a map is made, gets its number, or goes. Not by one who has a stripe.
+    /// Who uses a session meanwhile has taken it before.
+    pub fn making(&self) -> RankedGuard<'_, ()> {
+        self.map_making.lock()
+    }
+
+    /// Refuses a change that could not be logged.
+    pub fn check_log(&self) -> Result<()> {
+        self.log.as_ref().map_or(Ok(()), StoreLog::check)
+    }
+
+    /// A map was emptied or dropped: its space is returned soon.
+    pub fn note_free_space(&self) {
+        // Relaxed: a request, which carries nothing.
+        self.space_due.store(SPACE_TRIES, Ordering::Relaxed);
+    }
+
+    /// Frees what can be freed, and returns its space to the system but for about `keep` bytes, while
+    /// `goes_on` says so. Returns the bytes.
+    pub fn return_space_but(&self, keep: u64, goes_on: impl FnMut() -> bool) -> Result<u64> {
+        if self.trees.heap().pool().is_read_only() {
+            return Ok(0);
+        }
+        self.trees.reclaim();
+        Ok(self.trees.heap().return_space_but(keep, goes_on).map_err(IndexError::from)?)
+    }
+
+    /// Gives a map its number in the log, if it has none. The caller has [`Self::making`].
+    pub fn number(
+        &self,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<()> {
+        match &self.log {
+            Some(log) if !log.is_numbered(tree) => {
+                log.check()?;
+                let lsn = log.give_number(tree, name, session)?;
+                log.wait(lsn)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Saves all keys of a map for the views that are open. The caller has all stripes.
+    pub fn save_all(&self, tree: &Arc<BytesTree>, session: &mut Session<Hardware>) -> Result<()> {
+        self.views.save_all(tree, session, |key| self.order.hash_of(key))
     }
 }

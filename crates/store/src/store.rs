@@ -5,11 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use everleaf_index::{
-    BytesTree, FEATURE_RUNS_OF_LISTS, Hardware, IndexError, Session, Verify, WriteOrder,
-};
-
-use everleaf_log::Lsn;
+use everleaf_index::{BytesTree, FEATURE_RUNS_OF_LISTS, IndexError, Verify, WriteOrder};
 
 use crate::lifecycle::Lifecycle;
 use crate::maintenance::expiring::Expiring;
@@ -20,15 +16,12 @@ use crate::map::reserved::{DEFAULT_MAP, is_reserved, name_is_taken, refuse_reser
 use crate::opening::{
     OpenedPool, is_untouched, open_pool, open_rest, open_trees, remove_new, resolved,
 };
-use crate::ranked::{Rank, RankedGuard, RankedMutex};
+use crate::ranked::{Rank, RankedMutex};
 use crate::shared::{Shared, thread_number};
 use crate::versions::Versions;
 use crate::wal::{LogDirectory, StoreLog};
 use crate::watches::Watches;
 use crate::{Error, Options, Rebuilt, Result};
-
-/// How often it is tried to return the space of a map that went, which others may still be reading.
-const SPACE_TRIES: u32 = 10;
 
 /// An open store: an ordered map of byte strings, and any number of further named maps, in one pool
 /// file.
@@ -479,9 +472,7 @@ impl Store {
             None => Err(Error::StillOpen { handles, views, watches }),
         }
     }
-}
 
-impl Store {
     /// Lets the sweep ([`Options::sweep`]) rest until [`Self::resume_sweep`]: it removes nothing from the next slice of a
     /// map on. What has expired is absent all the same. Does not wait for the sweep. *Thread safety*: any thread, at any
     /// time; the last of these calls counts.
@@ -494,75 +485,5 @@ impl Store {
     pub fn resume_sweep(&self) {
         // Relaxed: a request, which carries nothing.
         self.shared().sweep_paused.store(false, Ordering::Relaxed);
-    }
-}
-
-impl Shared {
-    /// Waits until a write counts as done.
-    #[inline]
-    pub fn wait(&self, lsn: Option<Lsn>) -> Result<()> {
-        match (&self.log, lsn) {
-            (Some(log), Some(lsn)) if !log.holds(lsn) => log.wait(lsn),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
-    pub fn mutant(&self, name: &'static str) -> bool {
-        self.log.as_ref().is_some_and(|log| log.mutant(name))
-    }
-
-    /// Tells a simulated run where a thread is.
-    pub fn reached(&self, point: &'static str) {
-        self.log.iter().for_each(|log| log.reached(point));
-    }
-
-    /// Held while a map is made, gets its number, or goes. Not by one who has a stripe.
-    /// Who uses a session meanwhile has taken it before.
-    pub fn making(&self) -> RankedGuard<'_, ()> {
-        self.map_making.lock()
-    }
-
-    /// Refuses a change that could not be logged.
-    fn check_log(&self) -> Result<()> {
-        self.log.as_ref().map_or(Ok(()), StoreLog::check)
-    }
-
-    /// A map was emptied or dropped: its space is returned soon.
-    pub fn note_free_space(&self) {
-        // Relaxed: a request, which carries nothing.
-        self.space_due.store(SPACE_TRIES, Ordering::Relaxed);
-    }
-
-    /// Frees what can be freed, and returns its space to the system but for about `keep` bytes, while
-    /// `goes_on` says so. Returns the bytes.
-    pub fn return_space_but(&self, keep: u64, goes_on: impl FnMut() -> bool) -> Result<u64> {
-        if self.trees.heap().pool().is_read_only() {
-            return Ok(0);
-        }
-        self.trees.reclaim();
-        Ok(self.trees.heap().return_space_but(keep, goes_on).map_err(IndexError::from)?)
-    }
-
-    /// Gives a map its number in the log, if it has none. The caller has [`Self::making`].
-    fn number(
-        &self,
-        tree: &Arc<BytesTree>,
-        name: &str,
-        session: &mut Session<Hardware>,
-    ) -> Result<()> {
-        match &self.log {
-            Some(log) if !log.is_numbered(tree) => {
-                log.check()?;
-                let lsn = log.give_number(tree, name, session)?;
-                log.wait(lsn)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Saves all keys of a map for the views that are open. The caller has all stripes.
-    pub fn save_all(&self, tree: &Arc<BytesTree>, session: &mut Session<Hardware>) -> Result<()> {
-        self.views.save_all(tree, session, |key| self.order.hash_of(key))
     }
 }

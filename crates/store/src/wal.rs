@@ -56,6 +56,7 @@ mod reservation;
 mod salvaging;
 #[cfg(any(test, feature = "simulated"))]
 pub(crate) mod simulated;
+mod small_file;
 mod snapshot_map;
 #[cfg(test)]
 mod tests;

@@ -24,13 +24,14 @@
 //! - LD2 a folder with records that none of these files explains is refused, whatever the pool is like.
 
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Result as IoResult};
+use std::io::Result as IoResult;
 use std::path::{Path, PathBuf};
 
-use everleaf_log::{Disk, DiskFile, FileOwner, Lsn, is_file_of_log, is_put_aside, owner_of};
+use everleaf_log::{Disk, FileOwner, Lsn, is_file_of_log, is_put_aside, owner_of};
 
 use super::io;
 use super::log_folder::{Folder, LogDisk, LogFolder};
+use super::small_file::{NEW, remove, remove_durably, sync_discarding, write_small};
 use crate::{Durability, Error, Options, Result, Tree};
 
 const IDENTITY: &str = "identity";
@@ -40,8 +41,6 @@ const REACHED: &str = "reached";
 const TREE: &str = "tree";
 pub(super) const GENERATION: &str = "generation";
 pub(super) const SALVAGING: &str = "salvaging";
-/// What is written under before it gets its name.
-const NEW: &str = ".new";
 /// The trees.
 const HASHED_LEAF: &str = "hashed-leaf";
 const NBTREE: &str = "nbtree";
@@ -454,59 +453,6 @@ fn told(owners: &Owners) -> String {
         None => logs,
         Some(damaged) => format!("{logs} ({damaged} is damaged)"),
     }
-}
-
-/// Removes a file, if it is there.
-fn remove(disk: &LogDisk, name: &str) -> IoResult<()> {
-    match disk.remove(name) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Makes durable how far a log is discarded.
-fn sync_discarding(disk: &LogDisk) -> IoResult<()> {
-    match disk.mutant("store.no_sync_of_forgetting") {
-        true => Ok(()),
-        false => disk.sync_folder(),
-    }
-}
-
-/// Removes a file, if it is there, and makes that durable.
-pub(super) fn remove_durably(disk: &LogDisk, name: &str) -> IoResult<()> {
-    remove(disk, name)?;
-    disk.sync_folder()
-}
-
-/// Writes a small file as a whole or not at all, and makes that durable.
-fn write_small(disk: &LogDisk, name: &str, bytes: &[u8]) -> IoResult<()> {
-    let new = format!("{name}{NEW}");
-    write_new(disk, &new, bytes)?.sync_data()?;
-    disk.rename(&new, name)?;
-    disk.sync_folder()
-}
-
-/// As [`write_small`], and survives the death of the process, not the loss of power.
-pub(super) fn write_unsynced(disk: &LogDisk, name: &str, bytes: &[u8]) -> IoResult<()> {
-    let new = format!("{name}{NEW}");
-    write_new(disk, &new, bytes)?;
-    disk.rename(&new, name)
-}
-
-/// Makes a file with these bytes, in place of what a killed process left under the name.
-fn write_new(disk: &LogDisk, name: &str, bytes: &[u8]) -> IoResult<<LogDisk as Disk>::File> {
-    remove(disk, name)?;
-    let file = disk.create(name)?;
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.write_at(&bytes[done..], done as u64) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => done += count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(file)
 }
 
 #[cfg(test)]

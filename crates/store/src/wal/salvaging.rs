@@ -8,8 +8,9 @@
 use everleaf_log::Disk;
 
 use super::io;
-use super::log_directory::{LogDirectory, SALVAGING, remove_durably, sealed};
+use super::log_directory::{LogDirectory, SALVAGING, sealed};
 use super::log_folder::LogDisk;
+use super::small_file::remove_durably;
 use crate::{Error, Result};
 
 impl LogDirectory {

@@ -1,0 +1,113 @@
+//! Writing a batch: conditions, journal, log, and the marks of what was changed, while the stripes are held.
+
+use std::sync::Arc;
+
+use everleaf_index::Journal;
+use everleaf_log::Lsn;
+
+use super::conditions::Now;
+use super::{LastChanges, WriteBatch, Written};
+use crate::ordered_write::InOrder;
+use crate::shared::Shared;
+use crate::{Error, Result};
+
+impl Shared {
+    pub(super) fn write_batch(&self, batch: &WriteBatch) -> Result<Written> {
+        self.admit_batch(batch)?;
+        let last = batch.last_changes();
+        let mut own_rollbacks = 0;
+        match self.try_batch(batch, &last, &mut own_rollbacks) {
+            Err(error) if error.lacks_space() => {
+                self.reclaim();
+                self.try_batch(batch, &last, &mut own_rollbacks)
+            }
+            result => result,
+        }
+    }
+
+    /// Refuses a batch that cannot be written here.
+    pub(crate) fn admit_batch(&self, batch: &WriteBatch) -> Result<()> {
+        if self.trees.heap().pool().is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        if batch.maps.iter().any(|map| !std::ptr::eq(Arc::as_ptr(map.shared()), self)) {
+            return Err(Error::OtherStore(
+                "the batch holds a key of another store: write a batch per store".to_string(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn try_batch(
+        &self,
+        batch: &WriteBatch,
+        last: &LastChanges<'_>,
+        own_rollbacks: &mut u64,
+    ) -> Result<Written> {
+        let mut session = self.session()?;
+        let journal = self.journal(&mut session)?;
+        let mut in_order = self.batch_in_order(session, batch.stripes(&self.order))?;
+        let (written, lsn) =
+            self.write_behind(batch, last, journal, own_rollbacks, &mut in_order)?;
+        in_order.end(lsn)?;
+        Ok(written)
+    }
+
+    /// Writes a batch whose stripes the caller has. Counts a rollback of it among its own.
+    pub(crate) fn write_behind<H>(
+        &self,
+        batch: &WriteBatch,
+        last: &LastChanges<'_>,
+        journal: &Journal,
+        own_rollbacks: &mut u64,
+        in_order: &mut InOrder<'_, H>,
+    ) -> Result<(Written, Option<Lsn>)> {
+        in_order.check()?;
+        let now = Now::new();
+        if let Some(number) = batch.refused(self, *own_rollbacks, &now, &mut in_order.session)? {
+            return Ok((Written::Refused(number), None));
+        }
+        let all = &last.0;
+        let last = batch.in_effect(all, &now, &mut in_order.session)?;
+        if last.is_empty() {
+            return Ok((Written::All, None));
+        }
+        for change in &batch.changes {
+            let tree = batch.map(change).tree_arc();
+            in_order.save(tree, batch.key(change), |_| change.hash)?;
+        }
+        let operations = batch.operations(&last);
+        // Before the first change: a batch that cannot be logged is not made.
+        let logged = match &self.log {
+            Some(log) => {
+                let maps = batch.log_numbers(&last);
+                Some((log, log.records(maps, &operations)?))
+            }
+            None => None,
+        };
+        let (mut begun, mut place) = (false, None);
+        let made = journal.apply_after(&mut in_order.session, &operations, || {
+            begun = true;
+            place = logged.as_ref().map(|(log, _)| log.place());
+        });
+        if begun {
+            // Also if it was rolled back: others may have read what it wrote. Then all are marked, for what has an effect
+            // may be others at the next try, which has to know its own marks.
+            for change in if made.is_err() { all.iter() } else { last.iter() } {
+                let tree = batch.map(change).tree_arc();
+                in_order.mark(tree, batch.key(change), |_| change.hash);
+            }
+            if made.is_err() {
+                self.note_rollback();
+                *own_rollbacks += 1;
+            }
+        }
+        let lsn = match logged {
+            None => made.map(|()| None).map_err(|not_made| not_made.error)?,
+            Some((log, records)) => {
+                log.note_batch(place, made, &records, &operations, &mut in_order.session)?
+            }
+        };
+        Ok((Written::All, lsn))
+    }
+}
