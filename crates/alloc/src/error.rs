@@ -57,6 +57,28 @@ impl fmt::Display for AllocError {
     }
 }
 
+impl AllocError {
+    /// Whether the error says that space was not to be had, for whatever reason: there is none, or the
+    /// kernel refused to let the pool grow. Then nothing was changed, and what needs no new space goes
+    /// on.
+    pub fn lacks_space(&self) -> bool {
+        let is_refusal = |error: &PoolError| {
+            matches!(error, PoolError::Io { .. } | PoolError::AddressSpace { .. })
+        };
+        self.is_full() || matches!(self, AllocError::Pool(error) if is_refusal(error))
+    }
+
+    /// Whether the error says that there is no space (rather than that something is wrong).
+    pub fn is_full(&self) -> bool {
+        match self {
+            AllocError::Pool(error) => {
+                matches!(error, PoolError::DiskFull { .. } | PoolError::PoolFull { .. })
+            }
+            _ => false,
+        }
+    }
+}
+
 impl std::error::Error for AllocError {}
 
 impl From<PoolError> for AllocError {

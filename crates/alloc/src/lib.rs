@@ -17,6 +17,7 @@
 //! | `space` | which chunk is whose |
 //! | `runs` | runs of chunks, by place and by length |
 //! | `depot` | free blocks and records in bulk |
+//! | `chunks` | which chunks sessions get when their lists are empty |
 //! | `session` | one thread's lists, pins and retired things |
 //! | `session_pool` | which session a thread uses |
 //! | `epoch` | when something retired may be reused |
@@ -26,6 +27,7 @@
 
 mod audit;
 mod bag;
+mod chunks;
 mod depot;
 pub mod epoch;
 mod error;

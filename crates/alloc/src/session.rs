@@ -8,14 +8,14 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use everleaf_machine::Machine;
-use everleaf_pool::{Medium, PoolError};
+use everleaf_pool::Medium;
 
 use crate::bag::{Bag, Retired};
 use crate::error::AllocError;
 use crate::heap::Heap;
-use crate::layout::{BLOCK_CLASS_COUNT, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, block_size};
+use crate::layout::{BLOCK_CLASS_COUNT, block_size};
 use crate::node::NodeArena;
-use crate::size_class::{CLASS_COUNT, class_of, class_size, slots_per_chunk};
+use crate::size_class::{CLASS_COUNT, class_size};
 
 /// Blocks or records moved between a session and the depot at once.
 const BATCH: usize = 32;
@@ -493,86 +493,5 @@ impl<M: Machine> Drop for Session<M> {
         if !M::mutant("session.keeps_seat") {
             heap.epochs.leave(self.participant);
         }
-    }
-}
-
-impl AllocError {
-    /// Whether the error says that space was not to be had, for whatever reason: there is none, or the
-    /// kernel refused to let the pool grow. Then nothing was changed, and what needs no new space goes
-    /// on.
-    pub fn lacks_space(&self) -> bool {
-        let is_refusal = |error: &PoolError| {
-            matches!(error, PoolError::Io { .. } | PoolError::AddressSpace { .. })
-        };
-        self.is_full() || matches!(self, AllocError::Pool(error) if is_refusal(error))
-    }
-
-    /// Whether the error says that there is no space (rather than that something is wrong).
-    pub fn is_full(&self) -> bool {
-        match self {
-            AllocError::Pool(error) => {
-                matches!(error, PoolError::DiskFull { .. } | PoolError::PoolFull { .. })
-            }
-            _ => false,
-        }
-    }
-}
-
-impl<M: Machine> Heap<M> {
-    /// The size class of a record of `size` bytes; `None` if it owns chunks.
-    pub(crate) fn class_for(&self, size: usize) -> Option<usize> {
-        class_of(size).filter(|class| slots_per_chunk(*class, self.chunk_size()) >= 2)
-    }
-
-    /// Whether the record at `offset` can have this size, by its chunk's header: a wrong length must
-    /// not free what belongs to others.
-    fn is_place_of(&self, offset: u64, size: usize) -> bool {
-        let start = offset >> self.chunk_shift() << self.chunk_shift();
-        let header = ChunkHeader::decode(self.pool().word(start).read_private());
-        header.is_some_and(|header| match (header.kind, self.class_for(size)) {
-            (ChunkKind::Records, Some(class)) => usize::from(header.class) == class,
-            (ChunkKind::Large, None) => u64::from(header.run) == self.large_run(size),
-            _ => false,
-        })
-    }
-
-    fn add_block_chunk(&self, class: usize) -> Result<(), AllocError> {
-        let mut space = self.space.lock();
-        let mut depot = self.depot.lock();
-        depot.add_block_chunk(self.pool(), &mut space, self.chunk_shift(), class)
-    }
-
-    fn add_record_chunk(&self, class: usize) -> Result<(), AllocError> {
-        let mut space = self.space.lock();
-        let mut depot = self.depot.lock();
-        depot.add_record_chunk(self.pool(), &mut space, self.chunk_shift(), class)
-    }
-
-    /// Gives chunks in which everything is free back to the free runs. Returns how many.
-    pub fn release_empty_chunks(&self) -> usize {
-        let mut space = self.space.lock();
-        let mut depot = self.depot.lock();
-        depot.release_empty_chunks(self.pool(), &mut space, self.chunk_shift())
-    }
-
-    fn large_run(&self, size: usize) -> u64 {
-        (size + CHUNK_HEADER_SIZE).div_ceil(self.chunk_size()) as u64
-    }
-
-    fn allocate_large(&self, size: usize) -> Result<u64, AllocError> {
-        let run = self.large_run(size) as u32;
-        let header = ChunkHeader { kind: ChunkKind::Large, class: 0, run };
-        let chunk = self.space.lock().take(self.pool(), header)?;
-        let offset = (chunk << self.chunk_shift()) + CHUNK_HEADER_SIZE as u64;
-        M::lifetime(self.base().wrapping_add(offset as usize), size, true);
-        Ok(offset)
-    }
-
-    fn free_large(&self, offset: u64, size: usize) {
-        M::lifetime(self.base().wrapping_add(offset as usize), size, false);
-        let chunk = offset >> self.chunk_shift();
-        let less = u64::from(M::mutant("alloc.large_run_short"));
-        let run = self.large_run(size);
-        self.space.lock().give_back(self.pool(), chunk, (run - less).max(1));
     }
 }

@@ -4,14 +4,18 @@
 //! So whatever no later chunk proves durable is written again, into the segment that the new
 //! session begins; the old copy no longer counts.
 
+mod owed;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+pub(crate) use self::owed::{first_owed, is_any_durable, is_snapshot_of, limited};
+use self::owed::{first_there_is, leaves_out_owed};
 use crate::file_names::numbers;
 use crate::layout::{BLOCK_SIZE, SEGMENT, SNAPSHOT, UNFINISHED, file_name, next_number};
 use crate::record::Records;
 use crate::salvage;
-use crate::scan::{Gap, SegmentHeader, SegmentReader};
+use crate::scan::{SegmentHeader, SegmentReader};
 use crate::snapshot::{SnapshotReader, put_aside};
 use crate::walk::{Walk, missing, no_header, walk};
 use crate::writer::{Start, Writer};
@@ -289,80 +293,6 @@ pub(crate) fn open<D: Disk>(
         report,
     };
     Ok((writer, recovered))
-}
-
-/// Each segment with the last LSN that counts in it: what a later one begins with, and what follows, does
-/// not. Segments of which nothing counts are left out.
-pub(crate) fn limited(
-    headers: impl DoubleEndedIterator<Item = SegmentHeader>,
-    end: Lsn,
-) -> Vec<(SegmentHeader, Lsn)> {
-    let mut limit = end;
-    let mut segments = Vec::new();
-    for header in headers.rev() {
-        if header.first - 1 <= limit {
-            segments.push((header, limit));
-        }
-        limit = limit.min(header.first - 1);
-    }
-    segments.reverse();
-    segments
-}
-
-/// Where the segments begin with which the last of these was owed, if it was.
-pub(crate) fn first_owed<'h>(
-    headers: impl DoubleEndedIterator<Item = &'h SegmentHeader> + ExactSizeIterator,
-) -> Option<usize> {
-    let mut headers = headers.enumerate().rev().peekable();
-    headers.peek().filter(|(_, last)| last.gap.is_owed())?;
-    Some(headers.find(|(_, header)| header.gap == Gap::Owed).map_or(0, |(index, _)| index))
-}
-
-/// Whether a snapshot, from this LSN on and begun in that segment if it says so, is the one with which segments count that
-/// were owed. A later life, behind them, gives their LSNs again; so do its snapshots.
-pub(crate) fn is_snapshot_of<'h>(
-    mut owed: impl DoubleEndedIterator<Item = &'h SegmentHeader>,
-    from: Lsn,
-    begun_in: Option<u64>,
-) -> bool {
-    let Some(first) = owed.next() else { return false };
-    let last = owed.next_back().unwrap_or(first);
-    let is_within = begun_in.is_none_or(|begun| (first.sequence..=last.sequence).contains(&begun));
-    from + 1 >= first.first && is_within
-}
-
-/// Whether a chunk in one of these segments that were owed says that something in them is durable.
-pub(crate) fn is_any_durable<'h, D: Disk>(
-    disk: &D,
-    uuid: &[u8; 16],
-    headers: impl Iterator<Item = &'h SegmentHeader>,
-) -> Result<bool> {
-    for header in headers {
-        if disk.mutant("log.never_settled") {
-            break;
-        }
-        let mut reader = SegmentReader::open(disk, uuid, header.sequence)?;
-        let found = reader.look_behind(header.sequence, BLOCK_SIZE)?;
-        if found.is_some_and(|(durable, _)| durable + 1 >= header.first) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// The first LSN that the segments have. Not that of a segment that was owed in vain, behind which another begins
-/// before it; but if none counts, what is there does not begin with an empty store either.
-fn first_there_is(headers: &VecDeque<SegmentHeader>, counting: usize, end: Lsn) -> Option<Lsn> {
-    let counted = limited(headers.range(..counting).copied(), end);
-    let oldest = counted.first().map(|(header, _)| header);
-    oldest.or(headers.front()).map(|header| header.first)
-}
-
-/// Whether segments are there that counted only with a snapshot that never came.
-fn leaves_out_owed(headers: &VecDeque<SegmentHeader>, counting: usize, end: Lsn) -> bool {
-    let counted = limited(headers.range(..counting).copied(), end);
-    let counted = counted.iter().filter(|(header, _)| header.gap.is_owed()).count();
-    headers.iter().filter(|header| header.gap.is_owed()).count() > counted
 }
 
 /// Gives back the space behind the end of a segment that is no longer written. Best effort: it is

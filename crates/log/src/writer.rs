@@ -8,19 +8,22 @@
 //! While a snapshot is *owed* (`LogOptions::owes_snapshot`), what is synced does not count: segments say so,
 //! and nothing is told to be durable, until a mark in the log says that the snapshot is there.
 
+mod maker;
+
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use self::maker::{Maker, leftovers};
 use crate::buffers::Buffers;
 use crate::chunk::{ChunkHeader, seal};
 use crate::disk::write_whole;
 use crate::file_names::{free_name, numbers};
 use crate::layout::{
-    BLOCK_SIZE, CHUNK_HEADER_SIZE, SEGMENT, SPARE, file_name, next_number, parse_name, whole_blocks,
+    BLOCK_SIZE, CHUNK_HEADER_SIZE, SEGMENT, SPARE, file_name, next_number, whole_blocks,
 };
-use crate::scan::{Gap, SegmentHeader, SegmentReader, encode_header};
+use crate::scan::{Gap, SegmentHeader, SegmentReader};
 use crate::{Disk, DiskFile, Error, Lsn, Result};
 
 /// How many files wait to become segments again, at most.
@@ -424,84 +427,5 @@ impl<D: Disk> Writer<D> {
         }
         let ended = self.current.file.truncate(end).and_then(|()| self.current.file.sync_data());
         ended.map_err(|error| Error::io(self.cannot("end"), &error))
-    }
-}
-
-/// Removes the files that wait in the folder, and so may have chunks of a segment that was begun and
-/// never got its name: its number is given again, and they would pass for chunks of the new one.
-fn leftovers<D: Disk>(disk: &D) -> Result<Vec<String>> {
-    let mut names =
-        disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
-    names.retain(|name| parse_name(SPARE, name).is_some());
-    if disk.mutant("log.keeps_leftovers") {
-        return Ok(names);
-    }
-    for name in names {
-        disk.remove(&name).map_err(|error| Error::io(format!("cannot remove {name}"), &error))?;
-    }
-    Ok(Vec::new())
-}
-
-/// Makes segments.
-struct Maker<'a, D> {
-    disk: &'a D,
-    uuid: &'a [u8; 16],
-    spares: Vec<String>,
-}
-
-impl<D: Disk> Maker<'_, D> {
-    /// Makes a segment that has `chunks` in it, from a spare file if there is one.
-    fn make(&mut self, header: SegmentHeader, chunks: &[u8]) -> Result<Current<D::File>> {
-        let name = file_name(SEGMENT, header.sequence);
-        let failed = |verb: &str, error: &std::io::Error| {
-            Error::io(format!("cannot {verb} the segment {name} of the log"), error)
-        };
-        let (spare, file) = self.take_file(&header).map_err(|error| failed("make", &error))?;
-        let prepared = self.prepare(&file, &header, chunks);
-        if let Err(error) = prepared {
-            // Best effort: the space of a file that did not become a segment is of use to others.
-            drop(self.disk.remove(&spare));
-            return Err(failed("prepare", &error));
-        }
-        self.disk.rename(&spare, &name).map_err(|error| failed("name", &error))?;
-        if !self.disk.mutant("log.no_folder_sync") {
-            self.disk.sync_folder().map_err(|error| failed("name", &error))?;
-        }
-        Ok(Current { file, header, position: BLOCK_SIZE + chunks.len() as u64 })
-    }
-
-    /// A file that is not a segment yet: its name, and the file.
-    fn take_file(&mut self, header: &SegmentHeader) -> std::io::Result<(String, D::File)> {
-        while let Some(spare) = self.spares.pop() {
-            let file = self.disk.open(&spare)?;
-            if file.size()? == header.size {
-                return Ok((spare, file));
-            }
-            drop(file);
-            self.disk.remove(&spare)?;
-        }
-        let spare = file_name(SPARE, header.sequence);
-        let file = self.disk.create(&spare)?;
-        Ok((spare, file))
-    }
-
-    fn prepare(
-        &self,
-        file: &D::File,
-        header: &SegmentHeader,
-        chunks: &[u8],
-    ) -> std::io::Result<()> {
-        if file.size()? != header.size {
-            file.preallocate(header.size)?;
-        }
-        let mut block = vec![0; BLOCK_SIZE as usize];
-        let bytes = encode_header(self.uuid, header);
-        block[..bytes.len()].copy_from_slice(&bytes);
-        write_whole(file, &block, 0)?;
-        write_whole(file, chunks, BLOCK_SIZE)?;
-        if self.disk.mutant("log.no_header_sync") {
-            return Ok(());
-        }
-        file.sync_data()
     }
 }

@@ -1,6 +1,7 @@
 //! The opened pool.
 
 mod directory;
+mod format;
 mod ids;
 mod seal;
 
@@ -10,12 +11,11 @@ use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Atomic, Hardware, Machine, Ordering, OwnerProcess, SpinLock};
 
 pub use self::directory::Root;
+use self::format::{floor, format};
 pub use self::seal::Seal;
 use crate::backing::MemoryBacking;
 use crate::header::Header;
-use crate::layout::{
-    DATA_START, FEATURE_SUM_OF_EMPTY, HEADER_OFFSETS, SHUTDOWN_OFFSETS, SIZE_GRANULE, SIZE_MIN,
-};
+use crate::layout::{DATA_START, HEADER_OFFSETS, SHUTDOWN_OFFSETS, SIZE_MIN};
 use crate::shutdown_record::ShutdownRecord;
 use crate::view::View;
 use crate::{Backing, Domain, Medium, PoolError, header, shutdown_record};
@@ -462,46 +462,4 @@ impl<M: Machine> std::fmt::Debug for Pool<M> {
 /// ordered to flush its lines, for a test, but that takes them no further than the kernel's cache.
 fn lasting_domain(backing: &dyn Backing, domain: Domain) -> Domain {
     if backing.survives_machine() { domain } else { Domain::Process }
-}
-
-/// The largest size of a pool that is not larger than `bytes`.
-fn floor(bytes: u64) -> u64 {
-    bytes / SIZE_GRANULE * SIZE_GRANULE
-}
-
-/// Makes zeroed memory a pool. The header comes last: before it, the memory is no pool at all.
-fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: Domain, max: u64) {
-    let environment = backing.environment();
-    let size = floor(backing.size());
-    let capacity = floor(backing.capacity());
-    let wanted = if max == 0 { capacity } else { max.min(capacity) };
-    if M::mutant("pool.format_ids_unflushed") {
-        ids::prepare(view, 0);
-    } else {
-        ids::write(view, 0);
-    }
-    let session = ShutdownRecord {
-        generation: 1,
-        size,
-        clean: true,
-        domain: lasting_domain(backing, domain),
-        boot_id: environment.boot_id,
-        dirty_shutdowns: environment.dirty_shutdowns,
-    };
-    session.write(view, 0);
-    let header = header::Header {
-        uuid: environment.new_uuid,
-        max_size: wanted.next_multiple_of(SIZE_GRANULE).max(size),
-        created_ns: environment.now_ns,
-        domain,
-        generation: 1,
-        features: 0,
-        // It is new.
-        compatible: FEATURE_SUM_OF_EMPTY,
-    };
-    if M::mutant("pool.format_unflushed") {
-        HEADER_OFFSETS.iter().for_each(|offset| view.prepare(*offset, &header.encode()));
-    } else {
-        header.write(view, 0);
-    }
 }

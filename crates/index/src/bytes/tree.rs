@@ -1,6 +1,7 @@
 //! The tree with byte-string keys and values.
 
-use std::ops::Bound;
+mod scan;
+
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
@@ -11,10 +12,9 @@ use crate::api::change::{Intent, Outcome};
 use crate::api::error::IndexError;
 use crate::bytes::change::{Answer, Change, What};
 use crate::bytes::entry::{BytesKey, BytesKind, record_offset};
-use crate::bytes::found::{Ordered, had_expired, is_above, is_below, record_of, record_size_of};
+use crate::bytes::found::{had_expired, record_of, record_size_of};
 use crate::bytes::record::{self, KEY_SIZE_MAX, Moment, Record, Verify};
 use crate::geometry::{Geometry, Production};
-use crate::kind::Kind;
 use crate::nbtree::TreeShape;
 use crate::nbtree::write::Write;
 use crate::pool_trees::nodes::{BytesNodes, Near, NodesDesign};
@@ -413,98 +413,6 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         Ok(see(Answer { changed, old_size: value.map(<[u8]>::len) }, value))
     }
 
-    /// Visits the pairs between two bounds, ascending or with `reverse` descending, until `visit`
-    /// returns false. See `nbtree/scan.rs` for what a scan promises. The pool's space is not
-    /// reclaimed meanwhile: cut long scans into pieces.
-    ///
-    /// # Errors
-    /// As [`Self::get_with`].
-    pub fn scan(
-        &self,
-        session: &mut Session<M>,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        reverse: bool,
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), IndexError> {
-        self.scan_records(session, from, to, reverse, |record| {
-            record.has_expired::<M>() || visit(record.key, record.value)
-        })
-    }
-
-    /// As [`Self::scan`], with the time at which each key expires, and with those that have expired
-    /// and were not removed yet. Every record is verified, and that the keys ascend (or descend).
-    ///
-    /// # Errors
-    /// As [`Self::get_verified`], behind all pairs that come before the damage.
-    pub fn scan_records(
-        &self,
-        session: &mut Session<M>,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        reverse: bool,
-        mut visit: impl FnMut(Record<'_>) -> bool,
-    ) -> Result<(), IndexError> {
-        self.scan_shown(session, (from, to), reverse, &mut visit)
-    }
-
-    /// [`Self::scan_records`], compiled once for all who scan a map as a whole or rarely: each has a closure of its own,
-    /// and a scan both ways through two kinds of leaves is 40 KB of code.
-    #[inline(never)]
-    fn scan_shown(
-        &self,
-        session: &mut Session<M>,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        visit: &mut dyn FnMut(Record<'_>) -> bool,
-    ) -> Result<(), IndexError> {
-        self.scan_verified(session, bounds, reverse, Verify::Sum, visit)
-    }
-
-    /// As [`Self::scan_records`], of records that are looked at as closely as `verify` says.
-    ///
-    /// # Errors
-    /// As [`Self::scan_records`], as far as it is looked for.
-    pub fn scan_verified(
-        &self,
-        session: &mut Session<M>,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        verify: Verify,
-        mut visit: impl FnMut(Record<'_>) -> bool,
-    ) -> Result<(), IndexError> {
-        let (from, to) = bounds;
-        self.slot.with(session, |tree, session| {
-            let base = PoolBase::of(session.heap());
-            let mut pairs = Ordered { last: None, bounds, reverse, verify, damage: None };
-            if reverse {
-                let bound = match to {
-                    Bound::Included(key) if M::mutant("bytes.back_excludes") => Some(key.to_vec()),
-                    Bound::Included(key) => Some(successor(key)),
-                    Bound::Excluded(key) => Some(key.to_vec()),
-                    Bound::Unbounded => None,
-                };
-                let bound = bound.as_deref().map(BytesKey::new);
-                tree.scan_backward(session, bound, verify.into(), |_, entry| {
-                    let record = pairs.follow(base, <BytesKind<HEADS> as Kind<M>>::payload(entry));
-                    record.is_some_and(|record| !is_below(record.key, from) && visit(record))
-                });
-            } else {
-                let start = match from {
-                    Bound::Included(key) => key.to_vec(),
-                    Bound::Excluded(key) => successor(key),
-                    Bound::Unbounded => vec![],
-                };
-                let start = BytesKey::new(&start);
-                tree.scan_forward(session, start, usize::MAX, verify.into(), |_, entry| {
-                    let record = pairs.follow(base, <BytesKind<HEADS> as Kind<M>>::payload(entry));
-                    record.is_some_and(|record| !is_above(record.key, to) && visit(record))
-                });
-            }
-            pairs.damage.map_or(Ok(()), Err)
-        })?
-    }
-
     /// Number of keys. O(1); exact when no writer is active.
     ///
     /// # Errors
@@ -569,9 +477,4 @@ fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
             done => return Ok(done),
         }
     }
-}
-
-/// The smallest key greater than `key`.
-fn successor(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
 }

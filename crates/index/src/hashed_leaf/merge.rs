@@ -11,8 +11,8 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::HashedLeafTree;
+use super::candidate::Candidate;
 use super::layout::{FREEZING, LeafId, LeafShape, REPLACED, Successor};
-use super::split::Candidate;
 use crate::kind::Kind;
 use crate::nbtree::inner;
 use crate::nbtree::layout::Inner;

@@ -57,6 +57,7 @@
 
 mod ahead;
 mod bulk;
+mod candidate;
 mod check;
 mod index;
 mod install;

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_machine::{AtomicPair, LINE_SIZE, Machine, Pair, SpinLock};
 
+use super::candidate::unclaimed;
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, UNKNOWN};
 use super::placement::Placement;
 use super::probe::usable;
-use super::split::unclaimed;
 use super::state::FROZEN_EMPTY;
 use super::{HashedLeafTree, Slab};
 use crate::kind::Kind;

@@ -12,10 +12,10 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::NbTree;
+use super::candidate::Candidate;
 use super::inner;
 use super::layout::{Inner, Leaf, Successor};
 use super::shared::Shared;
-use super::split::Candidate;
 use super::state::{BlockState, FREEZING, REPLACED};
 use super::write::Write;
 use crate::geometry::Geometry;

@@ -55,6 +55,7 @@
 //! - I14 an inner node's fences ascend and never change (N1-N3 in `install.rs`).
 
 mod bulk;
+mod candidate;
 pub(crate) mod check;
 pub(crate) mod inner;
 pub(crate) mod inner_tree;

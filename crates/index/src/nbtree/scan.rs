@@ -1,12 +1,11 @@
 //! Range scans, both ways, leaf by leaf.
 //!
-//! *What a scan promises*: keys strictly ascending (or descending), none twice; every pair was
-//! current at some instant of the scan; a key present during the whole scan is returned, one absent
-//! during the whole scan is not. It is not a snapshot.
+//! *What a scan promises*: keys strictly ascending (or descending), none twice; every pair was current at some instant of the
+//! scan; a key present during all of it is returned, one absent during all of it is not. It is not a snapshot.
 //!
-//! Entries lie unsorted in a leaf. The order of its slots is computed once, cached in DRAM and
-//! extended when slots were added, so that scans need not sort again. A leaf that is replaced while
-//! it is read is read to its end: its entries are frozen.
+//! Entries lie unsorted in a leaf. The order of its slots is computed once, cached in DRAM and extended when slots were
+//! added, so that scans need not sort again. A leaf that is replaced while it is read is read to its end: its entries
+//! are frozen.
 
 use std::cmp::Ordering as KeyOrder;
 
@@ -28,8 +27,8 @@ pub(super) fn closed<M: Machine>() -> *mut Order<M> {
     std::ptr::without_provenance_mut(1)
 }
 
-/// Records are asked for this many entries before they are visited, to begin with: it is not known
-/// how far a scan will go. The distance grows with each that is visited.
+/// Records are asked for this many entries before they are visited, to begin with: it is not known how far a scan will
+/// go. The distance grows with each that is visited.
 const AHEAD: usize = 6;
 /// How many more are asked for with each that is visited.
 const AHEAD_STEP: usize = 3;
