@@ -7,8 +7,11 @@
 //! Consecutive commands of collections are collected and done as one step (`command/series.rs`), and so are
 //! consecutive `MSET`s (`command/mset_series.rs`).
 
+mod group;
+
 use std::ops::ControlFlow;
 
+use self::group::Group;
 use crate::client_state::ClientState;
 use crate::command::keys::Keys;
 use crate::command::series::{self, Outcome};
@@ -69,40 +72,6 @@ enum Next<'b> {
     Serial(usize),
     /// Not at all.
     Other,
-}
-
-/// Consecutive requests of one kind, and where each of them ends.
-struct Group<'b> {
-    kind: Kind,
-    keys: [&'b [u8]; GROUP_SIZE],
-    values: [&'b [u8]; GROUP_SIZE],
-    ends: [usize; GROUP_SIZE],
-    len: usize,
-}
-
-impl<'b> Group<'b> {
-    fn new() -> Self {
-        Group {
-            kind: Kind::Get,
-            keys: [b""; GROUP_SIZE],
-            values: [b""; GROUP_SIZE],
-            ends: [0; GROUP_SIZE],
-            len: 0,
-        }
-    }
-
-    /// True if a request of this kind may follow the others.
-    fn takes(&self, kind: Kind) -> bool {
-        self.len == 0 || (self.kind == kind && self.len < GROUP_SIZE)
-    }
-
-    fn push(&mut self, kind: Kind, key: &'b [u8], value: &'b [u8], end: usize) {
-        self.kind = kind;
-        self.keys[self.len] = key;
-        self.values[self.len] = value;
-        self.ends[self.len] = end;
-        self.len += 1;
-    }
 }
 
 impl Batch<'_> {

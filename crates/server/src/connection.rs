@@ -24,18 +24,17 @@
 //! writes that it tells of are durable, and if they never will be, an error goes in its place, and the connection is
 //! closed behind it (I4).
 
+mod memory;
 mod output;
 mod waiting;
 
 use std::io::{self, ErrorKind};
-use std::sync::atomic::Ordering;
 
 use mio::event::Event;
 
 use crate::batch::Batch;
 use crate::client_state::{ClientState, ReplyMode};
 use crate::command::queue::Transaction;
-use crate::connection_gauges::Held;
 use crate::registry::Client;
 use crate::resp::Parser;
 use crate::scratch::{Scratch, Turn, TurnReplies};
@@ -466,74 +465,8 @@ impl Connection {
         self.socket.is_handshaking()
     }
 
-    /// Keeps the server's total right (I3).
-    fn count_output(&mut self, shared: &Shared) {
-        let (before, now) = (self.counted, self.output.len());
-        self.counted = now;
-        // Relaxed: a statistic that is also a limit; it guards no other data.
-        if now > before {
-            shared.output_total.fetch_add(now - before, Ordering::Relaxed);
-        } else if now < before {
-            // Relaxed: a statistic, as where it grows.
-            shared.output_total.fetch_sub(before - now, Ordering::Relaxed);
-        }
-    }
-
-    /// What this connection makes the server hold, in bytes.
-    fn memory(&self) -> usize {
-        self.leftover.capacity()
-            + self.output.capacity()
-            + self.parser.memory()
-            + self.session.transaction.memory()
-            + self.session.waiting.map_or(0, |waiting| waiting.memory)
-            + self.client().details_size()
-            + self.socket.memory()
-    }
-
-    /// Tells others what this connection holds.
-    fn tell_holdings(&self) {
-        let gauges = &self.client().gauges;
-        let transaction = &self.session.transaction;
-        gauges.set_queued(transaction.queued());
-        gauges.set(Held {
-            input: self.leftover.len(),
-            input_free: self.leftover.capacity() - self.leftover.len(),
-            arguments: self.parser.memory(),
-            transaction: transaction.memory(),
-            unsent: self.output.len() - self.sent,
-            output: self.output.capacity(),
-            is_closing: self.session.closing,
-        });
-    }
-
-    /// Counts what this connection holds, and closes those that hold most if it is too much.
-    fn count_memory(&self, shared: &Shared) {
-        self.tell_holdings();
-        let size = self.memory();
-        let before = self.client().memory();
-        if size != before {
-            shared.client_memory.set(self.client(), size);
-            if size > before {
-                shared.enforce_client_memory();
-            }
-        }
-    }
-
-    /// Gives memory back that only an unusual request needed.
-    fn trim(&mut self) {
-        give_back(&mut self.leftover, LEFTOVER_SIZE_KEPT);
-        self.parser.trim();
-    }
-
     fn lost(&self, error: &io::Error) -> Broken {
         tracing::debug!("client {} is gone: {error}", self.client().id);
         Broken
-    }
-}
-
-/// Gives back what a buffer does not need, above what it may keep.
-fn give_back(buffer: &mut Vec<u8>, kept: usize) {
-    if buffer.capacity() > kept && buffer.capacity() / 4 > buffer.len() {
-        buffer.shrink_to(kept);
     }
 }

@@ -4,9 +4,10 @@
 //! A name is looked up by a hash of it, in a table that is computed when the server is compiled: nearly always one
 //! comparison.
 
+mod lookup;
 mod places;
 
-use self::places::{PLACE_COUNT, PLACES, place_of};
+pub use self::lookup::{GET, INCR, MSET, SET, find, same};
 use super::{Failure, shown};
 use crate::resp::Request;
 
@@ -471,27 +472,6 @@ pub fn full_name(number: usize) -> Option<String> {
 /// The longest name, in bytes.
 const NAME_SIZE_MAX: usize = 16;
 
-/// The index of `GET` in the table.
-pub const GET: usize = position("get");
-/// The index of `SET` in the table.
-pub const SET: usize = position("set");
-/// The index of `INCR` in the table.
-pub const INCR: usize = position("incr");
-/// The index of `MSET` in the table.
-pub const MSET: usize = position("mset");
-
-/// The index of a command that is known to exist.
-const fn position(name: &str) -> usize {
-    let mut index = 0;
-    while index < COUNT {
-        if same(COMMANDS[index].name.as_bytes(), name.as_bytes()) {
-            return index;
-        }
-        index += 1;
-    }
-    panic!("there is no such command")
-}
-
 /// Whether the command at an index may be done in one step with others of its kind. O(1): it is asked with every request.
 #[inline]
 pub fn is_serial(index: usize) -> bool {
@@ -506,68 +486,9 @@ pub fn is_serial(index: usize) -> bool {
     SERIAL[index]
 }
 
-/// Whether two names are the same.
-pub const fn same(a: &[u8], b: &[u8]) -> bool {
-    let mut index = 0;
-    while index < a.len() && index < b.len() && a[index] == b[index] {
-        index += 1;
-    }
-    index == a.len() && index == b.len()
-}
-
-/// The index of the command of this name, whatever the case of its letters.
-pub fn find(name: &[u8]) -> Option<usize> {
-    if name.len() > NAME_SIZE_MAX {
-        return None;
-    }
-    let mut bytes = [0; NAME_SIZE_MAX];
-    bytes[..name.len()].copy_from_slice(name);
-    let word = u128::from_le_bytes(bytes);
-    let mut place = place_of(word, name.len());
-    loop {
-        let index = usize::from(PLACES[place]);
-        let spelling = SPELLINGS.get(index)?;
-        if word | spelling.letters == spelling.word && spelling.length == name.len() {
-            return Some(index);
-        }
-        place = (place + 1) % PLACE_COUNT;
-    }
-}
-
-/// The name of a command as a number, to be compared at once.
-struct Spelling {
-    /// In small letters.
-    word: u128,
-    /// The bit that makes a letter small, for each letter.
-    letters: u128,
-    length: usize,
-}
-
-static SPELLINGS: [Spelling; COUNT] = spellings();
-
-const fn spellings() -> [Spelling; COUNT] {
-    let mut all = [const { Spelling { word: 0, letters: 0, length: 0 } }; COUNT];
-    let mut index = 0;
-    while index < COUNT {
-        let name = COMMANDS[index].name.as_bytes();
-        let (mut word, mut letters, mut at) = ([0; NAME_SIZE_MAX], [0; NAME_SIZE_MAX], 0);
-        while at < name.len() {
-            word[at] = name[at];
-            letters[at] = if name[at].is_ascii_alphabetic() { 0x20 } else { 0 };
-            at += 1;
-        }
-        all[index] = Spelling {
-            word: u128::from_le_bytes(word),
-            letters: u128::from_le_bytes(letters),
-            length: name.len(),
-        };
-        index += 1;
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
+    use super::places::{PLACE_COUNT, PLACES, place_of};
     use super::*;
 
     #[test]

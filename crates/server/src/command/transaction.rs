@@ -12,11 +12,14 @@
 //! If a *watched* key was written meanwhile, nothing is done, whatever it was written with; the store
 //! tells that ([`everleaf::Map::watch`]). What a connection watches may take 16 MiB.
 
+mod step;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everleaf::{Store, WriteBatch, Written};
 
+pub use self::step::{run_single, run_step};
 use super::facts::{COMMANDS, Command};
 use super::keys::Keys;
 use super::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX, Queue, Transaction};
@@ -340,15 +343,6 @@ fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> O
     Ok(())
 }
 
-/// Runs one command of a collection, as a transaction of its own.
-pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Outcome {
-    let command = &COMMANDS[index];
-    prepare(context, request, command)?;
-    let key = usize::try_from(command.first_key).ok().filter(|index| *index > 0);
-    let key = key.and_then(|index| request.get(index)).unwrap_or(b"");
-    run_step(context, key, command.writes(), &mut |inner| super::run(inner, request, index))
-}
-
 /// Writes what a stage holds that was made while others write, if what it depends on is still so. Returns whether it is.
 pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Result<bool, Failure> {
     let Context { shared, .. } = context;
@@ -368,92 +362,6 @@ pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Resu
         finish(context, service, stage);
     }
     Ok(is_done)
-}
-
-/// Runs what works with collections, of which one has this key, as a transaction of its own; perhaps several
-/// times.
-pub fn run_step(
-    context: &mut Context<'_>,
-    key: &[u8],
-    writes: bool,
-    run: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
-) -> Outcome {
-    let shared = context.shared;
-    let (store, turns): (&Store, _) = (&shared.store, &shared.turns);
-    let mut turn = if writes { turns.wait(key) } else { None };
-    let mut answer = Vec::new();
-    for _ in 0..ATTEMPT_COUNT_MAX {
-        let mut stage = Stage::beside_others(BATCH_SIZE_MAX, store);
-        answer.clear();
-        let result = run_one(context, run, &mut stage, &mut &*store, &mut answer);
-        if result.is_err() && stage.is_over() && stage.is_unchanged() {
-            // Alone it need not hold what it reads.
-            break;
-        }
-        let is_done = match result.is_err() {
-            true => stage.still_holds(&context.shared.databases, store)?,
-            false => complete(context, &mut stage, store)?,
-        };
-        if is_done {
-            // An error is one only if what was read of header and members fits together.
-            result?;
-            context.reply.encoded(&answer);
-            return Ok(());
-        }
-        turn = turn.or_else(|| Some(turns.wait_after_conflict(key)));
-    }
-    run_step_alone(context, run, &mut answer)?;
-    context.reply.encoded(&answer);
-    Ok(())
-}
-
-fn run_step_alone(
-    context: &mut Context<'_>,
-    run: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
-    answer: &mut Vec<u8>,
-) -> Outcome {
-    let store = Arc::clone(&context.shared.store);
-    let mut stage = Stage::new(BATCH_SIZE_MAX);
-    let mut service = Service::if_any(context.shared, context.session.client.loop_index);
-    store.write_alone(|alone, batch| {
-        answer.clear();
-        run_one(context, run, &mut stage, alone, answer)?;
-        if let Some(service) = &mut service {
-            service.serve(&mut stage, alone)?;
-        }
-        stage.fill(batch, &context.shared.databases, &context.shared.types);
-        Ok::<(), Failure>(())
-    })?;
-    finish(context, service, &mut stage);
-    Ok(())
-}
-
-fn run_one(
-    context: &mut Context<'_>,
-    run: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
-    stage: &mut Stage,
-    source: &mut dyn Source,
-    answer: &mut Vec<u8>,
-) -> Outcome {
-    let shared = context.shared;
-    let place = stage.place(&shared.databases, context.session.database);
-    let limit = shared.config.reply_size_max;
-    let mut inner = Context {
-        shared,
-        session: context.session,
-        tally: context.tally,
-        reply: Reply::new(answer, context.reply.protocol, limit),
-        keys: Keys::Stage(Staged {
-            stage,
-            source,
-            types: &shared.types,
-            databases: &shared.databases,
-            place,
-        }),
-        later: None,
-    };
-    run(&mut inner)?;
-    if inner.reply.is_full() { Err(Failure::ReplyTooLong) } else { Ok(()) }
 }
 
 /// Runs the commands on the stage, each with its answer.

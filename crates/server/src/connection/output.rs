@@ -2,7 +2,8 @@
 
 use std::io::{self, ErrorKind};
 
-use super::{Broken, Connection, give_back};
+use super::memory::give_back;
+use super::{Broken, Connection};
 use crate::command::write_maybe_lost;
 use crate::resp::Reply;
 use crate::scratch::{Draft, OUTPUT_SIZE_KEPT};

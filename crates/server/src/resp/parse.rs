@@ -14,8 +14,13 @@
 //! Invariants: memory grows by what was received, never by what a client claims (I1); after an
 //! error the stream has no meaning any more and the connection must be closed (I2).
 
+mod kept;
+mod series;
+
 use std::fmt;
 
+pub use self::kept::KeptRequests;
+pub use self::series::Series;
 use super::inline;
 
 /// What a client may send.
@@ -372,148 +377,6 @@ impl<'a> Request<'a> {
         let Request { bytes, spans } = *self;
         let first = first.min(spans.len());
         spans[first..].iter().map(move |span| &bytes[span.start as usize..span.end as usize])
-    }
-}
-
-/// Requests that were copied, to be run later, each with the number of its command.
-///
-/// They stand one behind the other in three buffers, so that a million small ones take little more than
-/// their bytes, and all of them go at once.
-#[derive(Debug, Default)]
-pub struct KeptRequests {
-    bytes: Vec<u8>,
-    /// Positions relative to the first byte of the request.
-    spans: Vec<Span>,
-    ends: Vec<KeptEnd>,
-}
-
-/// Where a request ends, and the next begins.
-#[derive(Clone, Copy, Debug, Default)]
-struct KeptEnd {
-    bytes: usize,
-    spans: usize,
-    command: usize,
-}
-
-impl KeptRequests {
-    /// Keeps a copy.
-    pub fn push(&mut self, command: usize, request: &Request<'_>) {
-        let first = self.bytes.len();
-        for arg in request.args_from(0) {
-            // A request has at most `u32::MAX` bytes.
-            let start = (self.bytes.len() - first) as u32;
-            self.bytes.extend_from_slice(arg);
-            self.spans.push(Span { start, end: (self.bytes.len() - first) as u32 });
-        }
-        self.ends.push(KeptEnd { bytes: self.bytes.len(), spans: self.spans.len(), command });
-    }
-
-    /// The number of requests.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// True if there is none.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// All of them, in order, each with the number of its command.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, Request<'_>)> {
-        let mut start = KeptEnd::default();
-        self.ends.iter().map(move |end| {
-            let request = Request {
-                bytes: &self.bytes[start.bytes..end.bytes],
-                spans: &self.spans[start.spans..end.spans],
-            };
-            start = *end;
-            (end.command, request)
-        })
-    }
-
-    /// Bytes that are allocated for them.
-    pub fn memory(&self) -> usize {
-        self.bytes.capacity()
-            + self.spans.capacity() * size_of::<Span>()
-            + self.ends.capacity() * size_of::<KeptEnd>()
-    }
-}
-
-/// So many requests of a series need no further memory.
-const FIRST_SERIES_LEN: usize = 32;
-
-/// Requests that stay where they were received, to be run together, each with the number of its command.
-#[derive(Debug, Default)]
-pub struct Series<'b> {
-    /// Positions relative to the first byte of the request.
-    spans: Vec<Span>,
-    entries: Vec<SeriesEntry<'b>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct SeriesEntry<'b> {
-    command: usize,
-    /// Begins with the request.
-    bytes: &'b [u8],
-    first_span: usize,
-    /// Where the request ends, in whatever the caller counts.
-    end: usize,
-}
-
-impl<'b> Series<'b> {
-    /// Adds the request that a parser just completed, in the `bytes` that it saw. Returns false, and adds nothing, if it
-    /// was an inline one: its arguments are in the parser.
-    pub fn push(&mut self, command: usize, parser: &Parser, bytes: &'b [u8], end: usize) -> bool {
-        if !parser.is_inline {
-            if self.entries.is_empty() {
-                self.entries.reserve(FIRST_SERIES_LEN);
-                // Of a long request no more than it has: hardly any other follows it.
-                let count = parser.spans.len();
-                self.spans.reserve((FIRST_SERIES_LEN * count).min(SPAN_COUNT_KEPT).max(count));
-            }
-            self.entries.push(SeriesEntry { command, bytes, first_span: self.spans.len(), end });
-            self.spans.extend_from_slice(&parser.spans);
-        }
-        !parser.is_inline
-    }
-
-    /// The number of requests.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// True if there is none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// The number of arguments of all of them.
-    pub fn arg_count(&self) -> usize {
-        self.spans.len()
-    }
-
-    /// A request, with the number of its command.
-    ///
-    /// # Panics
-    /// If there is no such request: the caller has compared with [`Self::len`].
-    pub fn request(&self, index: usize) -> (usize, Request<'_>) {
-        let entry = self.entries[index];
-        let next = self.entries.get(index + 1).map_or(self.spans.len(), |next| next.first_span);
-        (entry.command, Request { bytes: entry.bytes, spans: &self.spans[entry.first_span..next] })
-    }
-
-    /// Where a request ends, as it was added.
-    ///
-    /// # Panics
-    /// As [`Self::request`].
-    pub fn end(&self, index: usize) -> usize {
-        self.entries[index].end
-    }
-
-    /// Forgets all of them; the memory is kept.
-    pub fn clear(&mut self) {
-        self.spans.clear();
-        self.entries.clear();
     }
 }
 

@@ -1,0 +1,124 @@
+//! Going through keys and members as they would be if the transaction were done.
+
+use std::ops::ControlFlow;
+
+use super::{Part, Staged, Visit};
+use crate::command::staged_value::{Value, is_live, is_to_come, merge};
+use crate::command::walk::Bounds;
+use crate::failure::Result;
+use crate::types::Ready;
+
+impl Staged<'_> {
+    /// Visits what there would be if the transaction were done.
+    pub fn walk(&mut self, bounds: &Bounds, reverse: bool, visit: &mut Visit<'_>) -> Result<()> {
+        if bounds.is_empty() {
+            return Ok(());
+        }
+        self.stage.write_current();
+        let (source, map) = (&mut self.source, self.databases.map(self.place));
+        let none = Part::default();
+        let part = self.stage.part(self.place).unwrap_or(&none);
+        // As one that is read by its name (`see`).
+        let is_over = |key: &[u8]| {
+            let changed = (!part.expiries.is_empty()).then(|| part.expiries.get(key)).flatten();
+            changed.is_some_and(|changed| !is_to_come(changed.new))
+        };
+        let written = part.written.range::<[u8], _>(bounds.as_slices()).map(|(key, value)| {
+            let live = value.as_ref().filter(|value| is_live(value));
+            (&key[..], live.map(|(value, _)| &value[..]))
+        });
+        let scan = |visit: &mut Visit<'_>| {
+            source.scan(map, bounds, reverse, &mut |key, value| match is_over(key) {
+                true => ControlFlow::Continue(()),
+                false => visit(key, value),
+            })
+        };
+        Ok(merge(written, reverse, visit, scan)?)
+    }
+
+    /// Shows what a member of a collection has to the transaction, if it is there.
+    pub fn see_member<R>(
+        &mut self,
+        ready: &Ready,
+        key: &[u8],
+        see: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        if let Some(value) = self.stage.members.get(key) {
+            return Ok(value.map(see));
+        }
+        let (mut see, mut result) = (Some(see), None);
+        self.source.read_member(&ready.members, key, &mut |value| {
+            result = see.take().map(|see| see(value));
+        })?;
+        Ok(result)
+    }
+
+    /// Visits the members inside bounds as they would be if the transaction were done.
+    pub fn walk_members(
+        &mut self,
+        ready: &Ready,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        self.stage.write_ends();
+        self.stage.write_counts();
+        self.walk_written(ready, bounds, reverse, visit)
+    }
+
+    /// The same without the counts that changed in memory, and without the open ends of lists.
+    pub fn walk_written(
+        &mut self,
+        ready: &Ready,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        if bounds.is_empty() {
+            return Ok(());
+        }
+        let source = &mut self.source;
+        let scan =
+            |visit: &mut Visit<'_>| source.scan_members(&ready.members, bounds, reverse, visit);
+        self.stage.members.sort();
+        let written = self.stage.members.range(bounds.as_slices());
+        Ok(merge(written, reverse, visit, scan)?)
+    }
+
+    /// Removes all keys of the database.
+    pub fn clear(&mut self) -> Result<()> {
+        let Staged { stage, source, databases, place, .. } = self;
+        stage.write_current();
+        let is_set = |(key, value): (&Vec<u8>, &Option<Value>)| value.as_ref().map(|_| key.clone());
+        let keys: Vec<_> = stage
+            .part(*place)
+            .into_iter()
+            .flat_map(|part| part.written.iter().filter_map(is_set))
+            .collect();
+        for key in keys {
+            stage.write(*place, &key, None)?;
+        }
+        source.scan(databases.map(*place), &Bounds::of_prefix(b""), false, &mut |key, _| {
+            if stage.write(*place, key, None).is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        stage.check()
+    }
+
+    /// The number of keys of the database.
+    pub fn len(&mut self) -> Result<u64> {
+        let map = self.databases.map(self.place);
+        let mut count = self.source.len(map)?;
+        self.stage.write_current();
+        let Some(part) = self.stage.part(self.place) else { return Ok(count) };
+        for (key, value) in &part.written {
+            let before = self.source.read(map, key, &mut |_, _| {})?;
+            let now = value.as_ref().is_some_and(is_live);
+            count = count.saturating_add_signed(i64::from(now) - i64::from(before));
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,110 @@
+//! A command of a collection, as a transaction of its own: it is run again if another client was faster, and after some
+//! times while nobody else writes.
+
+use std::sync::Arc;
+
+use everleaf::Store;
+
+use super::{complete, finish, prepare};
+use crate::command::facts::COMMANDS;
+use crate::command::keys::Keys;
+use crate::command::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
+use crate::command::stage::{Source, Stage, Staged};
+use crate::command::waiting::service::Service;
+use crate::command::{Context, Failure, Outcome, run};
+use crate::resp::{Reply, Request};
+
+/// Runs one command of a collection, as a transaction of its own.
+pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Outcome {
+    let command = &COMMANDS[index];
+    prepare(context, request, command)?;
+    let key = usize::try_from(command.first_key).ok().filter(|index| *index > 0);
+    let key = key.and_then(|index| request.get(index)).unwrap_or(b"");
+    run_step(context, key, command.writes(), &mut |inner| run(inner, request, index))
+}
+
+/// Runs what works with collections, of which one has this key, as a transaction of its own; perhaps several
+/// times.
+pub fn run_step(
+    context: &mut Context<'_>,
+    key: &[u8],
+    writes: bool,
+    act: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
+) -> Outcome {
+    let shared = context.shared;
+    let (store, turns): (&Store, _) = (&shared.store, &shared.turns);
+    let mut turn = if writes { turns.wait(key) } else { None };
+    let mut answer = Vec::new();
+    for _ in 0..ATTEMPT_COUNT_MAX {
+        let mut stage = Stage::beside_others(BATCH_SIZE_MAX, store);
+        answer.clear();
+        let result = run_one(context, act, &mut stage, &mut &*store, &mut answer);
+        if result.is_err() && stage.is_over() && stage.is_unchanged() {
+            // Alone it need not hold what it reads.
+            break;
+        }
+        let is_done = match result.is_err() {
+            true => stage.still_holds(&context.shared.databases, store)?,
+            false => complete(context, &mut stage, store)?,
+        };
+        if is_done {
+            // An error is one only if what was read of header and members fits together.
+            result?;
+            context.reply.encoded(&answer);
+            return Ok(());
+        }
+        turn = turn.or_else(|| Some(turns.wait_after_conflict(key)));
+    }
+    run_step_alone(context, act, &mut answer)?;
+    context.reply.encoded(&answer);
+    Ok(())
+}
+
+fn run_step_alone(
+    context: &mut Context<'_>,
+    act: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
+    answer: &mut Vec<u8>,
+) -> Outcome {
+    let store = Arc::clone(&context.shared.store);
+    let mut stage = Stage::new(BATCH_SIZE_MAX);
+    let mut service = Service::if_any(context.shared, context.session.client.loop_index);
+    store.write_alone(|alone, batch| {
+        answer.clear();
+        run_one(context, act, &mut stage, alone, answer)?;
+        if let Some(service) = &mut service {
+            service.serve(&mut stage, alone)?;
+        }
+        stage.fill(batch, &context.shared.databases, &context.shared.types);
+        Ok::<(), Failure>(())
+    })?;
+    finish(context, service, &mut stage);
+    Ok(())
+}
+
+fn run_one(
+    context: &mut Context<'_>,
+    act: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
+    stage: &mut Stage,
+    source: &mut dyn Source,
+    answer: &mut Vec<u8>,
+) -> Outcome {
+    let shared = context.shared;
+    let place = stage.place(&shared.databases, context.session.database);
+    let limit = shared.config.reply_size_max;
+    let mut inner = Context {
+        shared,
+        session: context.session,
+        tally: context.tally,
+        reply: Reply::new(answer, context.reply.protocol, limit),
+        keys: Keys::Stage(Staged {
+            stage,
+            source,
+            types: &shared.types,
+            databases: &shared.databases,
+            place,
+        }),
+        later: None,
+    };
+    act(&mut inner)?;
+    if inner.reply.is_full() { Err(Failure::ReplyTooLong) } else { Ok(()) }
+}
