@@ -1,4 +1,4 @@
-//! Files stay short: above 600 lines they are debt, above 800 they are refused. Tests do not count.
+//! Files stay short: above 500 lines they are debt, above 600 they are refused. Tests do not count.
 
 use super::{Finding, Rule, Workspace, finding, rust_files};
 
@@ -7,8 +7,8 @@ pub const LONG: Rule = Rule { name: "length", may_be_debt: true, check: check_lo
 /// Files above the hard limit.
 pub const TOO_LONG: Rule = Rule { name: "length-limit", may_be_debt: false, check: check_limit };
 
-const AIM: usize = 600;
-const LIMIT: usize = 800;
+const AIM: usize = 500;
+const LIMIT: usize = 600;
 
 fn check_long(workspace: &Workspace) -> Vec<Finding> {
     above(workspace, &LONG, AIM)
@@ -39,10 +39,10 @@ mod tests {
     fn long_files_are_refused_and_tests_do_not_count() {
         let path = "crates/a/src/x.rs";
         let lines = |count: usize| "//! A line.\n".repeat(count);
-        assert!(lines_in(&LONG, path, &lines(590)).is_empty());
-        assert_eq!(lines_in(&LONG, path, &lines(610)), [0]);
-        assert!(lines_in(&TOO_LONG, path, &lines(610)).is_empty());
-        assert_eq!(lines_in(&TOO_LONG, path, &lines(801)), [0]);
+        assert!(lines_in(&LONG, path, &lines(490)).is_empty());
+        assert_eq!(lines_in(&LONG, path, &lines(510)), [0]);
+        assert!(lines_in(&TOO_LONG, path, &lines(510)).is_empty());
+        assert_eq!(lines_in(&TOO_LONG, path, &lines(601)), [0]);
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "    // A line.\n".repeat(900));
         assert!(lines_in(&LONG, path, &tests).is_empty());
     }
