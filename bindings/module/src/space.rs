@@ -40,7 +40,7 @@ pub const EXPIRIES: u8 = 2;
 /// Bytes in front of a name.
 pub const PREFIX_SIZE: usize = 9;
 /// Entries that are freed between two moments at which the server may fork.
-const PIECE: usize = 256;
+const KEYS_AT_ONCE: usize = 256;
 /// Bytes that are freed before they are collected, and so counted as free.
 const COLLECT_AFTER: u64 = 64 << 10;
 /// Bytes that are freed before empty chunks are looked for.
@@ -257,7 +257,7 @@ pub fn free(number: u64) {
         let done = with(|space, session| {
             space.walk(session, bounds, false, |key, _, _| {
                 keys.push(key.to_vec());
-                keys.len() < PIECE
+                keys.len() < KEYS_AT_ONCE
             })?;
             for key in &keys {
                 space.remove(session, key)?;
@@ -265,7 +265,7 @@ pub fn free(number: u64) {
             Ok(())
         });
         // An error is damage of memory: what is left stays, and nobody reaches it.
-        if done.is_err() || keys.len() < PIECE {
+        if done.is_err() || keys.len() < KEYS_AT_ONCE {
             break;
         }
     }

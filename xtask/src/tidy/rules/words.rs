@@ -58,6 +58,7 @@ const BANNED: &[(&str, &str)] = &[
     ("Births", "NewMaps"),
     ("enum Was", "enum BeforeImage"),
     ("Allowance", "CopyBudget"),
+    ("PIECE", "PageLimit, or how many of what"),
 ];
 
 /// Whether a letter, digit or underscore.
