@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use crate::common::{is_long, plain, survive, tell};
+use crate::marks::assert_met;
 use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_machine::Simulated;
@@ -89,7 +90,9 @@ fn ours() -> Vec<Scenario> {
 
 #[test]
 fn random_plans_survive() {
-    survive("random plans", 0.1, 30, plain, |number, config| random(number, false, config));
+    let report =
+        survive("random plans", 0.1, 30, plain, |number, config| random(number, false, config));
+    assert_met(&report, &["fast_fair.search.restarted"]);
 }
 
 #[test]

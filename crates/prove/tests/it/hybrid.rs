@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use crate::common::{all_of, is_long, plain, survive, tell, turn};
+use crate::marks::assert_met;
 use everleaf_designs::{
     CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, SpTree, SpTreeBuffered,
     WbTree, WbTreeSo,
@@ -45,11 +46,16 @@ fn random_plans<T2: Design<M>, T3: Design<M>, T9: Design<M>>() {
         _ => random::<T9>(number, 9, config),
     });
     let all: Vec<_> = scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
-    survive(&format!("{name}, scenarios"), 0.05, 1, plain, |_, config| {
+    let report = survive(&format!("{name}, scenarios"), 0.05, 1, plain, |_, config| {
         all_of(&all, |scenario| {
             trees::run_numbers::<Of<T2>, Of<T3>>(scenario, config, 5, Space::default())
         })
     });
+    match name {
+        "rntree" => assert_met(&report, &["hybrid.scan_again", "rntree.wait_for_owners"]),
+        "sptree" => assert_met(&report, &["sptree.move_right"]),
+        _ => {}
+    }
 }
 
 macro_rules! trees {

@@ -16,6 +16,7 @@ mod hashed_leaf_counts;
 mod hybrid;
 mod hybrid_counts;
 mod maps;
+mod marks;
 mod mutants;
 mod parts;
 mod pool;

@@ -1,9 +1,11 @@
 //! Every structure of the list survives a search: its small programs in every order, then its
 //! programs by chance. A new structure needs no test of its own.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use crate::common::{budget, is_long, tell, tell_marks};
+use crate::marks::assert_met_by_structures;
 use everleaf_prove::campaign::{Settings, run};
 use everleaf_prove::configure::Fixed;
 use everleaf_prove::coverage::Coverage;
@@ -14,6 +16,7 @@ const SCHEDULES: u64 = 25;
 
 #[test]
 fn every_structure_survives() {
+    let mut met = BTreeSet::new();
     for structure in STRUCTURES {
         let (budget, seed) = budget(0.5 / STRUCTURES.len() as f64, SCHEDULES, 1);
         let (started, preemptions) = (Instant::now(), is_long().then_some(1));
@@ -25,7 +28,9 @@ fn every_structure_survives() {
         assert!(verdict.report.counts.schedules > 0);
         tell(structure.name, started, &verdict.report);
         tell_marks(&verdict.report);
+        met.extend(verdict.report.marks.iter().map(|(mark, _)| *mark));
     }
+    assert_met_by_structures(&met);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use crate::common::{Witnesses, all_of, is_long, plain, survive, tell};
+use crate::marks::assert_met;
 use everleaf_index::Tiny;
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
 use everleaf_prove::case::{Outcome, explore};
@@ -46,7 +47,7 @@ fn random_plans_on_trees_of_numbers_survive() {
 
 #[test]
 fn random_plans_on_trees_of_byte_strings_survive() {
-    survive("random plans on byte strings", 0.15, 24, plain, |number, config| {
+    let report = survive("random plans on byte strings", 0.15, 24, plain, |number, config| {
         if number % 2 == 0 {
             let (program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
             explore(program, plan, config, 20)
@@ -55,15 +56,26 @@ fn random_plans_on_trees_of_byte_strings_survive() {
             explore(program, plan, config, 20)
         }
     });
+    assert_met(&report, &["nbtree.write.frozen_claim"]);
 }
 
 #[test]
 fn the_fifteen_nasty_scenarios_survive() {
     let scenarios = scenarios::published_bugs();
     assert_eq!(scenarios.len(), 15);
-    survive("published_bugs scenarios", 0.1, 2, plain, |_, config| {
+    let report = survive("published_bugs scenarios", 0.1, 2, plain, |_, config| {
         all_of(&scenarios, |scenario| run_scenario(scenario, config, 10))
     });
+    assert_met(
+        &report,
+        &[
+            "nbtree.install.busy",
+            "nbtree.observe",
+            "nbtree.split.lost_offer",
+            "nbtree.write.help_pending",
+            "nbtree.write.lost_race",
+        ],
+    );
 }
 
 #[test]
@@ -78,9 +90,10 @@ fn merging_scanning_and_emptying_survive() {
 fn all_scenarios_survive_on_byte_strings() {
     let scenarios: Vec<_> =
         scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
-    survive("scenarios on byte strings", 0.1, 2, plain, |_, config| {
+    let report = survive("scenarios on byte strings", 0.1, 2, plain, |_, config| {
         all_of(&scenarios, |scenario| run_words(scenario, config, 5, Space::default()))
     });
+    assert_met(&report, &["nbtree.merge.given_up", "nbtree.merge.helped"]);
 }
 
 #[test]
@@ -145,11 +158,12 @@ fn a_pool_that_grows_under_its_users_survives() {
 #[test]
 fn trees_survive_a_pool_full_of_records() {
     let mut seen = Witnesses::default();
-    survive("full of records", 0.04, 6, plain, |number, config| {
+    let report = survive("full of records", 0.04, 6, plain, |number, config| {
         let (program, plan) = exhaustion::near_full_bytes::<Tiny<2, 3>>(number, false);
         seen.0.push(Rc::clone(&program.seen));
         explore(program, plan, config, 5)
     });
+    assert_met(&report, &["nbtree.split.no_space_to_help"]);
     let refused = seen.count(|seen| seen.refused.get());
     println!("    {refused} operations were refused");
     assert!(refused > 0);

@@ -17,6 +17,7 @@ mod ignored_tests;
 mod landing_tests;
 mod length;
 mod links;
+mod marks;
 mod mutants;
 mod named_tests;
 mod orderings;
@@ -78,6 +79,7 @@ pub const RULES: &[Rule] = &[
     length::LONG,
     length::TOO_LONG,
     links::RULE,
+    marks::RULE,
     mutants::RULE,
     named_tests::RULE,
     orderings::RULE,

@@ -38,6 +38,16 @@ pub fn is_long() -> bool {
     share(1.0).is_some()
 }
 
+/// Whether neither time nor a landing decides what is searched.
+pub fn is_everyday() -> bool {
+    !is_long() && !is_landing()
+}
+
+/// Whether searches go on where the everyday ones end.
+pub fn is_landing() -> bool {
+    turn(1).start > 0
+}
+
 /// The numbers of programs, rounds or machines, of which there are so many everyday; at landings those behind
 /// them.
 pub fn turn(everyday: u64) -> Range<u64> {
