@@ -173,15 +173,12 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         if self.slot.heap().pool().is_read_only() {
             return Err(IndexError::ReadOnly);
         }
-        let outcome = self.slot.with(session, |tree, session| {
-            let outcome = tree.write(session, key, intent, payload);
-            if let Ok(outcome) = outcome {
-                let wrong = M::mutant("nbtree.count_misses_carry") && intent.removes();
-                tree.count(session, if wrong { 0 } else { outcome.growth(intent) });
-            }
-            outcome
-        })?;
-        Ok(outcome?)
+        self.slot.try_with(session, |tree, session| {
+            let outcome = tree.write(session, key, intent, payload)?;
+            let wrong = M::mutant("nbtree.count_misses_carry") && intent.removes();
+            tree.count(session, if wrong { 0 } else { outcome.growth(intent) });
+            Ok(outcome)
+        })
     }
 
     /// Performs many writes, in order, with overlapping cache misses: `outcomes[i]` is that of

@@ -53,7 +53,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         verify: Verify,
     ) -> Result<ExpiryChange, IndexError> {
         self.admit(key, None, expiry_ms)?;
-        self.slot().with(session, |tree, session| {
+        self.slot().try_with(session, |tree, session| {
             let Some(payload) = tree.get_payload(session, BytesKey::new(key)) else {
                 return Ok(ExpiryChange::Mismatch);
             };
@@ -65,7 +65,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let changed =
                 unsafe { record::change_expiry(session.heap(), record_offset(payload), expiry_ms) };
             Ok(if changed { ExpiryChange::Done } else { ExpiryChange::NoPlace })
-        })?
+        })
     }
 
     /// Lets `key` expire at this time (in milliseconds since 1970-01-01 UTC, 0 for never), whether it has
@@ -81,7 +81,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         expiry_ms: u64,
     ) -> Result<bool, IndexError> {
         self.admit(key, None, expiry_ms)?;
-        self.slot().with(session, |tree, session| {
+        self.slot().try_with(session, |tree, session| {
             let key = BytesKey::new(key);
             let Some(old) = tree.get_payload(session, key) else { return Ok(false) };
             // A damaged header must not be taken at its word: there may be another key where it says that the expiry is.
@@ -97,6 +97,6 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let outcome = tree.write_rarely(session, key, Intent::Exchange(old), payload);
             let see = |answer: Answer, _: Option<&[u8]>| answer.changed;
             self.finish_write(tree, session, payload, outcome, &Moment::default(), see)
-        })?
+        })
     }
 }

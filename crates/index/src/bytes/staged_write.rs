@@ -69,7 +69,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         expiry_ms: u64,
     ) -> Result<Option<StagedChange<'a, G, M>>, IndexError> {
         self.admit(key, None, expiry_ms)?;
-        self.slot().with(session, |tree, session| {
+        self.slot().try_with(session, |tree, session| {
             let bytes_key = BytesKey::new(key);
             let Some(payload) = tree.get_payload(session, bytes_key) else { return Ok(None) };
             record_of(session.heap(), payload, key, Verify::Key)?;
@@ -87,7 +87,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
             let payload = bytes_key.payload(offset);
             let write = Write { key: bytes_key, intent: Intent::Upsert, payload };
             Ok(Some(StagedChange::Write(StagedWrite { tree: self, write })))
-        })?
+        })
     }
 
     /// Makes the record of a change that stores a value, durably; in no tree yet. A removal needs none, and no
@@ -102,7 +102,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         let value = change.value();
         self.admit(key, value, expiry_ms)?;
         // A tree that was removed is found out here, before anything is done.
-        self.slot().with(session, |_, session| {
+        self.slot().try_with(session, |_, session| {
             let key = BytesKey::new(key);
             let (intent, payload) = match value {
                 Some(value) => {
@@ -112,7 +112,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
                 None => (Intent::Remove, 0),
             };
             Ok(StagedWrite { tree: self, write: Write { key, intent, payload } })
-        })?
+        })
     }
 
     /// Makes changes that were prepared for this tree, in order, and calls `done` for each with the
@@ -126,7 +126,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         changes: &[StagedWrite<'_, G, M>],
         mut done: impl FnMut(Option<u64>),
     ) -> Result<(), IndexError> {
-        self.slot().with(session, |tree, session| {
+        self.slot().try_with(session, |tree, session| {
             let mut added = 0;
             let result = tree.write_many(
                 session,
@@ -143,7 +143,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
             );
             tree.count(session, added);
             Ok(result?)
-        })?
+        })
     }
 
     /// Undoes a change that was prepared and made, when nobody else has changed the key: it had this

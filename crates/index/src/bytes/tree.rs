@@ -225,7 +225,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             What::Expire => return Ok(see(self.expire(session, key, expiry_ms)?, None)),
         };
         self.admit(key, value, expiry_ms)?;
-        self.slot.with(session, |tree, session| {
+        self.slot.try_with(session, |tree, session| {
             let key = BytesKey::new(key);
             // The leaf comes while the record is made.
             let near = tree.approach(key);
@@ -241,7 +241,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 return self.finish_write(tree, session, payload, outcome, &moment, see);
             }
             self.perform_near(tree, session, near, write, &moment, see)
-        })?
+        })
     }
 
     /// Changes a key if its value is `expected` (`None`: absent), to `new` (`None`: removed), and
@@ -283,7 +283,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// As [`Self::change`].
     pub fn purge(&self, session: &mut Session<M>, key: &[u8]) -> Result<bool, IndexError> {
         self.admit(key, None, 0)?;
-        self.slot.with(session, |tree, session| {
+        self.slot.try_with(session, |tree, session| {
             let key = BytesKey::new(key);
             let Some(found) = tree.get_payload(session, key) else { return Ok(false) };
             let moment = Moment::default();
@@ -295,7 +295,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let outcome = tree.write_rarely(session, key, intent, 0);
             let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
             self.finish_write(tree, session, 0, outcome, &moment, |_, _| changed)
-        })?
+        })
     }
 
     /// Gives the empty key of a tree that nobody uses yet its check sum, if its value is empty and an older

@@ -111,6 +111,17 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
         session: &mut Session<M>,
         operation: impl FnOnce(&T, &mut Session<M>) -> R,
     ) -> Result<R, IndexError> {
+        self.try_with(session, |tree, session| Ok(operation(tree, session)))
+    }
+
+    /// As [`Self::with`], of an operation that may fail. A result within a result would be moved from one place
+    /// of the stack to another, byte by byte, once for each.
+    #[inline(always)]
+    pub fn try_with<R>(
+        &self,
+        session: &mut Session<M>,
+        operation: impl FnOnce(&T, &mut Session<M>) -> Result<R, IndexError>,
+    ) -> Result<R, IndexError> {
         debug_assert!(Arc::ptr_eq(&self.heap, session.heap()), "a session of another pool");
         // Also ends when the operation panics: it may run code of the user.
         let mut session = session.pinned();
@@ -120,7 +131,7 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
         // swapped out, and we are pinned since before the load.
         match unsafe { tree.as_ref() } {
             // Here, and not behind a call of `map`: the key stays in registers.
-            Some(tree) => Ok(operation(tree, &mut session)),
+            Some(tree) => operation(tree, &mut session),
             None => Err(IndexError::Removed),
         }
     }
