@@ -67,10 +67,13 @@ fn resume(path: &Path, keys: u64, patient: bool) -> Result<(), Failure> {
         tree.upsert(&mut session, key(keys / 2), 1)?.ok_or("a key is missing")?;
         tell("first write");
     }
-    let (mut from, all) = (Some(0), tree.unrestored());
+    let (mut from, all, mut damaged) = (Some(0), tree.unrestored(), vec![]);
     let mut told = 0;
     while let Some(key) = from {
-        from = tree.restore_next(&mut session, key, STEP)?;
+        from = tree.restore_next(&mut session, key, STEP, &mut damaged)?;
+        if let Some(error) = damaged.pop() {
+            return Err(error.into());
+        }
         let tenth = (all - tree.unrestored()) * 10 / all.max(1);
         if tenth > told {
             told = tenth;

@@ -68,9 +68,9 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
         session: &mut Session<M>,
         from: u64,
         leaves: usize,
-        _: &mut Vec<IndexError>,
+        damaged: &mut Vec<IndexError>,
     ) -> Result<Option<u64>, IndexError> {
-        Tree::restore_next(self, session, from, leaves)
+        Tree::restore_next(self, session, from, leaves, damaged)
     }
 
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {

@@ -88,15 +88,17 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Restores the buffers of the next `leaves` leaves, from that of the key `from` on, as a write that changes
     /// nothing would; gives the key to go on with, if there are more leaves. For a thread in the background
     /// that begins with 0 when the tree is open: others may be at work, and [`Self::unrestored`] is how far it
-    /// has come.
+    /// has come. A leaf of which the log has something damaged is passed: what is wrong is added to `damaged`, and whoever
+    /// touches the leaf is told the same.
     ///
     /// # Errors
-    /// What the log has of a leaf is damaged.
+    /// None.
     pub fn restore_next(
         &self,
         session: &mut Session<M>,
         mut from: u64,
         leaves: usize,
+        damaged: &mut Vec<IndexError>,
     ) -> Result<Option<u64>, IndexError> {
         if !V::BUFFERED {
             return Ok(None);
@@ -107,9 +109,17 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             }
             // Pinned for one leaf: what others give up meanwhile can be used again soon.
             let _pinned = session.pinned();
-            let place = self.lock_leaf(from)?;
-            from = place.middle.high();
-            place.middle.lock.unlock_unchanged();
+            match self.lock_leaf(from) {
+                Ok(place) => {
+                    from = place.middle.high();
+                    place.middle.lock.unlock_unchanged();
+                }
+                Err(error) => {
+                    damaged.push(error);
+                    // Not locked: at worst the leaf has been split since, and its right part is looked at next.
+                    from = self.seek(from).middle.high().max(from.saturating_add(1));
+                }
+            }
         }
         Ok(Some(from))
     }

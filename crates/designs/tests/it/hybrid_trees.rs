@@ -158,15 +158,17 @@ fn buffers_are_restored_in_the_background() {
     let mut session = solo.heap().session().expect("a free session");
     let all = tree.unrestored();
     assert!(all > 5 && tree.log_bytes() > 0, "{all} buffers");
-    let (mut from, mut left) = (tree.restore_next(&mut session, 0, 3).expect("whole"), all);
+    let (mut from, mut left) = (Some(0), all);
+    let mut damaged = vec![];
     while let Some(key) = from {
         assert!(tree.unrestored() <= left);
         left = tree.unrestored();
         let known = (key / 7).min(4999);
         assert_eq!(tree.get(&mut session, known * 7).expect("get"), Some(known));
-        from = tree.restore_next(&mut session, key, 3).expect("whole");
+        from = tree.restore_next(&mut session, key, 3, &mut damaged).expect("whole");
     }
     assert_eq!((tree.unrestored(), tree.len(&mut session).expect("len")), (0, 5000));
+    assert!(damaged.is_empty());
 }
 
 /// Chunks of the logs of other sessions, of an earlier opening, stayed for ever: 38 in place of 22.

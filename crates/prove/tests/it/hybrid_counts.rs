@@ -583,7 +583,8 @@ fn stores_of_restoring(calls: usize, leaves: usize) -> u64 {
     let mut from = 0;
     counting.operation("restore", || {
         for _ in 0..calls {
-            let next = solo.tree().restore_next(&mut session, from, leaves).expect("whole");
+            let next =
+                solo.tree().restore_next(&mut session, from, leaves, &mut vec![]).expect("whole");
             from = next.expect("there are more");
         }
     });
