@@ -77,7 +77,7 @@ fn entry_head<const HEADS: bool>(key: &[u8], skip: usize) -> u64 {
 fn entry_key<'a, M: Machine>(base: PoolBase<M>, entry: Pair) -> &'a [u8] {
     // SAFETY: the trait's contract: entries come from leaves that a pinned session can reach, and a
     // record outlives the pins of all sessions that can reach its entry.
-    unsafe { record::read::<M>(base, record_offset(entry.second)) }.key
+    unsafe { record::read_key(base, record_offset(entry.second)) }
 }
 
 /// Whether the record of an entry that seems to be one of some key, but whose record has another, is
@@ -116,7 +116,7 @@ fn fence_key<'a, M: Machine>(base: PoolBase<M>, fence: u64) -> &'a [u8] {
         return &[];
     }
     // SAFETY: as for entries: fences are retired only when no leaf or inner node has them.
-    unsafe { record::read::<M>(base, fence) }.key
+    unsafe { record::read_key(base, fence) }
 }
 
 /// How many leading bytes two strings share.

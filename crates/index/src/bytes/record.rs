@@ -41,7 +41,7 @@ use everleaf_machine::{LINE_SIZE, Machine, Ordering};
 use everleaf_pool::{FEATURE_EXPIRY, FEATURE_EXPIRY_WORD};
 
 use self::read::header;
-pub use self::read::{Owned, read, read_checked, read_from};
+pub use self::read::{Owned, read, read_checked, read_from, read_key};
 pub(crate) use self::read::{ask_for_rest, read_verified, size_at};
 use crate::pool_trees::pool_base::PoolBase;
 

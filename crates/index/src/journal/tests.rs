@@ -56,6 +56,24 @@ fn damage(tree: &BytesTree, session: &mut Session<Hardware>, key: &[u8], at: usi
     word.store(word.load(Ordering::Relaxed) ^ bits << (8 * (offset % 8)), Ordering::Relaxed);
 }
 
+/// What was lost: that a key is damaged. A leaf that is replaced reads the keys of its records, and one with a damaged
+/// time was taken for an empty key: behind it the key passed for absent.
+#[test]
+fn a_key_whose_time_is_damaged_is_told_behind_splits() {
+    let trees = trees();
+    let tree = trees.bytes_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a session");
+    let key = |number: u32| format!("a prefix that all of them have {number:05}").into_bytes();
+    // So long that its record has a word for the time.
+    tree.change(&mut session, &Change::insert(&key(200), &[7; 5000])).expect("room");
+    damage(&tree, &mut session, &key(200), 8, 1);
+    for number in (0..400).filter(|number| *number != 200) {
+        tree.change(&mut session, &Change::insert(&key(number), b"y")).expect("room");
+        let found = tree.get_with(&mut session, &key(200), <[u8]>::len);
+        assert!(found.is_err(), "{found:?} behind {number}");
+    }
+}
+
 /// Its name, the value, where in a record of this key, and which bits.
 type Damage<'a> = (&'a str, &'a [u8], &'a dyn Fn(&[u8]) -> usize, u64);
 

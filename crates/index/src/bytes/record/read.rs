@@ -33,6 +33,26 @@ pub unsafe fn read<'a, M: Machine>(base: PoolBase<M>, offset: u64) -> Record<'a>
     result.unwrap_or(Record { key: &[], value: &[], expiry_ms: 0 })
 }
 
+/// The key of the record at `offset`; empty if its lengths are damaged. Nothing else of the record has to be whole:
+/// where a key belongs is not to depend on it.
+///
+/// # Safety
+/// As for [`read`].
+#[inline(always)]
+pub unsafe fn read_key<'a, M: Machine>(base: PoolBase<M>, offset: u64) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    let shape = Shape::of(unsafe { header(base, offset) });
+    if !base.holds(offset, shape.size()) {
+        return &[];
+    }
+    let start = base.start().wrapping_add(offset as usize).wrapping_add(shape.body());
+    // SAFETY: the range is inside the pool.
+    unsafe { M::read_bytes(start, shape.key_length) };
+    // SAFETY: the range is inside the pool; its bytes do not change while the record is published, and the caller
+    // promises that it stays so for 'a.
+    unsafe { std::slice::from_raw_parts(start, shape.key_length) }
+}
+
 /// The record at `offset`, unless it is damaged.
 ///
 /// # Safety
