@@ -174,14 +174,13 @@ impl ListEnd {
         self.ends_with(index)
     }
 
-    /// Where the entries are from the one at the end of the list on.
+    /// Where the entries are from the one at the end of the list on, and no further than the list: what is outside of
+    /// it, until it is freed, is no element, and others are put in its place.
     fn bounds(&self, list: &Header) -> Bounds {
-        let last =
-            Bound::Included(EntryKey::behind(self.id, runs::end_of(list, self.side)).to_vec());
-        let start = Bound::Included(EntryKey::before(self.id, runs::begin_of(list)).to_vec());
-        match self.side {
-            Side::Left => Bounds { start, ..Bounds::of_prefix(&self.id.to_be_bytes()) },
-            Side::Right => Bounds { start, end: last },
+        let behind = EntryKey::behind(self.id, runs::end_of(list, Side::Right));
+        Bounds {
+            start: Bound::Included(EntryKey::before(self.id, runs::begin_of(list)).to_vec()),
+            end: Bound::Included(behind.to_vec()),
         }
     }
 

@@ -442,3 +442,33 @@ fn what_reaches_out_of_the_bounds_stays_until_it_is_gone() {
     let report = everleaf_server::check_collections(&server.store).unwrap();
     assert_eq!((report.problems, report.members), (Vec::<String>::new(), 402));
 }
+
+/// What was lost: an element. What a trim leaves outside of a list, until it is freed, was read ahead with the list's first
+/// elements; one that was pushed into that place meanwhile was answered with what had been there, and removed.
+#[test]
+fn what_was_trimmed_is_not_read_ahead_in_place_of_what_is_pushed() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    // So long that each is an entry by itself.
+    let element = |name: &str| format!("{name}{}", "-".repeat(1100));
+    for first in (0..700).step_by(100) {
+        let elements = (first..first + 100).map(|number| element(&format!("e{number}.")));
+        let words: Vec<String> =
+            ["RPUSH".to_string(), "q".to_string()].into_iter().chain(elements).collect();
+        assert_eq!(client.ask(&words), format!(":{}", first + 100));
+    }
+    let push = format!("RPUSH q {}", element("new."));
+    let mut lines = vec!["MULTI", "LTRIM q 0 4", "LPOP q", "LPOP q", &push];
+    lines.extend(["LPOP q", "LPOP q", "LPOP q", "LPOP q", "LLEN q", "EXEC"]);
+    let replies = pipeline(&mut client, &lines);
+    let expected = format!(
+        "[+OK \"{}\" \"{}\" :4 \"{}\" \"{}\" \"{}\" \"{}\" :0]",
+        element("e0."),
+        element("e1."),
+        element("e2."),
+        element("e3."),
+        element("e4."),
+        element("new."),
+    );
+    assert_eq!(replies.last(), Some(&expected));
+}
