@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use everleaf::WriteBatch;
+use everleaf::{Error, WriteBatch};
 
 use super::series::{Outcome, is_refused_whole};
 use super::{Context, Failure, facts, note_slow};
@@ -43,7 +43,8 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
         end += 1;
     }
     if let Err(error) = shared.store.write(&batch) {
-        return match is_refused_whole(&error) {
+        // Nothing was answered, and a pair may be put twice: what one damaged key refuses is no matter of the others.
+        return match is_refused_whole(&error) || matches!(error, Error::Corrupt(_)) {
             true => Outcome::Alone(end - first),
             false => Outcome::Failed(end - first, Failure::Store(error)),
         };

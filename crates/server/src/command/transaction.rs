@@ -378,9 +378,11 @@ fn run(
     // An attempt before this one may have selected another.
     context.session.select(queue.database);
     let Context { shared, .. } = *context;
+    // Once: others may change it meanwhile, and each time belongs to its command.
+    let wants_times = shared.latency.wants_times();
     for (index, request) in queue.requests.iter() {
         let start = answers.len();
-        let began = context.shared.latency.wants_times().then(Instant::now);
+        let began = wants_times.then(Instant::now);
         let mark = stage.mark();
         let place = stage.place(&shared.databases, context.session.database);
         let protocol = context.session.protocol;
