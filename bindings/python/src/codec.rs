@@ -94,9 +94,10 @@ impl Codec {
                 Ok(text) => Ok(PyString::new(py, text).into_any()),
                 Err(_) => Err(PyValueError::new_err("what is stored is no str")),
             },
-            Codec::Integer => {
-                Ok(PyInt::new(py, (bits(bytes, "int")? ^ SIGN).cast_signed()).into_any())
-            }
+            Codec::Integer => match int_of(bytes) {
+                Some(number) => Ok(PyInt::new(py, number).into_any()),
+                None => Err(PyValueError::new_err("what is stored is no int")),
+            },
             Codec::Real => {
                 let bits = bits(bytes, "float")?;
                 let bits = if bits & SIGN == 0 { !bits } else { bits ^ SIGN };
@@ -123,11 +124,21 @@ fn bits(bytes: &[u8], what: &str) -> PyResult<u64> {
     }
 }
 
+/// The bytes of an integer, in the order of integers.
+pub fn int_bytes(number: i64) -> [u8; 8] {
+    (number.cast_unsigned() ^ SIGN).to_be_bytes()
+}
+
+/// What [`int_bytes`] has made bytes of.
+pub fn int_of(bytes: &[u8]) -> Option<i64> {
+    Some((u64::from_be_bytes(bytes.try_into().ok()?) ^ SIGN).cast_signed())
+}
+
 /// A number whose bytes, the highest first, are in the order of integers.
 fn integer(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     let Ok(number) = object.cast::<PyInt>() else { return Err(wrong("an int is", object)) };
     match number.extract::<i64>() {
-        Ok(number) => Ok(number.cast_unsigned() ^ SIGN),
+        Ok(number) => Ok(u64::from_be_bytes(int_bytes(number))),
         Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
             Err(PyOverflowError::new_err("an int key has 64 bits"))
         }

@@ -9,9 +9,12 @@
 mod codec;
 mod columns;
 mod failure;
+mod files;
 mod held;
 mod many;
 mod map;
+mod numbers;
+mod opening;
 mod pairs;
 mod reader;
 mod store;
@@ -25,11 +28,13 @@ mod _everleaf {
     #[pymodule_export]
     use super::failure::{Closed, Corrupt, Error, Forked, Full, Locked, NotFound, ReadOnly};
     #[pymodule_export]
+    use super::files::{compact, repair, restore, upgrade};
+    #[pymodule_export]
     use super::map::RawMap;
     #[pymodule_export]
     use super::pairs::Pairs;
     #[pymodule_export]
-    use super::store::{RawBatch, RawStore, compact, restore};
+    use super::store::{RawBatch, RawStore};
     #[pymodule_export]
     use super::view::RawView;
 

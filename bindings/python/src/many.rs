@@ -123,6 +123,17 @@ pub fn put(held: &Held, codecs: &Codecs, pairs: &Object<'_>) -> PyResult<()> {
     }
 }
 
+/// The bytes of pairs, all of them: they are taken out of their objects before a detached thread has them.
+pub fn collect(codecs: &Codecs, pairs: &Object<'_>) -> PyResult<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut found = vec![];
+    for pair in pairs.try_iter()? {
+        let (key, value) = parts(&pair?)?;
+        let (key, value) = (codecs.keys.encode(&key)?, codecs.values.encode(&value)?);
+        found.push((key.as_ref().to_vec(), value.as_ref().to_vec()));
+    }
+    Ok(found)
+}
+
 /// A key and its value.
 fn parts<'py>(pair: &Object<'py>) -> PyResult<(Object<'py>, Object<'py>)> {
     match pair.cast_exact::<PyTuple>() {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use everleaf::{Exchange, Expiry, Map};
-use pyo3::exceptions::PyValueError;
+use everleaf::{Action, Exchange, Expiry, Map};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple, PyType};
 
-use crate::codec::Codec;
+use crate::codec::{Codec, int_bytes, int_of};
 use crate::held::Held;
 use crate::many::Lookup;
 use crate::pairs::{Ends, Pairs, Source, What};
@@ -90,6 +90,30 @@ pub fn expiry_in(seconds: f64) -> PyResult<Expiry> {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
     Ok(Expiry::from_unix_ms((((now + seconds) * 1000.0) as u64).max(1)))
+}
+
+/// As [`Map::fetch_add`], of numbers in the encoding that keeps their order.
+fn add_encoded(map: &Map, key: &[u8], amount: i64) -> everleaf::Result<i64> {
+    let mut before = Ok(0);
+    // The function may run several times; the last run is the one that counts.
+    map.update_with(key, |found| {
+        let sum = found.map_or(Ok(0), stored_int).and_then(|old| {
+            before = Ok(old);
+            old.checked_add(amount).ok_or(everleaf::Error::Overflow)
+        });
+        match sum {
+            Ok(sum) => Action::Put(int_bytes(sum).to_vec()),
+            Err(error) => {
+                before = Err(error);
+                Action::Keep
+            }
+        }
+    })?;
+    before
+}
+
+fn stored_int(bytes: &[u8]) -> everleaf::Result<i64> {
+    int_of(bytes).ok_or(everleaf::Error::NotAnInteger)
 }
 
 #[pymethods]
@@ -251,6 +275,18 @@ impl RawMap {
         let size = value.map_or(0, <[u8]>::len);
         let done = self.held.write(py, size, |map| map.compare_exchange(key, expected, value))?;
         Ok(done == Exchange::Done)
+    }
+
+    /// Adds to the number that a key has, in one atomic step; an absent key counts as 0. Returns the number before.
+    #[pyo3(signature = (key, amount=1))]
+    fn add(&self, key: &Object<'_>, amount: i64) -> PyResult<i64> {
+        let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
+        let key = key.as_ref();
+        match *self.codecs.values {
+            Codec::Bytes | Codec::Text => self.held.write(py, 0, |map| map.fetch_add(key, amount)),
+            Codec::Integer => self.held.write(py, 0, |map| add_encoded(map, key, amount)),
+            _ => Err(PyTypeError::new_err("values of bytes, str and int are added to, not these")),
+        }
     }
 
     /// Removes all keys, as one change.

@@ -2,18 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
-use std::time::Duration;
 
-use everleaf::{Durability, Expiry, MapView, Options, Store, WriteBatch, Written};
-use pyo3::exceptions::PyValueError;
+use everleaf::{Expiry, MapView, Store, WriteBatch, Written};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
-use crate::failure::{Error, closed, raised};
+use crate::codec::Codec;
+use crate::failure::{Error, Forked, closed, raised};
 use crate::held::{Held, Waits, release};
 use crate::map::{RawMap, expiry_in};
-use crate::reader::Object;
+use crate::opening::{self, Lines};
+use crate::reader::{Codecs, Object};
+use crate::{many, numbers};
 
 /// An open store.
 #[pyclass(frozen, module = "everleaf._everleaf")]
@@ -25,6 +26,7 @@ pub struct RawStore {
     /// The number of the process that opened it.
     owner: u32,
     pub waits: Arc<Waits>,
+    lines: Lines,
 }
 
 /// A store that nobody has closed: its maps, which hold it, are gone or going.
@@ -48,16 +50,6 @@ impl Drop for RawStore {
             // The interpreter is at its end, and nobody can be told.
             let _ = self.end();
         }
-    }
-}
-
-/// What is to survive, from its name.
-fn durability(name: &str, interval_ms: u64) -> PyResult<Durability> {
-    match name {
-        "process" => Ok(Durability::Process),
-        "power" => Ok(Durability::Power),
-        "interval" => Ok(Durability::Interval(Duration::from_millis(interval_ms))),
-        _ => Err(PyValueError::new_err("durability is 'process', 'interval' or 'power'")),
     }
 }
 
@@ -137,40 +129,17 @@ impl RawStore {
 
 #[pymethods]
 impl RawStore {
-    /// Opens the pool at a path.
+    /// Opens the pool at a path. The options have the names that they have in `everleaf.open`.
     #[new]
-    #[pyo3(signature = (path, *, create, read_only, max_size, durability_name, interval_ms,
-        trust_after_machine_crash, verify_reads, view_memory))]
-    #[allow(clippy::too_many_arguments, reason = "all by name, from one place in Python")]
-    fn new(
-        py: Python<'_>,
-        path: PathBuf,
-        create: bool,
-        read_only: bool,
-        max_size: Option<u64>,
-        durability_name: Option<&str>,
-        interval_ms: u64,
-        trust_after_machine_crash: bool,
-        verify_reads: bool,
-        view_memory: u64,
-    ) -> PyResult<Self> {
-        let mut options = Options::new()
-            .create(create)
-            .read_only(read_only)
-            .trust_after_machine_crash(trust_after_machine_crash)
-            .verify_reads(verify_reads)
-            .view_memory_bytes(view_memory);
-        if let Some(max_size) = max_size {
-            options = options.max_size_bytes(max_size);
-        }
-        if let Some(name) = durability_name {
-            options = options.durability(durability(name, interval_ms)?);
-        }
+    #[pyo3(signature = (path, **options))]
+    fn new(py: Python<'_>, path: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let lines = Lines::default();
+        let options = opening::options(options, &lines)?;
         let store = py.detach(|| options.open(path)).map_err(raised)?;
         let is_slow = store.statistics().durability.name() != "process";
         let (store, waits) = (RwLock::new(Some(store)), Arc::default());
         let owner = std::process::id();
-        Ok(RawStore { store, maps: Mutex::default(), is_slow, owner, waits })
+        Ok(RawStore { store, maps: Mutex::default(), is_slow, owner, waits, lines })
     }
 
     /// The names of all maps.
@@ -212,37 +181,85 @@ impl RawStore {
 
     /// Numbers about the store.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let found = py.detach(|| self.with(|store| Ok(store.statistics())))?;
-        let numbers = PyDict::new(py);
-        for (name, number) in [
-            ("keys", found.keys),
-            ("maps", found.maps),
-            ("pool_size_bytes", found.pool_size_bytes),
-            ("pool_used_bytes", found.pool_used_bytes),
-            ("pool_returned_bytes", found.pool_returned_bytes),
-            ("pool_max_bytes", found.pool_max_bytes),
-            ("memory_bytes", found.memory_bytes),
-            ("leaves", found.leaves),
-            ("height", found.height),
-            ("splits", found.splits),
-            ("merges", found.merges),
-            ("log_bytes", found.log_bytes),
-            ("log_lag", found.log_lag),
-            ("views", found.views),
-            ("view_keys", found.view_keys),
-            ("view_bytes", found.view_bytes),
-            ("views_lost", found.views_lost),
-            ("swept_keys", found.swept_keys),
-            ("recovered_batches", found.recovered_batches),
-        ] {
-            numbers.set_item(name, number)?;
+        numbers::of_store(py, &py.detach(|| self.with(|store| Ok(store.statistics())))?)
+    }
+
+    /// Writes a snapshot, which shortens the log; returns the number of pairs.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<u64> {
+        self.waits.during(py, || self.with(Store::snapshot))
+    }
+
+    /// Writes a snapshot, or without a log a backup beside the pool; returns the number of pairs.
+    fn save(&self, py: Python<'_>) -> PyResult<u64> {
+        self.waits.during(py, || self.with(Store::save))
+    }
+
+    /// Returns free space to the file system; how many bytes.
+    fn return_space(&self, py: Python<'_>) -> PyResult<u64> {
+        self.waits.during(py, || self.with(Store::return_space))
+    }
+
+    /// Lets writes of this thread return before they are durable, until it waits for them.
+    fn defer_sync(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            self.with(|store| {
+                store.defer_sync();
+                Ok(())
+            })
+        })
+    }
+
+    /// Waits until the writes of this thread are durable.
+    fn wait_deferred(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.with(Store::wait_deferred))
+    }
+
+    /// Whether the log has failed, and nothing can be written any more.
+    fn has_log_failed(&self, py: Python<'_>) -> PyResult<bool> {
+        py.detach(|| self.with(|store| Ok(store.has_log_failed())))
+    }
+
+    /// Whether it was opened read-only.
+    fn is_read_only(&self, py: Python<'_>) -> PyResult<bool> {
+        py.detach(|| self.with(|store| Ok(store.is_read_only())))
+    }
+
+    /// The damaged files of the log that were put aside.
+    fn put_aside_files(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
+        py.detach(|| self.with(Store::put_aside_files))
+    }
+
+    /// What the pool was made from when it was opened, if it was made again.
+    fn rebuilt<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let found = py.detach(|| self.with(|store| Ok(store.rebuilt().cloned())))?;
+        found.map(|found| numbers::of_rebuilt(py, &found)).transpose()
+    }
+
+    /// What the store did by itself since this was called last.
+    fn events(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        if std::process::id() != self.owner {
+            // A thread that is not here may have the lock of the lines.
+            return Err(Forked::new_err(
+                "the store belongs to the process this one was forked from",
+            ));
         }
-        numbers.set_item("recovery_seconds", found.recovery.as_secs_f64())?;
-        numbers.set_item("durability", found.durability.name())?;
-        numbers.set_item("domain", found.domain.name())?;
-        numbers.set_item("was_clean", found.was_clean)?;
-        numbers.set_item("log_owes_snapshot", found.log_owes_snapshot)?;
-        Ok(numbers)
+        Ok(py.detach(|| self.lines.take()))
+    }
+
+    /// Makes a new map from pairs whose keys ascend; see `many::load`.
+    fn load(
+        &self,
+        map_name: &str,
+        keys: &Object<'_>,
+        values: &Object<'_>,
+        pairs: &Object<'_>,
+    ) -> PyResult<()> {
+        let py = pairs.py();
+        let codecs =
+            Codecs { keys: Arc::new(Codec::of(keys)?), values: Arc::new(Codec::of(values)?) };
+        let pairs = many::collect(&codecs, pairs)?;
+        // The handle goes there: it may be the last that keeps the store open.
+        self.waits.during(py, || self.with(|store| store.load_map(map_name, pairs).map(drop)))
     }
 
     /// Closes the store and its maps; views and iterators keep the pool open while they are held.
@@ -311,12 +328,20 @@ impl RawBatch {
         RawBatch { batch: Mutex::default() }
     }
 
-    /// Adds that a key gets a value.
-    fn put(&self, map: &RawMap, key: &Object<'_>, value: &Object<'_>) -> PyResult<()> {
+    /// Adds that a key gets a value, for so many seconds if `ttl` is given.
+    #[pyo3(signature = (map, key, value, ttl=None))]
+    fn put(
+        &self,
+        map: &RawMap,
+        key: &Object<'_>,
+        value: &Object<'_>,
+        ttl: Option<f64>,
+    ) -> PyResult<()> {
+        let expiry = ttl.map_or(Ok(Expiry::Never), expiry_in)?;
         let py = key.py();
         let (key, value) = (map.codecs.keys.encode(key)?, map.codecs.values.encode(value)?);
         self.with(py, map, |batch, map| {
-            batch.put(map, key, value);
+            batch.put_with_expiry(map, key, value, expiry);
         })
     }
 
@@ -350,16 +375,4 @@ impl RawBatch {
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         Ok(Arc::get_mut(&mut self.lock(py)).ok_or_else(being_written)?.len())
     }
-}
-
-/// Makes a pool from a backup; returns the number of pairs.
-#[pyfunction]
-pub fn restore(py: Python<'_>, backup: PathBuf, path: PathBuf) -> PyResult<u64> {
-    py.detach(|| Store::restore(backup, path, |_| {})).map(|copied| copied.keys).map_err(raised)
-}
-
-/// Writes a pool anew, as small as it can be; returns its bytes.
-#[pyfunction]
-pub fn compact(py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-    py.detach(|| Store::compact(path, |_| {})).map(|copied| copied.size_bytes).map_err(raised)
 }

@@ -22,13 +22,14 @@ from ._everleaf import (
     NotFound,
     ReadOnly,
     __version__,
-    compact,
     restore,
 )
+from ._files import Rebuilt, Repaired, compact, repair, upgrade
 from ._map import Batch, Map, Refused, View
 from ._store import Store, open
 
 __all__ = [
     "Batch", "Closed", "Corrupt", "Error", "Forked", "Full", "Locked", "Map", "NotFound",
-    "ReadOnly", "Refused", "Store", "View", "__version__", "codecs", "compact", "open", "restore",
+    "ReadOnly", "Rebuilt", "Refused", "Repaired", "Store", "View", "__version__", "codecs", "compact", "open", "repair",
+    "restore", "upgrade",
 ]

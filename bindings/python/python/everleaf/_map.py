@@ -117,6 +117,14 @@ class _Reader(Generic[K, V]):
         """The pairs from one key to another, the last excluded unless asked for."""
         return self.pairs(minimum, maximum, inclusive, reverse, "pairs")
 
+    def floor(self, key: K) -> Optional[tuple[K, V]]:
+        """The pair with the last key that is not behind this one; None: there is none."""
+        return next(self.pairs(None, key, (True, True), True, "pairs"), None)
+
+    def ceiling(self, key: K) -> Optional[tuple[K, V]]:
+        """The pair with the first key that is not before this one; None: there is none."""
+        return next(self.pairs(key, None, (True, True), False, "pairs"), None)
+
     def peekitem(self, index: int = -1) -> tuple[K, V]:
         """The pair at a place in the order; the first (0) and the last (-1) are found at once."""
         pair: tuple[K, V] = _at(self, "pairs", operator.index(index))
@@ -373,14 +381,14 @@ class Batch:
     def __init__(self, store: RawStore) -> None:
         self._store, self._raw = store, RawBatch()
 
-    def put(self, map: Map[K, V], key: K, value: V) -> Batch:
-        """Adds that a key gets a value."""
-        self._raw.put(map, key, value)
+    def put(self, map: Map[K, V], key: K, value: V, ttl: Optional[float] = None) -> Batch:
+        """Adds that a key gets a value, and if `ttl` is given is absent so many seconds from now on."""
+        self._raw.put(map, key, value, ttl)
         return self
 
     def expire(self, map: Map[K, Any], key: K, ttl: Optional[float]) -> Batch:
         """Adds that a key, if it is there, keeps its value and expires in so many seconds from now on, or never
-        (None)."""
+        (None). Changes of one key go together: of several times the last one counts."""
         self._raw.expire(map, key, ttl)
         return self
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Iterable
 from typing import Any, Literal, Optional
 
 from . import codecs
 from ._everleaf import RawStore
 from ._chart import Chart
+from ._files import Rebuilt
 from ._map import Batch, Map
 
 Durability = Literal["process", "interval", "power"]
+Domain = Literal["adr", "eadr", "process"]
+Tree = Literal["nbtree", "hashed-leaf"]
 _DEFAULT = "default"
 
 
@@ -57,6 +61,13 @@ class Store(Map[Any, Any]):
         """Removes a map with everything in it; says whether there was one."""
         return self._store.drop_map(name)
 
+    def load_map(self, name: str, pairs: Iterable[tuple[Any, Any]], keys: Any = bytes, values: Any = bytes) -> Map[Any, Any]:
+        """Makes a new map of pairs whose keys ascend, as one change: several times as fast as putting them, and its
+        leaves are full. The bytes of all pairs are collected in memory first. With a log the map is written in batches,
+        and a crash may leave a part of it. An error, and no map, if keys do not ascend or there is a map of that name."""
+        self._store.load(name, codecs.find(keys), codecs.find(values), pairs)
+        return self.map(name, keys, values)
+
     def batch(self) -> Batch:
         """Changes of any maps, done as one when the `with` block ends without an exception.
 
@@ -72,6 +83,54 @@ class Store(Map[Any, Any]):
     def sync(self) -> None:
         """Makes everything durable that can be read now."""
         self._store.sync()
+
+    def defer_sync(self) -> None:
+        """Lets writes of the calling thread return before they are durable, from now on: nobody may be told of them before
+        `wait_deferred` has returned. Many writes so share one sync of a store whose durability is "power"."""
+        self._store.defer_sync()
+
+    def wait_deferred(self) -> None:
+        """Waits until all writes of the calling thread are durable, after `defer_sync`."""
+        self._store.wait_deferred()
+
+    def snapshot(self) -> int:
+        """Writes a snapshot of a store with a log, which shortens the log, while it goes on being used. Returns the number
+        of pairs. Happens by itself, too (`snapshot_after` of `everleaf.open`)."""
+        return self._store.snapshot()
+
+    def save(self) -> int:
+        """As `snapshot`, or without a log a backup beside the pool, with `.backup` behind its name, in place of the last
+        one. Returns the number of pairs."""
+        return self._store.save()
+
+    def return_space(self) -> int:
+        """Returns the disk space of what is free to the file system; how many bytes. Happens by itself, too."""
+        return self._store.return_space()
+
+    def put_aside_files(self) -> list[str]:
+        """Files of the log that were found damaged, or belong to what a log has lost. Nothing needs them."""
+        return [os.fspath(path) for path in self._store.put_aside_files()]
+
+    @property
+    def rebuilt(self) -> Optional[Rebuilt]:
+        """What the pool was made from when it was opened; None: it was as it was left."""
+        found = self._store.rebuilt()
+        return None if found is None else Rebuilt(**found)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened read-only."""
+        return self._store.is_read_only()
+
+    @property
+    def log_failed(self) -> bool:
+        """Whether its log has failed: then every write is refused until it is opened anew."""
+        return self._store.has_log_failed()
+
+    def events(self) -> list[str]:
+        """What the store did by itself since this was called last, a line for each: snapshots in the background and their
+        failures, a log that failed, its closing. Of more than 1000 lines the first are lost. Also of a closed store."""
+        return self._store.events()
 
     def backup(self, path: str | os.PathLike[str]) -> int:
         """Copies the store to a new pool, while it goes on being used. Returns the number of pairs."""
@@ -106,33 +165,60 @@ def open(
     path: str | os.PathLike[str],
     *,
     create: bool = True,
+    create_new: bool = False,
     read_only: bool = False,
     keys: Any = bytes,
     values: Any = bytes,
     durability: Optional[Durability] = None,
     interval_ms: int = 1000,
+    initial_size: Optional[int] = None,
     max_size: Optional[int] = None,
     trust_after_machine_crash: bool = False,
+    salvage_log: bool = False,
     verify_reads: bool = False,
+    verify_scans: bool = True,
     view_memory: int = 0,
+    snapshot_after: Optional[int] = None,
+    sweep: bool = True,
+    recovery_threads: int = 0,
+    tree: Optional[Tree] = None,
+    domain: Optional[Domain] = None,
 ) -> Store:
-    """Opens the pool at a path, and creates it if it is missing.
+    """Opens the pool at a path, and creates it if it is missing; with `create_new` it is an error if it is there.
 
     `keys` and `values` are the types of the default map: bytes, str, int, float, or a codec; values also
     "json". `durability`: what is written survives the death of the process ("process"), a crash of the
     machine but for the last `interval_ms` ("interval"; after a kill, but for all since the opening until the
     log has a new snapshot), or any crash ("power"). A forked process cannot use a store that it inherits
     (`Forked`): open one after forking.
+
+    After damage: `trust_after_machine_crash` opens a pool without a log although the machine crashed while it was open
+    (then `check` it); `salvage_log` goes on with what can be proven of a damaged log, and `Store.rebuilt` says what that is.
+    `verify_reads` compares the check sums of what is got, `verify_scans` those of what is iterated over.
+
+    `snapshot_after` are bytes in the log after which a snapshot is written; `view_memory` bytes of old values that views may
+    keep (0: any); `sweep` removes in the background what has expired; `recovery_threads` 0 is one for each processor. A new
+    pool has `initial_size` bytes, may grow to `max_size`, and keeps its maps in a `tree`: "nbtree" or "hashed-leaf".
+    `domain` says what a write must reach to survive, and is detected if it is not said.
     """
     raw = RawStore(
         path,
-        create=create and not read_only,
+        create=create and not (create_new or read_only),
+        create_new=create_new,
         read_only=read_only,
-        max_size=max_size,
-        durability_name=durability,
+        durability=durability,
         interval_ms=interval_ms,
+        initial_size=initial_size,
+        max_size=max_size,
         trust_after_machine_crash=trust_after_machine_crash,
+        salvage_log=salvage_log,
         verify_reads=verify_reads,
+        verify_scans=verify_scans,
         view_memory=view_memory,
+        snapshot_after=snapshot_after,
+        sweep=sweep,
+        recovery_threads=recovery_threads,
+        tree=tree,
+        domain=domain,
     )
     return Store(raw, _DEFAULT, codecs.find(keys), codecs.find(values), os.fspath(path))
