@@ -496,6 +496,7 @@ static void check_all(program *p) {
     MUST(el_scan(p->map, NULL, false, see_pair, &s, &shown) == EL_OK && shown == p->now.count);
 }
 
+#include "atomic.h"
 #include "whole.h"
 
 static void run_program(program *p) {
@@ -504,7 +505,7 @@ static void run_program(program *p) {
         step_get,     step_get_copy, step_exchange, step_scan,     step_iterate,  step_iterate,  step_batch,
         step_batch,   step_view,     step_get_many, step_columns,  step_expire,   step_wrong,    step_put_many,
         step_prefix,  step_load_map, step_snapshot, step_copy,     step_names,    step_numbers,  step_space,
-        step_drop_map,
+        step_drop_map, step_add,      step_take,     step_pop,      step_decide,   step_watch,    step_defer,
     };
     for (int left = STEPS_MAX; p->size > 0 && left > 0; left--) {
         unsigned what = take(p);

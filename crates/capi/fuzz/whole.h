@@ -89,6 +89,17 @@ static void step_copy(program *p) {
     MUST(el_store_backup(p->store, p->copy, NULL, NULL, &copied) == EL_OK);
     MUST(el_store_backup(p->store, p->copy, NULL, NULL, NULL) == EL_ALREADY_EXISTS);
     MUST(el_restore(p->copy, restored, NULL, NULL, &again) == EL_OK && again == copied);
+    // The copy of the copy: repaired into a third, of another tree, and as new as can be.
+    MUST(remove(restored) == 0);
+    el_repaired repaired;
+    size_t known = 0;
+    MUST(el_repair(p->copy, restored, NULL, NULL, el_room(&repaired, sizeof repaired), &known) == EL_OK);
+    MUST(known == sizeof repaired && repaired.kept == copied && repaired.dropped == 0 && repaired.is_complete == 1);
+    el_options *options = NULL;
+    MUST(el_options_new(&options) == EL_OK);
+    MUST(el_options_set(options, EL_TREE, take(p) & 1 ? EL_HASHED_LEAF : EL_NBTREE) == EL_OK);
+    MUST(el_compact(restored, options, NULL, NULL, NULL) == EL_OK);
+    MUST(el_upgrade(restored, options, NULL, NULL) == EL_OK && el_options_free(options) == EL_OK);
     el_store *store = NULL;
     el_map *map = NULL;
     MUST(el_store_open(restored, NULL, &store) == EL_OK);

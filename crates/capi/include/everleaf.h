@@ -7,7 +7,7 @@
 // Handles come from this library and go back to it once (el_..._free). A handle that is NULL, of another
 // kind, or no handle at all is refused with EL_BAD_HANDLE; one that was freed must not be used.
 //
-// Threads: stores, maps and views are for any number of threads at once; iterators, batches and options
+// Threads: stores, maps, views and watches are for any number of threads at once; iterators, batches and options
 // for one call at a time, and a second one is refused with EL_BUSY. Free a handle when no call uses it.
 //
 // A process that was forked from the one that opened a store cannot use it (EL_FORKED), but may free
@@ -40,6 +40,8 @@ typedef struct el_iter el_iter;
 typedef struct el_batch el_batch;
 // All maps of a store as they were at one moment.
 typedef struct el_view el_view;
+// Tells whether one key was written.
+typedef struct el_watch el_watch;
 
 
 // The number of the binary interface. A program asks `el_abi_version` whether the library has the
@@ -190,11 +192,61 @@ typedef struct el_view el_view;
 // Bytes of memory for old values that open views need; 0 for no limit. Default: 0.
 #define EL_VIEW_MEMORY 13
 
+// 1: compare the check sum of every pair that an iterator or a scan comes to. Default: 1.
+#define EL_VERIFY_SCANS 14
+
+// 1: go on although the log is damaged, with what can be proven of it; what was logged behind the damage is lost, if the
+// pool is lost as well. `el_store_rebuilt` tells what was found. Default: 0.
+#define EL_SALVAGE_LOG 15
+
+// The tree that maps of a new pool are in, or of one that is made anew: `EL_NBTREE` or `EL_HASHED_LEAF`. Default: that of
+// the pool; `EL_NBTREE` for a new one.
+#define EL_TREE 16
+
+// What a write must reach to survive: `EL_DOMAIN_ADR`, `EL_DOMAIN_EADR` or `EL_DOMAIN_PROCESS`. Default: detected.
+#define EL_DOMAIN 17
+
+// As `EL_DURABILITY`, of a pool that is created on an ordinary disk; one that is there keeps its own.
+#define EL_DURABILITY_OF_NEW 18
+
+// As `EL_INTERVAL_MS`, of such a pool.
+#define EL_INTERVAL_MS_OF_NEW 19
+
 // Of `EL_DURABILITY`: everything acknowledged survives the death of the process.
 #define EL_PROCESS 0
 
 // Of `EL_DURABILITY`: everything acknowledged survives the loss of power.
 #define EL_POWER 1
+
+// Of `EL_TREE`: leaves of 1 KiB, written one entry behind the other.
+#define EL_NBTREE 0
+
+// Of `EL_TREE`: leaves of 4 KiB that are hash tables. Older versions refuse a pool that was ever made so.
+#define EL_HASHED_LEAF 1
+
+// Of `EL_DOMAIN`: durable once flushed and drained; survives loss of power.
+#define EL_DOMAIN_ADR 1
+
+// Of `EL_DOMAIN`: durable once globally visible; survives loss of power.
+#define EL_DOMAIN_EADR 2
+
+// Of `EL_DOMAIN`: durable once globally visible; survives the death of the process only.
+#define EL_DOMAIN_PROCESS 3
+
+// Of `el_decision`: leave the key as it is.
+#define EL_KEEP 0
+
+// Of `el_decision`: give the key this value; when it expires stays as it is.
+#define EL_PUT 1
+
+// Of `el_decision`: give the key this value, and let it expire then.
+#define EL_PUT_EXPIRING 2
+
+// Of `el_decision`: leave the value, and let it expire then.
+#define EL_EXPIRE 3
+
+// Of `el_decision`: remove the key.
+#define EL_REMOVE 4
 
 // What a function of this library has allocated.
 typedef void *el_allocated;
@@ -248,6 +300,19 @@ typedef struct {
 // Is shown a pair; anything but 0 ends the scan. Otherwise as `el_value_fn`.
 typedef int (*el_pair_fn)(void *context, el_slice key, el_slice value);
 
+// What is to become of a key.
+typedef struct {
+    // `EL_KEEP`, `EL_PUT`, `EL_PUT_EXPIRING`, `EL_EXPIRE` or `EL_REMOVE`.
+    int what;
+    // The value, for what puts one. Its bytes are valid until the key is decided upon again, or the call ends.
+    el_slice value;
+    // When the key expires (0: never), for what says so.
+    uint64_t expiry_ms;
+} el_decision;
+
+// Is shown the value of a key, NULL if there is none, and decides what becomes of it; otherwise as `el_value_fn`.
+typedef el_decision (*el_decide_fn)(void *context, const el_slice *value);
+
 // Some slices: an array of `count` at `items`.
 typedef struct {
     // The first one.
@@ -298,7 +363,66 @@ typedef struct {
     // 1 if a crash of the machine would still take back what was written since the opening, because the
     // process before died and the snapshot that makes the log whole is not written yet.
     uint64_t log_owes_snapshot;
+    // Bytes of the pool file that are free and have no disk space.
+    uint64_t pool_returned_bytes;
+    // Leaves replaced since the store was opened.
+    uint64_t splits;
+    // Pairs of leaves merged since the store was opened.
+    uint64_t merges;
+    // Keys of which an old value is kept for views.
+    uint64_t view_keys;
+    // What survives: `EL_PROCESS`, `EL_POWER`, or 2 if a crash of the machine loses the writes of an interval.
+    uint64_t durability;
+    // The persistence domain in force: `EL_DOMAIN_ADR`, `EL_DOMAIN_EADR` or `EL_DOMAIN_PROCESS`.
+    uint64_t domain;
 } el_statistics;
+
+// Numbers about a map, as of one moment. Later versions add fields at the end.
+typedef struct {
+    // Keys; those that have expired and were not removed yet are counted.
+    uint64_t keys;
+    // Keys that expire some time, as of the last round of the sweep; 0 before the first.
+    uint64_t expiring_keys;
+    // How long those had to live then, on average, in milliseconds.
+    uint64_t expiring_mean_ms;
+    // Leaves of the tree.
+    uint64_t leaves;
+    // Levels of the tree, leaves included.
+    uint64_t height;
+    // Leaves replaced since the store was opened.
+    uint64_t splits;
+    // Pairs of leaves merged since the store was opened.
+    uint64_t merges;
+} el_map_statistics;
+
+// What a pool was made from when it was opened, because its machine had crashed. Later versions add fields at the end.
+typedef struct {
+    // Pairs from the snapshot.
+    uint64_t snapshot_pairs;
+    // Writes and batches that were replayed from the log.
+    uint64_t replayed;
+    // Newer snapshots that were passed over.
+    uint64_t skipped;
+    // Damages of the log, if it was salvaged: what was logged behind the first of them is lost.
+    uint64_t damages;
+} el_rebuilt;
+
+// What a repair kept and what it had to drop. Later versions add fields at the end.
+typedef struct {
+    // Pairs that were kept.
+    uint64_t kept;
+    // Of these, pairs that may be old states of their keys.
+    uint64_t doubtful;
+    // Maps that were kept.
+    uint64_t maps;
+    // Of these, maps whose name was lost: they are called `lost-` and a number.
+    uint64_t lost;
+    // Pairs that could not be proven, and what else was damaged.
+    uint64_t dropped;
+    // 1 if the pool was closed cleanly, so that all that is missing was counted. If not, pairs may be missing that nothing
+    // tells of.
+    uint64_t is_complete;
+} el_repaired;
 
 #ifdef __cplusplus
 extern "C" {
@@ -327,7 +451,7 @@ int el_options_new(el_options **options);
 // Frees options; NULL is nothing.
 int el_options_free(el_options *options);
 
-// Sets an option, one of `EL_CREATE` to `EL_VIEW_MEMORY`.
+// Sets an option, one of `EL_CREATE` to `EL_INTERVAL_MS_OF_NEW`.
 int el_options_set(el_options *options, int option, uint64_t number);
 
 // Lets `tell` know what a store that is opened with these options does: opening with what it found;
@@ -392,14 +516,6 @@ int el_store_backup(const el_store *store,
                     void *context,
                     uint64_t *pairs);
 
-// Makes the pool at `to`, where nothing may be yet, from a backup, or any pool that nobody has open for
-// writing. `tell` and `pairs` as in `el_store_backup`.
-int el_restore(el_text from,
-               el_text to,
-               el_progress_fn tell,
-               void *context,
-               uint64_t *pairs);
-
 // Checks everything in the pool. Tells each problem, and stores their number at `problems`, which may
 // be NULL, as the function may. Reads and writes wait meanwhile.
 int el_store_check(const el_store *store,
@@ -418,6 +534,84 @@ int el_store_return_space(const el_store *store,
 int el_store_statistics(const el_store *store,
                         el_buffer buffer,
                         size_t *known);
+
+// Makes the pool at `to`, where nothing may be yet, from a backup, or any pool that nobody has open for
+// writing. `tell` and `pairs` as in `el_store_backup`.
+int el_restore(el_text from,
+               el_text to,
+               el_progress_fn tell,
+               void *context,
+               uint64_t *pairs);
+
+// Writes the pool at `path`, which nobody has open, anew, as small as it can be, in its place. It is opened with `options`,
+// which may be NULL: so it can be rebuilt from its log, and with `EL_TREE` its maps are then in that tree. If it is cut
+// short, the old pool is there. `tell` as in `el_store_backup`; stores the size of the new file at `bytes`, which may be NULL.
+int el_compact(el_text path,
+               el_options *options,
+               el_progress_fn tell,
+               void *context,
+               uint64_t *bytes);
+
+// Lets the pool at `path`, which is opened with `options` (or NULL), have everything that this version can do, after which
+// older versions refuse it. Tells what was new to it. `tell` may be NULL.
+int el_upgrade(el_text path,
+               el_options *options,
+               el_text_fn tell,
+               void *context);
+
+// Reads the damaged pool at `from`, which stays as it is and which nobody has open, and writes all that can be proven of it
+// to a new pool at `to`, where nothing may be yet. A pool that only was not closed needs no repair: open it. Tells what may
+// have become of each map whose name was lost, and then what was dropped, a sentence each; stores an `el_repaired` in
+// `buffer`, as `el_store_statistics` does. `tell` and `known` may be NULL.
+int el_repair(el_text from,
+              el_text to,
+              el_text_fn tell,
+              void *context,
+              el_buffer buffer,
+              size_t *known);
+
+// Saves what there is: a snapshot if the store has a log, as by `el_store_snapshot`; otherwise a backup beside the pool, with
+// `.backup` behind its name, in place of the last one. Stores the number of pairs at `pairs`, which may be NULL.
+int el_store_save(const el_store *store,
+                  uint64_t *pairs);
+
+// Lets writes of the calling thread return before they are durable, from now on and for good: nobody may be told of them
+// before `el_store_wait_deferred` has returned. So many writes share one sync. Without a log it does nothing.
+int el_store_defer_sync(const el_store *store);
+
+// Waits until the writes of the calling thread are durable, after `el_store_defer_sync`.
+int el_store_wait_deferred(const el_store *store);
+
+// Stores at `failed` whether the log has failed, so that every write is refused until the store is opened anew.
+int el_store_has_log_failed(const el_store *store,
+                            bool *failed);
+
+// Stores at `read_only` whether the store was opened so.
+int el_store_is_read_only(const el_store *store, bool *read_only);
+
+// `EL_OK` if the pool was made from its log when it was opened, because its machine had crashed: stores an `el_rebuilt` in
+// `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, and then each damage. `tell` and `known`
+// may be NULL. Otherwise `EL_NOT_FOUND`.
+int el_store_rebuilt(const el_store *store,
+                     el_text_fn tell,
+                     void *context,
+                     el_buffer buffer,
+                     size_t *known);
+
+// Tells the paths of the files of the log that were found damaged, or belong to what a log has lost, and were put aside.
+// Nothing needs them. Stores their number at `count`. `tell` and `count` may be NULL.
+int el_store_put_aside_files(const el_store *store,
+                             el_text_fn tell,
+                             void *context,
+                             size_t *count);
+
+// Stores at `count` how often a batch was rolled back for want of space since the store was opened; for
+// `el_batch_expect_no_rollback`.
+int el_store_rollback_count(const el_store *store,
+                            uint64_t *count);
+
+// Stores numbers about a map in a buffer for an `el_map_statistics`, as `el_store_statistics` does.
+int el_map_numbers(const el_map *map, el_buffer buffer, size_t *known);
 
 // Frees a handle on a map, and leaves the map alone; NULL is nothing.
 int el_map_free(el_map *map);
@@ -477,6 +671,45 @@ int el_expire_at(const el_map *map, el_slice key, uint64_t expiry_ms);
 
 // Stores when `key` expires at `expiry_ms` (0: never); `EL_NOT_FOUND` if it is not there.
 int el_expiry(const el_map *map, el_slice key, uint64_t *expiry_ms);
+
+// Copies the value of `key` to `buffer`, as `el_get`, and stores when it expires (0: never) at `expiry_ms`, of one moment.
+int el_get_expiring(const el_map *map,
+                    el_slice key,
+                    el_buffer buffer,
+                    size_t *size,
+                    uint64_t *expiry_ms);
+
+// Adds `amount` to the integer that is the value of `key`, in decimal digits; an absent key counts as 0. Stores the value
+// before at `before`, which may be NULL. When the key expires stays as it is. `EL_MISMATCH`: the value is no integer, or the
+// sum is too large, and nothing was changed.
+int el_fetch_add(const el_map *map,
+                 el_slice key,
+                 int64_t amount,
+                 int64_t *before);
+
+// Removes `key`, and stores a copy of the value that it had at `value`, and its size at `size`; either may be NULL. Free the
+// copy with `el_free`. `EL_NOT_FOUND`: it is not there.
+int el_take(const el_map *map,
+            el_slice key,
+            void **value,
+            size_t *size);
+
+// Removes the pair with the lowest key, or the highest if `highest`, and stores copies of its key and value. No two calls
+// get the same pair. All places may be NULL; free the copies with `el_free`. `EL_NOT_FOUND`: the map is empty.
+int el_pop(const el_map *map,
+           bool highest,
+           void **key,
+           size_t *key_size,
+           void **value,
+           size_t *value_size);
+
+// Reads, decides and writes `key` as one atomic step: `decide` is shown the value, or NULL, and returns what is to become of
+// it. It may be called several times, when other threads interfere; its last answer counts. The bytes of its answer are
+// copied when it has returned. Otherwise it is as `el_value_fn`. `EL_NOT_FOUND`: the key was not there before.
+int el_update_with(const el_map *map,
+                   el_slice key,
+                   el_decide_fn decide,
+                   void *context);
 
 // Shows the values of many keys to a function, in order, with overlapping cache misses: several times
 // the speed of separate calls.
@@ -597,6 +830,19 @@ int el_batch_remove(el_batch *batch, const el_map *map, el_slice key);
 // Lets the whole batch depend on the value that a key has just before it; NULL: on its absence.
 int el_batch_expect(el_batch *batch, const el_map *map, el_slice key, const el_slice *value);
 
+// Lets the whole batch depend on the value that a key has just before it, and on when it expires (0: never).
+int el_batch_expect_expiring(el_batch *batch,
+                             const el_map *map,
+                             el_slice key,
+                             el_slice value,
+                             uint64_t expiry_ms);
+
+// Lets the whole batch depend on no batch having been rolled back since `el_store_rollback_count` stored this number. A
+// program that decides by what a scan has shown needs it: a batch that fails for want of space can be seen by scans, in part,
+// until it is rolled back.
+int el_batch_expect_no_rollback(el_batch *batch,
+                                uint64_t rollback_count);
+
 // Stores a view of the store, as it is now, at `view`. It costs memory for what is changed while it is
 // open. Free it with `el_view_free`.
 int el_view_new(const el_store *store,
@@ -618,6 +864,24 @@ int el_view_get_many(const el_view *view,
                      el_slices keys,
                      el_found_fn see,
                      void *context);
+
+// Stores a watch of `key` at `watch`: from now on it tells of every write of the key, also of one that stores the value that
+// was there, and of its expiry. It keeps the pool open. Free it with `el_watch_free`.
+int el_watch_new(const el_map *map,
+                 el_slice key,
+                 el_watch **watch);
+
+// Frees a watch; NULL is nothing.
+int el_watch_free(el_watch *watch);
+
+// Stores at `broken` whether the key was written, or has expired, since the watch began. A write at the same time may be
+// missed: what must not miss it is a batch (`el_batch_expect_unwritten`).
+int el_watch_is_broken(const el_watch *watch,
+                       bool *broken);
+
+// Lets the whole batch depend on the key of a watch not having been written since. The watch may be freed.
+int el_batch_expect_unwritten(el_batch *batch,
+                              const el_watch *watch);
 
 #ifdef __cplusplus
 }  // extern "C"

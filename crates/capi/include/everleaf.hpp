@@ -113,6 +113,18 @@ struct columns {
     el_slices all_values() const { return {values.data(), values.size()}; }
 };
 
+// Bytes that the library has allocated.
+struct given {
+    void *data = nullptr;
+    std::size_t size = 0;
+
+    given() = default;
+    given(const given &) = delete;
+    given &operator=(const given &) = delete;
+    ~given() { el_free(data); }
+    std::string text() const { return {static_cast<const char *>(data), size}; }
+};
+
 // Keeps a text that is told. What cannot be kept for want of memory is left out.
 inline void keep_text(void *context, el_slice text) noexcept {
     try {
@@ -154,6 +166,11 @@ class options {
     options &&create(bool yes) && { return std::move(set(EL_CREATE, yes)); }
     options &&read_only(bool yes) && { return std::move(set(EL_READ_ONLY_OPEN, yes)); }
     options &&max_size(std::uint64_t bytes) && { return std::move(set(EL_MAX_SIZE, bytes)); }
+    // Go on although the log is damaged, with what can be proven of it (`store::rebuilt`).
+    options &&salvage_log(bool yes) && { return std::move(set(EL_SALVAGE_LOG, yes)); }
+    // Compare the check sums of what a get finds (default: no), and of what is iterated over (default: yes).
+    options &&verify_reads(bool yes) && { return std::move(set(EL_VERIFY_READS, yes)); }
+    options &&verify_scans(bool yes) && { return std::move(set(EL_VERIFY_SCANS, yes)); }
     options &&durable_on_power_loss() && { return std::move(set(EL_DURABILITY, EL_POWER)); }
     // See el_options_log: `tell` must not throw, and `context` lives as long as the store.
     options &&log(el_text_fn tell, void *context) && {
@@ -292,6 +309,22 @@ class map {
                                              value ? &now : nullptr);
         return detail::check(code) == EL_OK;
     }
+    // Adds to the integer that a key has, in decimal digits, as one atomic step; returns the value before. Nothing: the value is
+    // no integer, or the sum is too large.
+    std::optional<std::int64_t> fetch_add(std::string_view key, std::int64_t amount) {
+        std::int64_t before = 0;
+        if (detail::check(el_fetch_add(get(), detail::slice(key), amount, &before)) != EL_OK) return std::nullopt;
+        return before;
+    }
+    // Removes a key, and returns the value that it had.
+    std::optional<std::string> take(std::string_view key) {
+        detail::given value;
+        const int code = el_take(get(), detail::slice(key), &value.data, &value.size);
+        return detail::check(code) == EL_OK ? std::optional(value.text()) : std::nullopt;
+    }
+    // Removes the pair with the lowest key, or the highest, and returns it.
+    std::optional<std::pair<std::string, std::string>> pop_first() { return pop(false); }
+    std::optional<std::pair<std::string, std::string>> pop_last() { return pop(true); }
     std::uint64_t size() const {
         std::uint64_t count = 0;
         detail::check(el_count(get(), &count));
@@ -321,6 +354,12 @@ class map {
     el_map *get() const noexcept { return handle_.get(); }
 
   private:
+    std::optional<std::pair<std::string, std::string>> pop(bool highest) {
+        detail::given key, value;
+        const int code = el_pop(get(), highest, &key.data, &key.size, &value.data, &value.size);
+        if (detail::check(code) != EL_OK) return std::nullopt;
+        return std::pair(key.text(), value.text());
+    }
     range open(const el_range *bounds) const {
         el_iter *iter = nullptr;
         detail::check(el_iter_new(get(), bounds, &iter));
@@ -328,6 +367,28 @@ class map {
     }
 
     detail::handle<el_map, el_map_free> handle_;
+};
+
+// Tells whether a key was written since it was made.
+class watch {
+  public:
+    watch(const map &map, std::string_view key) {
+        el_watch *made = nullptr;
+        detail::check(el_watch_new(map.get(), detail::slice(key), &made));
+        handle_.reset(made);
+    }
+
+    // A write at the same time may be missed: what must not miss it is `batch::expect_unwritten`.
+    bool is_broken() const {
+        bool broken = false;
+        detail::check(el_watch_is_broken(get(), &broken));
+        return broken;
+    }
+
+    el_watch *get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::handle<el_watch, el_watch_free> handle_;
 };
 
 // Changes, and conditions on which they depend, to be done as one.
@@ -359,6 +420,12 @@ class batch {
     batch &expect(const map &map, std::string_view key, std::optional<std::string_view> value) {
         const el_slice bytes = detail::slice(value.value_or(""));
         detail::check(el_batch_expect(get(), map.get(), detail::slice(key), value ? &bytes : nullptr));
+        return *this;
+    }
+
+    // The key of a watch must not have been written since.
+    batch &expect_unwritten(const watch &watch) {
+        detail::check(el_batch_expect_unwritten(get(), watch.get()));
         return *this;
     }
 
@@ -469,6 +536,22 @@ class store {
         detail::check(el_store_snapshot(handle_.get(), &pairs));
         return pairs;
     }
+    // A snapshot if there is a log, otherwise a backup beside the pool; returns the number of pairs.
+    std::uint64_t save() {
+        std::uint64_t pairs = 0;
+        detail::check(el_store_save(handle_.get(), &pairs));
+        return pairs;
+    }
+    // What the pool was made from when it was opened, and what was wrong with that; nothing: it was as it was left.
+    std::optional<std::pair<el_rebuilt, std::vector<std::string>>> rebuilt() const {
+        std::pair<el_rebuilt, std::vector<std::string>> found{};
+        const el_buffer room = el_room(&found.first, sizeof found.first);
+        const int code = el_store_rebuilt(handle_.get(), detail::keep_text, &found.second, room, nullptr);
+        return detail::check(code) == EL_OK ? std::optional(std::move(found)) : std::nullopt;
+    }
+    // Writes of this thread return before they are durable, until it waits for them.
+    void defer_sync() { detail::check(el_store_defer_sync(handle_.get())); }
+    void wait_deferred() { detail::check(el_store_wait_deferred(handle_.get())); }
     // What is wrong in the pool; nothing is good.
     std::vector<std::string> check() const {
         std::vector<std::string> problems;
@@ -503,6 +586,21 @@ inline std::uint64_t restore(const std::string &from, const std::string &to) {
     std::uint64_t pairs = 0;
     detail::check(el_restore(detail::text(from), detail::text(to), nullptr, nullptr, &pairs));
     return pairs;
+}
+
+// Writes a pool that nobody has open anew, as small as it can be; returns the bytes of the new file.
+inline std::uint64_t compact(const std::string &path, const options &options = {}) {
+    std::uint64_t bytes = 0;
+    detail::check(el_compact(detail::text(path), options.get(), nullptr, nullptr, &bytes));
+    return bytes;
+}
+
+// Writes what can be proven of a damaged pool to a new one; returns what was kept, and a sentence for each loss.
+inline std::pair<el_repaired, std::vector<std::string>> repair(const std::string &from, const std::string &to) {
+    std::pair<el_repaired, std::vector<std::string>> found{};
+    const el_buffer room = el_room(&found.first, sizeof found.first);
+    detail::check(el_repair(detail::text(from), detail::text(to), detail::keep_text, &found.second, room, nullptr));
+    return found;
 }
 
 } // namespace everleaf

@@ -83,6 +83,21 @@ pub type el_found_fn =
 /// Is shown a pair; anything but 0 ends the scan. Otherwise as `el_value_fn`.
 pub type el_pair_fn =
     Option<extern "C" fn(context: *mut c_void, key: el_slice, value: el_slice) -> c_int>;
+/// What is to become of a key.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct el_decision {
+    /// `EL_KEEP`, `EL_PUT`, `EL_PUT_EXPIRING`, `EL_EXPIRE` or `EL_REMOVE`.
+    pub what: c_int,
+    /// The value, for what puts one. Its bytes are valid until the key is decided upon again, or the call ends.
+    pub value: el_slice,
+    /// When the key expires (0: never), for what says so.
+    pub expiry_ms: u64,
+}
+
+/// Is shown the value of a key, NULL if there is none, and decides what becomes of it; otherwise as `el_value_fn`.
+pub type el_decide_fn =
+    Option<extern "C" fn(context: *mut c_void, value: Option<&el_slice>) -> el_decision>;
 /// Is told some text, which is valid for the call only.
 pub type el_text_fn = Option<extern "C" fn(context: *mut c_void, text: el_slice)>;
 /// Is told how many pairs are done.
@@ -309,6 +324,26 @@ pub fn set<T>(place: Out<'_, T>, value: T) {
 /// It is NULL.
 pub fn wanted<'a, T>(place: Out<'a, T>) -> Result<&'a mut MaybeUninit<T>, Failure> {
     place.ok_or_else(|| invalid("the place for the result is NULL"))
+}
+
+/// Tells lines, if somebody wants to know.
+pub(crate) fn tell_all<'a>(
+    tell: el_text_fn,
+    context: *mut c_void,
+    lines: impl IntoIterator<Item = &'a String>,
+) {
+    if let Some(tell) = tell {
+        lines.into_iter().for_each(|line| tell(context, el_slice::shown(line.as_bytes())));
+    }
+}
+
+/// Tells how many pairs are done, if somebody wants to know.
+pub(crate) fn progress(tell: el_progress_fn, context: *mut c_void) -> impl FnMut(u64) {
+    move |done| {
+        if let Some(tell) = tell {
+            tell(context, done);
+        }
+    }
 }
 
 /// What C code wants passed to its function.

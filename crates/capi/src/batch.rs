@@ -127,3 +127,38 @@ pub extern "C" fn el_batch_expect(
         Ok(EL_OK)
     })
 }
+
+/// Lets the whole batch depend on the value that a key has just before it, and on when it expires (0: never).
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_expect_expiring(
+    batch: Option<&mut el_batch>,
+    map: Option<&el_map>,
+    key: el_slice,
+    value: el_slice,
+    expiry_ms: u64,
+) -> c_int {
+    entry(|| {
+        let (key, value) = (key.bytes()?, value.bytes()?);
+        exclusive(batch)?.expect_with_expiry(
+            shared(map)?,
+            key,
+            value,
+            Expiry::from_unix_ms(expiry_ms),
+        );
+        Ok(EL_OK)
+    })
+}
+
+/// Lets the whole batch depend on no batch having been rolled back since `el_store_rollback_count` stored this number. A
+/// program that decides by what a scan has shown needs it: a batch that fails for want of space can be seen by scans, in part,
+/// until it is rolled back.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_expect_no_rollback(
+    batch: Option<&mut el_batch>,
+    rollback_count: u64,
+) -> c_int {
+    entry(|| {
+        exclusive(batch)?.expect_no_rollback(rollback_count);
+        Ok(EL_OK)
+    })
+}

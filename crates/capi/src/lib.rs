@@ -9,11 +9,13 @@
 #![allow(non_camel_case_types, reason = "the types have the names they have in C")]
 
 pub mod argument;
+pub mod atomic;
 pub mod batch;
 pub mod code;
 pub mod cursor;
 pub mod entry;
 pub mod expiry;
+pub mod files;
 pub mod handle;
 pub mod many;
 pub mod map;
@@ -21,4 +23,6 @@ pub mod memory;
 pub mod options;
 pub mod statistics;
 pub mod store;
+pub mod upkeep;
 pub mod view;
+pub mod watch;

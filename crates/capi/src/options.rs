@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use everleaf::{Durability, Options};
+use everleaf::{Domain, Durability, Options, Tree};
 
 use crate::argument::{Context, el_slice, el_text_fn};
-use crate::code::EL_OK;
+use crate::code::{EL_OK, Failure};
 use crate::entry::{entry, invalid};
 use crate::handle::{exclusive, free, give, kind};
 
@@ -37,11 +37,37 @@ pub const EL_VERIFY_READS: c_int = 11;
 pub const EL_SNAPSHOT_AFTER: c_int = 12;
 /// Bytes of memory for old values that open views need; 0 for no limit. Default: 0.
 pub const EL_VIEW_MEMORY: c_int = 13;
+/// 1: compare the check sum of every pair that an iterator or a scan comes to. Default: 1.
+pub const EL_VERIFY_SCANS: c_int = 14;
+/// 1: go on although the log is damaged, with what can be proven of it; what was logged behind the damage is lost, if the
+/// pool is lost as well. `el_store_rebuilt` tells what was found. Default: 0.
+pub const EL_SALVAGE_LOG: c_int = 15;
+/// The tree that maps of a new pool are in, or of one that is made anew: `EL_NBTREE` or `EL_HASHED_LEAF`. Default: that of
+/// the pool; `EL_NBTREE` for a new one.
+pub const EL_TREE: c_int = 16;
+/// What a write must reach to survive: `EL_DOMAIN_ADR`, `EL_DOMAIN_EADR` or `EL_DOMAIN_PROCESS`. Default: detected.
+pub const EL_DOMAIN: c_int = 17;
+/// As `EL_DURABILITY`, of a pool that is created on an ordinary disk; one that is there keeps its own.
+pub const EL_DURABILITY_OF_NEW: c_int = 18;
+/// As `EL_INTERVAL_MS`, of such a pool.
+pub const EL_INTERVAL_MS_OF_NEW: c_int = 19;
 
 /// Of `EL_DURABILITY`: everything acknowledged survives the death of the process.
 pub const EL_PROCESS: u64 = 0;
 /// Of `EL_DURABILITY`: everything acknowledged survives the loss of power.
 pub const EL_POWER: u64 = 1;
+
+/// Of `EL_TREE`: leaves of 1 KiB, written one entry behind the other.
+pub const EL_NBTREE: u64 = 0;
+/// Of `EL_TREE`: leaves of 4 KiB that are hash tables. Older versions refuse a pool that was ever made so.
+pub const EL_HASHED_LEAF: u64 = 1;
+
+/// Of `EL_DOMAIN`: durable once flushed and drained; survives loss of power.
+pub const EL_DOMAIN_ADR: u64 = 1;
+/// Of `EL_DOMAIN`: durable once globally visible; survives loss of power.
+pub const EL_DOMAIN_EADR: u64 = 2;
+/// Of `EL_DOMAIN`: durable once globally visible; survives the death of the process only.
+pub const EL_DOMAIN_PROCESS: u64 = 3;
 
 /// What `el_options` holds.
 #[derive(Default)]
@@ -80,7 +106,36 @@ pub extern "C" fn el_options_free(options: Option<&mut el_options>) -> c_int {
     entry(|| free(options))
 }
 
-/// Sets an option, one of `EL_CREATE` to `EL_VIEW_MEMORY`.
+fn durability(number: u64) -> Result<Durability, Failure> {
+    match number {
+        EL_PROCESS => Ok(Durability::Process),
+        EL_POWER => Ok(Durability::Power),
+        _ => Err(invalid("the durability is EL_PROCESS or EL_POWER")),
+    }
+}
+
+fn interval(ms: u64) -> Durability {
+    Durability::Interval(Duration::from_millis(ms))
+}
+
+fn tree(number: u64) -> Result<Tree, Failure> {
+    match number {
+        EL_NBTREE => Ok(Tree::NbTree),
+        EL_HASHED_LEAF => Ok(Tree::HashedLeaf),
+        _ => Err(invalid("the tree is EL_NBTREE or EL_HASHED_LEAF")),
+    }
+}
+
+fn domain(number: u64) -> Result<Domain, Failure> {
+    match number {
+        EL_DOMAIN_ADR => Ok(Domain::Adr),
+        EL_DOMAIN_EADR => Ok(Domain::Eadr),
+        EL_DOMAIN_PROCESS => Ok(Domain::Process),
+        _ => Err(invalid("the domain is EL_DOMAIN_ADR, EL_DOMAIN_EADR or EL_DOMAIN_PROCESS")),
+    }
+}
+
+/// Sets an option, one of `EL_CREATE` to `EL_INTERVAL_MS_OF_NEW`.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_options_set(
     options: Option<&mut el_options>,
@@ -100,16 +155,20 @@ pub extern "C" fn el_options_set(
             EL_READ_ONLY_OPEN => given.read_only(yes()?),
             EL_INITIAL_SIZE => given.initial_size_bytes(number),
             EL_MAX_SIZE => given.max_size_bytes(number),
-            EL_DURABILITY if number == EL_PROCESS => given.durability(Durability::Process),
-            EL_DURABILITY if number == EL_POWER => given.durability(Durability::Power),
-            EL_INTERVAL_MS => given.durability(Durability::Interval(Duration::from_millis(number))),
+            EL_DURABILITY => given.durability(durability(number)?),
+            EL_DURABILITY_OF_NEW => given.durability_of_new(durability(number)?),
+            EL_INTERVAL_MS => given.durability(interval(number)),
+            EL_INTERVAL_MS_OF_NEW => given.durability_of_new(interval(number)),
             EL_TRUST_AFTER_MACHINE_CRASH => given.trust_after_machine_crash(yes()?),
             EL_RECOVERY_THREADS => given.recovery_threads(number.min(1024) as usize),
             EL_SWEEP => given.sweep(yes()?),
             EL_VERIFY_READS => given.verify_reads(yes()?),
             EL_SNAPSHOT_AFTER => given.snapshot_after_bytes(number),
             EL_VIEW_MEMORY => given.view_memory_bytes(number),
-            EL_DURABILITY => return Err(invalid("the durability is EL_PROCESS or EL_POWER")),
+            EL_VERIFY_SCANS => given.verify_scans(yes()?),
+            EL_SALVAGE_LOG => given.salvage_log(yes()?),
+            EL_TREE => given.tree(tree(number)?),
+            EL_DOMAIN => given.domain(domain(number)?),
             _ => return Err(invalid("there is no option of this number")),
         };
         Ok(EL_OK)

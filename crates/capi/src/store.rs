@@ -7,14 +7,14 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use everleaf::{Error, Store, Written};
 
 use crate::argument::{el_buffer, el_slice};
-use crate::argument::{el_progress_fn, el_text, el_text_fn, set, wanted};
+use crate::argument::{el_progress_fn, el_text, el_text_fn, progress, set, wanted};
 use crate::batch::el_batch;
 use crate::code::{EL_BUSY, EL_CLOSED, EL_MISMATCH, EL_NOT_FOUND, EL_OK, Failure};
 use crate::entry::{entry, invalid};
 use crate::handle::{exclusive, free, give, kind, shared};
 use crate::map::el_map;
 use crate::options::{Log, el_options};
-use crate::statistics::el_statistics;
+use crate::statistics::{el_statistics, fill};
 
 /// What a handle of a store holds.
 pub struct Opened {
@@ -224,34 +224,8 @@ pub extern "C" fn el_store_backup(
 ) -> c_int {
     entry(|| {
         let path = path.path()?;
-        let progress = |done| {
-            if let Some(tell) = tell {
-                tell(context, done);
-            }
-        };
-        let copied = shared(store)?.with(|store| Ok(store.backup(path, progress)?))?;
-        set(pairs, copied.keys);
-        Ok(EL_OK)
-    })
-}
-
-/// Makes the pool at `to`, where nothing may be yet, from a backup, or any pool that nobody has open for
-/// writing. `tell` and `pairs` as in `el_store_backup`.
-#[unsafe(no_mangle)]
-pub extern "C" fn el_restore(
-    from: el_text,
-    to: el_text,
-    tell: el_progress_fn,
-    context: *mut c_void,
-    pairs: Option<&mut MaybeUninit<u64>>,
-) -> c_int {
-    entry(|| {
-        let progress = |done| {
-            if let Some(tell) = tell {
-                tell(context, done);
-            }
-        };
-        let copied = Store::restore(from.path()?, to.path()?, progress)?;
+        let copied =
+            shared(store)?.with(|store| Ok(store.backup(path, progress(tell, context))?))?;
         set(pairs, copied.keys);
         Ok(EL_OK)
     })
@@ -303,9 +277,7 @@ pub extern "C" fn el_store_statistics(
 ) -> c_int {
     entry(|| {
         let found = shared(store)?.with(|store| Ok(store.statistics()))?;
-        let bytes = el_statistics::from(&found).to_bytes();
-        buffer.write(0, &bytes[..bytes.len().min(buffer.capacity())]);
-        set(known, bytes.len());
+        fill(el_statistics::from(&found), buffer, known);
         Ok(EL_OK)
     })
 }

@@ -34,6 +34,13 @@ static int pass(void *context, el_slice key, el_slice value) {
     return 0;
 }
 
+static el_decision decide(void *context, const el_slice *value) {
+    (void)context;
+    (void)value;
+    el_decision answer = {EL_PUT, {NULL, 3}, 0};
+    return answer;
+}
+
 // Every function of a store or a map, with what is none.
 static void use_no_handle(void *any) {
     el_store *store = (el_store *)any;
@@ -53,6 +60,16 @@ static void use_no_handle(void *any) {
     EXPECT(el_store_write(store, batch, &size), EL_BAD_HANDLE);
     EXPECT(el_store_sync(store), EL_BAD_HANDLE);
     EXPECT(el_store_check(store, NULL, NULL, &size), EL_BAD_HANDLE);
+    EXPECT(el_store_save(store, &number), EL_BAD_HANDLE);
+    EXPECT(el_store_defer_sync(store), EL_BAD_HANDLE);
+    EXPECT(el_store_wait_deferred(store), EL_BAD_HANDLE);
+    EXPECT(el_store_rebuilt(store, NULL, NULL, el_room(room, sizeof room), &size), EL_BAD_HANDLE);
+    EXPECT(el_store_put_aside_files(store, NULL, NULL, &size), EL_BAD_HANDLE);
+    EXPECT(el_fetch_add(map, k, 1, NULL), EL_BAD_HANDLE);
+    EXPECT(el_take(map, k, &copy, &size), EL_BAD_HANDLE);
+    EXPECT(el_pop(map, false, &copy, &size, NULL, NULL), EL_BAD_HANDLE);
+    EXPECT(el_update_with(map, k, decide, NULL), EL_BAD_HANDLE);
+    EXPECT(el_map_numbers(map, el_room(room, sizeof room), &size), EL_BAD_HANDLE);
     EXPECT(el_get(map, k, el_room(room, sizeof room), &size), EL_BAD_HANDLE);
     EXPECT(el_get_copy(map, k, &copy, &size), EL_BAD_HANDLE);
     EXPECT(el_get_with(map, k, see, NULL), EL_BAD_HANDLE);
@@ -111,6 +128,17 @@ static void use_wrong_lengths(el_map *map) {
     EXPECT(el_get_columns(map, k, 1, el_room(room, 4), 4, el_room(room, 1), &size), EL_TOO_LARGE);
     EXPECT(el_get_columns(map, k, SIZE_MAX, el_room(room, 4), 4, el_room(room, 1), &size),
            EL_INVALID);
+    EXPECT(el_get_expiring(map, k, el_room(NULL, 20), &size, &keys), EL_BUFFER_TOO_SMALL);
+    EXPECT(el_fetch_add(map, endless, 1, NULL), EL_INVALID);
+    EXPECT(el_fetch_add(map, k, 1, NULL), EL_MISMATCH);
+    EXPECT(el_take(map, lies, NULL, NULL), EL_INVALID);
+    EXPECT(el_update_with(map, k, decide, NULL), EL_INVALID);
+    EXPECT(el_update_with(map, k, NULL, NULL), EL_INVALID);
+    EXPECT(el_map_numbers(map, el_room(NULL, SIZE_MAX), &size), EL_OK);
+    EXPECT(el_repair("\xff", "\xfe", NULL, NULL, el_room(NULL, SIZE_MAX), &size), EL_NO_POOL);
+    EXPECT(el_repair(NULL, NULL, NULL, NULL, el_room(NULL, 0), NULL), EL_INVALID);
+    EXPECT(el_compact(NULL, NULL, NULL, NULL, NULL), EL_INVALID);
+    EXPECT(el_upgrade("", NULL, NULL, NULL) < 0, 1);
 }
 
 static void use_null_places(el_store *store, el_map *map) {

@@ -36,12 +36,16 @@ fn generated() -> String {
         "entry",
         "options",
         "store",
+        "files",
+        "upkeep",
         "map",
         "expiry",
+        "atomic",
         "many",
         "cursor",
         "batch",
         "view",
+        "watch",
         "statistics",
     ] {
         builder = builder.with_src(folder().join(format!("src/{file}.rs")));

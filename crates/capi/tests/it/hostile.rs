@@ -4,7 +4,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use everleaf_capi::argument::{el_buffer, el_slice, el_slices};
+use everleaf_capi::argument::{el_buffer, el_decision, el_slice, el_slices};
+use everleaf_capi::atomic::*;
 use everleaf_capi::batch::*;
 use everleaf_capi::code::*;
 use everleaf_capi::cursor::*;
@@ -14,7 +15,9 @@ use everleaf_capi::map::*;
 use everleaf_capi::memory::{el_allocated, el_free};
 use everleaf_capi::options::*;
 use everleaf_capi::store::*;
+use everleaf_capi::upkeep::*;
 use everleaf_capi::view::*;
+use everleaf_capi::watch::*;
 
 use crate::support::*;
 
@@ -34,7 +37,11 @@ fn with_all_handles(any: *mut c_void) -> Vec<c_int> {
     extern "C" fn pair(_: *mut c_void, _: el_slice, _: el_slice) -> c_int {
         0
     }
+    extern "C" fn keep_it(_: *mut c_void, _: Option<&el_slice>) -> el_decision {
+        el_decision { what: EL_KEEP, value: slice(""), expiry_ms: 0 }
+    }
     let none = || buffer(&mut []);
+    let watch = || at::<el_watch>(any.cast());
     let mut codes = vec![
         el_options_set(at_mut(any.cast()), EL_CREATE, 1),
         el_options_log(at_mut(any.cast()), None, null),
@@ -57,6 +64,27 @@ fn with_all_handles(any: *mut c_void) -> Vec<c_int> {
         el_store_return_space(store(), None),
         el_store_statistics(store(), buffer(&mut empty), None),
     ];
+    codes.extend([
+        el_store_save(store(), None),
+        el_store_defer_sync(store()),
+        el_store_wait_deferred(store()),
+        el_store_has_log_failed(store(), Some(&mut Room::uninit())),
+        el_store_is_read_only(store(), Some(&mut Room::uninit())),
+        el_store_rebuilt(store(), None, null, none(), None),
+        el_store_put_aside_files(store(), None, null, None),
+        el_store_rollback_count(store(), Some(&mut Room::uninit())),
+        el_map_numbers(map(), none(), None),
+        el_get_expiring(map(), k, none(), None, None),
+        el_fetch_add(map(), k, 1, None),
+        el_take(map(), k, None, None),
+        el_pop(map(), true, None, None, None, None),
+        el_update_with(map(), k, Some(keep_it), null),
+        el_watch_new(map(), k, Some(&mut Room::uninit())),
+        el_watch_is_broken(watch(), Some(&mut Room::uninit())),
+        el_batch_expect_unwritten(batch(), watch()),
+        el_batch_expect_expiring(batch(), map(), k, k, 0),
+        el_batch_expect_no_rollback(batch(), 0),
+    ]);
     codes.extend([
         el_get(map(), k, none(), None),
         el_get_copy(map(), k, Some(&mut room), Some(&mut count)),

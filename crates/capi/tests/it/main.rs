@@ -1,5 +1,6 @@
 //! The C interface: every function from Rust, and programs from the compilers that are here.
 
+mod atomic;
 mod compilers;
 mod cursors;
 mod data;
@@ -8,3 +9,4 @@ mod hostile;
 mod processes;
 mod stores;
 mod support;
+mod upkeep;

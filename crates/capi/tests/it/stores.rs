@@ -1,30 +1,18 @@
 //! Stores: opening, closing, maps by name, copies, checks, numbers, and what is told.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use everleaf_capi::argument::{el_slice, el_text};
 use everleaf_capi::code::*;
+use everleaf_capi::files::el_restore;
 use everleaf_capi::map::{el_clear, el_contains, el_map_free, el_put};
 use everleaf_capi::options::*;
 use everleaf_capi::statistics::el_statistics;
 use everleaf_capi::store::*;
 
 use crate::support::*;
-
-extern "C" fn keep(context: *mut c_void, text: el_slice) {
-    // SAFETY: the tests pass such lines, which they hold.
-    let lines = unsafe { &*context.cast::<Mutex<Vec<String>>>() };
-    let line = String::from_utf8(bytes(text)).expect("text is UTF-8");
-    lines.lock().expect("no panic").push(line);
-}
-
-fn told(run: impl FnOnce(*mut c_void) -> c_int) -> Vec<String> {
-    let lines = Mutex::new(vec![]);
-    assert_eq!(run((&raw const lines).cast_mut().cast()), EL_OK, "{}", last_error());
-    lines.into_inner().expect("no panic")
-}
 
 fn statistics(opened: &TestStore) -> el_statistics {
     let mut bytes = [0; size_of::<el_statistics>()];

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use everleaf_capi::argument::{el_buffer, el_slice, el_slices, el_text};
 use everleaf_capi::code::EL_OK;
@@ -176,4 +177,19 @@ pub extern "C" fn keep_found(context: *mut c_void, index: usize, value: Option<&
     // SAFETY: the test passes such a vector, which it holds.
     unsafe { &mut *context.cast::<Vec<(usize, Option<Vec<u8>>)>>() }
         .push((index, value.map(|value| bytes(*value))));
+}
+
+/// Keeps lines, in what `told` passes.
+pub extern "C" fn keep(context: *mut c_void, text: el_slice) {
+    // SAFETY: the tests pass such lines, which they hold.
+    let lines = unsafe { &*context.cast::<Mutex<Vec<String>>>() };
+    let line = String::from_utf8(bytes(text)).expect("text is UTF-8");
+    lines.lock().expect("no panic").push(line);
+}
+
+/// The lines that a function tells.
+pub fn told(run: impl FnOnce(*mut c_void) -> c_int) -> Vec<String> {
+    let lines = Mutex::new(vec![]);
+    assert_eq!(run((&raw const lines).cast_mut().cast()), EL_OK, "{}", last_error());
+    lines.into_inner().expect("no panic")
 }

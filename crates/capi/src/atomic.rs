@@ -1,0 +1,159 @@
+//! Reads and writes of one key as one atomic step.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+
+use everleaf::{Action, Expiry};
+
+use crate::argument::{Out, el_buffer, el_decide_fn, el_decision, el_slice, set};
+use crate::code::{EL_MISMATCH, EL_NOT_FOUND, EL_OK, EL_OUT_OF_MEMORY, Failure};
+use crate::entry::{entry, invalid};
+use crate::handle::shared;
+use crate::map::{code, el_map};
+use crate::memory;
+
+/// Of `el_decision`: leave the key as it is.
+pub const EL_KEEP: c_int = 0;
+/// Of `el_decision`: give the key this value; when it expires stays as it is.
+pub const EL_PUT: c_int = 1;
+/// Of `el_decision`: give the key this value, and let it expire then.
+pub const EL_PUT_EXPIRING: c_int = 2;
+/// Of `el_decision`: leave the value, and let it expire then.
+pub const EL_EXPIRE: c_int = 3;
+/// Of `el_decision`: remove the key.
+pub const EL_REMOVE: c_int = 4;
+
+/// Copies the value of `key` to `buffer`, as `el_get`, and stores when it expires (0: never) at `expiry_ms`, of one moment.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_get_expiring(
+    map: Option<&el_map>,
+    key: el_slice,
+    buffer: el_buffer,
+    size: Option<&mut MaybeUninit<usize>>,
+    expiry_ms: Option<&mut MaybeUninit<u64>>,
+) -> c_int {
+    entry(|| {
+        let found = shared(map)?.get_with_expiry(key.bytes()?, |value, expiry| {
+            set(expiry_ms, expiry.as_unix_ms());
+            buffer.fill(value, size)
+        })?;
+        found.map_or(Ok(EL_NOT_FOUND), |filled| filled.map(|()| EL_OK))
+    })
+}
+
+/// Adds `amount` to the integer that is the value of `key`, in decimal digits; an absent key counts as 0. Stores the value
+/// before at `before`, which may be NULL. When the key expires stays as it is. `EL_MISMATCH`: the value is no integer, or the
+/// sum is too large, and nothing was changed.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_fetch_add(
+    map: Option<&el_map>,
+    key: el_slice,
+    amount: i64,
+    before: Option<&mut MaybeUninit<i64>>,
+) -> c_int {
+    entry(|| match shared(map)?.fetch_add(key.bytes()?, amount) {
+        Ok(number) => {
+            set(before, number);
+            Ok(EL_OK)
+        }
+        Err(everleaf::Error::NotAnInteger | everleaf::Error::Overflow) => Ok(EL_MISMATCH),
+        Err(error) => Err(error.into()),
+    })
+}
+
+/// Bytes for C code, which frees them.
+fn give_copy(
+    bytes: &[u8],
+    data: Out<'_, *mut c_void>,
+    size: Out<'_, usize>,
+) -> Result<(), Failure> {
+    let Some(place) = data else {
+        set(size, bytes.len());
+        return Ok(());
+    };
+    let copy =
+        memory::copy(bytes).ok_or_else(|| Failure::new(EL_OUT_OF_MEMORY, "out of memory"))?;
+    place.write(copy.as_ptr());
+    set(size, bytes.len());
+    Ok(())
+}
+
+/// Removes `key`, and stores a copy of the value that it had at `value`, and its size at `size`; either may be NULL. Free the
+/// copy with `el_free`. `EL_NOT_FOUND`: it is not there.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_take(
+    map: Option<&el_map>,
+    key: el_slice,
+    mut value: Option<&mut MaybeUninit<*mut c_void>>,
+    size: Option<&mut MaybeUninit<usize>>,
+) -> c_int {
+    entry(|| {
+        set(value.as_deref_mut(), std::ptr::null_mut());
+        let Some(taken) = shared(map)?.take(key.bytes()?)? else { return Ok(EL_NOT_FOUND) };
+        give_copy(&taken, value, size)?;
+        Ok(EL_OK)
+    })
+}
+
+/// Removes the pair with the lowest key, or the highest if `highest`, and stores copies of its key and value. No two calls
+/// get the same pair. All places may be NULL; free the copies with `el_free`. `EL_NOT_FOUND`: the map is empty.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_pop(
+    map: Option<&el_map>,
+    highest: bool,
+    mut key: Option<&mut MaybeUninit<*mut c_void>>,
+    key_size: Option<&mut MaybeUninit<usize>>,
+    mut value: Option<&mut MaybeUninit<*mut c_void>>,
+    value_size: Option<&mut MaybeUninit<usize>>,
+) -> c_int {
+    entry(|| {
+        set(key.as_deref_mut(), std::ptr::null_mut());
+        set(value.as_deref_mut(), std::ptr::null_mut());
+        let map = shared(map)?;
+        let popped = if highest { map.pop_last()? } else { map.pop_first()? };
+        let Some((found, what)) = popped else { return Ok(EL_NOT_FOUND) };
+        give_copy(&found, key, key_size)?;
+        give_copy(&what, value, value_size)?;
+        Ok(EL_OK)
+    })
+}
+
+fn action(decision: el_decision) -> Result<Action, Failure> {
+    let expiry = || Expiry::from_unix_ms(decision.expiry_ms);
+    Ok(match decision.what {
+        EL_KEEP => Action::Keep,
+        EL_PUT => Action::Put(decision.value.bytes()?.to_vec()),
+        EL_PUT_EXPIRING => Action::PutWithExpiry(decision.value.bytes()?.to_vec(), expiry()),
+        EL_EXPIRE => Action::Expire(expiry()),
+        EL_REMOVE => Action::Remove,
+        _ => return Err(invalid("what is to be done is none of EL_KEEP to EL_REMOVE")),
+    })
+}
+
+/// Reads, decides and writes `key` as one atomic step: `decide` is shown the value, or NULL, and returns what is to become of
+/// it. It may be called several times, when other threads interfere; its last answer counts. The bytes of its answer are
+/// copied when it has returned. Otherwise it is as `el_value_fn`. `EL_NOT_FOUND`: the key was not there before.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_update_with(
+    map: Option<&el_map>,
+    key: el_slice,
+    decide: el_decide_fn,
+    context: *mut c_void,
+) -> c_int {
+    entry(|| {
+        let decide = decide.ok_or_else(|| invalid("the function is NULL"))?;
+        let mut wrong = None;
+        let before = shared(map)?.update_with(key.bytes()?, |value| {
+            let value = value.map(el_slice::shown);
+            wrong = None;
+            action(decide(context, value.as_ref())).unwrap_or_else(|failure| {
+                wrong = Some(failure);
+                Action::Keep
+            })
+        })?;
+        match wrong {
+            Some(failure) => Err(failure),
+            None => Ok(code(before.is_some(), EL_NOT_FOUND)),
+        }
+    })
+}
