@@ -8,7 +8,11 @@ use std::process::Command;
 
 use crate::notices;
 
-const USAGE: &str = "usage: cargo xtask capi header | cargo xtask capi PREFIX [--lab] [--debug]";
+const USAGE: &str = "usage: cargo xtask capi header | cargo xtask capi PREFIX [--lab] [--debug] | \
+                     cargo xtask capi fuzz SECONDS [--debug] | cargo xtask capi random COUNT [--debug]";
+
+/// Where the library is installed that programs of bytes attack, and what they leave.
+const ATTACKED: &str = "target/c-interface";
 
 /// The number of the binary interface, which the shared library has in its name.
 const ABI: &str = "0";
@@ -48,11 +52,14 @@ const LAB: Library = Library {
 };
 
 /// `cargo xtask capi header` writes the headers anew; `cargo xtask capi PREFIX` installs libraries,
-/// headers and the description for pkg-config below a folder, with `--lab` those of all designs, too.
+/// headers and the description for pkg-config below a folder, with `--lab` those of all designs, too; `cargo xtask capi fuzz
+/// SECONDS` and `cargo xtask capi random COUNT` attack it by programs made of bytes.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["header"] => write_headers(root),
+        [what @ ("fuzz" | "random"), number] => attack(root, what, number, true),
+        [what @ ("fuzz" | "random"), number, "--debug"] => attack(root, what, number, false),
         [prefix, ref flags @ ..]
             if !prefix.starts_with('-')
                 && flags.iter().all(|flag| ["--lab", "--debug"].contains(flag)) =>
@@ -69,6 +76,15 @@ pub fn run(root: &Path, arguments: &[String]) -> bool {
             false
         }
     }
+}
+
+/// Runs programs made of bytes against the library (`crates/capi/fuzz/run.sh`).
+fn attack(root: &Path, what: &str, number: &str, is_release: bool) -> bool {
+    let prefix = root.join(ATTACKED);
+    let mut command = Command::new(root.join("crates/capi/fuzz/run.sh"));
+    command.arg(&prefix).args([what, number]);
+    install(root, &STORE, &prefix, is_release)
+        && command.status().is_ok_and(|status| status.success())
 }
 
 fn cargo(root: &Path) -> Command {

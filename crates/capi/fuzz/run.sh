@@ -6,13 +6,17 @@
 #     run.sh PREFIX random COUNT              so many random programs, of three threads each, under the address
 #                                             and undefined behaviour sanitizers, and under the thread sanitizer
 #
+# `cargo xtask capi fuzz SECONDS [--debug]` and `... random COUNT` do both, with target/c-interface as PREFIX. What libFuzzer
+# and the sanitizers are linked from is a package of its own in Debian (libclang-rt-14-dev); where it is not installed,
+# CLANG_FLAGS="-resource-dir FOLDER" finds them elsewhere.
+#
 # What libFuzzer has tried is kept in PREFIX/fuzz, and so is a finding: give its file to the program `fuzz`
 # there to see it again. Memory of C code is watched in what the library does with it, too. The thread
 # sanitizer sees the programs and the functions they pass in; it cannot see the atomics of the library, whose
 # accesses are therefore left out.
 set -euo pipefail
 
-[ $# -eq 3 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 3 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$(cd "$1" && pwd)
 folder=$prefix/fuzz
@@ -24,7 +28,8 @@ mkdir -p "$folder/corpus"
 build() {
     local name=$1 source=$2 library=$3
     shift 3
-    clang -std=c99 -Wall -Wextra -Werror -pedantic -D_GNU_SOURCE -g -O1 "$@" -I "$prefix/include" \
+    # shellcheck disable=SC2086
+    clang ${CLANG_FLAGS:-} -std=c99 -Wall -Wextra -Werror -pedantic -D_GNU_SOURCE -g -O1 "$@" -I "$prefix/include" \
         "$here/$source" "$library" -lpthread -ldl -lm -o "$folder/$name"
 }
 
