@@ -337,6 +337,7 @@ impl Store {
     /// [`Error::Unsupported`] if the store has no log; [`Error::SnapshotBusy`] if another snapshot is being
     /// written; [`Error::LogFailed`]; [`Error::DiskFull`] and [`Error::Io`] if the disk refuses.
     pub fn snapshot(&self) -> Result<u64> {
+        self.shared.check_process()?;
         self.shared.end_owed()?;
         self.shared.snapshot()
     }
@@ -418,6 +419,7 @@ impl Store {
     /// # Errors
     /// The kernel refuses. File systems that know no holes return nothing.
     pub fn return_space(&self) -> Result<u64> {
+        self.shared.check_process()?;
         self.shared.return_space_but(0, || true)
     }
 

@@ -116,7 +116,23 @@ fn use_all(store: Store, view: everleaf::View, mut range: everleaf::Range) {
     assert!(is_forked(store.sync()));
     assert!(is_forked(store.wait_deferred()));
     assert!(is_forked(store.save()));
+    assert!(is_forked(store.snapshot()));
     assert!(is_forked(store.backup("/nowhere/backup", |_| {})));
+    // It went on with what the child knew of the free space of its parent: it died, or said that it was done.
+    assert!(is_forked(store.return_space()));
+    assert!(is_forked(store.load_map("loaded", [(b"a", b"b")])));
+    assert!(is_forked(map.statistics()));
+    assert!(is_forked(map.fetch_add(b"0", 1)));
+    assert!(is_forked(map.take(b"0")));
+    assert!(is_forked(map.pop_first()));
+    assert!(is_forked(map.ceiling(b"0")));
+    assert!(is_forked(map.expire(b"0", Duration::from_secs(1))));
+    assert!(is_forked(map.expiry(b"0")));
+    assert!(is_forked(map.update_with(b"0", |_| everleaf::Action::Remove)));
+    assert!(is_forked(view.default_map().get_many(&[b"0"], |_, _| ())));
+    let _ = (store.is_read_only(), store.has_log_failed(), store.rollback_count());
+    let _ = (store.rebuilt().is_some(), store.put_aside_files());
+    store.defer_sync();
     let mut batch = WriteBatch::new();
     batch.put(&map, b"0", b"child");
     assert!(is_forked(store.write(&batch)));
