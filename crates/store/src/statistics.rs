@@ -146,11 +146,13 @@ impl Statistics {
         let sum = |number: fn(&MapStatistics) -> u64| by_map.values().map(number).sum();
         let held = shared.views.held();
         let (log_bytes, log_lag) = shared.log_lag();
+        // Before the size, which only grows: so it is never the larger one, whoever writes meanwhile.
+        let pool_used_bytes = heap.used_bytes();
         Statistics {
             keys: sum(|map| map.keys),
             maps: shared.map_names().len() as u64,
             pool_size_bytes: pool.size(),
-            pool_used_bytes: heap.used_bytes(),
+            pool_used_bytes,
             pool_returned_bytes: heap.returned_bytes(),
             pool_max_bytes: pool.max_size(),
             memory_bytes: shared.trees.sessions().node_bytes(),
