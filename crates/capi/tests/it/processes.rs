@@ -1,8 +1,11 @@
 //! A process that is forked has handles, and may only free them.
 
+use everleaf_capi::atomic::{el_fetch_add, el_pop};
 use everleaf_capi::code::*;
 use everleaf_capi::map::{el_map_free, el_put};
-use everleaf_capi::store::{el_store_close, el_store_free, el_store_sync};
+use everleaf_capi::store::*;
+use everleaf_capi::upkeep::{el_map_numbers, el_store_save, el_store_wait_deferred};
+use everleaf_capi::watch::el_watch_new;
 
 use crate::support::*;
 
@@ -18,6 +21,15 @@ fn a_forked_process_is_refused_and_harms_nothing() {
         let codes = [
             (el_put(opened.map(), slice("child"), slice("2")), EL_FORKED),
             (el_store_sync(opened.store()), EL_FORKED),
+            // It went on, and the child died.
+            (el_store_return_space(opened.store(), None), EL_FORKED),
+            (el_store_snapshot(opened.store(), None), EL_FORKED),
+            (el_store_save(opened.store(), None), EL_FORKED),
+            (el_store_wait_deferred(opened.store()), EL_FORKED),
+            (el_fetch_add(opened.map(), slice("n"), 1, None), EL_FORKED),
+            (el_pop(opened.map(), true, None, None, None, None), EL_FORKED),
+            (el_map_numbers(opened.map(), buffer(&mut []), None), EL_FORKED),
+            (el_watch_new(opened.map(), slice("n"), Some(&mut Room::uninit())), EL_FORKED),
             (el_map_free(at_mut(opened.map)), EL_OK),
         ];
         let wrong = codes.iter().position(|(code, expected)| code != expected);
