@@ -59,7 +59,7 @@ fn of_map<'py>(py: Python<'py>, found: &MapStatistics) -> PyResult<Bound<'py, Py
     Ok(numbers)
 }
 
-/// What a pool was made again from.
+/// What a pool was rebuilt from.
 pub fn of_rebuilt<'py>(py: Python<'py>, found: &Rebuilt) -> PyResult<Bound<'py, PyDict>> {
     let report = PyDict::new(py);
     report.set_item("snapshot_pairs", found.snapshot_pairs)?;

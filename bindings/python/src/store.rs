@@ -229,7 +229,7 @@ impl RawStore {
         py.detach(|| self.with(Store::put_aside_files))
     }
 
-    /// What the pool was made from when it was opened, if it was made again.
+    /// What the pool was made from when it was opened, if it was rebuilt.
     fn rebuilt<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let found = py.detach(|| self.with(|store| Ok(store.rebuilt().cloned())))?;
         found.map(|found| numbers::of_rebuilt(py, &found)).transpose()

@@ -1010,14 +1010,19 @@ def test_other_threads_run_while_a_store_is_iterated_over(store: everleaf.Store,
     """All of a loop that is none of Python's kept the interpreter."""
     total = 50_000
     store.put_many((b"%06d" % number, b"v") for number in range(total))
+
+    def runs_beside(source: Any) -> bool:
+        found: list[bytes] = []
+        seen: set[int] = set()
+        with Spinning(lambda: seen.add(len(found))):
+            found.extend(source)
+        assert len(found) == total
+        return any(0 < count < total for count in seen)
+
     with store.view() as view:
         for source in [store, view]:
-            found: list[bytes] = []
-            seen: set[int] = set()
-            with Spinning(lambda: seen.add(len(found))):
-                found.extend(source)
-            assert len(found) == total
-            assert any(0 < count < total for count in seen)
+            # A machine with much other work may run the other thread when all is over.
+            assert any(runs_beside(source) for _ in range(20))
 
 
 def test_other_threads_run_while_a_store_is_closed_by_its_last_reference(tmp_path: Path, quick_switches: None) -> None:

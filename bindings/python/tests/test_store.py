@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import everleaf
+import numpy
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -318,3 +319,68 @@ def test_options_are_looked_at(tmp_path: Path) -> None:
         with pytest.raises((TypeError, ValueError, OverflowError)):
             everleaf.open(tmp_path / "other", **wrong)
     assert not (tmp_path / "other").exists()
+
+
+def test_numbers_that_do_not_fit_into_an_array_are_told(store: everleaf.Store) -> None:
+    """1000 came back as -24 of `i1`, and -1 as 18446744073709551615 of `u8`."""
+    numbers = store.map("numbers", keys=int, values=int)
+    numbers.update({1: 1000, 2: -1, 3: 100})
+    for key, dtype, fits in [
+        (1, "i1", False), (1, "i2", True), (2, "u8", False), (2, "i1", True), (3, "i1", True), (7, "i1", True), (1, ">i4", True), (1, "f8", True),
+    ]:
+        keys, out = numpy.array([key]), (numpy.full(1, 7, dtype), numpy.zeros(1, "?"))
+        if fits:
+            values, found = numbers.get_many(keys, dtype)
+            assert values[0] == numbers.get(key, 0) and values.dtype == dtype and found[0] == (key in numbers)
+            numbers.get_many(keys, out=out)
+            assert out[0][0] == numbers.get(key, 7)
+        else:
+            for named in [{"dtype": dtype}, {"out": out}]:
+                with pytest.raises(OverflowError):
+                    numbers.get_many(keys, **named)
+            assert out[0][0] == 7 and not out[1][0]
+    for dtype in ["?", "S3", "M8[s]", "c16", "V8", "U3", "(2,)i4"]:
+        with pytest.raises(TypeError):
+            numbers.get_many(numpy.array([1]), dtype)
+    reals = store.map("reals", keys=float, values=float)
+    reals[1.0] = 2.5
+    assert reals.get_many(numpy.array([1.0]), "f4")[0][0] == 2.5
+    with pytest.raises(TypeError):
+        reals.get_many(numpy.array([1.0]), "i8")
+    assert numbers.get_many(numpy.array([], "i8"), "i1")[0].shape == (0,)
+
+
+def test_arrays_that_are_not_two_or_share_memory_are_refused(store: everleaf.Store) -> None:
+    keys = numpy.array([b"%04d" % number for number in range(600)], "V4")
+    store.put_many(keys, keys)
+    for pairs, values in [(keys, [b"v"] * 600), ([b"k"], keys), (keys, 7)]:
+        with pytest.raises(TypeError, match="arrays"):
+            store.put_many(pairs, values)
+    shared = numpy.zeros(600 * 4, "u1")
+    shared[:] = keys.view("u1")
+    for out in [(shared.view("V4"), numpy.zeros(600, "?")), (numpy.zeros(600, "V4"), shared[:600].view("?"))]:
+        with pytest.raises(ValueError, match="share"):
+            store.get_many(shared.view("V4"), out=out)
+    # Its own parts may be anything that is contiguous.
+    found = numpy.zeros(600 * 5, "u1")
+    store.get_many(keys, out=(found[: 600 * 4].view("V4"), found[600 * 4 :].view("?")))
+    assert found[600 * 4 :].all() and found[: 600 * 4].tobytes() == keys.tobytes()
+
+
+def test_an_inherited_store_does_nothing(store: everleaf.Store) -> None:
+    """A child that returned space died."""
+    store[b"a"] = b"1"
+    child = os.fork()
+    if child == 0:
+        code = 0
+        for call in [
+            store.return_space, store.snapshot, store.save, store.sync, store.wait_deferred, store.check, store.events,
+            lambda: store.load_map("other", [(b"a", b"b")]), lambda: store.add(b"a"), lambda: store.floor(b"a"),
+        ]:
+            try:
+                call()
+                code = 1
+            except everleaf.Forked:
+                pass
+        os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0 and store[b"a"] == b"1"

@@ -22,6 +22,8 @@ def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> Any:
     """The bytes of an array, with a row for each item."""
     import numpy
 
+    if not is_array(array):
+        raise TypeError("keys and values are both arrays of NumPy, or pairs")
     if array.ndim != 1:
         raise ValueError("an array of keys or values has one dimension")
     if codec.native == "int":
@@ -85,8 +87,13 @@ def get_many(map: Any, keys: Any, dtype: Any, out: Any, key_codec: Codec[Any], c
     elif dtype is None and known is None:
         raise TypeError("say the dtype of the values, such as 'V100'")
     dtype = numpy.dtype(dtype if dtype is not None else known)
-    if dtype.hasobject:
+    if dtype.hasobject or dtype.subdtype is not None:
         raise TypeError("values in an array are bytes or numbers")
+    if known and dtype.kind not in ("iuf" if known == "i8" else "f"):
+        # NumPy would make something of it, and lose what does not fit.
+        raise TypeError(f"values of {codec.name} go into an array of such numbers, not of {dtype}")
+    if out is not None and any(numpy.shares_memory(keys, array) for array in out):
+        raise ValueError("the arrays of `out` share memory with the keys")
     rows = _rows(keys, key_codec, are_keys=True)
     if out is not None and not known:
         # Straight into the caller's arrays.
@@ -95,7 +102,16 @@ def get_many(map: Any, keys: Any, dtype: Any, out: Any, key_codec: Codec[Any], c
     values = numpy.zeros((len(rows), 8 if known else dtype.itemsize), "u1")
     found = numpy.zeros(len(rows), "u1")
     map.get_columns(rows, values, found)
-    items, found = _items(values, codec, dtype), found.view("?")
+    found = found.view("?")
+    items = _items(values, codec, dtype if known is None else known)
+    if known and dtype != known:
+        # What is absent is no number yet.
+        items[~found] = 0
+        if dtype.kind in "iu" and items.size:
+            least, greatest = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
+            if int(items.min()) < least or int(items.max()) > greatest:
+                raise OverflowError(f"a value does not fit into {dtype}")
+        items = items.astype(dtype)
     if out is not None:
         numpy.copyto(out[0], items, where=found)
         out[1][:] = found
