@@ -301,6 +301,10 @@ def test_numbers_are_added_to_by_many_threads(store: everleaf.Store) -> None:
 
 
 def test_options_are_looked_at(tmp_path: Path) -> None:
+    for durability in ["power", "process"]:
+        # The second time it is there, and keeps what it has.
+        with everleaf.open(tmp_path / "kept.pool", durability_of_new=durability, max_size=1 << 26) as store:
+            assert store.stat()["durability"] == "power"
     path = tmp_path / "a.pool"
     options: dict[str, Any] = {
         "create_new": True, "initial_size": 1 << 20, "recovery_threads": 1, "domain": "process", "sweep": False,

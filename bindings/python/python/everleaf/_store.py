@@ -170,6 +170,7 @@ def open(
     keys: Any = bytes,
     values: Any = bytes,
     durability: Optional[Durability] = None,
+    durability_of_new: Optional[Durability] = None,
     interval_ms: int = 1000,
     initial_size: Optional[int] = None,
     max_size: Optional[int] = None,
@@ -189,7 +190,8 @@ def open(
     `keys` and `values` are the types of the default map: bytes, str, int, float, or a codec; values also
     "json". `durability`: what is written survives the death of the process ("process"), a crash of the
     machine but for the last `interval_ms` ("interval"; after a kill, but for all since the opening until the
-    log has a new snapshot), or any crash ("power"). A forked process cannot use a store that it inherits
+    log has a new snapshot), or any crash ("power"); `durability_of_new` is that of a pool that is created, where one that is
+    there keeps its own. A forked process cannot use a store that it inherits
     (`Forked`): open one after forking.
 
     After damage: `trust_after_machine_crash` opens a pool without a log although the machine crashed while it was open
@@ -207,6 +209,7 @@ def open(
         create_new=create_new,
         read_only=read_only,
         durability=durability,
+        durability_of_new=durability_of_new,
         interval_ms=interval_ms,
         initial_size=initial_size,
         max_size=max_size,
