@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use everleaf_machine::simulated::{
-    Config, CrashConfig, Domain, Failure, Random, Report, SchedulerKind, cpu_time, mix,
+    Config, CrashConfig, Domain, Failure, Random, Report, SchedulerKind, mix,
 };
 
 use crate::configure::exhaustive;
@@ -80,7 +80,7 @@ pub fn run(
     let mut campaign = Campaign {
         structure,
         settings,
-        started: cpu_time(),
+        started: structure.programs().cpu_time(),
         verdict,
         tell,
         corpus: Corpus::default(),
@@ -139,13 +139,17 @@ const REFUSALS: u64 = 16;
 const WORK_OF_TINY: u64 = 250_000;
 
 impl Campaign<'_> {
+    fn spent(&self) -> Duration {
+        self.structure.programs().cpu_time() - self.started
+    }
+
     fn seconds(&self) -> f64 {
-        (cpu_time() - self.started).as_secs_f64()
+        self.spent().as_secs_f64()
     }
 
     fn is_over(&self) -> bool {
         let spent = match self.settings.budget {
-            Budget::Cpu(time) => cpu_time() - self.started >= time,
+            Budget::Cpu(time) => self.spent() >= time,
             Budget::Schedules(schedules) => self.verdict.report.counts.schedules >= schedules,
         };
         spent || !self.verdict.is_clean()

@@ -141,6 +141,8 @@ fn step(structure: &str, number: u64) -> (String, Config) {
             (simple, Config { crash, simulate_open: number % 8 == 5, ..usual })
         }
         "log" => (format!("run/{number}"), usual),
+        "store" if number % 2 == 1 => (format!("threads/{number}"), usual),
+        "store" => (format!("run/{number}"), usual),
         "batch" | "expiry" | "maps" => {
             (simple, Config { crash: nested(if number % 4 == 3 { 50 } else { 0 }), ..usual })
         }

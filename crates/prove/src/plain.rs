@@ -5,7 +5,8 @@ use crate::planted::{HARMLESS, MUTANTS, Mutant, OF_OTHER_TREES, RARE, of};
 
 /// Every planted bug of all trees, without those that are harmless.
 pub fn all() -> impl Iterator<Item = Mutant> {
-    MUTANTS.iter().chain(OF_OTHER_TREES).chain(RARE).chain(PLAIN).copied()
+    let searched = PLAIN.iter().chain(OF_THE_STORE);
+    MUTANTS.iter().chain(OF_OTHER_TREES).chain(RARE).chain(searched).copied()
 }
 
 /// The planted bug of this name.
@@ -155,6 +156,26 @@ pub const PLAIN: &[Mutant] = &[
     of("epoch", "epoch.no_light_barrier"),
     of("epoch", "epoch.pin_relaxed"),
     of("epoch", "epoch.retire_unfenced"),
+];
+
+/// Those of the store, in its own code and in that of its log: `prove store` finds each.
+pub const OF_THE_STORE: &[Mutant] = &[
+    of("store", "store.batch_expiry_unlogged"),
+    of("store", "store.batch_is_two_groups"),
+    of("store", "store.batch_marks_nothing"),
+    of("store", "store.batch_saves_nothing"),
+    of("store", "store.close_frees_needed"),
+    of("store", "store.drop_unlogged"),
+    of("store", "store.fills_number_first"),
+    of("store", "store.owes_no_snapshot"),
+    of("store", "store.replay_deals_by_turn"),
+    of("store", "store.replay_loses_expiries"),
+    of("store", "store.snapshot_skips"),
+    of("store", "store.sync_is_a_wait"),
+    of("store", "store.takes_place_late"),
+    of("store", "store.view_shows_later"),
+    of("store", "store.write_marks_nothing"),
+    of("store", "store.write_saves_nothing"),
 ];
 
 /// Those of the log that its own tests hunt (`docs/log.md`).

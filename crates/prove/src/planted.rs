@@ -438,4 +438,5 @@ pub const HARMLESS: &[Mutant] = &[
     of("fast-fair", "fast_fair.no_uncut"),
     of("hashed-leaf", "hashed.no_carry"),
     of("nbtree", "nbtree.no_carry"),
+    of("store", "store.replay_never_waits"),
 ];

@@ -1,6 +1,8 @@
 //! What a search does step by step, and what can be run of a structure.
 
-use everleaf_machine::simulated::{Config, MemoryModel, Random};
+use std::time::Duration;
+
+use everleaf_machine::simulated::{Config, MemoryModel, Random, cpu_time};
 
 use crate::case::Case;
 use crate::configure::{Fixed, memory_name};
@@ -60,6 +62,11 @@ pub trait Programs: Sync {
 
     /// What steps are drawn of.
     fn dimensions(&self) -> Vec<Dimension>;
+
+    /// The clock of a search with a budget of time: the CPU time that was spent on it, since some moment.
+    fn cpu_time(&self) -> Duration {
+        cpu_time()
+    }
 
     /// The programs that are small enough for an exhaustive search.
     fn small(&self) -> Vec<String>;

@@ -3,17 +3,20 @@
 //!
 //! ```text
 //!   run/NUMBER        lives of a store: one thread, and others that write whenever it is about to use the disk
+//!   brief/NUMBER      one such life, of fewer operations
 //!   threads/NUMBER    four threads that stand still between place, change and record, and read each other
 //! ```
 //!
 //! What a run is, and what is judged, is in `everleaf::simulated`. A crash of the machine or a death of the process
-//! that is examined counts as a crash state, and is recovered.
+//! that is examined counts as a crash state, and is recovered. Runs start threads of their own, and so does what they
+//! open: time is that of the whole process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
-use everleaf::simulated::{run, threads};
+use everleaf::simulated::{brief, run, threads};
 use everleaf_machine::simulated::{
-    Config, Counts, Domain, Failure, FailureKind, Random, Replay, Report,
+    Config, Counts, Domain, Failure, FailureKind, Random, Replay, Report, process_cpu_time,
 };
 
 use crate::case::{Case, Kept, Outcome, Small};
@@ -21,17 +24,24 @@ use crate::configure::Fixed;
 use crate::dimensions::{Dimension, Value};
 use crate::step::{self, Step};
 
-/// Of a step, the most runs: each has a disk and a pool of its own.
-const RUNS: u64 = 1;
-
 /// The kinds of runs, by number; as `everleaf::simulated` has them.
 const MODES: [&str; 2] = ["interval", "power"];
 const THREADS: [&str; 2] = ["four", "one"];
 
-/// What there is to run, from which number on.
+/// What a run has seen.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Crashes and deaths.
+    left: u64,
+    /// Of these, what had a life of its own.
+    lived_on: u64,
+}
+
+/// What there is to run, by its number.
 #[derive(Clone, Copy, Debug)]
 enum StoreCase {
-    Runs(u64),
+    Run(u64),
+    Brief(u64),
     Threads(u64),
 }
 
@@ -41,24 +51,32 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 impl StoreCase {
-    fn first(self) -> u64 {
+    fn number(self) -> u64 {
         match self {
-            StoreCase::Runs(first) | StoreCase::Threads(first) => first,
+            StoreCase::Run(number) | StoreCase::Brief(number) | StoreCase::Threads(number) => {
+                number
+            }
         }
     }
 
-    /// Runs one: what was left and examined, and what was wrong.
-    fn go(self, number: u64, config: &Config) -> (u64, Option<String>) {
+    /// Runs it: what was left and examined, how much of that lived on, and what was wrong.
+    fn go(self, number: u64, config: &Config) -> (Seen, Option<String>) {
         let mutants = &config.mutants[..];
+        let of_lives = |counts: everleaf::simulated::Counts| Seen {
+            left: counts.seen(),
+            lived_on: counts.lived_on,
+        };
         // What a run finds it says by a panic where it cannot go on.
         let done = catch_unwind(AssertUnwindSafe(|| match self {
-            StoreCase::Runs(_) => Ok(run(number, mutants).seen()),
-            StoreCase::Threads(_) => threads(number, mutants).map(|seen| seen.crashes + seen.kills),
+            StoreCase::Run(_) => Ok(of_lives(run(number, mutants))),
+            StoreCase::Brief(_) => Ok(of_lives(brief(number, mutants))),
+            StoreCase::Threads(_) => threads(number, mutants)
+                .map(|seen| Seen { left: seen.crashes + seen.kills, lived_on: 0 }),
         }));
         match done {
             Ok(Ok(seen)) => (seen, None),
-            Ok(Err(text)) => (0, Some(text)),
-            Err(panic) => (0, Some(text_of(&*panic))),
+            Ok(Err(text)) => (Seen::default(), Some(text)),
+            Err(panic) => (Seen::default(), Some(text_of(&*panic))),
         }
     }
 }
@@ -69,26 +87,20 @@ fn failure_of(number: u64, schedule: u64, message: String) -> Failure {
 }
 
 impl Case for StoreCase {
-    fn explore(&self, config: &Config, schedules: u64) -> Outcome {
-        let mut report = Report { exhausted: true, ..Report::default() };
-        for number in (self.first()..).take(schedules.clamp(1, RUNS) as usize) {
-            let (seen, failure) = self.go(number, config);
-            report.counts.add(&Counts {
-                schedules: 1,
-                crash_points: seen,
-                images: seen,
-                recoveries: seen,
-                ..Counts::default()
-            });
-            if let Some(text) = failure {
-                let failure = failure_of(number, report.counts.schedules, text);
-                return (report, Some(Box::new(failure)));
-            }
-            if report.counts.work() >= config.work_limit {
-                break;
-            }
-        }
-        (report, None)
+    /// One schedule, however many are asked for: a run has one number, and a disk and a pool of its own.
+    fn explore(&self, config: &Config, _schedules: u64) -> Outcome {
+        let (seen, failure) = self.go(self.number(), config);
+        let counts = Counts {
+            schedules: 1,
+            crash_points: seen.left,
+            images: seen.left,
+            recoveries: seen.left,
+            nested_runs: seen.lived_on,
+            nested_at: [seen.lived_on, 0, 0, 0],
+            ..Counts::default()
+        };
+        let failure = failure.map(|text| Box::new(failure_of(self.number(), 1, text)));
+        (Report { counts, exhausted: true, ..Report::default() }, failure)
     }
 
     fn replay(&self, config: &Config, seed: u64, _choices: &[u8]) -> Result<Replay, Box<Failure>> {
@@ -119,29 +131,38 @@ impl step::Programs for Programs {
         let (kind, number) = name.split_once('/')?;
         let number = number.parse().ok()?;
         match kind {
-            "run" => Some(Box::new(StoreCase::Runs(number))),
+            "run" => Some(Box::new(StoreCase::Run(number))),
+            "brief" => Some(Box::new(StoreCase::Brief(number))),
             "threads" => Some(Box::new(StoreCase::Threads(number))),
             _ => None,
         }
     }
 
     fn step(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Step {
-        // Runs in a row have every mode.
+        // The number decides the mode: those of runs in a row have both.
         let number = random.below(1 << 40);
-        let many = random.one_in(3);
+        let (kind, count) = match random.below(9) {
+            0..3 => ("threads", "four"),
+            3..8 => ("brief", "one"),
+            _ => ("run", "one"),
+        };
         let domain = fixed.domain.unwrap_or(Domain::Adr);
         let mode: Value = ("mode", MODES[usize::from(number % 3 != 1)]);
-        let count: Value = ("threads", THREADS[usize::from(!many)]);
-        let kind = if many { "threads" } else { "run" };
         let config = Config { domain, seed: number, ..Config::default() };
-        Step { program: format!("{kind}/{number}"), config, values: vec![mode, count] }
+        let values = vec![mode, ("threads", count)];
+        Step { program: format!("{kind}/{number}"), config, values }
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
         vec![("mode", MODES.to_vec()), ("threads", THREADS.to_vec())]
     }
 
+    fn cpu_time(&self) -> Duration {
+        process_cpu_time()
+    }
+
+    /// None: a run has one order, and its number has nothing to do with the domain.
     fn small(&self) -> Vec<String> {
-        vec!["run/0".to_owned(), "threads/0".to_owned()]
+        vec![]
     }
 }

@@ -149,7 +149,9 @@ impl<'a, H> KeyWrite<'a, H> {
     ) -> Result<Self> {
         in_order.check()?;
         let order = &in_order.shared.order;
-        in_order.save(tree, key, |key| order.hash_of(key))?;
+        if !in_order.shared.mutant("store.write_saves_nothing") {
+            in_order.save(tree, key, |key| order.hash_of(key))?;
+        }
         Self::take_place(in_order, tree, map, key, true)
     }
 
@@ -195,7 +197,8 @@ impl<'a, H> KeyWrite<'a, H> {
             }
         };
         let (shared, session) = (self.in_order.shared, &mut self.in_order.session);
-        if self.is_seen && !effect.is_unchanged() {
+        let marks = self.is_seen && !shared.mutant("store.write_marks_nothing");
+        if marks && !effect.is_unchanged() {
             shared.watches.mark(self.tree, self.key, |key| shared.order.hash_of(key));
         }
         let lsn = match (&shared.log, self.reservation) {

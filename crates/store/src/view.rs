@@ -108,6 +108,13 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// The version whose values are looked for.
+    fn seen(&self) -> u64 {
+        self.version + u64::from(self.shared.mutant("store.view_shows_later"))
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         let shared = &self.shared;
@@ -186,7 +193,7 @@ impl MapView {
         if self.inner.views().is_born_after(tree, self.inner.version) {
             return Ok(None);
         }
-        let find = || self.inner.views().find(tree, key, hash, self.inner.version);
+        let find = || self.inner.views().find(tree, key, hash, self.inner.seen());
         if let Some(was) = find() {
             return value_of(was);
         }
@@ -268,7 +275,7 @@ impl MapView {
         let mut pairs: BTreeMap<Vec<u8>, Value> = page.pairs.drain(..).map(apart).collect();
         let tree = self.map.tree_arc();
         let views = self.inner.views();
-        let cut = views.lay_over(tree, bounds, reverse, self.inner.version, &mut pairs);
+        let cut = views.lay_over(tree, bounds, reverse, self.inner.seen(), &mut pairs);
         self.inner.check()?;
         let cut = cut.map_err(|text| Error::Corrupt(text.to_string()))?;
         let together = |(key, (value, expiry_ms))| ((key, value), expiry_ms);

@@ -293,6 +293,10 @@ impl StoreLog {
         self.log.disk().reached("store.map_removed");
         // Another tree may come to lie at its address, and must not be taken for it (W2).
         self.lock().remove(&(Arc::as_ptr(tree) as usize));
+        if self.mutant("store.drop_unlogged") {
+            reservation.give_up();
+            return Ok(self.log.last_lsn());
+        }
         let lsn = reservation.fill(&[Record::delete(NAMES, name.as_bytes())])?;
         // Last: that it is left behind harms nobody, because only names of maps are looked for.
         self.own.change(session, &Change::remove(&own_key(name)))?;

@@ -57,7 +57,7 @@ mod vector_clock;
 mod weak;
 mod words;
 
-pub use clock::cpu_time;
+pub use clock::{cpu_time, process_cpu_time};
 pub use config::{Abandon, Config, CrashConfig, Domain, MemoryModel, SchedulerKind};
 pub use failure::{Failure, FailureKind};
 pub use fault::{FAULT_KINDS, Fault, FaultKind};

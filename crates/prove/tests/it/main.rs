@@ -24,6 +24,7 @@ mod published;
 mod recorder;
 mod regressions;
 mod seal;
+mod store;
 mod stress;
 mod structures;
 mod trees;

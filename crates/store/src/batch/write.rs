@@ -72,7 +72,8 @@ impl Shared {
         if last.is_empty() {
             return Ok((Written::All, None));
         }
-        for change in &batch.changes {
+        let unsaved = self.mutant("store.batch_saves_nothing");
+        for change in batch.changes.iter().filter(|_| !unsaved) {
             let tree = batch.map(change).tree_arc();
             in_order.save(tree, batch.key(change), |_| change.hash)?;
         }
@@ -93,7 +94,9 @@ impl Shared {
         if begun {
             // Also if it was rolled back: others may have read what it wrote. Then all are marked, for what has an effect
             // may be others at the next try, which has to know its own marks.
-            for change in if made.is_err() { all.iter() } else { last.iter() } {
+            let unmarked = self.mutant("store.batch_marks_nothing");
+            let marked = if made.is_err() { all.iter() } else { last.iter() };
+            for change in marked.filter(|_| !unmarked) {
                 let tree = batch.map(change).tree_arc();
                 in_order.mark(tree, batch.key(change), |_| change.hash);
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_index::{BytesTree, Trees};
-use everleaf_log::{Record, RecordEffect};
+use everleaf_log::{Disk, Record, RecordEffect};
 
 use crate::Result;
 use crate::options::ProgressFn;
@@ -16,6 +16,30 @@ pub(super) struct Filling<'a> {
     pub trees: &'a Trees,
     pub threads: usize,
     pub progress: &'a Progress,
+    /// Whether the log is small, as those of tests and on a simulated disk are.
+    pub is_small: bool,
+    pub plants: Plants,
+}
+
+/// Planted bugs of a replay: none, except on a simulated disk.
+#[derive(Clone, Copy)]
+pub(super) struct Plants {
+    /// A key that was put and then expired does not expire.
+    pub loses_expiries: bool,
+    /// A name changes before what was logged earlier is done.
+    pub never_waits: bool,
+    /// The changes of a key go to any thread.
+    pub deals_by_turn: bool,
+}
+
+impl Plants {
+    pub fn of(disk: &impl Disk) -> Plants {
+        Plants {
+            loses_expiries: disk.mutant("store.replay_loses_expiries"),
+            never_waits: disk.mutant("store.replay_never_waits"),
+            deals_by_turn: disk.mutant("store.replay_deals_by_turn"),
+        }
+    }
 }
 
 /// Counts what is done, and tells.

@@ -18,17 +18,19 @@ use everleaf_index::{
 use everleaf_log::{Lsn, Record, RecordEffect, Recovered};
 
 use super::NAMES;
-use super::filling::{Filling, Names};
+use super::filling::{Filling, Names, Plants};
 use super::log_folder::LogDisk;
 use crate::{Error, Result};
 
 /// Bytes in memory after which a share is handed over: the more changes it has, the closer together
-/// they are when they are sorted.
-const SHARE_BYTES: usize = if cfg!(test) { 8 << 10 } else { 6 << 20 };
+/// they are when they are sorted. And the same of a small log.
+const SHARE_BYTES: usize = 6 << 20;
+const SMALL_SHARE_BYTES: usize = if cfg!(test) { 8 << 10 } else { 512 };
 /// Shares that may wait for a thread.
 const WAITING: usize = 2;
 /// Changes of a map that are made together.
-const GROUP: usize = if cfg!(test) { 16 } else { 256 };
+const GROUP: usize = 256;
+const SMALL_GROUP: usize = if cfg!(test) { 16 } else { 4 };
 
 /// What was replayed.
 #[derive(Default)]
@@ -70,8 +72,9 @@ enum Effect {
 
 impl Entry {
     /// What the change and an earlier one of the same key do together.
-    fn after(self, earlier: Entry) -> Entry {
+    fn after(self, earlier: Entry, plants: Plants) -> Entry {
         match (self.effect, earlier.effect) {
+            (Effect::Expire, Effect::Put(_)) if plants.loses_expiries => earlier,
             (Effect::Expire, Effect::Put(_)) => Entry { expiry_ms: self.expiry_ms, ..earlier },
             (Effect::Expire, Effect::Remove) => earlier,
             _ => self,
@@ -110,14 +113,14 @@ impl Share {
     }
 
     /// What the changes of each key do together, in the order of maps and keys.
-    fn sorted(&self) -> Vec<Entry> {
+    fn sorted(&self, plants: Plants) -> Vec<Entry> {
         // The newest of a key comes first, and sorting leaves it there.
         let mut changes: Vec<Entry> = self.changes.iter().rev().copied().collect();
         changes.sort_by(|a, b| self.order(a, b));
         changes.dedup_by(|earlier, later| {
             let is_same = self.order(earlier, later).is_eq();
             if is_same {
-                *later = later.after(*earlier);
+                *later = later.after(*earlier, plants);
             }
             is_same
         });
@@ -203,7 +206,11 @@ impl Dealer<'_, '_> {
         if record.map == NAMES {
             return self.change_names(record);
         }
-        let to = hash_of(record.map, record.key) as usize % self.shares.len();
+        let to = match self.filling.plants.deals_by_turn {
+            true => size / 4,
+            false => hash_of(record.map, record.key) as usize,
+        };
+        let to = to % self.shares.len();
         let share = &mut self.shares[to];
         let at = share.bytes.len();
         share.bytes.extend_from_slice(record.key);
@@ -222,7 +229,8 @@ impl Dealer<'_, '_> {
         });
         // Small keys and values take less than what is noted of them.
         let bytes = at + size + share.changes.len() * size_of::<Entry>();
-        if bytes >= SHARE_BYTES { self.hand_over(to) } else { Ok(()) }
+        let most = if self.filling.is_small { SMALL_SHARE_BYTES } else { SHARE_BYTES };
+        if bytes >= most { self.hand_over(to) } else { Ok(()) }
     }
 
     fn hand_over(&mut self, to: usize) -> Result<()> {
@@ -253,7 +261,9 @@ impl Dealer<'_, '_> {
         };
         let Some((name, number)) = changed else { return Ok(()) };
         // What was logged before belongs to the map as it was.
-        self.wait()?;
+        if !self.filling.plants.never_waits {
+            self.wait()?;
+        }
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         names.change(self.filling.trees, name, number)
     }
@@ -300,13 +310,14 @@ impl Worker<'_, '_> {
     fn apply(&self, share: &Share) -> Result<()> {
         let mut session = self.filling.trees.heap().session().map_err(IndexError::from)?;
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        for changes in share.sorted().chunk_by(|a, b| a.map == b.map) {
+        for changes in share.sorted(self.filling.plants).chunk_by(|a, b| a.map == b.map) {
             // `None`: of a map that was emptied or dropped later (W2).
             let Some(tree) = names.tree(changes[0].map) else { continue };
             let is_expiry = |change: &&Entry| matches!(change.effect, Effect::Expire);
             let (expiries, others): (Vec<&Entry>, Vec<&Entry>) =
                 changes.iter().partition(is_expiry);
-            for group in others.chunks(GROUP) {
+            let most = if self.filling.is_small { SMALL_GROUP } else { GROUP };
+            for group in others.chunks(most) {
                 share.apply_unlogged(&tree, &mut session, group)?;
             }
             share.make(&tree, &mut session, &expiries)?;

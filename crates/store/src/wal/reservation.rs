@@ -105,7 +105,11 @@ impl StoreLog {
         let record = |(map, operation): (u32, &BatchOp<'a>)| {
             Ok(log_record(numbered(map)?, &operation.change()))
         };
-        maps.zip(operations).map(record).collect()
+        let lacks_expiries = self.mutant("store.batch_expiry_unlogged");
+        let is_logged = |operation: &BatchOp<'a>| {
+            !lacks_expiries || !matches!(operation.change().what, What::Expire)
+        };
+        maps.zip(operations).filter(|(_, one)| is_logged(one)).map(record).collect()
     }
 
     /// Fills the place of a batch, as one group: with its `records` if it was made. `operations` are the same,
@@ -136,6 +140,11 @@ impl StoreLog {
             self.count(record.key.len() + record.value().map_or(0, <[u8]>::len));
         }
         self.log.disk().reached("store.batch_made");
+        if self.mutant("store.batch_is_two_groups") && records.len() > 1 {
+            let (first, second) = records.split_at(records.len() / 2);
+            reservation.fill(first)?;
+            return self.place().fill(second).map(Some);
+        }
         reservation.fill(records).map(Some)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   run       one thread, and others that write whenever it is about to use the disk; views beside it
+//!   brief     the same for a while
 //!   threads   four threads that stand still between place, change and record, and read each other
 //! ```
 //!
@@ -39,6 +40,14 @@ fn faults_of(number: u64, mutants: &[&'static str]) -> Faults {
 /// The store did what it must not.
 pub fn run(number: u64, mutants: &[&'static str]) -> Counts {
     Run::new(number, faults_of(number, mutants)).go()
+}
+
+/// As [`run`], one life that does not take long.
+///
+/// # Panics
+/// As [`run`].
+pub fn brief(number: u64, mutants: &[&'static str]) -> Counts {
+    Run::new(number, faults_of(number, mutants)).go_briefly()
 }
 
 /// Runs threads that stand still, with these planted bugs: what they have seen.

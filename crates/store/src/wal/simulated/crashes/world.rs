@@ -16,6 +16,8 @@ use crate::{DEFAULT_MAP, Durability, Options, Store};
 
 /// Lives that come out of another one.
 const DEPTH_MAX: u32 = 2;
+/// What is done in a life that is brief.
+const BRIEF: usize = 12;
 const NAMES: [&str; 3] = [DEFAULT_MAP, "second", "third"];
 
 /// A folder for pools, in memory if there is one.
@@ -89,6 +91,12 @@ impl Run {
         for _ in 0..lives {
             self.live(40);
         }
+        lock(&self.model).counts
+    }
+
+    /// Lives once, and not for long.
+    pub fn go_briefly(self) -> Counts {
+        self.live(BRIEF);
         lock(&self.model).counts
     }
 
