@@ -24,6 +24,8 @@ pub struct Audit<M: Machine> {
     free: Recovery<M>,
     /// Volatile nodes that wait to be freed.
     nodes: BTreeSet<usize>,
+    /// Whether records that are neither in use nor free are no problem.
+    lacks_marks: bool,
     problems: Vec<String>,
 }
 
@@ -39,6 +41,7 @@ impl<M: Machine> Audit<M> {
             used: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
             free: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
             nodes: BTreeSet::new(),
+            lacks_marks: false,
             problems: vec![],
         })
     }
@@ -46,6 +49,12 @@ impl<M: Machine> Audit<M> {
     /// Where trees mark what they use.
     pub fn used(&self) -> &Recovery<M> {
         &self.used
+    }
+
+    /// Says that records which are neither in use nor free are no problem: opening has left them, and their marks
+    /// cannot be made ([`LateMarks`](crate::LateMarks)), for a leaf is damaged.
+    pub fn lacks_marks(&mut self) {
+        self.lacks_marks = true;
     }
 
     /// Notes what a session has free or retired.
@@ -144,6 +153,9 @@ impl<M: Machine> Audit<M> {
             };
             for slot in first..count {
                 let problem = match (used.is_set(slot), free.is_set(slot)) {
+                    (false, false) if self.lacks_marks && used.header.kind != ChunkKind::Leaves => {
+                        continue;
+                    }
                     (false, false) => "leaked",
                     (true, true) => "in use and free",
                     _ => continue,

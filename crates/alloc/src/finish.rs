@@ -4,29 +4,39 @@ use everleaf_machine::Machine;
 
 use crate::heap::Heap;
 use crate::layout::{CHUNK_HEADER_SIZE, ChunkKind, blocks_of_chunk};
-use crate::recover::Recovery;
+use crate::recover::{Marked, Recovery};
 use crate::size_class::{class_size, slots_per_chunk};
 
 impl<M: Machine> Recovery<M> {
     /// Makes `heap` usable without knowing what is in use: chunks that were free can be taken, all
     /// others are left alone until [`Audit::sweep`](crate::Audit::sweep) finds out.
     pub fn finish_unmarked(self, heap: &Heap<M>) {
-        let mut space = heap.space.lock();
-        for (chunk, run) in &self.free_runs {
-            space.add_free(*chunk, *run);
-        }
-        space.note_holes(heap.pool(), &self.holes);
+        self.give(heap, true, &[], |_| false);
     }
 
     /// Makes everything unmarked free, so that `heap` can be allocated from.
     pub fn finish(self, heap: &Heap<M>) {
+        self.give(heap, true, &self.chunks, |_| true);
+    }
+
+    /// Gives to the heap what is free in those of some chunks whose kind is wanted, and the free runs before, if they
+    /// are. What is free of a chunk comes under one lock: a chunk is never taken for empty in between.
+    pub(crate) fn give(
+        &self,
+        heap: &Heap<M>,
+        runs: bool,
+        chunks: &[Marked<M>],
+        wants: impl Fn(ChunkKind) -> bool,
+    ) {
         let mut space = heap.space.lock();
         let mut depot = heap.depot.lock();
-        for (chunk, run) in &self.free_runs {
-            space.add_free(*chunk, *run);
+        if runs {
+            for (chunk, run) in &self.free_runs {
+                space.add_free(*chunk, *run);
+            }
+            space.note_holes(heap.pool(), &self.holes);
         }
-        space.note_holes(heap.pool(), &self.holes);
-        for marked in &self.chunks {
+        for marked in chunks.iter().filter(|marked| wants(marked.header.kind)) {
             if marked.is_empty() {
                 if !heap.pool().is_read_only() {
                     let one = M::mutant("recovery.returns_one_chunk");

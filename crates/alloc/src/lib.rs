@@ -23,6 +23,7 @@
 //! | `epoch` | when something retired may be reused |
 //! | `node` | volatile nodes |
 //! | `recover` | what is in use after a crash |
+//! | `late` | marks that are made after opening |
 //! | `audit` | whether everything is in use or free, exactly once |
 
 mod audit;
@@ -34,6 +35,7 @@ mod error;
 mod finish;
 mod heap;
 mod holes;
+mod late;
 pub mod layout;
 mod node;
 mod recover;
@@ -46,6 +48,7 @@ mod space;
 pub use audit::Audit;
 pub use error::AllocError;
 pub use heap::Heap;
+pub use late::LateMarks;
 pub use layout::{BLOCK_SIZE, block_size};
 pub use node::NODE_SIZE_MAX;
 pub use recover::{Mark, Recovery};

@@ -3,7 +3,8 @@
 //! 1. [`Recovery::walk`] reads the header of every chunk (invariant S1 of `space.rs`).
 //! 2. Every tree in the pool marks its live blocks and what they refer to, in parallel. A mark that
 //!    cannot be right (outside its chunk, between two slots, given twice) is damage and is reported.
-//! 3. [`Recovery::finish`] makes everything unmarked free; chunks without a mark become free runs.
+//! 3. [`Recovery::finish`] makes everything unmarked free; chunks without a mark become free runs. Or some of the
+//!    marks are made when the pool is open (`late.rs`).
 //!
 //! Nothing here writes to the pool before `finish`, and what `finish` writes are free-run headers
 //! that a crash may keep or lose; so recovery can be cut and repeated at any point.
@@ -44,7 +45,7 @@ impl<M: Machine> Marked<M> {
     /// Sets the mark of `slot`; false if it was set.
     fn set(&self, slot: usize) -> bool {
         let bit = 1 << (slot % 64);
-        // Relaxed: marks are read after all marking threads have been joined.
+        // Relaxed: marks are read after all marking threads have been joined, or have settled (`LateMarks`).
         self.marks[slot / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
@@ -70,7 +71,7 @@ impl<M: Machine> Mark<'_, M> {
     /// # Errors
     /// It was marked before.
     pub fn set(self) -> Result<(), AllocError> {
-        // Relaxed: marks are read after all marking threads have been joined.
+        // Relaxed: marks are read after all marking threads have been joined, or have settled (`LateMarks`).
         let old = self.word.fetch_or(self.bit, Ordering::Relaxed);
         if old & self.bit == 0 {
             Ok(())

@@ -2,6 +2,7 @@
 //! value. The smallest thing that uses all of the allocator: records of all sizes, blocks, volatile
 //! nodes, retirement, sessions that come and go, recovery.
 
+mod late;
 mod programs;
 
 use std::cell::{Cell, RefCell};
@@ -13,6 +14,7 @@ use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Program};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
+use self::late::Late;
 pub use self::programs::Programs;
 pub(crate) use self::programs::RETURNED;
 pub use crate::allocator_plans::random;
@@ -99,6 +101,8 @@ pub struct AllocatorProgram {
     pub has_many: bool,
     /// Sessions that all threads share, if they do.
     pub shared: usize,
+    /// Whether records are marked after the pool is open, when somebody comes to a place.
+    pub is_late: bool,
     /// Operations that found no space.
     pub refused: Rc<Cell<u64>>,
 }
@@ -111,6 +115,8 @@ pub struct Opened {
     /// Those that the threads share.
     pool: RefCell<Option<SessionPool<M>>>,
     node: AtomicPointer<Atomic<u64, M>, M>,
+    /// What opening has left to be marked.
+    late: Option<Late>,
 }
 
 fn text(error: impl std::fmt::Display) -> String {
@@ -268,6 +274,9 @@ impl Opened {
         thread: usize,
         operation: Operation,
     ) -> Result<Option<Reply>, AllocError> {
+        if let Operation::Get(key) | Operation::Put(key, _) | Operation::Remove(key) = operation {
+            self.touch(key)?;
+        }
         Ok(match operation {
             Operation::Get(key) => Some(Reply::Previous(self.get(key))),
             Operation::Put(key, value) => {
@@ -286,6 +295,7 @@ impl Opened {
                 None
             }
             Operation::Release => {
+                self.touch_next()?;
                 leave_unflushed(session);
                 session.collect_all();
                 session.give_back();
@@ -316,7 +326,8 @@ impl AllocatorProgram {
     fn do_walk(&self, heap: Arc<Heap<M>>) {
         let session = RefCell::new(Some(heap.session().expect("a free session")));
         let node = AtomicPointer::new(std::ptr::null_mut());
-        let opened = Opened { sessions: vec![session], pool: RefCell::new(None), node, heap };
+        let (pool, late) = (RefCell::new(None), None);
+        let opened = Opened { sessions: vec![session], pool, node, heap, late };
         let mut expected = Expected::new();
         let (mut calls, mut replies) = (vec![], vec![]);
         for operation in &self.walk {
@@ -376,9 +387,14 @@ impl Program for AllocatorProgram {
                 return Err(format!("block {block} has the state of something else"));
             }
         }
+        let mut owed = vec![false; self.places() as usize];
         for key in 0..self.places() {
             let offset = place(&heap, key).read_private();
             if offset == 0 {
+                continue;
+            }
+            if self.is_late && holds_record(key) {
+                owed[key as usize] = true;
                 continue;
             }
             let marked = if holds_record(key) {
@@ -388,19 +404,27 @@ impl Program for AllocatorProgram {
             };
             marked.map_err(text)?;
         }
-        recovery.finish(&heap);
+        let late = if self.is_late {
+            let late = Late::new(recovery, &owed);
+            late.marks().begin(&heap);
+            Some(late)
+        } else {
+            recovery.finish(&heap);
+            None
+        };
         let session = |_| Ok(RefCell::new(Some(heap.session()?)));
         let own = if self.shared > 0 { 0 } else { self.threads };
         let sessions: Result<Vec<_>, AllocError> = (0..own).map(session).collect();
         let pool = SessionPool::with_spare(heap.clone(), self.shared.max(1), SPARE);
         let pool = RefCell::new((self.shared > 0).then_some(pool));
         let node = AtomicPointer::new(std::ptr::null_mut());
-        Ok(Opened { sessions: sessions.map_err(text)?, pool, node, heap })
+        Ok(Opened { sessions: sessions.map_err(text)?, pool, node, heap, late })
     }
 
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
         opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
         drop(opened.pool.borrow_mut().take());
+        opened.touch_all()?;
         let audit = Audit::new(&opened.heap).map_err(text)?;
         let mut pairs = vec![];
         for key in 0..self.places() {

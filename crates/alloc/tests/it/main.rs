@@ -1,5 +1,6 @@
 //! The tests of the allocator on hardware, in one program.
 
 mod largest;
+mod late;
 mod reopen;
 mod returned_space;

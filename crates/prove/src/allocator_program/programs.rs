@@ -25,7 +25,7 @@ const SHARED: [(&str, usize, &[&[Operation]]); 4] = [
 ];
 
 /// Programs small enough for every order.
-const SMALL: [(&str, &[&[Operation]]); 7] = [
+const SMALL: [(&str, &[&[Operation]]); 8] = [
     ("put, put", &[&[Operation::Put(0, 10)], &[Operation::Put(0, 21)]]),
     ("put, remove", &[&[Operation::Put(1, 10)], &[Operation::Remove(1)]]),
     ("put, get", &[&[Operation::Put(2, 14)], &[Operation::Get(2)]]),
@@ -34,6 +34,11 @@ const SMALL: [(&str, &[&[Operation]]); 7] = [
     (
         "remove and leave, get",
         &[&[Operation::Get(0)], &[Operation::Remove(0), Operation::Rejoin, Operation::Release]],
+    ),
+    // Both come first to a place whose record is freed, and another like it is made.
+    (
+        "remove, put, release",
+        &[&[Operation::Remove(2), Operation::Put(4, 13)], &[Operation::Get(2), Operation::Release]],
     ),
     // A chunk of a large record becomes one of blocks.
     (
@@ -52,12 +57,16 @@ const SMALL: [(&str, &[&[Operation]]); 7] = [
     ),
 ];
 
+/// Those of them that are run with late marks, too.
+const LATE: [&str; 4] =
+    ["put, put", "remove, release", "remove and leave, get", "remove, put, release"];
+
 /// One in which chunks that have given their space back become chunks of blocks: it has too many crash states for every
 /// order, and is made for planted bugs.
 pub(crate) const RETURNED: &str = "made/space comes back";
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `small/NAME`, `shared/NAME`,
-/// `shared/random/NUMBER`, [`RETURNED`], or of a [`creation`].
+/// `shared/random/NUMBER`, [`RETURNED`], or of a [`creation`]; behind `late/`, some of them with marks made later.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("many/") {
         return Some(PlannedCase::boxed(many(seed.parse().ok()?)));
@@ -80,6 +89,26 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     if name == RETURNED {
         return Some(PlannedCase::boxed(returned()));
     }
+    if let Some(wanted) = name.strip_prefix("late/") {
+        let (program, plan) = late(wanted)?;
+        return Some(PlannedCase::boxed((AllocatorProgram { is_late: true, ..program }, plan)));
+    }
+    Some(PlannedCase::boxed(small_of(name)?))
+}
+
+/// The program of a name of which there is one with late marks.
+fn late(name: &str) -> Option<(AllocatorProgram, Plan<Operation>)> {
+    if let Some(seed) = name.strip_prefix("random/") {
+        return Some(random(seed.parse().ok()?));
+    }
+    if let Some(seed) = name.strip_prefix("tiny/") {
+        return Some(random_of(seed.parse().ok()?, true));
+    }
+    small_of(name)
+}
+
+/// The program `small/NAME` or `shared/NAME`.
+fn small_of(name: &str) -> Option<(AllocatorProgram, Plan<Operation>)> {
     let (shared, plan) = match name.strip_prefix("shared/") {
         Some(wanted) => {
             let (_, shared, plan) = SHARED.iter().find(|(known, ..)| *known == wanted)?;
@@ -100,12 +129,13 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
         shared,
         ..AllocatorProgram::default()
     };
-    Some(PlannedCase::boxed((program, plan)))
+    Some((program, plan))
 }
 
 /// The small programs.
 fn small() -> Vec<String> {
-    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
+    let late = LATE.iter().map(|name| format!("late/small/{name}"));
+    SMALL.iter().map(|(name, _)| format!("small/{name}")).chain(late).collect()
 }
 
 /// The programs of this structure.
@@ -126,7 +156,8 @@ impl step::Programs for Programs {
             let kind = if random.one_in(4) { "many" } else { "long" };
             return Step { program: format!("{kind}/{seed}"), config, values };
         }
-        Step { program: format!("random/{seed}"), config, values }
+        let late = if random.one_in(4) { "late/" } else { "" };
+        Step { program: format!("{late}random/{seed}"), config, values }
     }
 
     fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
@@ -142,7 +173,8 @@ impl step::Programs for Programs {
         if random.one_in(8) {
             return Some(Step { program: format!("shared/random/{seed}"), config, values });
         }
-        Some(Step { program: format!("tiny/{seed}"), config, values })
+        let late = if random.one_in(4) { "late/" } else { "" };
+        Some(Step { program: format!("{late}tiny/{seed}"), config, values })
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
