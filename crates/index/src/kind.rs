@@ -90,6 +90,12 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn compare_fence(base: PoolBase<M>, fence: u64, key: Self::Key<'_>) -> Ordering;
     /// A lower bound as a key, to search for it.
     fn fence_as_key<'a>(base: PoolBase<M>, fence: u64) -> Self::Key<'a>;
+    /// A lower bound that is kept while nobody is pinned.
+    type Kept: Clone + Send;
+    /// A copy of a lower bound: what a fence refers to goes when its leaves are merged.
+    fn keep_fence(base: PoolBase<M>, fence: u64) -> Self::Kept;
+    /// A lower bound that was kept, as a key.
+    fn kept_as_key(kept: &Self::Kept) -> Self::Key<'_>;
     /// The order of two lower bounds.
     fn compare_fences(base: PoolBase<M>, a: u64, b: u64) -> Ordering;
     /// A fence between two neighbouring entries of a leaf: greater than `below`'s key, not greater
@@ -259,6 +265,13 @@ impl<M: Machine> Kind<M> for U64Kind {
     #[inline(always)]
     fn fence_as_key<'a>(_base: PoolBase<M>, fence: u64) -> Self::Key<'a> {
         fence
+    }
+    type Kept = u64;
+    fn keep_fence(_base: PoolBase<M>, fence: u64) -> u64 {
+        fence
+    }
+    fn kept_as_key(kept: &u64) -> u64 {
+        *kept
     }
     fn compare_fences(_base: PoolBase<M>, a: u64, b: u64) -> Ordering {
         a.cmp(&b)

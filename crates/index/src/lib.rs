@@ -40,7 +40,7 @@ pub use pool_trees::pool_base::PoolBase;
 pub use pool_trees::registry::{Registered, Registry};
 pub use pool_trees::root_object::{ROOT_OBJECT_SIZE, ROOT_OBJECT_WORDS, RootObject};
 pub use pool_trees::single_tree_pool::SingleTreePool;
-pub use pool_trees::trees::{BuiltTree, LoadGuard, Trees};
+pub use pool_trees::trees::{BuiltTree, LoadGuard, RestorePlace, Trees};
 pub use u64_tree::U64Tree;
 pub use write_order::WriteOrder;
 

@@ -70,7 +70,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     /// [`IndexError::Removed`]; as all operations.
     #[inline]
     pub fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        self.slot.with(session, |tree, session| tree.get_payload(session, key))
+        Ok(self.slot.with(session, |tree, session| tree.get_payload(session, key))??)
     }
 
     /// The values of many keys, in order, with overlapping cache misses: `values[i]` for `keys[i]`.
@@ -88,11 +88,11 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         values: &mut [Option<u64>],
     ) -> Result<(), IndexError> {
         let values = &mut values[..keys.len()];
-        self.slot.with(session, |tree, session| {
+        Ok(self.slot.with(session, |tree, session| {
             tree.get_many_payloads(session, keys, Extent::Heads, |_, index, value| {
                 values[index] = value;
-            });
-        })
+            })
+        })??)
     }
 
     /// Adds `key` unless it is there. Returns the value that was there, if any: then nothing was
@@ -253,12 +253,12 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         // A short scan allocates once; a long one grows as it goes.
         pairs.reserve(limit.min(256));
         let end = pairs.len().saturating_add(limit);
-        self.slot.with(session, |tree, session| {
+        Ok(self.slot.with(session, |tree, session| {
             tree.scan_forward(session, from, limit, Extent::Heads, |low, entry| {
                 pairs.push((u64_key(low, entry), <U64Kind as Kind<M>>::payload(entry)));
                 pairs.len() < end
-            });
-        })
+            })
+        })??)
     }
 
     /// Up to `limit` pairs from `from` (inclusive) on, descending, appended to `pairs`.
@@ -276,25 +276,29 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
             return Ok(());
         }
         let end = pairs.len().saturating_add(limit);
-        self.slot.with(session, |tree, session| {
+        Ok(self.slot.with(session, |tree, session| {
             tree.scan_backward(session, from.checked_add(1), Extent::Heads, |low, entry| {
                 pairs.push((u64_key(low, entry), <U64Kind as Kind<M>>::payload(entry)));
                 pairs.len() < end
-            });
-        })
+            })
+        })??)
     }
 
-    /// Number of keys. O(1); exact when no writer is active.
+    /// Number of keys. O(1); exact when no writer is active. Restores first what [`crate::Trees::open_at_once`] has
+    /// left.
+    ///
+    /// # Errors
+    /// As [`Self::get`]; a leaf that was left is damaged.
     pub fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
-        self.slot.with(session, |tree, _| tree.len())
+        self.slot.whole(session, |tree, _| tree.counted())
     }
 
     /// How the tree is built.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// As [`Self::len`].
     pub fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
-        self.slot.with(session, |tree, session| tree.shape(session))
+        self.slot.whole(session, |tree, session| tree.shape(session))
     }
 
     /// Removes everything, atomically, also across a crash.
@@ -443,7 +447,8 @@ impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let live = find_live_blocks(&heap, recovery, &[root], 0, threads)?.remove(0);
-        let tree = NodesDesign::NbTree.recover(session, recovery, root, live, threads, None)?;
+        let tree =
+            NodesDesign::NbTree.recover(session, (recovery, None), root, live, threads, None)?;
         Ok(Self::in_place(heap, None, tree))
     }
 

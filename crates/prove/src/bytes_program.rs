@@ -1,29 +1,26 @@
 //! The tree of byte strings as a program of the simulated machine. To the judge a key is its place in
 //! the universe and a value is a number, from which the bytes of the value are made.
 
+mod words;
+
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Heap};
-use everleaf_index::geometry::LeafShape;
-use everleaf_index::{BytesTree, Change, Geometry, IndexError, Session, Trees, Verify};
+use everleaf_alloc::AllocError;
+use everleaf_index::{Change, IndexError, Session};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Program};
-use everleaf_pool::Pool;
 
+pub use self::words::AnyWords;
+use self::words::{LivingWords, encode};
 use crate::backing::{SIZE_MIN, open_pool};
 use crate::expected::Expected;
 use crate::hoard::Hoard;
-use crate::leaks::remove_trees;
-use crate::nbtree::SHARES;
 use crate::operation::{Operation, Seen, Space};
 use crate::subject::Nodes;
 use crate::u64_program::note_scan;
-
-const NAME: &str = "words";
 
 /// A tree of byte strings, the keys that are used in it, and what was done to it at first.
 #[derive(Clone, Debug)]
@@ -84,22 +81,6 @@ impl BytesProgram {
     }
 }
 
-/// The bytes of a value: of different lengths, so that records move between size classes, some of several
-/// lines.
-fn encode(value: u64) -> Vec<u8> {
-    let mut bytes = value.to_le_bytes().to_vec();
-    let more = if value % 11 == 4 { 192 } else { value % 3 * 11 };
-    bytes.extend((0..more).map(|index| value.wrapping_add(index) as u8));
-    bytes
-}
-
-/// The value of bytes that [`encode`] made.
-fn decode(bytes: &[u8]) -> u64 {
-    let value = u64::from_le_bytes(bytes[..8].try_into().expect("a value has 8 bytes"));
-    assert_eq!(bytes, encode(value), "a value is torn");
-    value
-}
-
 /// The opened tree with a session per thread.
 pub struct Opened {
     /// Borrowed by its own thread only.
@@ -119,144 +100,6 @@ impl Opened {
     }
 }
 
-type Answer = Result<Option<u64>, IndexError>;
-
-/// An opened tree of byte strings, whatever its nodes. Values are [decoded](decode).
-trait LivingWords {
-    fn heap(&self) -> &Arc<Heap<Simulated>>;
-    fn change(&self, session: &mut Session<Simulated>, change: &Change<'_>) -> Answer;
-    fn get(&self, session: &mut Session<Simulated>, key: &[u8]) -> Answer;
-    fn exchange(&self, session: &mut Session<Simulated>, key: &[u8], values: (u64, u64)) -> Answer;
-    fn get_many(
-        &self,
-        session: &mut Session<Simulated>,
-        keys: &[Vec<u8>],
-        tell: &mut dyn FnMut(Option<u64>),
-    ) -> Result<(), IndexError>;
-    fn scan(
-        &self,
-        session: &mut Session<Simulated>,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        tell: &mut dyn FnMut(&[u8], u64) -> bool,
-    ) -> Result<(), IndexError>;
-    fn clear(&self, session: &mut Session<Simulated>) -> Result<(), IndexError>;
-    fn check(&self) -> Result<Vec<String>, IndexError>;
-    fn give_back(&self) -> Result<(), String>;
-    fn close(&self) -> Result<(), IndexError>;
-}
-
-struct Live<G: Geometry> {
-    tree: Arc<BytesTree<G, Simulated>>,
-    trees: Trees<G, Simulated>,
-}
-
-impl<G: Geometry> LivingWords for Live<G> {
-    fn heap(&self) -> &Arc<Heap<Simulated>> {
-        self.trees.heap()
-    }
-
-    fn change(&self, session: &mut Session<Simulated>, change: &Change<'_>) -> Answer {
-        self.tree.change_seeing(session, change, |_, old| old.map(decode))
-    }
-
-    fn get(&self, session: &mut Session<Simulated>, key: &[u8]) -> Answer {
-        self.tree.get_with(session, key, decode)
-    }
-
-    fn exchange(
-        &self,
-        session: &mut Session<Simulated>,
-        key: &[u8],
-        (expected, new): (u64, u64),
-    ) -> Answer {
-        let (old, new) = (encode(expected), encode(new));
-        self.tree.exchange(session, key, Some(&old), Some(&new), |done, found| {
-            let found = found.map(decode);
-            assert_eq!(done, found == Some(expected), "done or not?");
-            found
-        })
-    }
-
-    fn get_many(
-        &self,
-        session: &mut Session<Simulated>,
-        keys: &[Vec<u8>],
-        tell: &mut dyn FnMut(Option<u64>),
-    ) -> Result<(), IndexError> {
-        let keys = keys.iter().map(Vec::as_slice);
-        self.tree.get_many(session, keys, Verify::Sum, |_, value| tell(value.map(decode)))
-    }
-
-    fn scan(
-        &self,
-        session: &mut Session<Simulated>,
-        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        tell: &mut dyn FnMut(&[u8], u64) -> bool,
-    ) -> Result<(), IndexError> {
-        self.tree.scan(session, low, high, reverse, |key, value| tell(key, decode(value)))
-    }
-
-    fn clear(&self, session: &mut Session<Simulated>) -> Result<(), IndexError> {
-        self.tree.clear(session)
-    }
-
-    fn check(&self) -> Result<Vec<String>, IndexError> {
-        Ok(self.trees.check()?.problems)
-    }
-
-    fn give_back(&self) -> Result<(), String> {
-        remove_trees(&self.trees)
-    }
-
-    fn close(&self) -> Result<(), IndexError> {
-        self.trees.close()
-    }
-}
-
-type Create = fn(Pool<Simulated>, u32) -> Result<Box<dyn LivingWords>, IndexError>;
-type Open = fn(Pool<Simulated>) -> Result<Box<dyn LivingWords>, String>;
-
-/// The tree of byte strings with nodes of some geometry: how to make and to open one.
-#[derive(Clone, Copy, Debug)]
-pub struct AnyWords {
-    /// The class of its leaf blocks in the allocator.
-    block_class: usize,
-    create: Create,
-    open: Open,
-}
-
-impl AnyWords {
-    /// That with nodes of the geometry `G`.
-    pub const fn of<G: Nodes>() -> AnyWords {
-        AnyWords { block_class: 0, create: create::<G, false>, open: open::<G> }
-    }
-
-    /// The same with hashed leaves.
-    pub const fn hashed<G: Nodes>() -> AnyWords {
-        let block_class = <G::Leaves as LeafShape>::BLOCK_CLASS;
-        AnyWords { block_class, create: create::<G, true>, open: open::<G> }
-    }
-}
-
-fn create<G: Nodes, const HASHED: bool>(
-    pool: Pool<Simulated>,
-    chunk_shift: u32,
-) -> Result<Box<dyn LivingWords>, IndexError> {
-    let trees: Trees<G, Simulated> = Trees::create_with_chunks(pool, chunk_shift)?;
-    if HASHED {
-        trees.make_hashed_leaves()?;
-    }
-    Ok(Box::new(Live { tree: trees.bytes_tree(NAME)?, trees }))
-}
-
-fn open<G: Nodes>(pool: Pool<Simulated>) -> Result<Box<dyn LivingWords>, String> {
-    let trees: Trees<G, Simulated> = Trees::open(pool, SHARES).map_err(text)?;
-    let tree = trees.find_bytes_tree(NAME).map_err(text)?.ok_or("the tree is gone")?;
-    Ok(Box::new(Live { tree, trees }))
-}
-
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
@@ -273,17 +116,52 @@ impl BytesProgram {
         // The old one ends first: what it had is judged, and goes to others.
         *slot = None;
         let mut session = tree.heap().session()?;
-        self.reserve(&mut session)?;
+        self.reserve(tree, &mut session)?;
         *slot = Some(session);
         Ok(())
     }
 
     /// Gives a session the blocks that it is to have at hand.
-    fn reserve(&self, session: &mut Session<Simulated>) -> Result<(), AllocError> {
-        session.reserve_blocks_of(self.tree.block_class, self.space.blocks_at_hand)
+    fn reserve(
+        &self,
+        tree: &dyn LivingWords,
+        session: &mut Session<Simulated>,
+    ) -> Result<(), AllocError> {
+        let (class, count) = (self.tree.block_class, self.space.blocks_at_hand);
+        match session.reserve_blocks_of(class, count) {
+            // Chunks of records that are free are not known yet.
+            Err(error) if error.is_full() && tree.reclaim(session) => {
+                session.reserve_blocks_of(class, count)
+            }
+            done => done,
+        }
     }
 
+    /// Does one operation; if the pool is full and was opened at once, makes room as the store does, and does it once
+    /// more.
     fn replies(
+        &self,
+        tree: &dyn LivingWords,
+        slot: &mut Option<Session<Simulated>>,
+        operation: &Operation,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), IndexError> {
+        let before = replies.len();
+        match self.replies_once(tree, slot, operation, replies) {
+            // Of many writes each was tried so.
+            Err(error)
+                if error.is_full()
+                    && !matches!(operation, Operation::WriteMany(_))
+                    && slot.as_mut().is_some_and(|session| tree.reclaim(session)) =>
+            {
+                replies.truncate(before);
+                self.replies_once(tree, slot, operation, replies)
+            }
+            done => done,
+        }
+    }
+
+    fn replies_once(
         &self,
         tree: &dyn LivingWords,
         slot: &mut Option<Session<Simulated>>,
@@ -350,6 +228,7 @@ impl BytesProgram {
                 return Ok(());
             }
             Operation::Release => {
+                tree.restore_some(session)?;
                 session.collect_all();
                 session.give_back();
                 tree.heap().release_empty_chunks();
@@ -466,7 +345,7 @@ impl Program for BytesProgram {
         let tree = (self.tree.open)(open_pool(memory).map_err(text)?)?;
         let session = |_| {
             let mut session = tree.heap().session()?;
-            self.reserve(&mut session)?;
+            self.reserve(&*tree, &mut session)?;
             Ok(RefCell::new(Some(session)))
         };
         let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
@@ -485,7 +364,7 @@ impl Program for BytesProgram {
         // What was taken from the blocks at hand is made up for.
         for slot in opened.sessions.iter().filter(|_| !self.warm_up.is_empty()) {
             if let Some(session) = &mut *slot.borrow_mut() {
-                match self.reserve(session) {
+                match self.reserve(&*opened.tree, session) {
                     Err(_) if self.space.may_fill => {}
                     done => done.expect("there is room for the blocks at hand"),
                 }

@@ -17,6 +17,10 @@ pub fn remove_trees<G: Geometry>(trees: &Trees<G, Simulated>) -> Result<(), Stri
         let removed = trees.remove(&name).map_err(|error| error.to_string())?;
         assert!(removed, "a tree whose name was just told is gone");
     }
+    // What opening had left of them is free, too.
+    if !trees.finish_opening() {
+        return Err(format!("{} leaves of no tree are left", trees.unrestored()));
+    }
     all_is_free(trees.heap())
 }
 

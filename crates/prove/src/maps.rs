@@ -63,6 +63,8 @@ pub enum Operation {
 pub struct Maps {
     /// Whether all trees have hashed leaves.
     pub hashes: bool,
+    /// Whether they are opened at once and restored later.
+    pub at_once: bool,
     /// What was done to the pool before it was closed and opened again.
     pub history: Vec<Operation>,
     /// Whether it was closed with a seal.
@@ -294,7 +296,8 @@ impl Program for Maps {
         if pool.was_clean() && pool.seal().is_none() {
             return Err("closed cleanly, and the seal is gone".to_owned());
         }
-        let trees: Trees<G, M> = Trees::open(pool, SHARES).map_err(text)?;
+        let open = if self.at_once { Trees::open_at_once } else { Trees::open };
+        let trees: Trees<G, M> = open(pool, SHARES).map_err(text)?;
         let session = |_| Ok(RefCell::new(Some(trees.heap().session()?)));
         let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
         Ok(Opened { sessions: sessions.map_err(text)?, trees })
@@ -411,7 +414,7 @@ fn plan_of(seed: u64, is_tiny: bool) -> (Maps, Plan<Operation>) {
         alone.push(Operation::Close);
     }
     let is_sealed = random.one_in(2);
-    (Maps { hashes: false, history, is_sealed, threads, may_refuse }, plan)
+    (Maps { hashes: false, at_once: false, history, is_sealed, threads, may_refuse }, plan)
 }
 
 /// Whether operations of a random program may find no memory.
@@ -437,17 +440,34 @@ const SMALL: [SmallProgram; 7] = [
 /// Those of them that are run on hashed leaves, too.
 const SMALL_HASHED: [&str; 5] = ["make, make", "put, drop", "clear, put", "load, load", "close"];
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves.
+/// Those that are run on such as are opened at once.
+const SMALL_AT_ONCE: [&str; 3] = ["put, drop", "drop, make", "clear, put"];
+
+/// What the leaves of a drawn program are.
+fn leaves(random: &mut Random) -> &'static str {
+    match random.below(6) {
+        0 => "hashed/",
+        1 => "at-once/",
+        _ => "",
+    }
+}
+
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves; behind
+/// `at-once/`, on such that are opened at once.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(case) = creation::case(name) {
         return Some(case);
     }
-    let (hashes, name) = match name.strip_prefix("hashed/") {
+    let (at_once, name) = match name.strip_prefix("at-once/") {
         Some(rest) => (true, rest),
         None => (false, name),
     };
+    let (hashes, name) = match name.strip_prefix("hashed/") {
+        Some(rest) => (true, rest),
+        None => (at_once, name),
+    };
     let (maps, plan) = program(name)?;
-    Some(PlannedCase::boxed((Maps { hashes, ..maps }, plan)))
+    Some(PlannedCase::boxed((Maps { hashes, at_once, ..maps }, plan)))
 }
 
 fn program(name: &str) -> Option<(Maps, Plan<Operation>)> {
@@ -462,7 +482,9 @@ fn program(name: &str) -> Option<(Maps, Plan<Operation>)> {
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let (history, is_sealed) = (history.to_vec(), wanted.ends_with("close"));
     let threads = plan.len();
-    Some((Maps { hashes: false, history, is_sealed, threads, may_refuse: false }, plan))
+    let maps =
+        Maps { hashes: false, at_once: false, history, is_sealed, threads, may_refuse: false };
+    Some((maps, plan))
 }
 
 /// The programs of this structure.
@@ -477,7 +499,7 @@ impl step::Programs for Programs {
         let Drawn { mut config, values } = dimensions::draw(random, fixed);
         let seed = random.below(1 << 40) << 8 | number & 255;
         config.fail_allocation = is_refusing(seed).then(|| random.below(14));
-        let leaves = if random.one_in(3) { "hashed/" } else { "" };
+        let leaves = leaves(random);
         Step { program: format!("{leaves}random/{seed}"), config, values }
     }
 
@@ -487,7 +509,7 @@ impl step::Programs for Programs {
         let Drawn { mut config, values } = drawn;
         let seed = random.below(1 << 40);
         config.fail_allocation = is_refusing(seed).then_some(0);
-        let leaves = if random.one_in(3) { "hashed/" } else { "" };
+        let leaves = leaves(random);
         Some(Step { program: format!("{leaves}tiny/{seed}"), config, values })
     }
 
@@ -497,7 +519,13 @@ impl step::Programs for Programs {
 
     fn small(&self) -> Vec<String> {
         let hashed = SMALL_HASHED.iter().map(|name| format!("hashed/small/{name}"));
-        SMALL.iter().map(|(name, ..)| format!("small/{name}")).chain(hashed).collect()
+        let at_once = SMALL_AT_ONCE.iter().map(|name| format!("at-once/small/{name}"));
+        SMALL
+            .iter()
+            .map(|(name, ..)| format!("small/{name}"))
+            .chain(hashed)
+            .chain(at_once)
+            .collect()
     }
 
     fn more_small(&self) -> Vec<String> {

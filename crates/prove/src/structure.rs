@@ -335,6 +335,18 @@ static HASHED_STRINGS: &Strings = &Strings {
     wide: &[(6, AnyWords::hashed::<Doubled>()), (254, AnyWords::hashed::<Production>())],
 };
 
+/// The same trees, whose leaves are restored, and what they refer to marked, when they are touched.
+static STRINGS_AT_ONCE: &Strings = &Strings {
+    sizes: &[
+        (2, AnyWords::at_once::<Tiny<2, 3>>()),
+        (3, AnyWords::at_once::<Tiny<3, 3>>()),
+        (4, AnyWords::at_once::<Tiny<4, 3>>()),
+        (7, AnyWords::at_once::<Tiny<7, 3>>()),
+        (22, AnyWords::at_once::<Chunks>()),
+    ],
+    wide: &[(6, AnyWords::at_once::<Doubled>()), (254, AnyWords::at_once::<Production>())],
+};
+
 /// Its nodes in the pool have one size; what differs is how many are below one in DRAM.
 static U_TREES: &Trees = &Trees {
     sizes: &[(2, any::<UTree<Tiny<2, 3>, M>>()), (4, any::<UTree<Tiny<2, 5>, M>>())],
@@ -367,7 +379,7 @@ const fn one(
 }
 
 /// Those of which some steps have weak memory.
-const WEAK: [&str; 11] = [
+const WEAK: [&str; 12] = [
     "alloc",
     "batch",
     "epoch",
@@ -375,6 +387,7 @@ const WEAK: [&str; 11] = [
     "hashed-leaf",
     "hashed-leaf-at-once",
     "hashed-leaf-bytes",
+    "hashed-leaf-bytes-at-once",
     "maps",
     "nbtree",
     "nbtree-bytes",
@@ -404,6 +417,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("hashed-leaf", "B+-tree with hashed leaves", HASHED),
     one("hashed-leaf-at-once", "the same, opened at once and restored later", HASHED_AT_ONCE),
     one("hashed-leaf-bytes", "the same with byte strings", HASHED_STRINGS),
+    one("hashed-leaf-bytes-at-once", "byte strings, restored and marked later", STRINGS_AT_ONCE),
     one("fptree", "FPTree", sizes!(FpTree: 2 3 7; 5)),
     one("wbtree", "wB+Tree", sizes!(WbTree: 2 3 9)),
     one("wbtree-so", "wB+Tree with slots only", sizes!(WbTreeSo: 3 7)),

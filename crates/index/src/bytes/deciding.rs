@@ -88,7 +88,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let key = BytesKey::new(key);
             loop {
                 let near = tree.approach(key);
-                let found = tree.get_near(session, &near, key);
+                let found = tree.get_near(session, &near, key)?;
                 let read = |payload, verify| record_of(session.heap(), payload, key.bytes, verify);
                 let record = match found {
                     Some(payload) => {

@@ -209,6 +209,13 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     fn fence_as_key<'a>(base: PoolBase<M>, fence: u64) -> Self::Key<'a> {
         BytesKey::new(fence_key::<M>(base, fence))
     }
+    type Kept = Vec<u8>;
+    fn keep_fence(base: PoolBase<M>, fence: u64) -> Vec<u8> {
+        fence_key::<M>(base, fence).to_vec()
+    }
+    fn kept_as_key(kept: &Vec<u8>) -> BytesKey<'_> {
+        BytesKey::new(kept)
+    }
     fn compare_fences(base: PoolBase<M>, a: u64, b: u64) -> Ordering {
         fence_key::<M>(base, a).cmp(fence_key::<M>(base, b))
     }

@@ -54,7 +54,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     ) -> Result<ExpiryChange, IndexError> {
         self.admit(key, None, expiry_ms)?;
         self.slot().try_with(session, |tree, session| {
-            let Some(payload) = tree.get_payload(session, BytesKey::new(key)) else {
+            let Some(payload) = tree.get_payload(session, BytesKey::new(key))? else {
                 return Ok(ExpiryChange::Mismatch);
             };
             let record = record_of(session.heap(), payload, key, verify)?;
@@ -83,7 +83,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.admit(key, None, expiry_ms)?;
         self.slot().try_with(session, |tree, session| {
             let key = BytesKey::new(key);
-            let Some(old) = tree.get_payload(session, key) else { return Ok(false) };
+            let Some(old) = tree.get_payload(session, key)? else { return Ok(false) };
             // A damaged header must not be taken at its word: there may be another key where it says that the expiry is.
             record_of(session.heap(), old, key.bytes, Verify::Key)?;
             // SAFETY: pinned since before the payload was read; nobody else uses the tree.

@@ -46,7 +46,7 @@ impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
     /// [`IndexError::Removed`].
     pub fn make(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         self.tree.slot().with(session, |tree, session| {
-            let payload = tree.get_payload(session, BytesKey::new(self.key));
+            let payload = tree.get_payload(session, BytesKey::new(self.key))?;
             let is_made = payload.is_none_or(|payload| {
                 // SAFETY: pinned since before the payload was read. Whoever staged this has the stripe of the key as a
                 // batch has it, so nobody else changes the key or decides by its expiry.
@@ -55,7 +55,8 @@ impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
                 }
             });
             assert!(is_made, "the record had a place when this was staged");
-        })
+            Ok(())
+        })?
     }
 }
 
@@ -71,7 +72,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         self.admit(key, None, expiry_ms)?;
         self.slot().try_with(session, |tree, session| {
             let bytes_key = BytesKey::new(key);
-            let Some(payload) = tree.get_payload(session, bytes_key) else { return Ok(None) };
+            let Some(payload) = tree.get_payload(session, bytes_key)? else { return Ok(None) };
             record_of(session.heap(), payload, key, Verify::Key)?;
             // SAFETY: pinned since before the payload was read, and its record is one of this key.
             if unsafe { record::has_place_for(session.heap(), record_offset(payload), expiry_ms) } {

@@ -157,7 +157,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         see: impl FnOnce(Record<'_>) -> R,
     ) -> Result<Option<R>, IndexError> {
         self.slot.with(session, |tree, session| {
-            let Some(payload) = tree.get_payload(session, BytesKey::new(key)) else {
+            let Some(payload) = tree.get_payload(session, BytesKey::new(key))? else {
                 return Ok(None);
             };
             Ok(Some(see(record_of(session.heap(), payload, key, verify)?)))
@@ -186,8 +186,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     Ok(record) => see(index, Some(record.value)),
                     Err(error) => result = Err(error),
                 }
-            });
-        })?;
+            })
+        })??;
         result
     }
 
@@ -285,7 +285,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.admit(key, None, 0)?;
         self.slot.try_with(session, |tree, session| {
             let key = BytesKey::new(key);
-            let Some(found) = tree.get_payload(session, key) else { return Ok(false) };
+            let Some(found) = tree.get_payload(session, key)? else { return Ok(false) };
             let moment = Moment::default();
             if !had_expired(session.heap(), found, &moment) {
                 return Ok(false);
@@ -302,11 +302,12 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// program wrote it without.
     pub(crate) fn mend_empty(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         self.slot.with(session, |tree, session| {
-            if let Some(payload) = tree.get_payload(session, BytesKey::new(&[])) {
+            if let Some(payload) = tree.get_payload(session, BytesKey::new(&[]))? {
                 // SAFETY: the payload is that of an entry of the tree, which nobody else uses.
                 unsafe { record::mend_empty(session.heap(), record_offset(payload)) };
             }
-        })
+            Ok(())
+        })?
     }
 
     /// Whether any key may expire: then an update has to look first.
@@ -413,19 +414,28 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         Ok(see(Answer { changed, old_size: value.map(<[u8]>::len) }, value))
     }
 
-    /// Number of keys. O(1); exact when no writer is active.
+    /// Number of keys. O(1); exact when no writer is active. Restores first what [`crate::Trees::open_at_once`] has
+    /// left.
     ///
     /// # Errors
-    /// As [`Self::get_with`].
+    /// As [`Self::get_with`]; a leaf that was left is damaged.
     pub fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
-        self.slot.with(session, |tree, _| tree.len())
+        self.slot.whole(session, |tree, _| tree.counted())
     }
 
     /// How the tree is built.
     ///
     /// # Errors
-    /// As [`Self::get_with`].
+    /// As [`Self::len`].
     pub fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        self.slot.whole(session, |tree, session| tree.shape(session))
+    }
+
+    /// As [`Self::shape`], at once: keys of leaves that [`crate::Trees::open_at_once`] has left are not counted.
+    ///
+    /// # Errors
+    /// As [`Self::get_with`].
+    pub fn shape_so_far(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
         self.slot.with(session, |tree, session| tree.shape(session))
     }
 }
@@ -465,7 +475,7 @@ fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
     moment: &Moment,
 ) -> Result<Outcome, AllocError> {
     loop {
-        let found = tree.get_payload(session, write.key);
+        let found = tree.get_payload(session, write.key)?;
         moment.renew();
         let live = found.filter(|found| !had_expired(session.heap(), *found, moment));
         let Some(old) = live else { return Ok(Outcome { changed: false, old: None }) };

@@ -277,8 +277,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Gives back leaves that nobody has seen.
     pub(super) fn free_leaves(&self, session: &mut Session<M>, children: &[Child]) {
         let mut fences = BTreeSet::new();
-        for (_, leaf) in children {
-            self.free_chain(session, self.leaf_behind(*leaf), &mut fences);
+        for (_, child) in children {
+            self.free_child(session, *child, &mut fences);
         }
         for fence in fences {
             K::free_fence(session, fence);
@@ -298,11 +298,22 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 let child = unsafe { Shared::new(child.cast()) };
                 self.free_inner(session, child, fences);
             } else {
-                self.free_chain(session, self.leaf_behind(child), fences);
+                self.free_child(session, child, fences);
             }
         }
         // SAFETY: allocated with this size; nobody can reach the tree any more.
         unsafe { session.free_node(node.as_ptr().cast(), inner::inner_size::<K, M>(node.level)) };
+    }
+
+    /// Gives back the leaf that a child of level 1 leads to or stands in for, and what is behind it.
+    fn free_child(&self, session: &mut Session<M>, child: *mut (), fences: &mut BTreeSet<u64>) {
+        match self.give_up_unrestored(child) {
+            // Its fence is that of the child.
+            Some(leaf) if !M::mutant("hashed.frees_unmarked") => {
+                session.free_block_of(G::BLOCK_CLASS, leaf.block::<G>());
+            }
+            _ => self.free_chain(session, self.leaf_behind(child), fences),
+        }
     }
 
     fn free_chain(&self, session: &mut Session<M>, leaf: LeafId, fences: &mut BTreeSet<u64>) {

@@ -125,7 +125,7 @@ impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
         damaged: &mut Vec<IndexError>,
     ) -> Result<Option<u64>, IndexError> {
         let mut found = vec![];
-        let next = self.restore_leaves(session, from, leaves, &mut found);
+        let next = self.restore_leaves(session, Some(&from), leaves, &mut found);
         damaged.extend(found.into_iter().map(IndexError::from));
         Ok(next)
     }
@@ -202,7 +202,7 @@ impl<G: LeafShape, M: Machine> Design<M> for HashedLeafTree<U64Kind, G, M> {
         let heap = session.heap().clone();
         let live = find_live_blocks(&heap, recovery, &[root], G::BLOCK_CLASS, threads)?.remove(0);
         let slab = Slab::zeroed(heap.pool().max_size())?;
-        Ok(Self::open_at_once(session, recovery, root, live, slab.into())?)
+        Ok(Self::open_at_once(session, recovery, root, live, slab.into(), None)?)
     }
 
     fn root_value(&self) -> u32 {

@@ -80,7 +80,7 @@ mod write;
 
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Heap, Session};
+use everleaf_alloc::{AllocError, Heap, LateMarks, Session};
 use everleaf_machine::{AtomicPair, FingerprintLine, Hardware, LINE_SIZE, Machine, Pair};
 use everleaf_pool::Medium;
 
@@ -113,6 +113,8 @@ pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = H
     unrestored: Tally<M>,
     /// Whether opening has left any.
     opened_at_once: bool,
+    /// Where those who restore a leaf mark what its entries refer to, if these refer to anything.
+    late: Option<Arc<LateMarks<M>>>,
     heap: Arc<Heap<M>>,
 }
 
@@ -137,6 +139,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             merges: Tally::new(0),
             unrestored: Tally::new(0),
             opened_at_once: false,
+            late: None,
             heap,
         }
     }

@@ -34,7 +34,7 @@
 
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, BLOCK_SIZE, Recovery, Session};
+use everleaf_alloc::{AllocError, BLOCK_SIZE, LateMarks, Mark, Recovery, Session};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, Pair};
 
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, NO_LEAF, REPLACED, RESTORED};
@@ -54,17 +54,20 @@ const SHARE: usize = 256;
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// The tree with this id from its live blocks, whose leaves are restored later. `slab` was made for that
-    /// ([`Slab::zeroed`]).
+    /// ([`Slab::zeroed`]). What entries refer to is marked in `late`, of the same recovery; without it they refer to
+    /// nothing.
     pub(crate) fn open_at_once(
         session: &mut Session<M>,
         recovery: &Recovery<M>,
         id: u32,
         live: LiveBlocks,
         slab: Arc<Slab<G, M>>,
+        late: Option<Arc<LateMarks<M>>>,
     ) -> Result<Self, AllocError> {
         let heap = session.heap().clone();
         let mut tree = Self::assemble(heap.clone(), id, slab);
         tree.opened_at_once = true;
+        tree.late = late;
         let tasks = sort_blocks::<K, M>(&heap, recovery, live)?;
         tree.make_no_leaf()?;
         let mut children = Vec::with_capacity(tasks.len());
@@ -76,6 +79,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         tree.leaves.add(0, tasks.len() as i64);
         tree.unrestored.add(0, tasks.len() as i64);
+        if let Some(late) = &tree.late {
+            late.owe(tasks.len() as u64);
+        }
         tree.inner.set_root(tree.inner.build_levels(session, children)?);
         Ok(tree)
     }
@@ -157,9 +163,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             self.cold(leaf).flags.fetch_or(RESTORED, Ordering::AcqRel);
         }
         let mut survey = Survey::<G>::new();
-        let mut damage = None;
+        let (mut damage, mut wrong) = (None, None);
         // Position, what it has, what it gets.
         let mut mends: Vec<(usize, Pair, Pair)> = vec![];
+        let mut marks = vec![];
         let writable = !self.heap.pool().is_read_only();
         for position in G::HEADER_POSITIONS..G::POSITIONS {
             let entry = self.entry(leaf, position).load();
@@ -170,6 +177,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 && writable
             {
                 mends.push((position, entry, mended));
+            }
+            match self.late_mark(entry) {
+                Ok(mark) => marks.extend(mark),
+                Err(wild) => wrong = wrong.or(Some(wild)),
             }
         }
         // What was changed since it was restored is told by it.
@@ -185,6 +196,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if let Some(what) = damage {
             let offset = u64::from(leaf.block::<G>()) * BLOCK_SIZE as u64;
             return Err(AllocError::Corrupt { offset, what: format!("a leaf: {what}") });
+        }
+        if let Some(wrong) = wrong {
+            return Err(wrong);
         }
         for (position, entry, mended) in &mends {
             let cell = self.entry(leaf, *position);
@@ -205,8 +219,18 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         let (keys, frozen) = (survey.keys(), survey.is_frozen());
         let bytes = survey.fingerprints::<M>();
-        self.publish_restored(leaf, (low, high, skip as u64), &bytes, frozen, keys);
-        Ok(())
+        self.publish_restored(leaf, (low, high, skip as u64), &bytes, frozen, (keys, marks))
+    }
+
+    /// The mark of what an entry refers to, if it holds a key and refers to anything that opening has not marked.
+    ///
+    /// # Errors
+    /// There cannot be what it refers to. (Nobody follows the reference before the leaf is `RESTORED`.)
+    fn late_mark(&self, entry: Pair) -> Result<Option<Mark<'_, M>>, AllocError> {
+        match &self.late {
+            Some(late) if holds(K::state(entry)) => K::entry_mark(late.recovery(), entry),
+            _ => Ok(None),
+        }
     }
 
     /// What cannot be in a leaf of this range.
@@ -223,15 +247,20 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         (below || above).then_some("a key is outside of its fences")
     }
 
-    /// Stores the volatile half of a leaf, and says that it is there.
+    /// Stores the volatile half of a leaf, and says that it is there. Who is the first counts its keys, and marks what
+    /// they refer to.
+    ///
+    /// # Errors
+    /// Some of that was marked before: two entries refer to it. The leaf is restored all the same, and what has no mark
+    /// is never given out.
     fn publish_restored(
         &self,
         leaf: LeafId,
         (low, high, skip): (u64, u64, u64),
         fingerprints: &[[u8; LINE_SIZE]; 4],
         frozen: bool,
-        keys: u64,
-    ) {
+        (keys, marks): (u64, Vec<Mark<'_, M>>),
+    ) -> Result<(), AllocError> {
         let cold = self.cold(leaf);
         for (chunk, bytes) in fingerprints.iter().enumerate().take(G::CHUNKS) {
             let line = self.fingerprints(leaf, chunk);
@@ -257,43 +286,77 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let relaxed = M::mutant("hashed.restored_relaxed");
         let order = if relaxed { Ordering::Relaxed } else { Ordering::AcqRel };
         let before = cold.flags.fetch_or(flags, order);
-        if before & RESTORED == 0 || M::mutant("hashed.restore_counts_all") {
-            self.keys.add(usize::MAX, keys as i64);
-            // Release: who reads the second finds the first; pairs with the fence in `restore_all`.
-            M::fence(Ordering::Release);
-            self.unrestored.add(usize::MAX, -1);
-        } else {
+        if before & RESTORED != 0 && !M::mutant("hashed.restore_counts_all") {
             M::mark("hashed.restore.together");
+            return Ok(());
         }
+        self.keys.add(usize::MAX, keys as i64);
+        // These were read before anybody could change the leaf. By now a record may have been freed, and be in use
+        // again: it is marked all the same, for it is in somebody's list or leaf (`LateMarks`).
+        let skips = M::mutant("hashed.restore_marks_nothing");
+        let early = M::mutant("hashed.restore_settles_first");
+        if let (Some(late), true) = (&self.late, early) {
+            late.settle(1);
+        }
+        let marked = marks.into_iter().filter(|_| !skips).map(Mark::set).fold(Ok(()), Result::and);
+        if let (Some(late), Ok(()), false) = (&self.late, &marked, early) {
+            late.settle(1);
+        }
+        // Release: who reads the second finds the first; pairs with the fence in `restore_all`.
+        M::fence(Ordering::Release);
+        self.unrestored.add(usize::MAX, -1);
+        marked
     }
 
-    /// Restores the next `leaves` leaves from that of the fence or key `from` on; gives the fence to go on with,
-    /// if there are more. For threads in the background: others may be at work, and
+    /// The leaf that a child of level 1 stands in for, if that is not restored, and taken off those that are owed:
+    /// for who frees it when nobody can reach the tree any more. What its entries refer to has no mark, and is free
+    /// when all marks are there: nobody else may free it.
+    pub(super) fn give_up_unrestored(&self, child: *mut ()) -> Option<LeafId> {
+        LeafId::of_child(child).stands_in_for()?;
+        let leaf = self.leaf_behind(child);
+        if self.is_restored(leaf) {
+            return None;
+        }
+        M::mark("hashed.restore.never");
+        self.unrestored.add(usize::MAX, -1);
+        if let Some(late) = &self.late {
+            late.settle(1);
+        }
+        Some(leaf)
+    }
+
+    /// Restores the next `leaves` leaves from that of the fence or key `from` on, or from the first; gives the fence
+    /// to go on with, if there are more. For threads in the background: others may be at work, and
     /// [`Self::unrestored_leaves`] says how far it has come. Leaves that are damaged are passed, and told.
     pub(crate) fn restore_leaves(
         &self,
         session: &mut Session<M>,
-        mut from: u64,
+        from: Option<&K::Kept>,
         leaves: usize,
         damaged: &mut Vec<AllocError>,
-    ) -> Option<u64> {
+    ) -> Option<K::Kept> {
         if !self.opened_at_once || self.unrestored.sum() == 0 {
             return None;
         }
+        let mut next = None;
         for _ in 0..leaves {
             // Pinned for one leaf: what others give up meanwhile can be used again soon.
             let _pinned = session.pinned();
-            let (path, child) = self.inner.descend_path(K::fence_as_key(self.base, from), false);
+            let (path, child) = match next.as_ref().or(from) {
+                Some(kept) => self.inner.descend_path(K::kept_as_key(kept), false),
+                None => self.inner.descend_first(),
+            };
             self.ask_for_next(&path);
             if let Err(damage) = self.leaf_at(&path, child) {
                 damaged.push(damage);
             }
             match path.bounds::<K>() {
                 (_, 0) => return None,
-                (_, high) => from = high,
+                // Before the pin ends: then the fence may be gone.
+                (_, high) => next = Some(K::keep_fence(self.base, high)),
             }
         }
-        Some(from)
+        next.or_else(|| from.cloned())
     }
 
     /// Asks for the entries of the leaf behind the one that a path leads to, if it will have to be restored.
@@ -315,9 +378,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// # Errors
     /// A leaf is damaged; all others are restored.
     pub(crate) fn restore_all(&self, session: &mut Session<M>) -> Result<(), AllocError> {
-        let (mut from, mut damaged) = (Some(K::FIRST_LOWS[0]), vec![]);
-        while let Some(fence) = from {
-            from = self.restore_leaves(session, fence, SHARE, &mut damaged);
+        let mut damaged = vec![];
+        let mut next = self.restore_leaves(session, None, SHARE, &mut damaged);
+        while let Some(fence) = next {
+            next = self.restore_leaves(session, Some(&fence), SHARE, &mut damaged);
         }
         if let Some(first) = damaged.into_iter().next() {
             return Err(first);

@@ -88,6 +88,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
         self.descend_by(|node| node.find::<K>(node.level, self.base, key, strict))
     }
 
+    /// The path to the first child of level 1, and that child.
+    pub fn descend_first(&self) -> (Path<M>, *mut ()) {
+        self.descend_by(|_| 0)
+    }
+
     /// The path to the last child of level 1, and that child.
     pub fn descend_last(&self) -> (Path<M>, *mut ()) {
         self.descend_by(|node| usize::from(node.count) - 1)

@@ -4,6 +4,7 @@ pub mod emptying;
 pub mod nodes;
 pub mod pool_base;
 pub mod registry;
+pub mod restoring;
 pub mod root_object;
 pub mod single_tree_pool;
 pub mod tree_cell;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Heap, Recovery, Session};
+use everleaf_alloc::{AllocError, Heap, LateMarks, Recovery, Session};
 use everleaf_machine::{Machine, Pair};
 use everleaf_pool::FEATURE_HASHED_LEAVES;
 
@@ -49,17 +49,24 @@ impl<G: Geometry, M: Machine> NodesDesign<G, M> {
         }
     }
 
-    /// The tree of this design with this id, from its live blocks.
+    /// The tree of this design with this id, from its live blocks. If there is `late`, leaves are restored later if
+    /// they can, and mark there what they refer to.
     pub fn recover<K: Kind<M>>(
         &self,
         session: &mut Session<M>,
-        recovery: &Recovery<M>,
+        (recovery, late): (&Recovery<M>, Option<&Arc<LateMarks<M>>>),
         id: u32,
         live: LiveBlocks,
         threads: usize,
         sealed: Option<&mut Contents>,
     ) -> Result<Nodes<K, G, M>, AllocError> {
         Ok(match self {
+            NodesDesign::HashedLeaf(slab) if late.is_some() => {
+                let late = late.cloned();
+                let slab = slab.clone();
+                let tree = HashedLeafTree::open_at_once(session, recovery, id, live, slab, late)?;
+                Nodes::HashedLeaf(tree)
+            }
             NodesDesign::NbTree => {
                 Nodes::NbTree(NbTree::recover(session, recovery, id, live, threads, sealed)?)
             }
@@ -171,13 +178,6 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Loadable<K, M> for Nodes<K, G, M> {
     }
 }
 
-/// The answer of a tree all of whose leaves were restored when it was opened, as those of all pools with several
-/// trees are: only a leaf that was left can be found damaged later.
-#[inline(always)]
-fn restored<T>(answer: Result<T, AllocError>) -> T {
-    answer.expect("no leaf was left to be restored")
-}
-
 impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
     /// A tree with this id that has no leaves yet, for loads.
     pub fn without_leaves(design: &NodesDesign<G, M>, heap: &Arc<Heap<M>>, id: u32) -> Self {
@@ -197,26 +197,35 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         }
     }
 
+    /// # Errors
+    /// Opening has left the leaf of the key, and it is damaged.
     #[inline(always)]
-    pub fn get_payload(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<u64> {
+    pub fn get_payload(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+    ) -> Result<Option<u64>, AllocError> {
         match self {
-            Nodes::NbTree(tree) => tree.get_payload(session, key),
-            Nodes::HashedLeaf(tree) => restored(tree.get_payload(session, key)),
+            Nodes::NbTree(tree) => Ok(tree.get_payload(session, key)),
+            Nodes::HashedLeaf(tree) => tree.get_payload(session, key),
         }
     }
 
+    /// # Errors
+    /// As [`Self::get_payload`].
     pub fn get_many_payloads(
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
         extent: Extent,
         found: impl FnMut(&mut Session<M>, usize, Option<u64>),
-    ) {
+    ) -> Result<(), AllocError> {
         match self {
-            Nodes::NbTree(tree) => tree.get_many_payloads(session, keys, extent, found),
-            Nodes::HashedLeaf(tree) => {
-                restored(tree.get_many_payloads(session, keys, extent, found));
+            Nodes::NbTree(tree) => {
+                tree.get_many_payloads(session, keys, extent, found);
+                Ok(())
             }
+            Nodes::HashedLeaf(tree) => tree.get_many_payloads(session, keys, extent, found),
         }
     }
 
@@ -236,9 +245,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         session: &mut Session<M>,
         near: &Near<G, M>,
         key: K::Key<'_>,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>, AllocError> {
         match (self, near) {
-            (Nodes::NbTree(tree), Near::NbTree(near)) => tree.get_near(session, near, key),
+            (Nodes::NbTree(tree), Near::NbTree(near)) => Ok(tree.get_near(session, near, key)),
             (nodes, _) => nodes.get_payload(session, key),
         }
     }
@@ -305,6 +314,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
 
     /// `limit`: after how many pairs `visit` is expected to say that it has enough; if it is not known, all
     /// ones.
+    ///
+    /// # Errors
+    /// Opening has left a leaf, and it is damaged.
     #[inline(always)]
     pub fn scan_forward(
         &self,
@@ -313,25 +325,31 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         limit: usize,
         extent: Extent,
         visit: impl FnMut(u64, Pair) -> bool,
-    ) {
+    ) -> Result<(), AllocError> {
         match self {
-            Nodes::NbTree(tree) => tree.scan_forward(session, from, extent, visit),
-            Nodes::HashedLeaf(tree) => {
-                restored(tree.scan_forward(session, from, limit, extent, visit));
+            Nodes::NbTree(tree) => {
+                tree.scan_forward(session, from, extent, visit);
+                Ok(())
             }
+            Nodes::HashedLeaf(tree) => tree.scan_forward(session, from, limit, extent, visit),
         }
     }
 
+    /// # Errors
+    /// As [`Self::scan_forward`].
     pub fn scan_backward(
         &self,
         session: &mut Session<M>,
         to: Option<K::Key<'_>>,
         extent: Extent,
         visit: impl FnMut(u64, Pair) -> bool,
-    ) {
+    ) -> Result<(), AllocError> {
         match self {
-            Nodes::NbTree(tree) => tree.scan_backward(session, to, extent, visit),
-            Nodes::HashedLeaf(tree) => restored(tree.scan_backward(session, to, extent, visit)),
+            Nodes::NbTree(tree) => {
+                tree.scan_backward(session, to, extent, visit);
+                Ok(())
+            }
+            Nodes::HashedLeaf(tree) => tree.scan_backward(session, to, extent, visit),
         }
     }
 
@@ -344,17 +362,52 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         }
     }
 
-    pub fn len(&self) -> u64 {
+    /// How many keys there are in leaves that opening has not left, or that were restored.
+    pub fn counted(&self) -> u64 {
         match self {
             Nodes::NbTree(tree) => tree.len(),
             Nodes::HashedLeaf(tree) => tree.key_count(),
         }
     }
 
+    /// Its keys are those of [`Self::counted`].
     pub fn shape(&self, session: &mut Session<M>) -> TreeShape {
         match self {
             Nodes::NbTree(tree) => tree.shape(session),
             Nodes::HashedLeaf(tree) => tree.tree_shape(session),
+        }
+    }
+
+    /// Leaves that opening has left to be restored.
+    pub fn unrestored(&self) -> u64 {
+        match self {
+            Nodes::NbTree(_) => 0,
+            Nodes::HashedLeaf(tree) => tree.unrestored_leaves(),
+        }
+    }
+
+    /// See [`HashedLeafTree::restore_leaves`].
+    pub fn restore_leaves(
+        &self,
+        session: &mut Session<M>,
+        from: Option<&K::Kept>,
+        leaves: usize,
+        damaged: &mut Vec<AllocError>,
+    ) -> Option<K::Kept> {
+        match self {
+            Nodes::NbTree(_) => None,
+            Nodes::HashedLeaf(tree) => tree.restore_leaves(session, from, leaves, damaged),
+        }
+    }
+
+    /// Restores all leaves that opening has left, and waits for those who restore some.
+    ///
+    /// # Errors
+    /// A leaf is damaged; all others are restored.
+    pub fn restore_all(&self, session: &mut Session<M>) -> Result<(), AllocError> {
+        match self {
+            Nodes::NbTree(_) => Ok(()),
+            Nodes::HashedLeaf(tree) => tree.restore_all(session),
         }
     }
 

@@ -7,15 +7,17 @@
 mod design;
 mod load;
 mod loads;
+mod opening;
 mod removal;
+mod restoring;
 mod seal;
 
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Audit, Heap, Recovery, Session, SessionPool};
+use everleaf_alloc::{Audit, Heap, LateMarks, Session, SessionPool};
 use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
-use everleaf_pool::{FEATURE_SUM_OF_EMPTY, Pool, Root, RootIndex};
+use everleaf_pool::{Pool, RootIndex};
 
 use crate::api::check_report::CheckReport;
 use crate::api::error::IndexError;
@@ -24,10 +26,7 @@ use crate::bytes::entry::BytesKind;
 use crate::bytes::tree::BytesTree;
 use crate::geometry::{Geometry, Production};
 use crate::hashed_leaf::Slab;
-use crate::hashed_leaf::layout::LeafShape;
-use crate::kind::{Kind, U64Kind};
-use crate::nbtree::recover::LiveBlocks;
-use crate::nbtree::{Contents, find_live_blocks};
+use crate::kind::U64Kind;
 use crate::pool_trees::nodes::{BytesNodes, NodesDesign};
 use crate::pool_trees::registry::Registry;
 use crate::pool_trees::single_tree_pool::refuse_contents;
@@ -36,7 +35,7 @@ use crate::u64_tree::{U64Nodes, U64Tree};
 pub use load::BuiltTree;
 pub use loads::LoadGuard;
 use loads::Loads;
-use seal::{compare_contents, compare_roots};
+pub use restoring::RestorePlace;
 
 /// Sessions that threads share by hints.
 const SESSION_COUNT: usize = 128;
@@ -89,6 +88,8 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     loads: Loads<M>,
     /// What trees with hashed leaves keep in DRAM, once there is one.
     slab: SpinLock<MaybeSlab<G, M>, M>,
+    /// What opening at once has left, if it was opened so.
+    late: Option<Arc<LateMarks<M>>>,
 }
 
 impl<G: Geometry, M: Machine> Named<G, M> {
@@ -184,122 +185,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             maintenance: SpinLock::ranked(Rank::Maintenance, ()),
             loads: Loads::new(),
             slab: SpinLock::new(None),
+            late: None,
         }
-    }
-
-    /// Opens a pool with all its trees, recovering them on up to `threads` threads. A pool whose
-    /// making was cut short is rebuilt.
-    ///
-    /// # Errors
-    /// Damage that makes a tree unreadable; a tree of a design that is not this crate's.
-    pub fn open(pool: Pool<M>, threads: usize) -> Result<Self, IndexError> {
-        Self::open_with(pool, threads, Registry::NONE)
-    }
-
-    /// As [`Self::open`], with trees of further designs.
-    ///
-    /// # Errors
-    /// Damage that makes a tree unreadable; a tree of a design that is unknown.
-    pub fn open_with(
-        pool: Pool<M>,
-        threads: usize,
-        designs: Registry<M>,
-    ) -> Result<Self, IndexError> {
-        if !Heap::exists(&pool) {
-            if let Some(root) = pool.roots().first() {
-                // Never rebuilt over what is there: a flipped bit would cost everything.
-                let what =
-                    format!("the heap header is damaged, and there is a map '{}'", root.name);
-                let _ = pool.leave_as_found();
-                return Err(AllocError::Corrupt { offset: pool.data_start(), what }.into());
-            }
-            return if pool.is_read_only() {
-                Err(IndexError::ReadOnly)
-            } else {
-                Self::create_with(pool, designs)
-            };
-        }
-        let (heap, recovery) = Heap::open(pool)?;
-        let opened = Self::recover(&heap, &recovery, designs, threads);
-        match &opened {
-            // Before anything is changed.
-            Ok(_) => heap.pool().end_seal(),
-            Err(_) => {
-                // Nothing that was sealed was changed, nor what anybody could have read: words of blocks
-                // that said the same by those of others, and of a pool that was not closed what was never
-                // acknowledged. So the next opening finds what this one has found. Without its mark the pool
-                // would count as not closed.
-                let _ = heap.pool().leave_as_found();
-            }
-        }
-        let trees = opened?;
-        recovery.finish(&heap);
-        trees.mend_empty_pairs()?;
-        Ok(trees)
-    }
-
-    /// Mends what older programs have written whose empty pairs had the check sum 0, and notes that it was
-    /// done. A crash in between leaves some of them to the next opening.
-    fn mend_empty_pairs(&self) -> Result<(), IndexError> {
-        let pool = self.heap.pool();
-        if pool.is_read_only() || pool.has_compatible(FEATURE_SUM_OF_EMPTY)? {
-            return Ok(());
-        }
-        let mut session = self.heap.session()?;
-        let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
-        for tree in &named {
-            if let Named::Bytes(tree) = tree {
-                tree.mend_empty(&mut session)?;
-            }
-        }
-        // If the disk refuses, the next opening does it again.
-        let _ = pool.enable_compatible(FEATURE_SUM_OF_EMPTY);
-        Ok(())
-    }
-
-    /// All trees, compared with the pool's seal if there is one in force.
-    fn recover(
-        heap: &Arc<Heap<M>>,
-        recovery: &Recovery<M>,
-        designs: Registry<M>,
-        threads: usize,
-    ) -> Result<Self, IndexError> {
-        let roots = heap.pool().roots();
-        let seal = heap.pool().seal();
-        compare_roots(heap, &roots)?;
-        let mut sealed = Contents::default();
-        let codes = [<U64Kind as Kind<M>>::CODE, <BytesKind as Kind<M>>::CODE];
-        let live = live_blocks(heap, recovery, &roots, &codes, 0, threads)?;
-        let hashed_codes = [<U64Kind as Kind<M>>::HASHED_CODE, <BytesKind as Kind<M>>::HASHED_CODE];
-        let class = <G::Leaves as LeafShape>::BLOCK_CLASS;
-        let hashed = live_blocks(heap, recovery, &roots, &hashed_codes, class, threads)?;
-        let trees = Self::on_heap(heap.clone(), designs, threads, seal.is_some());
-        let mut session = heap.session()?;
-        for ((root, live), hashed) in roots.into_iter().zip(live).zip(hashed) {
-            let is_hashed = hashed_codes.contains(&root.kind);
-            let named = if is_hashed || codes.contains(&root.kind) {
-                let sealed = seal.is_some().then_some(&mut sealed);
-                let design = trees.nodes_design(is_hashed)?;
-                let live = if is_hashed { hashed } else { live };
-                let (session, id) = (&mut session, root.value);
-                if root.kind == design.code::<U64Kind>() {
-                    let tree = design.recover(session, recovery, id, live, threads, sealed)?;
-                    Named::U64(Arc::new(U64Tree::new(heap.clone(), root.index, tree)))
-                } else {
-                    let tree = design.recover(session, recovery, id, live, threads, sealed)?;
-                    Named::Bytes(Arc::new(BytesTree::new(heap.clone(), root.index, tree)))
-                }
-            } else {
-                let Some(design) = designs.of_kind(root.kind) else {
-                    return Err(IndexError::ForeignDesign { map: root.name, kind: root.kind });
-                };
-                let tree = (design.recover)(&mut session, recovery, root.value, threads)?;
-                Named::Other(tree, root.index)
-            };
-            trees.named.lock().push((root.name, named));
-        }
-        compare_contents(heap, sealed)?;
-        Ok(trees)
     }
 
     /// The heap the trees live in.
@@ -476,7 +363,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
 
     /// Checks all trees and the allocator: invariants, records, and that every block and record is
     /// in use or free, exactly once. Waits for operations in progress, among them loads, and holds up
-    /// new ones; but nobody is held up while it waits for a load.
+    /// new ones; but nobody is held up while it waits for a load. Restores first what opening at once has left.
     ///
     /// # Errors
     /// The check itself could not be made.
@@ -490,6 +377,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// [`AllocError::Nested`], or the check itself could not be made.
     pub fn check_by(&self, hint: Option<usize>) -> Result<CheckReport, IndexError> {
+        if self.is_opening() {
+            // What is damaged is found again.
+            let _ = self.restore_all(&mut self.heap.session()?)?;
+        }
         loop {
             if let Some(report) = self.check_unless_loading(hint)? {
                 return Ok(report);
@@ -518,7 +409,11 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         self.tidy_removed_quietly(&mut session);
         session.collect_all();
+        let lacks_marks = self.late().is_some_and(|late| !late.finish(&self.heap));
         let mut audit = Audit::new(&self.heap)?;
+        if lacks_marks {
+            audit.lacks_marks();
+        }
         let mut report = CheckReport { is_complete: self.is_complete, ..Default::default() };
         for (name, tree) in named.iter() {
             let mut found = CheckReport::default();
@@ -555,22 +450,4 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         report.problems.extend(audit.finish(&self.heap));
         Ok(Some(report))
     }
-}
-
-/// The live blocks, of one class, of the trees of these kinds among all.
-fn live_blocks<M: Machine>(
-    heap: &Heap<M>,
-    recovery: &Recovery<M>,
-    roots: &[Root],
-    codes: &[u16],
-    class: usize,
-    threads: usize,
-) -> Result<Vec<LiveBlocks>, AllocError> {
-    if !roots.iter().any(|root| codes.contains(&root.kind)) {
-        return Ok(vec![LiveBlocks::default(); roots.len()]);
-    }
-    // The values of other designs are places, which may equal an id: no block has owner 0.
-    let id = |root: &Root| if codes.contains(&root.kind) { root.value } else { 0 };
-    let ids: Vec<u32> = roots.iter().map(id).collect();
-    find_live_blocks(heap, recovery, &ids, class, threads)
 }

@@ -12,3 +12,4 @@ mod opened_at_once;
 mod orders_of_arrival;
 mod refused_growth;
 mod single_tree_pool;
+mod strings_at_once;

@@ -3,6 +3,7 @@
 
 mod ablation;
 mod allocator;
+mod at_once;
 mod batches;
 mod blocks;
 mod common;

@@ -90,7 +90,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 tree.scan_backward(session, bound, verify.into(), |_, entry| {
                     let record = pairs.follow(base, <BytesKind<HEADS> as Kind<M>>::payload(entry));
                     record.is_some_and(|record| !is_below(record.key, from) && visit(record))
-                });
+                })?;
             } else {
                 let start = match from {
                     Bound::Included(key) => key.to_vec(),
@@ -101,7 +101,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 tree.scan_forward(session, start, usize::MAX, verify.into(), |_, entry| {
                     let record = pairs.follow(base, <BytesKind<HEADS> as Kind<M>>::payload(entry));
                     record.is_some_and(|record| !is_above(record.key, to) && visit(record))
-                });
+                })?;
             }
             pairs.damage.map_or(Ok(()), Err)
         })?

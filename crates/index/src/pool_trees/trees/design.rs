@@ -22,7 +22,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         if let Some(slab) = &*slab {
             return Ok(NodesDesign::HashedLeaf(slab.clone()));
         }
-        let new = Arc::new(Slab::new(self.heap.pool().max_size())?);
+        let make = if self.late().is_some() { Slab::zeroed } else { Slab::new };
+        let new = Arc::new(make(self.heap.pool().max_size())?);
         *slab = Some(new.clone());
         Ok(NodesDesign::HashedLeaf(new))
     }

@@ -44,7 +44,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     }
 
     /// Reclaims all that can be reclaimed now: what idle sessions hold back, and trees that were
-    /// emptied or removed while somebody used them. For when space has run out. Waits for threads that are
+    /// emptied or removed while somebody used them, and what was free when the pool was opened at once, for which it
+    /// restores all trees first. For when space has run out. Waits for threads that are
     /// freeing a tree: not to be called by one for whom others wait.
     pub fn reclaim(&self) {
         self.reclaim_with(true);
@@ -57,6 +58,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
 
     fn reclaim_with(&self, waits: bool) {
         if let Ok(mut session) = self.heap.session() {
+            if self.is_opening() {
+                // Whatever is damaged is told to who touches it.
+                let _ = self.restore_all(&mut session);
+            }
             let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
             for tree in named {
                 match waits {
@@ -66,11 +71,13 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             }
             if waits {
                 self.tidy_removed(&mut session);
+                self.finish_opening();
             } else {
                 if let Some(_busy) = self.maintenance.try_lock() {
                     self.tidy_others(&mut session);
                 }
                 self.tidy_own(&mut session, false);
+                self.try_finish_opening();
             }
         }
         for _ in 0..2 {

@@ -11,10 +11,12 @@ use crate::geometry::Geometry;
 use crate::nbtree::Contents;
 
 impl<G: Geometry, M: Machine> Trees<G, M> {
-    /// Seals the pool and marks it cleanly closed. The caller makes sure that nobody writes any more.
+    /// Seals the pool and marks it cleanly closed. The caller makes sure that nobody writes any more, nor restores in
+    /// the background. Restores first what opening at once has left.
     ///
     /// # Errors
-    /// The mark cannot be written.
+    /// The mark cannot be written; a leaf that opening has left is damaged. Then the pool is as after a kill of the
+    /// process.
     pub fn close(&self) -> Result<(), IndexError> {
         if self.heap.pool().is_read_only() {
             return Ok(());
@@ -27,6 +29,9 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// Seals the leaves of all trees, durably; what they hold.
     fn seal_leaves(&self) -> Result<Seal, IndexError> {
         let mut session = self.heap.session()?;
+        if let Some(damage) = self.restore_all(&mut session)?.into_iter().next() {
+            return Err(damage);
+        }
         let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
         let mut contents = Contents::default();
         for tree in named {
