@@ -21,6 +21,11 @@ pub enum Event<'a> {
     /// A batch that was cut short was finished, but a key of which it changes the expiry alone keeps the one it had,
     /// because its record is damaged: it is [`Error::Corrupt`] for whoever verifies what is read.
     ExpiryLeft(&'a Error),
+    /// A leaf that was [left](crate::Options::open_at_once) when the store was opened is damaged: what is in it is
+    /// [`Error::Corrupt`] for whoever touches it.
+    Damage(&'a Error),
+    /// All leaves that were left when the store was opened are restored, and what space is free is known.
+    Restored,
     /// The last handle is gone, and the pool is closed: it can be opened again. (If the function itself dropped that handle,
     /// in a thread of the store's own, as soon as it has returned.)
     Closed,
@@ -39,6 +44,8 @@ impl fmt::Display for Event<'_> {
             Event::ExpiryLeft(error) => {
                 write!(f, "a batch that was cut short could not change when a key expires: {error}")
             }
+            Event::Damage(error) => write!(f, "a part of a map cannot be read: {error}"),
+            Event::Restored => f.write_str("everything that opening had left is restored"),
             Event::Closed => f.write_str("closed"),
             Event::CloseFailed(error) => write!(f, "closing failed: {error}"),
         }

@@ -39,7 +39,7 @@ impl Lifecycle {
             events: EventFn::default(),
         };
         let sweep = options.sweep;
-        let has_work = sweep || shared.log.is_some();
+        let has_work = sweep || shared.log.is_some() || shared.trees.is_opening();
         let is_fixed = shared.trees.heap().pool().is_read_only() || options.is_simulated();
         if has_work && !is_fixed {
             let (limit, events) = (options.snapshot_after_bytes, options.events.clone());

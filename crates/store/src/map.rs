@@ -456,11 +456,16 @@ impl Map {
         Ok(same.then_some(changed))
     }
 
-    /// Number of keys, O(1); those that have expired and were not removed yet are counted. Exact when no writer
-    /// is active. 0 if it cannot be asked: the map was dropped, the store was inherited by a fork, or there is
-    /// no session ([`Error::TooManySessions`](crate::Error::TooManySessions)).
+    /// Number of keys, O(1); those that have expired and were not removed yet are counted. Exact when no writer is
+    /// active. 0 if it cannot be asked: the map was dropped, the store was inherited by a fork, or there is no
+    /// session ([`Error::TooManySessions`](crate::Error::TooManySessions)). Reads first what [opening at
+    /// once](crate::Options::open_at_once) has left of the map; keys in leaves of that which are damaged are not
+    /// counted.
     pub fn len(&self) -> u64 {
-        let count = |mut session: SessionGuard<'_, Hardware>| Ok(self.tree.len(&mut session)?);
+        let count = |mut session: SessionGuard<'_, Hardware>| match self.tree.len(&mut session) {
+            Err(IndexError::Alloc(_)) => Ok(self.tree.shape_so_far(&mut session)?.keys),
+            counted => Ok(counted?),
+        };
         self.shared.session().and_then(count).unwrap_or(0)
     }
 

@@ -16,6 +16,9 @@ use crate::map::reserved::{DEFAULT_MAP, is_reserved};
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
 use crate::{Durability, Error, Options, Rebuilt, Result};
 
+/// Room that a pool has to have for more, in bytes, to be opened at once: else all of it is restored first.
+const ROOM_MIN: u64 = 64 << 20;
+
 /// A pool that is open.
 pub struct OpenedPool {
     pub pool: Pool<Hardware>,
@@ -227,7 +230,8 @@ pub fn open_trees(
 ) -> Result<(Trees, u64)> {
     let is_read_only = pool.is_read_only();
     refuse_lost_default(&pool, path)?;
-    let trees = match Trees::open(pool, threads) {
+    let open = if options.open_at_once { Trees::open_at_once } else { Trees::open };
+    let trees = match open(pool, threads) {
         Err(IndexError::ReadOnly) => return Err(unmade(path)),
         opened => opened?,
     };
@@ -236,6 +240,10 @@ pub fn open_trees(
         true => Ok(()),
         false => wal::refuse_lost_maps(&trees, path),
     };
+    if trees.heap().pool().max_size().saturating_sub(trees.heap().used_bytes()) < ROOM_MIN {
+        // What is free among what opening has left is wanted soon, and what is done next must not fail for want of it.
+        trees.reclaim_opening();
+    }
     let opened =
         whole.and_then(|()| finish_batches(&trees, &options.events)).and_then(|finished| {
             if !is_read_only {
@@ -289,7 +297,15 @@ fn finish_batches(trees: &Trees, events: &EventFn) -> Result<u64> {
             _ => Err(Error::Unfinished),
         };
     }
-    let redone = journal.recover(trees, &mut session)?;
+    let redone = match journal.recover(trees, &mut session) {
+        // As on a full disk. What is done of it may be done again.
+        Err(error) if error.lacks_space() && trees.is_opening() => {
+            session.give_back();
+            trees.reclaim_opening();
+            journal.recover(trees, &mut session)
+        }
+        done => done,
+    }?;
     for damage in redone.damaged {
         events.tell(&Event::ExpiryLeft(&damage.into()));
     }

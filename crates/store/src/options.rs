@@ -24,6 +24,7 @@ use crate::{Domain, Durability};
 pub struct Options {
     pub(crate) pool: PoolOptions,
     pub(crate) recovery_threads: usize,
+    pub(crate) open_at_once: bool,
     pub(crate) salvage_log: bool,
     pub(crate) sweep: bool,
     pub(crate) verify_reads: bool,
@@ -85,6 +86,7 @@ impl Options {
         Options {
             pool: PoolOptions::default(),
             recovery_threads: 0,
+            open_at_once: false,
             salvage_log: false,
             sweep: true,
             verify_reads: false,
@@ -161,6 +163,24 @@ impl Options {
     /// Threads that recovery may use; 0 for one per CPU. Default: 0.
     pub fn recovery_threads(mut self, count: usize) -> Self {
         self.recovery_threads = count;
+        self
+    }
+
+    /// Open a pool of which the last process died as soon as it is known which leaves there are, and read what is in
+    /// a leaf when it is first touched, and in the background
+    /// ([`Statistics::unrestored_leaves`](crate::Statistics::unrestored_leaves)). Maps in [`Tree::HashedLeaf`] only;
+    /// a pool that was closed is opened as ever, and one whose log owes a snapshot is read wholly for that. Until all
+    /// is read
+    /// - space that was free is not used: the pool may grow, and a write that finds no space waits until all is read;
+    /// - [`Map::len`](crate::Map::len) and closing wait until all of the map, or of the store, is read; statistics
+    ///   count the keys that were read;
+    /// - a leaf that is damaged is [`Error::Corrupt`](crate::Error::Corrupt) for whoever touches it, and an
+    ///   [`Event::Damage`]; the others can be used. Otherwise the store would not open. What was free is not used
+    ///   then, and closing fails.
+    ///
+    /// Default: no.
+    pub fn open_at_once(mut self, yes: bool) -> Self {
+        self.open_at_once = yes;
         self
     }
 

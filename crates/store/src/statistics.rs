@@ -15,7 +15,8 @@ use crate::{Domain, Durability, Result, Store};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Keys of all maps; those that have expired and were not removed yet are counted.
+    /// Keys of all maps; those that have expired and were not removed yet are counted. Those of
+    /// [`Self::unrestored_leaves`] are not.
     pub keys: u64,
     /// Numbers about each map, by name.
     pub by_map: BTreeMap<String, MapStatistics>,
@@ -42,6 +43,8 @@ pub struct Statistics {
     pub merges: u64,
     /// How long opening took, recovery included.
     pub recovery: Duration,
+    /// Leaves that [opening at once](crate::Options::open_at_once) has left, and that nobody has read yet.
+    pub unrestored_leaves: u64,
     /// What survives. Of a store that is open for reading, what survives
     /// of what is written by those who open it for writing without saying otherwise.
     pub durability: Durability,
@@ -79,7 +82,8 @@ pub struct Statistics {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MapStatistics {
-    /// Keys; those that have expired and were not removed yet are counted.
+    /// Keys; those that have expired and were not removed yet are counted. Those of leaves that
+    /// [opening at once](crate::Options::open_at_once) has left are not.
     pub keys: u64,
     /// Keys that expire some time, as of the last round of the [sweep](crate::Options::sweep), which is
     /// a second ago or as long as a round takes; 0 before the first.
@@ -98,7 +102,7 @@ pub struct MapStatistics {
 
 impl MapStatistics {
     fn of(shared: &Shared, tree: &Arc<BytesTree>, session: &mut Session<Hardware>) -> Result<Self> {
-        let shape = tree.shape(session)?;
+        let shape = tree.shape_so_far(session)?;
         let (expiring_keys, expiring_mean) = shared.expiring.of(tree);
         Ok(MapStatistics {
             keys: shape.keys,
@@ -162,6 +166,7 @@ impl Statistics {
             merges: sum(|map| map.merges),
             by_map,
             recovery: shared.recovery,
+            unrestored_leaves: shared.trees.unrestored(),
             durability: shared.durability(),
             log_bytes,
             log_lag,

@@ -437,7 +437,8 @@ impl Store {
         for name in self.shared.trees.names().iter().filter(|name| is_reserved(name)) {
             if let Some(tree) = self.shared.trees.find_bytes_tree(name)? {
                 // The keys of its own are nobody's business.
-                report.keys -= tree.len(&mut session)?.min(report.keys);
+                let keys = tree.shape_so_far(&mut session)?.keys;
+                report.keys -= keys.min(report.keys);
             }
         }
         Ok(report)

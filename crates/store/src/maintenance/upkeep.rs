@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use everleaf_index::FEATURE_EXPIRY;
+use everleaf_index::{FEATURE_EXPIRY, RestorePlace};
 
 use crate::Error;
 use crate::event::{Event, EventFn};
@@ -29,6 +29,9 @@ const SPACE_ROUNDS: u32 = 60;
 const SPACE_MIN: u64 = 64 << 20;
 /// The part of the used space that is kept free then.
 const KEPT_PART: u64 = 8;
+
+/// Leaves that opening has left and that are restored between two looks at whether the store is closed.
+const RESTORED_TOGETHER: usize = 64;
 
 /// How often it is tried to write the snapshot that is owed, if that panics.
 const OWED_TRIES: u32 = 3;
@@ -67,8 +70,16 @@ pub(crate) fn run(
     snapshot_after_bytes: u64,
     events: &EventFn,
 ) {
-    write_owed_snapshot(shared, events);
     let mut upkeep = Upkeep::new(shared, shutdown, snapshot_after_bytes, events);
+    write_owed_snapshot(shared, events);
+    upkeep.restore();
+    if !sweep && shared.log.is_none() {
+        // Nothing else is to be done in the background.
+        while upkeep.is_opening && !shutdown.wait(LOOK_REST) {
+            upkeep.finish_opening();
+        }
+        return;
+    }
     while upkeep.rest(ROUND_REST).is_continue() {
         if sweep && upkeep.sweep().is_break() {
             return;
@@ -84,6 +95,8 @@ struct Upkeep<'s> {
     next_look: Instant,
     next_snapshot: Instant,
     spare: SpareSpace,
+    /// Whether something that opening has left is to be restored, or was and is not told yet.
+    is_opening: bool,
     events: &'s EventFn,
     has_told_of_the_log: bool,
     /// Of one that failed, since the last one that did not.
@@ -105,6 +118,7 @@ impl<'s> Upkeep<'s> {
             next_look: now + LOOK_REST,
             next_snapshot: now,
             spare: SpareSpace::default(),
+            is_opening: shared.trees.is_opening(),
             events,
             has_told_of_the_log: false,
             has_told_of_a_snapshot: false,
@@ -134,12 +148,43 @@ impl<'s> Upkeep<'s> {
     }
 
     fn look(&mut self) {
+        self.finish_opening();
         self.shorten_log();
         if self.shutdown.has_rung() {
             // Whoever was told may have closed the store: the pool is left as it is.
             return;
         }
         self.spare.round(self.shared, self.shutdown);
+    }
+
+    /// Restores what opening at once has left, unless the store is closed meanwhile.
+    fn restore(&mut self) {
+        let trees = &self.shared.trees;
+        let (mut place, mut damaged) = (Some(RestorePlace::default()), vec![]);
+        while let Some(from) = place.filter(|_| self.is_opening) {
+            if self.shutdown.has_rung() {
+                return;
+            }
+            let Ok(mut session) = self.shared.session() else { break };
+            // Refused to nobody but in a fork, where this thread is not.
+            place = trees
+                .restore_next(&mut session, &from, RESTORED_TOGETHER, &mut damaged)
+                .unwrap_or(None);
+            drop(session);
+            for damage in damaged.drain(..) {
+                self.events.tell(&Event::Damage(&damage.into()));
+            }
+        }
+        self.finish_opening();
+    }
+
+    /// Makes usable what was free when the store was opened, if everything is restored, and tells that it is. Not of a
+    /// store that is being closed.
+    fn finish_opening(&mut self) {
+        if self.is_opening && !self.shutdown.has_rung() && self.shared.trees.finish_opening() {
+            self.is_opening = false;
+            self.events.tell(&Event::Restored);
+        }
     }
 
     /// Writes a snapshot if one is due.
