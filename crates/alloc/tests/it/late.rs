@@ -55,7 +55,7 @@ fn assert_sound(heap: &Arc<Heap<Hardware>>, used: &[(u64, usize)]) {
 }
 
 #[test]
-fn records_without_a_mark_are_not_given_out_before_all_marks_are_there() {
+fn nothing_without_a_mark_is_given_out_too_early() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let mut records = used(&path);

@@ -88,7 +88,7 @@ fn assert_sound(trees: &Trees) {
 }
 
 #[test]
-fn strings_restored_when_touched_agree_with_the_model_also_when_killed_meanwhile() {
+fn strings_restored_when_touched_agree_with_the_model() {
     const KEYS: u32 = 8000;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
@@ -250,7 +250,7 @@ fn a_full_pool_has_room_when_it_was_reclaimed() {
 }
 
 #[test]
-fn what_is_emptied_or_removed_before_it_is_restored_leaks_nothing() {
+fn what_is_emptied_before_it_is_restored_leaks_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     killed(&path, 8000);
