@@ -5,13 +5,13 @@
 //! in use, so none of these is given out: records come from chunks that were free, and from what is freed from now on.
 //!
 //! ```text
-//!   begin     free runs and free blocks are given to the heap; chunks of records are left alone
-//!   settle    the records of a leaf are marked: by one thread, which read them before anybody could change the leaf
-//!   finish    when nothing is owed: records without a mark, and chunks without any, are given to the heap, once
+//!   begin        free runs and free blocks are given to the heap; chunks of records are left alone
+//!   note_marked  the records of a leaf are marked: by one thread, which read them before anybody could change the leaf
+//!   finish       when nothing is owed: records without a mark, and chunks without any, are given to the heap, once
 //! ```
 //!
 //! Why nothing is given out twice: a record of such a chunk comes to a free list before `finish` only if somebody
-//! freed it, who had it from a leaf; the one who restored that leaf marks it, before the leaf is settled and so
+//! freed it, who had it from a leaf; the one who restored that leaf marks it, before the leaf is noted and so
 //! before `finish`, even if it is freed and used again first. So a record without a mark is in no list and in no
 //! leaf. A chunk all of whose records are in free lists is given back, and may serve for something else: then each
 //! has its mark or will get it, and `finish` finds none without. Large records likewise.
@@ -58,17 +58,17 @@ impl<M: Machine> LateMarks<M> {
 
     /// Leaves whose records are not marked yet. 0 says that all marks are there.
     pub fn owed(&self) -> u64 {
-        // Acquire: the marks of all that were settled; pairs with the release in `settle`.
+        // Acquire: the marks of all that were noted; pairs with the release in `note_marked`.
         self.owed.load(Ordering::Acquire)
     }
 
     /// Says that the records of so many leaves are marked, or that nobody refers to them any more and nobody has freed
     /// them: once for each leaf.
-    pub fn settle(&self, leaves: u64) {
+    pub fn note_marked(&self, leaves: u64) {
         // AcqRel: the marks come before, and the last of several threads hands on those of all; pairs with the acquire in
         // `owed`.
         let before = self.owed.fetch_sub(leaves, Ordering::AcqRel);
-        debug_assert!(before >= leaves, "a leaf is settled twice");
+        debug_assert!(before >= leaves, "a leaf is noted twice");
     }
 
     /// Makes `heap` usable: free runs and blocks without a mark can be taken. Chunks of records are left alone until

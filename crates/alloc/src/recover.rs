@@ -45,7 +45,7 @@ impl<M: Machine> Marked<M> {
     /// Sets the mark of `slot`; false if it was set.
     fn set(&self, slot: usize) -> bool {
         let bit = 1 << (slot % 64);
-        // Relaxed: marks are read after all marking threads have been joined, or have settled (`LateMarks`).
+        // Relaxed: marks are read after all marking threads have been joined, or were noted (`LateMarks`).
         self.marks[slot / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
@@ -71,7 +71,7 @@ impl<M: Machine> Mark<'_, M> {
     /// # Errors
     /// It was marked before.
     pub fn set(self) -> Result<(), AllocError> {
-        // Relaxed: marks are read after all marking threads have been joined, or have settled (`LateMarks`).
+        // Relaxed: marks are read after all marking threads have been joined, or were noted (`LateMarks`).
         let old = self.word.fetch_or(self.bit, Ordering::Relaxed);
         if old & self.bit == 0 {
             Ok(())

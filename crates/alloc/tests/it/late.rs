@@ -68,12 +68,12 @@ fn nothing_without_a_mark_is_given_out_too_early() {
     for (offset, size) in first {
         late.recovery().mark_record(*offset, *size).expect("there once");
     }
-    late.settle(1);
+    late.note_marked(1);
     assert!(!late.finish(&heap) && !late.is_finished());
     for (offset, size) in rest {
         late.recovery().mark_record(*offset, *size).expect("there once");
     }
-    late.settle(1);
+    late.note_marked(1);
     assert!(late.finish(&heap) && late.is_finished());
     // Again it does nothing.
     assert!(late.finish(&heap));
@@ -109,7 +109,7 @@ fn what_is_freed_before_it_is_marked_is_given_out_once() {
     for mark in marks {
         mark.set().expect("once");
     }
-    late.settle(1);
+    late.note_marked(1);
     assert!(late.finish(&heap));
     drop(session);
     assert_sound(&heap, &again);

@@ -294,13 +294,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         // These were read before anybody could change the leaf. By now a record may have been freed, and be in use
         // again: it is marked all the same, for it is in somebody's list or leaf (`LateMarks`).
         let skips = M::mutant("hashed.restore_marks_nothing");
-        let early = M::mutant("hashed.restore_settles_first");
+        let early = M::mutant("hashed.restore_counts_first");
         if let (Some(late), true) = (&self.late, early) {
-            late.settle(1);
+            late.note_marked(1);
         }
         let marked = marks.into_iter().filter(|_| !skips).map(Mark::set).fold(Ok(()), Result::and);
         if let (Some(late), Ok(()), false) = (&self.late, &marked, early) {
-            late.settle(1);
+            late.note_marked(1);
         }
         // Release: who reads the second finds the first; pairs with the fence in `restore_all`.
         M::fence(Ordering::Release);
@@ -320,7 +320,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         M::mark("hashed.restore.never");
         self.unrestored.add(usize::MAX, -1);
         if let Some(late) = &self.late {
-            late.settle(1);
+            late.note_marked(1);
         }
         Some(leaf)
     }

@@ -42,7 +42,7 @@ impl Opened {
         // AcqRel: one marks, of those who have read what was there at first.
         if flag.swap(1, Ordering::AcqRel) == 0 {
             mark?.set()?;
-            late.marks.settle(1);
+            late.marks.note_marked(1);
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ const PLANTED: [(&str, &str); 7] = [
     ("hashed-leaf-bytes-at-once", "late.begins_with_records"),
     ("hashed-leaf-bytes-at-once", "hashed.frees_unmarked"),
     ("hashed-leaf-bytes-at-once", "hashed.restore_marks_nothing"),
-    ("hashed-leaf-bytes-at-once", "hashed.restore_settles_first"),
+    ("hashed-leaf-bytes-at-once", "hashed.restore_counts_first"),
 ];
 
 #[test]
