@@ -278,7 +278,8 @@ typedef struct {
 
 // Is shown a value, which is valid for the call only. It must be quick, must not unwind, and may call
 // functions of this library; but what would wait for its own call is refused (`EL_UNSUPPORTED`, whose text says so):
-// `el_store_check` always, and the first `el_store_write`, `el_view_new` or `el_store_backup` after a pause.
+// `el_store_check` always, and the first `el_store_write`, `el_view_new`, `el_watch_new`, `el_store_backup` or
+// `el_store_save` after a pause.
 typedef void (*el_value_fn)(void *context, el_slice value);
 
 // One end of a range.

@@ -75,7 +75,8 @@ pub struct el_range {
 
 /// Is shown a value, which is valid for the call only. It must be quick, must not unwind, and may call
 /// functions of this library; but what would wait for its own call is refused (`EL_UNSUPPORTED`, whose text says so):
-/// `el_store_check` always, and the first `el_store_write`, `el_view_new` or `el_store_backup` after a pause.
+/// `el_store_check` always, and the first `el_store_write`, `el_view_new`, `el_watch_new`, `el_store_backup` or
+/// `el_store_save` after a pause.
 pub type el_value_fn = Option<extern "C" fn(context: *mut c_void, value: el_slice)>;
 /// Is shown the value of the key number `index`, NULL if there is none; otherwise as `el_value_fn`.
 pub type el_found_fn =
