@@ -195,12 +195,12 @@ typedef struct el_watch el_watch;
 // 1: compare the check sum of every pair that an iterator or a scan comes to. Default: 1.
 #define EL_VERIFY_SCANS 14
 
-// 1: go on although the log is damaged, with what can be proven of it; what was logged behind the damage is lost, if the
-// pool is lost as well. `el_store_rebuilt` tells what was found. Default: 0.
+// 1: go on although the log is damaged, with what can be proven of it; what was logged behind the damage is lost, if
+// the pool is lost as well. `el_store_rebuilt` tells what was found. Default: 0.
 #define EL_SALVAGE_LOG 15
 
-// The tree that maps of a new pool are in, or of one that is made anew: `EL_NBTREE` or `EL_HASHED_LEAF`. Default: that of
-// the pool; `EL_NBTREE` for a new one.
+// The tree that maps of a new pool are in, or of one that is made anew: `EL_NBTREE` or `EL_HASHED_LEAF`. Default: that
+// of the pool; `EL_NBTREE` for a new one.
 #define EL_TREE 16
 
 // What a write must reach to survive: `EL_DOMAIN_ADR`, `EL_DOMAIN_EADR` or `EL_DOMAIN_PROCESS`. Default: detected.
@@ -420,8 +420,8 @@ typedef struct {
     uint64_t lost;
     // Pairs that could not be proven, and what else was damaged.
     uint64_t dropped;
-    // 1 if the pool was closed cleanly, so that all that is missing was counted. If not, pairs may be missing that nothing
-    // tells of.
+    // 1 if the pool was closed cleanly, so that all that is missing was counted. If not, pairs may be missing that
+    // nothing tells of.
     uint64_t is_complete;
 } el_repaired;
 
@@ -455,12 +455,11 @@ int el_options_free(el_options *options);
 // Sets an option, one of `EL_CREATE` to `EL_INTERVAL_MS_OF_NEW`.
 int el_options_set(el_options *options, int option, uint64_t number);
 
-// Lets `tell` know what a store that is opened with these options does: opening with what it found;
-// snapshots, also those that are written in the background, and their failures; a log that failed; closing, by
-// whichever handle goes last. It is called in the thread that does so, which may be one of the store's own, so perhaps
-// in two threads at once; it must not unwind, and must not use the store. `context` must be valid until the last handle
-// is freed, be it a map, view, batch or iterator; so also behind `el_store_close` if that is `EL_STILL_OPEN`. NULL: nobody
-// is told.
+// Lets `tell` know what a store that is opened with these options does: opening with what it found; snapshots, also
+// those that are written in the background, and their failures; a log that failed; closing, by whichever handle goes
+// last. It is called in the thread that does so, which may be one of the store's own, so perhaps in two threads at
+// once; it must not unwind, and must not use the store. `context` must be valid until the last handle is freed, be it
+// a map, view, batch or iterator; so also behind `el_store_close` if that is `EL_STILL_OPEN`. NULL: nobody is told.
 int el_options_log(el_options *options,
                    el_text_fn tell,
                    void *context);
@@ -544,26 +543,27 @@ int el_restore(el_text from,
                void *context,
                uint64_t *pairs);
 
-// Writes the pool at `path`, which nobody has open, anew, as small as it can be, in its place. It is opened with `options`,
-// which may be NULL: so it can be rebuilt from its log, and with `EL_TREE` its maps are then in that tree. If it is cut
-// short, the old pool is there. `tell` as in `el_store_backup`; stores the size of the new file at `bytes`, which may be NULL.
+// Writes the pool at `path`, which nobody has open, anew, as small as it can be, in its place. It is opened with
+// `options`, which may be NULL: so it can be rebuilt from its log, and with `EL_TREE` its maps are then in that tree.
+// If it is cut short, the old pool is there. `tell` as in `el_store_backup`; stores the size of the new file at
+// `bytes`, which may be NULL.
 int el_compact(el_text path,
                el_options *options,
                el_progress_fn tell,
                void *context,
                uint64_t *bytes);
 
-// Lets the pool at `path`, which is opened with `options` (or NULL), have everything that this version can do, after which
-// older versions refuse it. Tells what was new to it. `tell` may be NULL.
+// Lets the pool at `path`, which is opened with `options` (or NULL), have everything that this version can do, after
+// which older versions refuse it. Tells what was new to it. `tell` may be NULL.
 int el_upgrade(el_text path,
                el_options *options,
                el_text_fn tell,
                void *context);
 
-// Reads the damaged pool at `from`, which stays as it is and which nobody has open, and writes all that can be proven of it
-// to a new pool at `to`, where nothing may be yet. A pool that only was not closed needs no repair: open it. Tells what may
-// have become of each map whose name was lost, and then what was dropped, a sentence each; stores an `el_repaired` in
-// `buffer`, as `el_store_statistics` does. `tell` and `known` may be NULL.
+// Reads the damaged pool at `from`, which stays as it is and which nobody has open, and writes all that can be proven
+// of it to a new pool at `to`, where nothing may be yet. A pool that only was not closed needs no repair: open it.
+// Tells what may have become of each map whose name was lost, and then what was dropped, a sentence each; stores an
+// `el_repaired` in `buffer`, as `el_store_statistics` does. `tell` and `known` may be NULL.
 int el_repair(el_text from,
               el_text to,
               el_text_fn tell,
@@ -571,13 +571,14 @@ int el_repair(el_text from,
               el_buffer buffer,
               size_t *known);
 
-// Saves what there is: a snapshot if the store has a log, as by `el_store_snapshot`; otherwise a backup beside the pool, with
-// `.backup` behind its name, in place of the last one. Stores the number of pairs at `pairs`, which may be NULL.
+// Saves what there is: a snapshot if the store has a log, as by `el_store_snapshot`; otherwise a backup beside the
+// pool, with `.backup` behind its name, in place of the last one. Stores the number of pairs at `pairs`, which may be
+// NULL.
 int el_store_save(const el_store *store,
                   uint64_t *pairs);
 
-// Lets writes of the calling thread return before they are durable, from now on and for good: nobody may be told of them
-// before `el_store_wait_deferred` has returned. So many writes share one sync. Without a log it does nothing.
+// Lets writes of the calling thread return before they are durable, from now on and for good: nobody may be told of
+// them before `el_store_wait_deferred` has returned. So many writes share one sync. Without a log it does nothing.
 int el_store_defer_sync(const el_store *store);
 
 // Waits until the writes of the calling thread are durable, after `el_store_defer_sync`.
@@ -590,17 +591,17 @@ int el_store_has_log_failed(const el_store *store,
 // Stores at `read_only` whether the store was opened so.
 int el_store_is_read_only(const el_store *store, bool *read_only);
 
-// `EL_OK` if the pool was made from its log when it was opened, because its machine had crashed: stores an `el_rebuilt` in
-// `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, and then each damage. `tell` and `known`
-// may be NULL. Otherwise `EL_NOT_FOUND`.
+// `EL_OK` if the pool was made from its log when it was opened, because its machine had crashed: stores an
+// `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, and then each
+// damage. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
 int el_store_rebuilt(const el_store *store,
                      el_text_fn tell,
                      void *context,
                      el_buffer buffer,
                      size_t *known);
 
-// Tells the paths of the files of the log that were found damaged, or belong to what a log has lost, and were put aside.
-// Nothing needs them. Stores their number at `count`. `tell` and `count` may be NULL.
+// Tells the paths of the files of the log that were found damaged, or belong to what a log has lost, and were put
+// aside. Nothing needs them. Stores their number at `count`. `tell` and `count` may be NULL.
 int el_store_put_aside_files(const el_store *store,
                              el_text_fn tell,
                              void *context,
@@ -673,30 +674,31 @@ int el_expire_at(const el_map *map, el_slice key, uint64_t expiry_ms);
 // Stores when `key` expires at `expiry_ms` (0: never); `EL_NOT_FOUND` if it is not there.
 int el_expiry(const el_map *map, el_slice key, uint64_t *expiry_ms);
 
-// Copies the value of `key` to `buffer`, as `el_get`, and stores when it expires (0: never) at `expiry_ms`, of one moment.
+// Copies the value of `key` to `buffer`, as `el_get`, and stores when it expires (0: never) at `expiry_ms`, of one
+// moment.
 int el_get_expiring(const el_map *map,
                     el_slice key,
                     el_buffer buffer,
                     size_t *size,
                     uint64_t *expiry_ms);
 
-// Adds `amount` to the integer that is the value of `key`, in decimal digits; an absent key counts as 0. Stores the value
-// before at `before`, which may be NULL. When the key expires stays as it is. `EL_MISMATCH`: the value is no integer, or the
-// sum is too large, and nothing was changed.
+// Adds `amount` to the integer that is the value of `key`, in decimal digits; an absent key counts as 0. Stores the
+// value before at `before`, which may be NULL. When the key expires stays as it is. `EL_MISMATCH`: the value is no
+// integer, or the sum is too large, and nothing was changed.
 int el_fetch_add(const el_map *map,
                  el_slice key,
                  int64_t amount,
                  int64_t *before);
 
-// Removes `key`, and stores a copy of the value that it had at `value`, and its size at `size`; either may be NULL. Free the
-// copy with `el_free`. `EL_NOT_FOUND`: it is not there.
+// Removes `key`, and stores a copy of the value that it had at `value`, and its size at `size`; either may be NULL.
+// Free the copy with `el_free`. `EL_NOT_FOUND`: it is not there.
 int el_take(const el_map *map,
             el_slice key,
             void **value,
             size_t *size);
 
-// Removes the pair with the lowest key, or the highest if `highest`, and stores copies of its key and value. No two calls
-// get the same pair. All places may be NULL; free the copies with `el_free`. `EL_NOT_FOUND`: the map is empty.
+// Removes the pair with the lowest key, or the highest if `highest`, and stores copies of its key and value. No two
+// calls get the same pair. All places may be NULL; free the copies with `el_free`. `EL_NOT_FOUND`: the map is empty.
 int el_pop(const el_map *map,
            bool highest,
            void **key,
@@ -704,9 +706,10 @@ int el_pop(const el_map *map,
            void **value,
            size_t *value_size);
 
-// Reads, decides and writes `key` as one atomic step: `decide` is shown the value, or NULL, and returns what is to become of
-// it. It may be called several times, when other threads interfere; its last answer counts. The bytes of its answer are
-// copied when it has returned. Otherwise it is as `el_value_fn`. `EL_NOT_FOUND`: the key was not there before.
+// Reads, decides and writes `key` as one atomic step: `decide` is shown the value, or NULL, and returns what is to
+// become of it. It may be called several times, when other threads interfere; its last answer counts. The bytes of its
+// answer are copied when it has returned. Otherwise it is as `el_value_fn`. `EL_NOT_FOUND`: the key was not there
+// before.
 int el_update_with(const el_map *map,
                    el_slice key,
                    el_decide_fn decide,
@@ -838,9 +841,9 @@ int el_batch_expect_expiring(el_batch *batch,
                              el_slice value,
                              uint64_t expiry_ms);
 
-// Lets the whole batch depend on no batch having been rolled back since `el_store_rollback_count` stored this number. A
-// program that decides by what a scan has shown needs it: a batch that fails for want of space can be seen by scans, in part,
-// until it is rolled back.
+// Lets the whole batch depend on no batch having been rolled back since `el_store_rollback_count` stored this number.
+// A program that decides by what a scan has shown needs it: a batch that fails for want of space can be seen by scans,
+// in part, until it is rolled back.
 int el_batch_expect_no_rollback(el_batch *batch,
                                 uint64_t rollback_count);
 
@@ -866,8 +869,8 @@ int el_view_get_many(const el_view *view,
                      el_found_fn see,
                      void *context);
 
-// Stores a watch of `key` at `watch`: from now on it tells of every write of the key, also of one that stores the value that
-// was there, and of its expiry. It keeps the pool open. Free it with `el_watch_free`.
+// Stores a watch of `key` at `watch`: from now on it tells of every write of the key, also of one that stores the
+// value that was there, and of its expiry. It keeps the pool open. Free it with `el_watch_free`.
 int el_watch_new(const el_map *map,
                  el_slice key,
                  el_watch **watch);
@@ -875,8 +878,8 @@ int el_watch_new(const el_map *map,
 // Frees a watch; NULL is nothing.
 int el_watch_free(el_watch *watch);
 
-// Stores at `broken` whether the key was written, or has expired, since the watch began. A write at the same time may be
-// missed: what must not miss it is a batch (`el_batch_expect_unwritten`).
+// Stores at `broken` whether the key was written, or has expired, since the watch began. A write at the same time may
+// be missed: what must not miss it is a batch (`el_batch_expect_unwritten`).
 int el_watch_is_broken(const el_watch *watch,
                        bool *broken);
 

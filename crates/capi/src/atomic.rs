@@ -23,7 +23,8 @@ pub const EL_EXPIRE: c_int = 3;
 /// Of `el_decision`: remove the key.
 pub const EL_REMOVE: c_int = 4;
 
-/// Copies the value of `key` to `buffer`, as `el_get`, and stores when it expires (0: never) at `expiry_ms`, of one moment.
+/// Copies the value of `key` to `buffer`, as `el_get`, and stores when it expires (0: never) at `expiry_ms`, of one
+/// moment.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_get_expiring(
     map: Option<&el_map>,
@@ -41,9 +42,9 @@ pub extern "C" fn el_get_expiring(
     })
 }
 
-/// Adds `amount` to the integer that is the value of `key`, in decimal digits; an absent key counts as 0. Stores the value
-/// before at `before`, which may be NULL. When the key expires stays as it is. `EL_MISMATCH`: the value is no integer, or the
-/// sum is too large, and nothing was changed.
+/// Adds `amount` to the integer that is the value of `key`, in decimal digits; an absent key counts as 0. Stores the
+/// value before at `before`, which may be NULL. When the key expires stays as it is. `EL_MISMATCH`: the value is no
+/// integer, or the sum is too large, and nothing was changed.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_fetch_add(
     map: Option<&el_map>,
@@ -78,8 +79,8 @@ fn give_copy(
     Ok(())
 }
 
-/// Removes `key`, and stores a copy of the value that it had at `value`, and its size at `size`; either may be NULL. Free the
-/// copy with `el_free`. `EL_NOT_FOUND`: it is not there.
+/// Removes `key`, and stores a copy of the value that it had at `value`, and its size at `size`; either may be NULL.
+/// Free the copy with `el_free`. `EL_NOT_FOUND`: it is not there.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_take(
     map: Option<&el_map>,
@@ -95,8 +96,8 @@ pub extern "C" fn el_take(
     })
 }
 
-/// Removes the pair with the lowest key, or the highest if `highest`, and stores copies of its key and value. No two calls
-/// get the same pair. All places may be NULL; free the copies with `el_free`. `EL_NOT_FOUND`: the map is empty.
+/// Removes the pair with the lowest key, or the highest if `highest`, and stores copies of its key and value. No two
+/// calls get the same pair. All places may be NULL; free the copies with `el_free`. `EL_NOT_FOUND`: the map is empty.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_pop(
     map: Option<&el_map>,
@@ -130,9 +131,10 @@ fn action(decision: el_decision) -> Result<Action, Failure> {
     })
 }
 
-/// Reads, decides and writes `key` as one atomic step: `decide` is shown the value, or NULL, and returns what is to become of
-/// it. It may be called several times, when other threads interfere; its last answer counts. The bytes of its answer are
-/// copied when it has returned. Otherwise it is as `el_value_fn`. `EL_NOT_FOUND`: the key was not there before.
+/// Reads, decides and writes `key` as one atomic step: `decide` is shown the value, or NULL, and returns what is to
+/// become of it. It may be called several times, when other threads interfere; its last answer counts. The bytes of its
+/// answer are copied when it has returned. Otherwise it is as `el_value_fn`. `EL_NOT_FOUND`: the key was not there
+/// before.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_update_with(
     map: Option<&el_map>,

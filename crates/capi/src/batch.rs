@@ -149,9 +149,9 @@ pub extern "C" fn el_batch_expect_expiring(
     })
 }
 
-/// Lets the whole batch depend on no batch having been rolled back since `el_store_rollback_count` stored this number. A
-/// program that decides by what a scan has shown needs it: a batch that fails for want of space can be seen by scans, in part,
-/// until it is rolled back.
+/// Lets the whole batch depend on no batch having been rolled back since `el_store_rollback_count` stored this number.
+/// A program that decides by what a scan has shown needs it: a batch that fails for want of space can be seen by scans,
+/// in part, until it is rolled back.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_batch_expect_no_rollback(
     batch: Option<&mut el_batch>,

@@ -37,9 +37,10 @@ pub extern "C" fn el_restore(
     })
 }
 
-/// Writes the pool at `path`, which nobody has open, anew, as small as it can be, in its place. It is opened with `options`,
-/// which may be NULL: so it can be rebuilt from its log, and with `EL_TREE` its maps are then in that tree. If it is cut
-/// short, the old pool is there. `tell` as in `el_store_backup`; stores the size of the new file at `bytes`, which may be NULL.
+/// Writes the pool at `path`, which nobody has open, anew, as small as it can be, in its place. It is opened with
+/// `options`, which may be NULL: so it can be rebuilt from its log, and with `EL_TREE` its maps are then in that tree.
+/// If it is cut short, the old pool is there. `tell` as in `el_store_backup`; stores the size of the new file at
+/// `bytes`, which may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_compact(
     path: el_text,
@@ -55,8 +56,8 @@ pub extern "C" fn el_compact(
     })
 }
 
-/// Lets the pool at `path`, which is opened with `options` (or NULL), have everything that this version can do, after which
-/// older versions refuse it. Tells what was new to it. `tell` may be NULL.
+/// Lets the pool at `path`, which is opened with `options` (or NULL), have everything that this version can do, after
+/// which older versions refuse it. Tells what was new to it. `tell` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_upgrade(
     path: el_text,
@@ -73,10 +74,10 @@ pub extern "C" fn el_upgrade(
     })
 }
 
-/// Reads the damaged pool at `from`, which stays as it is and which nobody has open, and writes all that can be proven of it
-/// to a new pool at `to`, where nothing may be yet. A pool that only was not closed needs no repair: open it. Tells what may
-/// have become of each map whose name was lost, and then what was dropped, a sentence each; stores an `el_repaired` in
-/// `buffer`, as `el_store_statistics` does. `tell` and `known` may be NULL.
+/// Reads the damaged pool at `from`, which stays as it is and which nobody has open, and writes all that can be proven
+/// of it to a new pool at `to`, where nothing may be yet. A pool that only was not closed needs no repair: open it.
+/// Tells what may have become of each map whose name was lost, and then what was dropped, a sentence each; stores an
+/// `el_repaired` in `buffer`, as `el_store_statistics` does. `tell` and `known` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_repair(
     from: el_text,

@@ -39,11 +39,11 @@ pub const EL_SNAPSHOT_AFTER: c_int = 12;
 pub const EL_VIEW_MEMORY: c_int = 13;
 /// 1: compare the check sum of every pair that an iterator or a scan comes to. Default: 1.
 pub const EL_VERIFY_SCANS: c_int = 14;
-/// 1: go on although the log is damaged, with what can be proven of it; what was logged behind the damage is lost, if the
-/// pool is lost as well. `el_store_rebuilt` tells what was found. Default: 0.
+/// 1: go on although the log is damaged, with what can be proven of it; what was logged behind the damage is lost, if
+/// the pool is lost as well. `el_store_rebuilt` tells what was found. Default: 0.
 pub const EL_SALVAGE_LOG: c_int = 15;
-/// The tree that maps of a new pool are in, or of one that is made anew: `EL_NBTREE` or `EL_HASHED_LEAF`. Default: that of
-/// the pool; `EL_NBTREE` for a new one.
+/// The tree that maps of a new pool are in, or of one that is made anew: `EL_NBTREE` or `EL_HASHED_LEAF`. Default: that
+/// of the pool; `EL_NBTREE` for a new one.
 pub const EL_TREE: c_int = 16;
 /// What a write must reach to survive: `EL_DOMAIN_ADR`, `EL_DOMAIN_EADR` or `EL_DOMAIN_PROCESS`. Default: detected.
 pub const EL_DOMAIN: c_int = 17;
@@ -175,12 +175,11 @@ pub extern "C" fn el_options_set(
     })
 }
 
-/// Lets `tell` know what a store that is opened with these options does: opening with what it found;
-/// snapshots, also those that are written in the background, and their failures; a log that failed; closing, by
-/// whichever handle goes last. It is called in the thread that does so, which may be one of the store's own, so perhaps
-/// in two threads at once; it must not unwind, and must not use the store. `context` must be valid until the last handle
-/// is freed, be it a map, view, batch or iterator; so also behind `el_store_close` if that is `EL_STILL_OPEN`. NULL: nobody
-/// is told.
+/// Lets `tell` know what a store that is opened with these options does: opening with what it found; snapshots, also
+/// those that are written in the background, and their failures; a log that failed; closing, by whichever handle goes
+/// last. It is called in the thread that does so, which may be one of the store's own, so perhaps in two threads at
+/// once; it must not unwind, and must not use the store. `context` must be valid until the last handle is freed, be it
+/// a map, view, batch or iterator; so also behind `el_store_close` if that is `EL_STILL_OPEN`. NULL: nobody is told.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_options_log(
     options: Option<&mut el_options>,

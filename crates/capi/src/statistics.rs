@@ -222,8 +222,8 @@ pub struct el_repaired {
     pub lost: u64,
     /// Pairs that could not be proven, and what else was damaged.
     pub dropped: u64,
-    /// 1 if the pool was closed cleanly, so that all that is missing was counted. If not, pairs may be missing that nothing
-    /// tells of.
+    /// 1 if the pool was closed cleanly, so that all that is missing was counted. If not, pairs may be missing that
+    /// nothing tells of.
     pub is_complete: u64,
 }
 

@@ -12,8 +12,9 @@ use crate::map::el_map;
 use crate::statistics::{el_map_statistics, el_rebuilt, fill};
 use crate::store::el_store;
 
-/// Saves what there is: a snapshot if the store has a log, as by `el_store_snapshot`; otherwise a backup beside the pool, with
-/// `.backup` behind its name, in place of the last one. Stores the number of pairs at `pairs`, which may be NULL.
+/// Saves what there is: a snapshot if the store has a log, as by `el_store_snapshot`; otherwise a backup beside the
+/// pool, with `.backup` behind its name, in place of the last one. Stores the number of pairs at `pairs`, which may be
+/// NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_save(
     store: Option<&el_store>,
@@ -25,8 +26,8 @@ pub extern "C" fn el_store_save(
     })
 }
 
-/// Lets writes of the calling thread return before they are durable, from now on and for good: nobody may be told of them
-/// before `el_store_wait_deferred` has returned. So many writes share one sync. Without a log it does nothing.
+/// Lets writes of the calling thread return before they are durable, from now on and for good: nobody may be told of
+/// them before `el_store_wait_deferred` has returned. So many writes share one sync. Without a log it does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_defer_sync(store: Option<&el_store>) -> c_int {
     entry(|| {
@@ -69,9 +70,9 @@ pub extern "C" fn el_store_is_read_only(
     })
 }
 
-/// `EL_OK` if the pool was made from its log when it was opened, because its machine had crashed: stores an `el_rebuilt` in
-/// `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, and then each damage. `tell` and `known`
-/// may be NULL. Otherwise `EL_NOT_FOUND`.
+/// `EL_OK` if the pool was made from its log when it was opened, because its machine had crashed: stores an
+/// `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, and then each
+/// damage. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_rebuilt(
     store: Option<&el_store>,
@@ -90,8 +91,8 @@ pub extern "C" fn el_store_rebuilt(
     })
 }
 
-/// Tells the paths of the files of the log that were found damaged, or belong to what a log has lost, and were put aside.
-/// Nothing needs them. Stores their number at `count`. `tell` and `count` may be NULL.
+/// Tells the paths of the files of the log that were found damaged, or belong to what a log has lost, and were put
+/// aside. Nothing needs them. Stores their number at `count`. `tell` and `count` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_put_aside_files(
     store: Option<&el_store>,

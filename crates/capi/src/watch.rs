@@ -17,8 +17,8 @@ kind! {
     el_watch, Watch, b"elWatch\0"
 }
 
-/// Stores a watch of `key` at `watch`: from now on it tells of every write of the key, also of one that stores the value that
-/// was there, and of its expiry. It keeps the pool open. Free it with `el_watch_free`.
+/// Stores a watch of `key` at `watch`: from now on it tells of every write of the key, also of one that stores the
+/// value that was there, and of its expiry. It keeps the pool open. Free it with `el_watch_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_watch_new(
     map: Option<&el_map>,
@@ -38,8 +38,8 @@ pub extern "C" fn el_watch_free(watch: Option<&mut el_watch>) -> c_int {
     entry(|| free(watch))
 }
 
-/// Stores at `broken` whether the key was written, or has expired, since the watch began. A write at the same time may be
-/// missed: what must not miss it is a batch (`el_batch_expect_unwritten`).
+/// Stores at `broken` whether the key was written, or has expired, since the watch began. A write at the same time may
+/// be missed: what must not miss it is a batch (`el_batch_expect_unwritten`).
 #[unsafe(no_mangle)]
 pub extern "C" fn el_watch_is_broken(
     watch: Option<&el_watch>,
