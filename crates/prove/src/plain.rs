@@ -53,7 +53,6 @@ pub const PLAIN: &[Mutant] = &[
     of("hashed-leaf-at-once", "hashed.restore_without_high"),
     of("hashed-leaf-bytes-at-once", "hashed.frees_unmarked"),
     of("hashed-leaf-bytes-at-once", "hashed.restore_marks_nothing"),
-    of("hashed-leaf-bytes-at-once", "hashed.restore_counts_first"),
     of("alloc", "late.begins_with_records"),
     of("alloc", "late.finishes_early"),
     of("alloc", "late.finishes_twice"),

@@ -294,12 +294,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         // These were read before anybody could change the leaf. By now a record may have been freed, and be in use
         // again: it is marked all the same, for it is in somebody's list or leaf (`LateMarks`).
         let skips = M::mutant("hashed.restore_marks_nothing");
-        let early = M::mutant("hashed.restore_counts_first");
-        if let (Some(late), true) = (&self.late, early) {
-            late.note_marked(1);
-        }
         let marked = marks.into_iter().filter(|_| !skips).map(Mark::set).fold(Ok(()), Result::and);
-        if let (Some(late), Ok(()), false) = (&self.late, &marked, early) {
+        if let (Some(late), Ok(())) = (&self.late, &marked) {
             late.note_marked(1);
         }
         // Release: who reads the second finds the first; pairs with the fence in `restore_all`.
