@@ -343,6 +343,10 @@ impl Program for BytesProgram {
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
         let tree = (self.tree.open)(open_pool(memory).map_err(text)?)?;
+        if self.space.blocks_at_hand > 0 {
+            // As the store does where there is little room: chunks for new records are counted nowhere.
+            tree.reclaim(&mut tree.heap().session().map_err(text)?);
+        }
         let session = |_| {
             let mut session = tree.heap().session()?;
             self.reserve(&*tree, &mut session)?;
