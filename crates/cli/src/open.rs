@@ -8,7 +8,7 @@ use crate::global::Global;
 use crate::output::{counted, remark};
 use crate::progress::Progress;
 use clap::Args;
-use everleaf::{Map, Options, Rebuilt, Store};
+use everleaf::{Event, Map, Options, Rebuilt, Store};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,10 +84,15 @@ impl Rebuilding {
         Self { progress: Arc::new(Progress::count(global.wants_progress(), what)) }
     }
 
-    /// Options with which opening says how far it is.
+    /// Options with which opening says how far it is, and what it could not finish.
     pub fn shown_by(&self, options: Options) -> Options {
         let progress = Arc::clone(&self.progress);
-        options.rebuild_progress(move |pairs| progress.set(pairs))
+        options.rebuild_progress(move |pairs| progress.set(pairs)).events(|event| {
+            // Also with --quiet: something could not be done.
+            if let Event::ExpiryLeft(_) = event {
+                remark(&event.to_string());
+            }
+        })
     }
 
     /// Takes the bar away: it is made.

@@ -63,6 +63,18 @@ impl EventFn {
         EventFn(Some(Arc::new(tell)))
     }
 
+    /// As this, of a store that is opened for a moment and that nobody is given: only what its opening could not do.
+    pub fn of_opening(&self) -> Self {
+        EventFn(self.0.clone().map(|tell| {
+            let only: Arc<Callback> = Arc::new(move |event: &Event<'_>| {
+                if matches!(event, Event::ExpiryLeft(_)) {
+                    tell(event);
+                }
+            });
+            only
+        }))
+    }
+
     /// A panic of the function ends with it: what the store does by itself, and its end, go on.
     pub fn tell(&self, event: &Event<'_>) {
         if let Some(tell) = &self.0 {

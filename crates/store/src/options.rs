@@ -287,7 +287,7 @@ impl Options {
 
     /// For a store that is opened for a moment, and that the caller never has.
     pub(crate) fn untold(mut self) -> Self {
-        self.events = EventFn::default();
+        self.events = self.events.of_opening();
         self
     }
 

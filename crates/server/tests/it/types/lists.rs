@@ -446,7 +446,7 @@ fn what_reaches_out_of_the_bounds_stays_until_it_is_gone() {
 /// What was lost: an element. What a trim leaves outside of a list, until it is freed, was read ahead with the list's first
 /// elements; one that was pushed into that place meanwhile was answered with what had been there, and removed.
 #[test]
-fn what_was_trimmed_is_not_read_ahead_in_place_of_what_is_pushed() {
+fn what_was_trimmed_is_not_read_ahead_of_what_is_pushed() {
     let server = TestServer::start();
     let mut client = server.connect();
     // So long that each is an entry by itself.
