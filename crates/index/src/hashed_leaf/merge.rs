@@ -78,15 +78,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// One attempt to merge the leaf of `key` with a neighbour under the same parent.
     fn try_merge(&self, session: &mut Session<M>, key: K::Key<'_>) -> Result<Progress, AllocError> {
-        let (path, _) = self.inner.descend_path(key, false);
+        let (path, child) = self.inner.descend_path(key, false);
+        let leaf = LeafId::of_child(child);
         let depth = path.len() - 1;
         let (parent, index) = path.step(depth);
         if parent.count == 1 {
             return Ok(Progress::NoNeighbour);
         }
-        self.restore_beside(&path);
-        // It may have taken the place of what stood in for it just now.
-        let leaf = LeafId::of_child(parent.child(index));
+        self.restore_beside(&path)?;
         let Some(right) = self.pair_at(parent, index) else { return Ok(Progress::None) };
         let a = LeafId::of_child(parent.child(right - 1));
         let b = LeafId::of_child(parent.child(right));

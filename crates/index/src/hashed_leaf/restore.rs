@@ -394,17 +394,19 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         Ok(())
     }
 
-    /// Restores the leaves beside that of a path, and that one: what a merge looks at. One that is damaged stays
-    /// what it is, and takes no part.
-    pub(super) fn restore_beside(&self, path: &Path<M>) {
+    /// Restores the leaves beside that of a path, and that one: what a merge looks at.
+    ///
+    /// # Errors
+    /// A leaf is damaged.
+    pub(super) fn restore_beside(&self, path: &Path<M>) -> Result<(), AllocError> {
         if !self.opened_at_once {
-            return;
+            return Ok(());
         }
         let (parent, index) = path.step(path.len() - 1);
         let last = usize::from(parent.count) - 1;
         for at in index.saturating_sub(1)..=last.min(index + 1) {
-            // Whoever wants something of a damaged leaf is told.
-            let _ = self.leaf_at(&path.beside(at), parent.child(at));
+            self.leaf_at(&path.beside(at), parent.child(at))?;
         }
+        Ok(())
     }
 }

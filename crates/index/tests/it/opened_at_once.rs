@@ -383,35 +383,3 @@ fn damaged_headers_are_errors() {
     }
     assert!(refused > 60 && told > 20, "{refused} refused, {told} told");
 }
-
-/// A leaf whose neighbour on one side is damaged is merged with the one on the other.
-#[test]
-fn a_damaged_leaf_does_not_keep_its_neighbours_from_merging() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("pool");
-    fill(&path, 20_000);
-    let whole = std::fs::read(&path).expect("the file");
-    let mut all: Vec<(u64, usize)> =
-        leaves(&whole).into_iter().map(|leaf| (word(&whole, leaf + 8), leaf)).collect();
-    all.sort_unstable();
-    let mut merged = 0;
-    for at in 5..15 {
-        let mut bytes = whole.clone();
-        let (entry, _) = first_entry(&bytes, all[at].1);
-        let broken = word(&bytes, entry) ^ 5 << 61;
-        put(&mut bytes, entry, broken);
-        std::fs::write(&path, &bytes).expect("the file");
-        let opened = at_once::<Production>(&path, Domain::Process);
-        let mut session = opened.heap().session().expect("a free session");
-        // First what lies behind the other neighbour: that one is full still.
-        for range in [all[at + 2].0..all[at + 3].0, all[at + 1].0..all[at + 2].0] {
-            for number in (0..20_000).filter(|number| range.contains(&key(*number))) {
-                let removed = opened.tree().remove(&mut session, key(number));
-                assert_eq!(removed.expect("no damage here"), Some(number));
-            }
-        }
-        merged += opened.tree().tree_shape(&mut session).merges;
-    }
-    // But where an inner node ends between the two, or their keys differ in what leaves do not hold.
-    assert!(merged >= 7, "{merged} of 10 were merged");
-}
