@@ -34,7 +34,10 @@ impl<M: Machine> Recovery<M> {
             for (chunk, run) in &self.free_runs {
                 space.add_free(*chunk, *run);
             }
-            space.note_holes(heap.pool(), &self.holes);
+            // Of a pool of which nobody knows yet what is in use, no chunk is given.
+            if !(chunks.is_empty() && M::mutant("recovery.unmarked_no_holes")) {
+                space.note_holes(heap.pool(), &self.holes);
+            }
         }
         for marked in chunks.iter().filter(|marked| wants(marked.header.kind)) {
             if marked.is_empty() {

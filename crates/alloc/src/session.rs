@@ -424,7 +424,10 @@ impl<M: Machine> Session<M> {
             match item {
                 // SAFETY: retired once with this size, and its grace period is over (E1).
                 Retired::Node(node, size) => unsafe { self.free_node(node, size) },
-                Retired::Block(block, class) => self.free_block_of(class, block),
+                Retired::Block(block, class) => {
+                    let class = if M::mutant("session.reclaims_smallest") { 0 } else { class };
+                    self.free_block_of(class, block);
+                }
                 Retired::Record(offset, size) => self.free_record(offset, size),
             }
         }

@@ -304,7 +304,9 @@ impl Space {
     /// Returns a run of chunks.
     pub fn give_back<M: Machine>(&mut self, pool: &Pool<M>, chunk: u64, count: u64) {
         self.backed.add(chunk, count);
-        self.used.add(chunk, count);
+        if !M::mutant("alloc.give_back_forgets_used") {
+            self.used.add(chunk, count);
+        }
         let (start, count) = self.free.add(chunk, count);
         // One store joins the run with its neighbours (S2).
         self.commit(pool, start, free_run(count));

@@ -254,7 +254,8 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         if operations.iter().any(|operation| operation.change.what == What::Expire) {
             let pool = session.heap().pool();
             // Before such a batch is written down: code that cannot read it refuses the pool.
-            if pool.features() & FEATURE_EXPIRY_IN_BATCHES == 0 {
+            let is_new = pool.features() & FEATURE_EXPIRY_IN_BATCHES == 0;
+            if is_new && !M::mutant("journal.no_feature") {
                 pool.enable_features(FEATURE_EXPIRY_IN_BATCHES).map_err(IndexError::from)?;
             }
         }
@@ -443,7 +444,9 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
             }
             match error {
                 // A tree that is gone has no keys.
-                IndexError::Removed => self.olds.push(None),
+                IndexError::Removed if !M::mutant("journal.stops_at_removed") => {
+                    self.olds.push(None);
+                }
                 error => await_space::<M>(error, &mut refusals)?,
             }
         }
@@ -451,7 +454,8 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
             M::mark("journal.expires_in_place");
             match expiry.make(session) {
                 // A tree that is gone has no keys.
-                Ok(()) | Err(IndexError::Removed) => {}
+                Err(IndexError::Removed) if !M::mutant("journal.expiry_needs_tree") => {}
+                Ok(()) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -337,6 +337,13 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     /// A simulated machine fails a thread that touches a range that was taken back.
     fn lifetime(start: *const u8, length: usize, live: bool);
 
+    /// Whether the calling thread is one whose every access is a step of a simulated machine, which fails one that leads
+    /// nowhere. Never on others.
+    #[inline(always)]
+    fn is_stepped() -> bool {
+        false
+    }
+
     /// A coverage mark on a rare branch: nothing on hardware, recorded by a simulated machine.
     fn mark(name: &'static str);
     /// Tells the machine that this thread has taken a lock or opened one: a counting machine tells flushes under a

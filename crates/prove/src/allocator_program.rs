@@ -9,7 +9,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Audit, BLOCK_SIZE, Heap, Session, SessionPool, block_size};
+use everleaf_alloc::{
+    AllocError, Audit, BLOCK_SIZE, Heap, Recovery, Session, SessionPool, block_size,
+};
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Program};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
@@ -348,6 +350,28 @@ fn check_node(node: &Atomic<u64, M>) {
     assert!((NODE..NODE + 8).contains(&held), "a node holds {held:#x}");
 }
 
+impl AllocatorProgram {
+    /// Marks what the row holds as in use; returns places and values.
+    fn mark_all(&self, heap: &Heap<M>, used: &Recovery<M>) -> Result<Vec<(u64, u64)>, String> {
+        let mut pairs = vec![];
+        for key in 0..self.places() {
+            let offset = place(heap, key).read_private();
+            if offset == 0 {
+                continue;
+            }
+            let value = read(heap, key, offset);
+            let marked = if holds_record(key) {
+                used.mark_record(offset, size_of_record(value))
+            } else {
+                used.mark_block(class_of_block(heap, key), (offset / BLOCK_SIZE as u64) as u32)
+            };
+            marked.map_err(text)?;
+            pairs.push((key, value));
+        }
+        Ok(pairs)
+    }
+}
+
 impl Program for AllocatorProgram {
     type Operation = Operation;
     type Instance = Opened;
@@ -387,29 +411,30 @@ impl Program for AllocatorProgram {
                 return Err(format!("block {block} has the state of something else"));
             }
         }
-        let mut owed = vec![false; self.places() as usize];
-        for key in 0..self.places() {
-            let offset = place(&heap, key).read_private();
-            if offset == 0 {
-                continue;
-            }
-            if self.is_late && holds_record(key) {
-                owed[key as usize] = true;
-                continue;
-            }
-            let marked = if holds_record(key) {
-                recovery.mark_record(offset, size_of_record(read(&heap, key, offset)))
-            } else {
-                recovery.mark_block(class_of_block(&heap, key), (offset / BLOCK_SIZE as u64) as u32)
-            };
-            marked.map_err(text)?;
-        }
         let late = if self.is_late {
+            let mut owed = vec![false; self.places() as usize];
+            for key in (0..self.places()).filter(|key| place(&heap, *key).read_private() != 0) {
+                if holds_record(key) {
+                    owed[key as usize] = true;
+                    continue;
+                }
+                let block = (place(&heap, key).read_private() / BLOCK_SIZE as u64) as u32;
+                recovery.mark_block(class_of_block(&heap, key), block).map_err(text)?;
+            }
             let late = Late::new(recovery, &owed);
             late.marks().begin(&heap);
             Some(late)
         } else {
-            recovery.finish(&heap);
+            self.mark_all(&heap, &recovery)?;
+            if self.file == File::Sparse && self.threads == 2 {
+                // As where nobody knows at first what is in use.
+                recovery.finish_unmarked(&heap);
+                let audit = Audit::new(&heap).map_err(text)?;
+                self.mark_all(&heap, audit.used())?;
+                audit.sweep(&heap);
+            } else {
+                recovery.finish(&heap);
+            }
             None
         };
         let session = |_| Ok(RefCell::new(Some(heap.session()?)));
@@ -426,24 +451,7 @@ impl Program for AllocatorProgram {
         drop(opened.pool.borrow_mut().take());
         opened.touch_all()?;
         let audit = Audit::new(&opened.heap).map_err(text)?;
-        let mut pairs = vec![];
-        for key in 0..self.places() {
-            let offset = place(&opened.heap, key).read_private();
-            if offset == 0 {
-                continue;
-            }
-            let value = read(&opened.heap, key, offset);
-            let marked = if holds_record(key) {
-                audit.used().mark_record(offset, size_of_record(value))
-            } else {
-                audit.used().mark_block(
-                    class_of_block(&opened.heap, key),
-                    (offset / BLOCK_SIZE as u64) as u32,
-                )
-            };
-            marked.map_err(text)?;
-            pairs.push((key, value));
-        }
+        let pairs = self.mark_all(&opened.heap, audit.used())?;
         let problems = audit.finish(&opened.heap);
         if problems.is_empty() { Ok(pairs) } else { Err(problems.join("; ")) }
     }

@@ -25,6 +25,7 @@ use everleaf_index::{
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Machine, Simulated};
+use everleaf_pool::FEATURE_EXPIRY_IN_BATCHES;
 
 use crate::backing::{new_pool, open_pool};
 use crate::case::{Case, PlannedCase};
@@ -34,6 +35,7 @@ use crate::dimensions::{self, Drawn};
 use crate::leaks::remove_trees;
 use crate::operation::Space;
 use crate::step::{self, Step};
+use crate::vanishing;
 
 type M = Simulated;
 type G = Tiny<3, 3>;
@@ -227,6 +229,14 @@ impl Opened {
             (OwnKind::Put, _) => of_both.map(|(tree, key)| put(tree, key)),
         };
         let done = self.journal.apply(session, &operations);
+        if done.is_ok() && matches!(kind, OwnKind::Expire) {
+            // Code that knows no such batches must refuse the pool.
+            let features = self.trees.heap().pool().features();
+            assert!(
+                features & FEATURE_EXPIRY_IN_BATCHES != 0,
+                "the pool does not say what its journal may have"
+            );
+        }
         drop(stripes);
         self.order.lower_after_batch();
         done.map(|()| before)
@@ -488,13 +498,16 @@ const SMALL: [(&str, usize, &[&[Operation]]); 14] = [
 const SMALL_HASHED: [&str; 5] =
     ["batch, put", "fillers, put", "fillers, own", "expire half", "crowded"];
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME` or `refused/NAME`; behind `hashed/`, on
-/// hashed leaves.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME` or `refused/NAME`, or one of `vanishing.rs`; behind
+/// `hashed/`, on hashed leaves.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     let (hashes, name) = match name.strip_prefix("hashed/") {
         Some(rest) => (true, rest),
         None => (false, name),
     };
+    if let Some(case) = vanishing::case(name, hashes) {
+        return Some(case);
+    }
     let (batches, plan) = program(name)?;
     Some(PlannedCase::boxed((Batches { hashes, ..batches }, plan)))
 }
@@ -518,7 +531,8 @@ fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {
 /// The small programs.
 fn small() -> Vec<String> {
     let hashed = SMALL_HASHED.iter().map(|name| format!("hashed/small/{name}"));
-    SMALL.iter().map(|(name, ..)| format!("small/{name}")).chain(hashed).collect()
+    let written = SMALL.iter().map(|(name, ..)| format!("small/{name}"));
+    written.chain(hashed).chain(vanishing::small()).collect()
 }
 
 /// The programs of this structure.
@@ -532,8 +546,13 @@ impl step::Programs for Programs {
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
         let Drawn { mut config, values } = dimensions::draw(random, fixed);
         let seed = random.below(1 << 40) << 8 | number & 255;
-        config.fail_allocation = is_refusing(seed).then(|| random.below(14));
         let leaves = if random.one_in(3) { "hashed/" } else { "" };
+        if random.one_in(6) {
+            let program = vanishing::random_name(random);
+            config.fail_allocation = vanishing::is_refusing(&program).then(|| random.below(14));
+            return Step { program: format!("{leaves}{program}"), config, values };
+        }
+        config.fail_allocation = is_refusing(seed).then(|| random.below(14));
         Step { program: format!("{leaves}random/{seed}"), config, values }
     }
 

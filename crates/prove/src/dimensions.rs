@@ -187,6 +187,12 @@ pub fn draw_brief(random: &mut Random, is_crowd: bool, drawn: &mut Drawn) {
 }
 
 impl Drawn {
+    /// The pool is opened at full speed, before the threads come.
+    pub fn open_before(&mut self) {
+        self.config.simulate_open = false;
+        self.name("opening", "before");
+    }
+
     /// Says what a dimension has become.
     fn name(&mut self, dimension: &str, name: &'static str) {
         let values = self.values.iter_mut().filter(|(known, _)| *known == dimension);
@@ -198,8 +204,7 @@ impl Drawn {
 /// the others would wait.
 pub fn draw_stop(random: &mut Random, threads: usize, drawn: &mut Drawn) {
     drawn.config.abandon = Some(stop_of(random, threads));
-    drawn.config.simulate_open = false;
-    drawn.name("opening", "before");
+    drawn.open_before();
 }
 
 fn stop_of(random: &mut Random, threads: usize) -> Abandon {

@@ -12,7 +12,9 @@
 use std::cell::RefCell;
 use std::ops::Bound;
 
-use everleaf_index::{AllocError, Change, IndexError, PoolError, Session, Tiny, Trees};
+use everleaf_index::{
+    AllocError, BytesTree, Change, IndexError, Record, Session, Tiny, Trees, Verify,
+};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
@@ -21,21 +23,23 @@ use crate::backing::{new_pool, open_pool};
 use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::creation;
+use crate::damage;
 use crate::dimensions::{self, Dimension, Drawn};
 use crate::leaks::remove_trees;
+use crate::loads::{self, load, loaded};
 use crate::nbtree::SHARES;
 use crate::operation::Space;
 use crate::step::{self, Step};
 
 type M = Simulated;
-type G = Tiny<3, 3>;
+pub(crate) type G = Tiny<3, 3>;
 
 /// Trees by number; those with even numbers have integers for keys, the others byte strings.
-const MAPS: u64 = 3;
+pub(crate) const MAPS: u64 = 3;
 /// Keys of each tree.
-const KEYS: u64 = 6;
+pub(crate) const KEYS: u64 = 6;
 /// Between the first keys of two trees, to the judge.
-const STRIDE: u64 = 100;
+pub(crate) const STRIDE: u64 = 100;
 
 /// One operation on the trees, of a tree's number, a key, a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +50,7 @@ pub enum Operation {
     Put(u64, u64, u64),
     /// Takes a key out.
     Remove(u64, u64),
-    /// Makes a tree of all keys, each with a value from this one on, if there is none of the name.
+    /// Makes a tree of all keys, each with a value from this one on, if there is none of the name (`loads.rs`).
     Load(u64, u64),
     /// Empties a tree.
     Clear(u64),
@@ -77,25 +81,27 @@ pub struct Maps {
 
 /// The opened trees.
 pub struct Opened {
-    trees: Trees<G, M>,
+    pub(crate) trees: Trees<G, M>,
+    /// Whether the pool was closed with a seal.
+    pub(crate) was_sealed: bool,
     /// Borrowed by its own thread only.
-    sessions: Vec<RefCell<Option<Session<M>>>>,
+    pub(crate) sessions: Vec<RefCell<Option<Session<M>>>>,
 }
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn name_of(map: u64) -> String {
+pub(crate) fn name_of(map: u64) -> String {
     format!("map {map}")
 }
 
-fn word_of(key: u64) -> Vec<u8> {
+pub(crate) fn word_of(key: u64) -> Vec<u8> {
     // Longer than what an entry holds, and alike in that.
     format!("a common beginning, {key:02}").into_bytes()
 }
 
-fn key_of(word: &[u8]) -> Option<u64> {
+pub(crate) fn key_of(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.strip_prefix("a common beginning, ")?.parse().ok()
 }
 
@@ -107,11 +113,6 @@ fn keys_of(map: u64) -> impl Iterator<Item = u64> {
     (0..KEYS).map(move |key| map * STRIDE + key)
 }
 
-/// The value of a key of a tree that is loaded with `value`.
-fn loaded(value: u64, key: u64) -> u64 {
-    value + key
-}
-
 /// A call that found its tree removed: there was nothing.
 fn gone(result: Result<Option<u64>, IndexError>) -> Result<Option<u64>, IndexError> {
     match result {
@@ -120,7 +121,7 @@ fn gone(result: Result<Option<u64>, IndexError>) -> Result<Option<u64>, IndexErr
     }
 }
 
-fn is_integers(map: u64) -> bool {
+pub(crate) fn is_integers(map: u64) -> bool {
     map.is_multiple_of(2)
 }
 
@@ -174,21 +175,6 @@ fn remove(
     }
     let Some(tree) = trees.find_bytes_tree(&name)? else { return Ok(None) };
     gone(tree.change_seeing(session, &Change::remove(&word_of(key)), |_, old| old.map(number)))
-}
-
-/// Makes a tree of sorted pairs. Whether it did: not if there is one.
-fn load(trees: &Trees<G, M>, map: u64, value: u64) -> Result<bool, IndexError> {
-    let (name, keys) = (name_of(map), 0..KEYS);
-    let made = if is_integers(map) {
-        trees.load_u64_tree(&name, keys.map(|key| (key, loaded(value, key)))).map(drop)
-    } else {
-        let pair = |key| (word_of(key), loaded(value, key).to_le_bytes());
-        trees.load_bytes_tree(&name, keys.map(pair)).map(drop)
-    };
-    match made {
-        Err(IndexError::Alloc(AllocError::Pool(PoolError::RootExists { .. }))) => Ok(false),
-        made => made.map(|()| true),
-    }
 }
 
 fn clear(trees: &Trees<G, M>, session: &mut Session<M>, map: u64) -> Result<(), IndexError> {
@@ -260,6 +246,16 @@ fn perform_once(
     Ok(())
 }
 
+/// Whether every key of a tree expires when what it was loaded with says.
+fn judge_expiries(tree: &BytesTree<G, M>, session: &mut Session<M>) -> Result<(), String> {
+    (0..KEYS).try_for_each(|key| {
+        let see = |record: Record<'_>| (number(record.value), record.expiry_ms);
+        let found = tree.get_verified(session, &word_of(key), Verify::Sum, see).map_err(text)?;
+        let wrong = found.filter(|(value, expiry_ms)| !loads::fits(*value, *expiry_ms));
+        wrong.map_or(Ok(()), |found| Err(format!("key {key} has value and expiry {found:?}")))
+    })
+}
+
 impl Maps {
     fn may_fail(&self, error: &IndexError) -> bool {
         self.may_refuse && matches!(error, IndexError::Alloc(AllocError::OutOfMemory))
@@ -296,11 +292,12 @@ impl Program for Maps {
         if pool.was_clean() && pool.seal().is_none() {
             return Err("closed cleanly, and the seal is gone".to_owned());
         }
+        let was_sealed = pool.was_clean();
         let open = if self.at_once { Trees::open_at_once } else { Trees::open };
         let trees: Trees<G, M> = open(pool, SHARES).map_err(text)?;
         let session = |_| Ok(RefCell::new(Some(trees.heap().session()?)));
         let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
-        Ok(Opened { sessions: sessions.map_err(text)?, trees })
+        Ok(Opened { sessions: sessions.map_err(text)?, was_sealed, trees })
     }
 
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
@@ -330,6 +327,7 @@ impl Program for Maps {
                 let (from, to) = (Bound::Unbounded, Bound::Unbounded);
                 let add = |word: &[u8], value: &[u8]| add(key_of(word), number(value));
                 tree.scan(&mut session, from, to, false, add).map_err(text)?;
+                judge_expiries(&tree, &mut session)?;
             }
         }
         pairs.sort_unstable();
@@ -338,7 +336,7 @@ impl Program for Maps {
     }
 
     fn give_back(&self, opened: Opened) -> Result<bool, String> {
-        let Opened { trees, sessions } = opened;
+        let Opened { trees, sessions, .. } = opened;
         drop(sessions);
         trees.reclaim();
         remove_trees(&trees)?;
@@ -427,12 +425,13 @@ use Operation::{Clear, Close, Drop as Unname, Get, Load, Put, Remove};
 /// A name, a history, a plan.
 type SmallProgram = (&'static str, &'static [Operation], &'static [&'static [Operation]]);
 /// Programs small enough for every order.
-const SMALL: [SmallProgram; 7] = [
+const SMALL: [SmallProgram; 8] = [
     ("make, make", &[], &[&[Put(0, 1, 1)], &[Put(0, 2, 2)]]),
     ("put, drop", &[Put(0, 1, 1)], &[&[Put(0, 1, 2), Get(0, 1)], &[Unname(0)]]),
     ("drop, make", &[Load(1, 10)], &[&[Unname(1), Put(1, 2, 5)], &[Get(1, 2)]]),
     ("clear, put", &[Load(0, 10)], &[&[Clear(0)], &[Put(0, 3, 5), Get(0, 4)]]),
     ("load, load", &[], &[&[Load(1, 10)], &[Load(1, 20)]]),
+    ("refused, load", &[], &[&[Load(1, 30)], &[Load(1, 50)]]),
     ("close", &[Load(0, 10), Put(1, 1, 1)], &[&[Put(0, 2, 5), Remove(0, 4), Put(1, 2, 7), Close]]),
     ("drop, close", &[Load(0, 10), Load(1, 20)], &[&[Unname(0), Put(1, 9 % KEYS, 3), Close]]),
 ];
@@ -466,6 +465,9 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
         Some(rest) => (true, rest),
         None => (at_once, name),
     };
+    if let Some(case) = damage::case(name, hashes) {
+        return Some(case);
+    }
     let (maps, plan) = program(name)?;
     Some(PlannedCase::boxed((Maps { hashes, at_once, ..maps }, plan)))
 }
@@ -498,8 +500,11 @@ impl step::Programs for Programs {
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
         let Drawn { mut config, values } = dimensions::draw(random, fixed);
         let seed = random.below(1 << 40) << 8 | number & 255;
-        config.fail_allocation = is_refusing(seed).then(|| random.below(14));
         let leaves = leaves(random);
+        if random.one_in(4) {
+            return damage::step(leaves, random, Drawn { config, values });
+        }
+        config.fail_allocation = is_refusing(seed).then(|| random.below(14));
         Step { program: format!("{leaves}random/{seed}"), config, values }
     }
 

@@ -161,6 +161,22 @@ pub const PLAIN: &[Mutant] = &[
     of("epoch", "epoch.no_light_barrier"),
     of("epoch", "epoch.pin_relaxed"),
     of("epoch", "epoch.retire_unfenced"),
+    of("nbtree", "nbtree.helper_freezes_nothing"),
+    of("nbtree-bytes", "bytes.split_below_any"),
+    of("nbtree-bytes", "nbtree.merge_frees_fence"),
+    of("hashed-leaf", "session.reclaims_smallest"),
+    of("alloc", "alloc.give_back_forgets_used"),
+    of("alloc", "recovery.unmarked_no_holes"),
+    of("batch", "journal.expiry_needs_tree"),
+    of("batch", "journal.no_feature"),
+    of("batch", "journal.short_lengths"),
+    of("batch", "journal.stops_at_removed"),
+    of("expiry", "bytes.expiry_ignores_expected"),
+    of("maps", "bytes.load_no_features"),
+    of("maps", "bytes.pieces_leak"),
+    of("maps", "bytes.pieces_overlap"),
+    of("maps", "record.trusts_sum"),
+    of("log", "snapshot.releases_without_older"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

@@ -71,7 +71,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             return Err(IndexError::ValueTooLarge(value.len()));
         }
         let features = record::features_of(value.len(), expiry_ms);
-        if features != 0 {
+        if features != 0 && !M::mutant("bytes.load_no_features") {
             loader.session().heap().pool().enable_features(features)?;
         }
         let key = BytesKey::new(key);
@@ -134,7 +134,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if let Some(error) = failed {
             // Only now: each piece could read the first fence of the next one until all had ended.
             let tree = tree();
-            all.into_iter().for_each(|part| part.give_back(&mut session, &tree));
+            if !M::mutant("bytes.pieces_leak") {
+                all.into_iter().for_each(|part| part.give_back(&mut session, &tree));
+            }
             return Err(error);
         }
         Ok(join(&mut session, tree(), all).map_err(IndexError::from)?)
@@ -154,9 +156,10 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         };
         let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::piece(&mut session, tree, low);
         let (mut last, mut position) = (Last::default(), 0);
+        let overlaps = M::mutant("bytes.pieces_overlap");
         let fed = feed(&mut |key, value, expiry_ms| {
             if bounds.low.is_some_and(|low| key < low)
-                || bounds.high.is_some_and(|high| key >= high)
+                || bounds.high.is_some_and(|high| key > high || key == high && !overlaps)
             {
                 return Err(IndexError::NotSorted(position));
             }

@@ -45,6 +45,7 @@ pub(super) fn encode<'a, G: Geometry, M: Machine>(
         let Change { key, expiry_ms, .. } = operation.change;
         let value_length = match (operation.change.what, value(operation)) {
             (What::Expire, _) => EXPIRES,
+            (_, Some(value)) if M::mutant("journal.short_lengths") => value.len() as u32 & 0xFFFF,
             (_, value) => value.map_or(REMOVED, |value| value.len() as u32),
         };
         let mut header = [0; CHANGE_HEADER_SIZE];

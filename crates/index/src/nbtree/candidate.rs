@@ -65,7 +65,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let at = split_point::<K, M>(self.base, &entries, inserted, is_last);
         // Only the halves matter, not the order within.
         entries.select_nth_unstable_by(at, |a, b| K::compare(self.base, *a, *b));
-        let below = entries[..at]
+        let from = if M::mutant("bytes.split_below_any") { at - 1 } else { 0 };
+        let below = entries[from..at]
             .iter()
             .copied()
             .max_by(|a, b| K::compare(self.base, *a, *b))

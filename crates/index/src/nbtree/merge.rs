@@ -130,7 +130,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 // The two leaves and their descriptor are out of the tree; so is the fence.
                 self.retire_leaf(session, a, !M::mutant("nbtree.merge_keeps_descriptor"));
                 self.retire_leaf(session, b, false);
-                if !M::mutant("nbtree.keeps_fence") {
+                if M::mutant("nbtree.merge_frees_fence") {
+                    K::free_fence(session, b.low);
+                } else if !M::mutant("nbtree.keeps_fence") {
                     K::retire_fence(session, b.low);
                 }
                 self.note_merge(session);

@@ -167,6 +167,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             slots &= (1 << (G::SLOT_COUNT - 1)) - 1;
         }
         let block = self.block(leaf);
+        if before & FREEZING != 0 && M::mutant("nbtree.helper_freezes_nothing") {
+            slots = 0;
+        }
         while slots != 0 && !M::mutant("nbtree.no_freeze_slots") {
             let slot = slots.trailing_zeros() as usize;
             slots &= slots - 1;

@@ -34,11 +34,11 @@ impl<M: Machine> PoolBase<M> {
     }
 
     /// Whether `size` bytes from `offset` on lie in the pool. Lengths read from a damaged pool may
-    /// say otherwise. (A simulated machine checks every access itself.)
+    /// say otherwise. (Where a simulated machine takes every step it checks every access itself.)
     #[inline(always)]
     pub fn holds(self, offset: u64, size: usize) -> bool {
         // SAFETY: the heap, and with it the pool, is open as long as the value is used.
         let size_now = || unsafe { &*self.pool }.size();
-        M::SIMULATED || offset.checked_add(size as u64).is_some_and(|end| end <= size_now())
+        M::is_stepped() || offset.checked_add(size as u64).is_some_and(|end| end <= size_now())
     }
 }

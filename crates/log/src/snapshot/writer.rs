@@ -321,6 +321,9 @@ impl<D: Disk> SnapshotWriter<D> {
         if disk.mutant("snapshot.keeps_no_older_log") {
             kept = kept.map(|_| self.from);
         }
+        if disk.mutant("snapshot.releases_without_older") {
+            kept = kept.or(Some(self.from));
+        }
         kept.map_or(Ok(()), |from| self.log.writer().release(from))
     }
 }

@@ -316,6 +316,10 @@ impl Machine for Simulated {
         true
     }
 
+    fn is_stepped() -> bool {
+        running().is_some()
+    }
+
     fn mark(name: &'static str) {
         match current::core() {
             Some(core) => core.state.borrow_mut().mark(name),

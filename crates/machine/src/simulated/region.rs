@@ -145,7 +145,7 @@ pub struct OwnedMemory {
 
 impl OwnedMemory {
     /// `size` zeroed bytes, a multiple of 64 above 0.
-    pub(super) fn new(size: usize, domain: Domain) -> Self {
+    pub fn new(size: usize, domain: Domain) -> Self {
         OwnedMemory { held: Arc::new(Held(Region::new(size))), domain }
     }
 
