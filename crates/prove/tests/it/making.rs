@@ -131,7 +131,7 @@ fn a_making_that_is_cut_anywhere_is_completed() {
 #[test]
 fn a_tree_that_gets_its_name_late_is_missed() {
     for explore in [explore::<Plain>, explore::<Hashed>] {
-        let failure = explore(Domain::Adr, false, true).err().expect("it is missed").to_string();
+        let failure = explore(Domain::Adr, false, true).expect_err("it is missed").to_string();
         assert!(failure.contains("no name 'index'"), "{failure}");
     }
 }

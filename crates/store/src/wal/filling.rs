@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everleaf_index::{BytesTree, Trees};
 use everleaf_log::{Disk, Record, RecordEffect};
 
-use crate::Result;
 use crate::options::ProgressFn;
+use crate::{Options, Result};
 
 /// A pool that is being filled.
 #[derive(Clone, Copy)]
@@ -19,6 +19,20 @@ pub(super) struct Filling<'a> {
     /// Whether the log is small, as those of tests and on a simulated disk are.
     pub is_small: bool,
     pub plants: Plants,
+}
+
+impl<'a> Filling<'a> {
+    /// A pool that is filled from the log on `disk`, by one thread at least.
+    pub fn new(
+        trees: &'a Trees,
+        threads: usize,
+        progress: &'a Progress,
+        options: &Options,
+        disk: &impl Disk,
+    ) -> Self {
+        let is_small = cfg!(test) || options.is_simulated();
+        Filling { trees, threads: threads.max(1), progress, is_small, plants: Plants::of(disk) }
+    }
 }
 
 /// Planted bugs of a replay: none, except on a simulated disk.

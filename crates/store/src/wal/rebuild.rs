@@ -13,7 +13,7 @@ use everleaf_index::{
 };
 use everleaf_log::{Log, Lsn, Recovered};
 
-use super::filling::{Filling, Names, Plants, Progress};
+use super::filling::{Filling, Names, Progress};
 use super::log_directory::{LogDirectory, LogState, Settings};
 use super::log_folder::LogDisk;
 use super::log_metadata::reached_note;
@@ -125,13 +125,7 @@ fn try_rebuild(
     // A log that was salvaged goes on behind all LSNs that were ever durable, as if the pool had had them.
     let reached = recovered.report().end.max(reached);
     let progress = Progress::new(options.rebuild_progress.clone());
-    let filling = Filling {
-        trees: &trees,
-        threads: threads.max(1),
-        progress: &progress,
-        is_small: cfg!(test) || options.is_simulated(),
-        plants: Plants::of(log.disk()),
-    };
+    let filling = Filling::new(&trees, threads, &progress, options, log.disk());
     let filled = fill(filling, &recovered, (identity, reached), settings)?;
     let rebuilt = Rebuilt { damages, ..filled };
     trees.close()?;
