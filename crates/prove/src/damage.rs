@@ -18,9 +18,8 @@ use everleaf_machine::{LINE_SIZE, Machine, Simulated, check_sum::crc32c};
 use crate::case::{Case, PlannedCase};
 use crate::dimensions::Drawn;
 use crate::loads;
-use crate::maps::{
-    self, KEYS, MAPS, Maps, Opened, Operation, STRIDE, is_integers, key_of, name_of, word_of,
-};
+use crate::map_names::{KEYS, MAPS, STRIDE, is_integers, key_of, name_of, word_of};
+use crate::maps::{self, Maps, Opened, Operation};
 use crate::step::Step;
 
 type M = Simulated;

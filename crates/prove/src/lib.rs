@@ -75,6 +75,8 @@ mod loads;
 mod log_program;
 pub mod long;
 pub mod made;
+mod map_names;
+mod map_programs;
 pub mod maps;
 mod meetings;
 pub mod mutants;

@@ -5,7 +5,7 @@ use everleaf_index::{AllocError, IndexError, PoolError, Sink, Tiny, Trees};
 use everleaf_machine::{Machine, Simulated};
 use everleaf_pool::FEATURE_EXPIRY_WORD;
 
-use crate::maps::{KEYS, is_integers, name_of, word_of};
+use crate::map_names::{KEYS, is_integers, name_of, word_of};
 
 type M = Simulated;
 type G = Tiny<3, 3>;

@@ -20,26 +20,14 @@ use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 
 use crate::backing::{new_pool, open_pool};
-use crate::case::{Case, PlannedCase};
-use crate::configure::Fixed;
-use crate::creation;
-use crate::damage;
-use crate::dimensions::{self, Dimension, Drawn};
 use crate::leaks::remove_trees;
 use crate::loads::{self, load, loaded};
+use crate::map_names::{KEYS, MAPS, STRIDE, is_integers, key_of, name_of, word_of};
 use crate::nbtree::SHARES;
 use crate::operation::Space;
-use crate::step::{self, Step};
 
 type M = Simulated;
 pub(crate) type G = Tiny<3, 3>;
-
-/// Trees by number; those with even numbers have integers for keys, the others byte strings.
-pub(crate) const MAPS: u64 = 3;
-/// Keys of each tree.
-pub(crate) const KEYS: u64 = 6;
-/// Between the first keys of two trees, to the judge.
-pub(crate) const STRIDE: u64 = 100;
 
 /// One operation on the trees, of a tree's number, a key, a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,19 +80,6 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-pub(crate) fn name_of(map: u64) -> String {
-    format!("map {map}")
-}
-
-pub(crate) fn word_of(key: u64) -> Vec<u8> {
-    // Longer than what an entry holds, and alike in that.
-    format!("a common beginning, {key:02}").into_bytes()
-}
-
-pub(crate) fn key_of(word: &[u8]) -> Option<u64> {
-    std::str::from_utf8(word).ok()?.strip_prefix("a common beginning, ")?.parse().ok()
-}
-
 fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("a value has 8 bytes"))
 }
@@ -119,10 +94,6 @@ fn gone(result: Result<Option<u64>, IndexError>) -> Result<Option<u64>, IndexErr
         Err(IndexError::Removed) => Ok(None),
         result => result,
     }
-}
-
-pub(crate) fn is_integers(map: u64) -> bool {
-    map.is_multiple_of(2)
 }
 
 /// Reads a key.
@@ -416,7 +387,7 @@ fn plan_of(seed: u64, is_tiny: bool) -> (Maps, Plan<Operation>) {
 }
 
 /// Whether operations of a random program may find no memory.
-fn is_refusing(seed: u64) -> bool {
+pub(crate) fn is_refusing(seed: u64) -> bool {
     seed % 4 == 3
 }
 
@@ -436,43 +407,13 @@ const SMALL: [SmallProgram; 8] = [
     ("drop, close", &[Load(0, 10), Load(1, 20)], &[&[Unname(0), Put(1, 9 % KEYS, 3), Close]]),
 ];
 
-/// Those of them that are run on hashed leaves, too.
-const SMALL_HASHED: [&str; 5] = ["make, make", "put, drop", "clear, put", "load, load", "close"];
-
-/// Those that are run on such as are opened at once.
-const SMALL_AT_ONCE: [&str; 3] = ["put, drop", "drop, make", "clear, put"];
-
-/// What the leaves of a drawn program are.
-fn leaves(random: &mut Random) -> &'static str {
-    match random.below(6) {
-        0 => "hashed/",
-        1 => "at-once/",
-        _ => "",
-    }
+/// The names of the small programs.
+pub(crate) fn small() -> impl Iterator<Item = String> {
+    SMALL.iter().map(|(name, ..)| format!("small/{name}"))
 }
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves; behind
-/// `at-once/`, on such that are opened at once.
-fn case(name: &str) -> Option<Box<dyn Case>> {
-    if let Some(case) = creation::case(name) {
-        return Some(case);
-    }
-    let (at_once, name) = match name.strip_prefix("at-once/") {
-        Some(rest) => (true, rest),
-        None => (false, name),
-    };
-    let (hashes, name) = match name.strip_prefix("hashed/") {
-        Some(rest) => (true, rest),
-        None => (at_once, name),
-    };
-    if let Some(case) = damage::case(name, hashes) {
-        return Some(case);
-    }
-    let (maps, plan) = program(name)?;
-    Some(PlannedCase::boxed((Maps { hashes, at_once, ..maps }, plan)))
-}
-
-fn program(name: &str) -> Option<(Maps, Plan<Operation>)> {
+/// The program and the plan of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`.
+pub(crate) fn program(name: &str) -> Option<(Maps, Plan<Operation>)> {
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(plan(seed.parse().ok()?));
     }
@@ -487,53 +428,4 @@ fn program(name: &str) -> Option<(Maps, Plan<Operation>)> {
     let maps =
         Maps { hashes: false, at_once: false, history, is_sealed, threads, may_refuse: false };
     Some((maps, plan))
-}
-
-/// The programs of this structure.
-pub struct Programs;
-
-impl step::Programs for Programs {
-    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
-        case(name)
-    }
-
-    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
-        let Drawn { mut config, values } = dimensions::draw(random, fixed);
-        let seed = random.below(1 << 40) << 8 | number & 255;
-        let leaves = leaves(random);
-        if random.one_in(4) {
-            return damage::step(leaves, random, Drawn { config, values });
-        }
-        config.fail_allocation = is_refusing(seed).then(|| random.below(14));
-        Step { program: format!("{leaves}random/{seed}"), config, values }
-    }
-
-    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
-        let mut drawn = dimensions::draw(random, fixed);
-        dimensions::draw_brief(random, false, &mut drawn);
-        let Drawn { mut config, values } = drawn;
-        let seed = random.below(1 << 40);
-        config.fail_allocation = is_refusing(seed).then_some(0);
-        let leaves = leaves(random);
-        Some(Step { program: format!("{leaves}tiny/{seed}"), config, values })
-    }
-
-    fn dimensions(&self) -> Vec<Dimension> {
-        dimensions::machines()
-    }
-
-    fn small(&self) -> Vec<String> {
-        let hashed = SMALL_HASHED.iter().map(|name| format!("hashed/small/{name}"));
-        let at_once = SMALL_AT_ONCE.iter().map(|name| format!("at-once/small/{name}"));
-        SMALL
-            .iter()
-            .map(|(name, ..)| format!("small/{name}"))
-            .chain(hashed)
-            .chain(at_once)
-            .collect()
-    }
-
-    fn more_small(&self) -> Vec<String> {
-        creation::names()
-    }
 }

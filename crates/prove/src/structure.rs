@@ -32,8 +32,8 @@ use crate::nbtree::Nb;
 use crate::step::{Programs, Step};
 use crate::trees::{Strings, Trees};
 use crate::{
-    allocator_program, batches, block_program, directory, epochs, expiries, log_program, maps,
-    published, store_program,
+    allocator_program, batches, block_program, directory, epochs, expiries, log_program,
+    map_programs, published, store_program,
 };
 
 /// Something that can be proven.
@@ -494,7 +494,11 @@ pub static STRUCTURES: &[Structure] = &[
     ),
     one("blocks-nvalloc", "one after NVAlloc", &block_program::Programs::<NvAllocLike<M>>::of()),
     one("epoch", "epochs: nothing is reclaimed under a reader", &epochs::Programs),
-    one("maps", "the trees of a pool: made, loaded, emptied, removed, sealed", &maps::Programs),
+    one(
+        "maps",
+        "the trees of a pool: made, loaded, emptied, removed, sealed",
+        &map_programs::Programs,
+    ),
     one("log", "the log, snapshots and recovery on a disk", &log_program::Programs),
     one(
         "store",
