@@ -32,27 +32,32 @@
 //!   the record that was replaced is free at once, and the next batch finds it in the cache;
 //! - J6 an expiry that changes alone is changed in place behind all other changes, where the record has a place
 //!   for it: that needs no space, so it is never taken back. Where it has none, the record is written again,
-//!   as a put. Whoever reads it before it is flushed is told what survives: the batch is in the journal (J1).
+//!   as a put. Whoever reads it before it is flushed is told what survives: the batch is in the journal (J1);
+//! - J7 a batch that comes down to one change is not in the journal, and no blocks are put by for it: a write of one key
+//!   is whole by itself, and if there is no space for it, nothing was changed. So a full pool refuses no batch of one
+//!   change that it would not refuse outside of one. But an expiry that changes in place where lines must be flushed
+//!   (`Adr`) is entered, for the sake of those who read it before (J6).
 
 mod batch_bytes;
+mod changes;
 
 use std::sync::Arc;
 
 use everleaf_alloc::epoch::PARTICIPANT_COUNT_MAX;
-use everleaf_alloc::layout::BLOCK_CLASS_COUNT;
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Hardware, Machine};
-use everleaf_pool::{FEATURE_BATCHES, FEATURE_EXPIRY_IN_BATCHES};
+use everleaf_pool::{Domain, FEATURE_BATCHES, FEATURE_EXPIRY_IN_BATCHES};
 
 use self::batch_bytes::encode;
 use crate::api::error::IndexError;
 use crate::bytes::change::{Change, What};
-use crate::bytes::staged_write::{StagedChange, StagedExpiry, StagedWrite, free_payload};
+use crate::bytes::staged_write::{StagedWrite, free_payload};
 use crate::bytes::tree::BytesTree;
 use crate::geometry::{Geometry, Production};
 use crate::pool_trees::trees::Trees;
 
 pub use self::batch_bytes::decode;
+pub(crate) use self::changes::Changes;
 
 /// The name of the journal in the pool's directory.
 pub const NAME: &str = "\u{1}batches";
@@ -60,17 +65,6 @@ pub const NAME: &str = "\u{1}batches";
 const fn slots<M: Machine>() -> u16 {
     if M::SIMULATED { 6 } else { PARTICIPANT_COUNT_MAX as u16 }
 }
-/// Leaf blocks that are put by before a batch begins, at most.
-const RESERVE_MAX: usize = 256;
-/// Changes that are made under one pin: what a batch replaces can be used again by the same batch, so
-/// that it needs no more space than its changes one by one.
-const PIN_LENGTH: usize = 256;
-
-/// So many of them: few on a simulated machine, so that batches have several pins.
-const fn pin_length<M: Machine>() -> usize {
-    if M::SIMULATED { 2 } else { PIN_LENGTH }
-}
-
 /// One change of a batch: a put, a removal, or a change of an expiry alone.
 pub struct BatchOp<'a, G: Geometry = Production, M: Machine = Hardware> {
     tree: &'a BytesTree<G, M>,
@@ -135,17 +129,6 @@ pub struct Redone {
 /// The map of batches that are being applied.
 pub struct Journal<G: Geometry = Production, M: Machine = Hardware> {
     tree: Arc<BytesTree<G, M>>,
-}
-
-/// The changes of a batch, those that need space first.
-pub(crate) struct Changes<'a, G: Geometry, M: Machine> {
-    all: Vec<StagedWrite<'a, G, M>>,
-    /// How many of them are puts.
-    puts: usize,
-    /// Expiries that are changed in place when all of these are made.
-    expiries: Vec<StagedExpiry<'a, G, M>>,
-    /// What those that were made replaced.
-    olds: Vec<Option<u64>>,
 }
 
 impl<G: Geometry, M: Machine> Journal<G, M> {
@@ -250,6 +233,9 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         operations: &[BatchOp<'_, G, M>],
         before: impl FnOnce(),
     ) -> Result<(), NotMade> {
+        if !needs_journal(session, operations) && !M::mutant("journal.enters_one") {
+            return apply_whole(session, operations, before);
+        }
         let batch = encode(session, operations)?;
         if operations.iter().any(|operation| operation.change.what == What::Expire) {
             let pool = session.heap().pool();
@@ -317,178 +303,49 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     }
 }
 
-impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
-    pub(crate) fn with_capacity(count: usize) -> Self {
-        Changes {
-            all: Vec::with_capacity(count),
-            puts: 0,
-            expiries: vec![],
-            olds: Vec::with_capacity(count),
-        }
-    }
+/// Whether a batch of these changes has to be written down before the first is made (J7).
+fn needs_journal<G: Geometry, M: Machine>(
+    session: &Session<M>,
+    operations: &[BatchOp<'_, G, M>],
+) -> bool {
+    let [operation] = operations else { return operations.len() > 1 };
+    operation.change.what == What::Expire && session.heap().medium().domain() == Domain::Adr
+}
 
-    /// Everything that needs space: the records of all values, and some blocks. Whatever was prepared
-    /// when it fails stays here.
-    fn prepare(
-        &mut self,
-        session: &mut Session<M>,
-        operations: &[BatchOp<'a, G, M>],
-    ) -> Result<(), IndexError> {
-        self.prepare_without_blocks(session, operations)?;
-        for (class, puts) in self.puts_by_class(session)?.into_iter().enumerate() {
-            if let Some(puts) = puts {
-                session.reserve_blocks_of(class, (2 * puts + 2).min(RESERVE_MAX >> class))?;
-            }
-        }
-        Ok(())
-    }
+/// Makes one put or removal, or none: as [`Journal::apply_after`], of a pool that need not have a journal.
+///
+/// *Durable* when it returns.
+///
+/// # Errors
+/// As [`Journal::apply_after`].
+///
+/// # Panics
+/// There are several changes, or one of an expiry alone.
+pub fn apply_one_after<G: Geometry, M: Machine>(
+    session: &mut Session<M>,
+    operations: &[BatchOp<'_, G, M>],
+    before: impl FnOnce(),
+) -> Result<(), NotMade> {
+    let needs_none = match operations {
+        [] => true,
+        [operation] => operation.change.what != What::Expire,
+        _ => false,
+    };
+    assert!(needs_none, "only one put or removal needs no journal");
+    apply_whole(session, operations, before)
+}
 
-    /// The records of all values. Behind the puts come the expiries that have to be written again, and removals last: they
-    /// need no space, so nothing that was removed ever has to be taken back.
-    pub(crate) fn prepare_without_blocks(
-        &mut self,
-        session: &mut Session<M>,
-        operations: &[BatchOp<'a, G, M>],
-    ) -> Result<(), IndexError> {
-        let (mut expiries, mut removals) = (0, 0);
-        for BatchOp { tree, change } in operations {
-            match change.what {
-                What::Expire => expiries += 1,
-                What::Remove => removals += 1,
-                _ => self.all.push(tree.prepare(session, change)?),
-            }
-        }
-        if expiries > 0 {
-            self.prepare_expiries(session, operations)?;
-        }
-        self.puts = self.all.len();
-        if removals > 0 && !M::mutant("journal.forgets_removals") {
-            let is_removal = |operation: &&BatchOp<'a, G, M>| operation.change.what == What::Remove;
-            for operation in operations.iter().filter(is_removal) {
-                self.all.push(operation.tree.prepare(session, &operation.change)?);
-            }
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn prepare_expiries(
-        &mut self,
-        session: &mut Session<M>,
-        operations: &[BatchOp<'a, G, M>],
-    ) -> Result<(), IndexError> {
-        let is_expiry = |operation: &&BatchOp<'a, G, M>| operation.change.what == What::Expire;
-        for BatchOp { tree, change } in operations.iter().filter(is_expiry) {
-            match tree.prepare_expiry(session, change.key, change.expiry_ms)? {
-                Some(StagedChange::InPlace(expiry)) => {
-                    if M::mutant("journal.expires_first") {
-                        expiry.make(session)?;
-                    }
-                    self.expiries.push(expiry);
-                }
-                Some(StagedChange::Write(write)) => {
-                    M::mark("journal.expiry_written_again");
-                    self.all.push(write);
-                }
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// How many puts go to trees whose blocks are of each class; none where no change does.
-    fn puts_by_class(
-        &self,
-        session: &mut Session<M>,
-    ) -> Result<[Option<usize>; BLOCK_CLASS_COUNT], IndexError> {
-        let (mut counts, mut last) = ([None; BLOCK_CLASS_COUNT], 0);
-        for (index, change) in self.all.iter().enumerate() {
-            let before = index.checked_sub(1).map(|before| self.all[before].tree);
-            let again = before.is_some_and(|before| std::ptr::eq(before, change.tree));
-            let class = if again { last } else { change.tree.block_class(session)? };
-            last = class;
-            *counts[class].get_or_insert(0) += usize::from(index < self.puts);
-        }
-        Ok(counts)
-    }
-
-    /// Frees the records that are in no tree.
-    fn free_rest(&mut self, session: &mut Session<M>) {
-        for StagedWrite { write, .. } in self.all.drain(self.olds.len()..) {
-            if !write.intent.removes() {
-                free_payload(session, write.payload);
-            }
-        }
-    }
-
-    /// Makes all changes, or none if there is no space for a put.
-    pub(crate) fn make(&mut self, session: &mut Session<M>) -> Result<(), NotMade> {
-        let mut refusals = 0;
-        while self.olds.len() < self.all.len() {
-            let rest = &self.all[self.olds.len()..];
-            let near = rest.iter().take(pin_length::<M>());
-            let mixes = M::mutant("journal.mixes_trees");
-            let length =
-                near.take_while(|next| mixes || std::ptr::eq(next.tree, rest[0].tree)).count();
-            let (olds, before) = (&mut self.olds, self.all.len() - rest.len());
-            let result = rest[0].tree.make(session, &rest[..length], |old| olds.push(old));
-            if M::mutant("journal.retires_each_pin") {
-                self.retire_olds(session, before);
-            }
-            let Err(error) = result else { continue };
-            if self.olds.len() < self.puts {
-                self.free_rest(session);
-                let taken_back = self.olds.len();
-                self.roll_back(session)?;
-                return Err(NotMade { error, taken_back });
-            }
-            match error {
-                // A tree that is gone has no keys.
-                IndexError::Removed if !M::mutant("journal.stops_at_removed") => {
-                    self.olds.push(None);
-                }
-                error => await_space::<M>(error, &mut refusals)?,
-            }
-        }
-        for expiry in &self.expiries {
-            M::mark("journal.expires_in_place");
-            match expiry.make(session) {
-                // A tree that is gone has no keys.
-                Err(IndexError::Removed) if !M::mutant("journal.expiry_needs_tree") => {}
-                Ok(()) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        if !M::mutant("journal.retires_each_pin") {
-            self.retire_olds(session, 0);
-        }
-        Ok(())
-    }
-
-    /// Retires what the changes from this one on have replaced.
-    fn retire_olds(&self, session: &mut Session<M>, first: usize) {
-        for (change, old) in self.all.iter().zip(&self.olds).skip(first) {
-            if let Some(old) = *old {
-                change.tree.retire_payload(session, old);
-            }
-        }
-    }
-
-    /// Puts back what the changes replaced, the last one first (J3).
-    fn roll_back(&mut self, session: &mut Session<M>) -> Result<(), IndexError> {
-        M::mark("journal.taken_back");
-        let mut refusals = 0;
-        for (change, old) in self.all.iter().zip(self.olds.drain(..)).rev() {
-            while let Err(error) = change.tree.roll_back(session, change, old) {
-                if matches!(error, IndexError::Removed) {
-                    // It took its records along.
-                    break;
-                }
-                await_space::<M>(error, &mut refusals)?;
-            }
-        }
-        Ok(())
-    }
+/// Makes one change, or none, that is whole by itself.
+fn apply_whole<G: Geometry, M: Machine>(
+    session: &mut Session<M>,
+    operations: &[BatchOp<'_, G, M>],
+    before: impl FnOnce(),
+) -> Result<(), NotMade> {
+    M::mark("journal.one_change");
+    let mut changes = Changes::with_capacity(operations.len());
+    changes.prepare_without_blocks(session, operations)?;
+    before();
+    changes.make(session)
 }
 
 /// Makes changes as a batch makes them, but not as one: a crash may leave some of them. All of them, or
@@ -520,22 +377,6 @@ pub fn apply_unlogged<G: Geometry, M: Machine>(
     let mut changes = Changes::with_capacity(operations.len());
     changes.prepare(session, operations).inspect_err(|_| changes.free_rest(session))?;
     changes.make(session).map_err(|not_made| not_made.error)
-}
-
-/// Waits a little if a removal, or what needs no more space than one, was refused for lack of space, or
-/// because the kernel refused to give some: that is so only while another thread, which has the space
-/// for it, replaces the leaf. So too where memory was refused to replace a leaf that somebody froze: half a
-/// batch would be worse than waiting.
-fn await_space<M: Machine>(error: IndexError, refusals: &mut u32) -> Result<(), IndexError> {
-    let no_memory = matches!(error, IndexError::Alloc(AllocError::OutOfMemory));
-    let waits = no_memory && !M::mutant("journal.stops_without_memory");
-    if !waits && !error.lacks_space() {
-        return Err(error);
-    }
-    M::mark("journal.refused_without_space");
-    M::spin(*refusals);
-    *refusals = refusals.wrapping_add(1);
-    Ok(())
 }
 
 fn redo<G: Geometry, M: Machine>(

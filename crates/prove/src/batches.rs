@@ -14,28 +14,33 @@
 //! a record of another form. In a *crowded* pool there is
 //! hardly any space, and a batch that finds none must have changed nothing. Neither must one to which
 //! memory is refused.
+//!
+//! And each thread has a *lone* key, which is changed by batches of one change. In a *full* pool, which has only some
+//! records as small as theirs, none of them is refused. Where keys *move*, each thread has a key in one of the two trees,
+//! which a batch puts in the one and removes from the other, and the leaf of the first tree is full at the beginning, with
+//! one of the first thread's own keys in it.
+
+mod beginnings;
+mod programs;
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use everleaf_index::{
-    AllocError, BatchOp, BytesTree, Change, IndexError, Journal, Record, Session, Tiny, Trees,
-    Verify, WriteOrder,
+    AllocError, BatchOp, BytesTree, Change, Domain, IndexError, Journal, Record, Session, Tiny,
+    Trees, Verify, WriteOrder,
 };
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Memory, Program};
 use everleaf_machine::{Machine, Simulated};
 use everleaf_pool::FEATURE_EXPIRY_IN_BATCHES;
 
 use crate::backing::{new_pool, open_pool};
-use crate::case::{Case, PlannedCase};
-use crate::configure::Fixed;
-use crate::dimensions::Dimension;
-use crate::dimensions::{self, Drawn};
 use crate::leaks::remove_trees;
 use crate::operation::Space;
-use crate::step::{self, Step};
-use crate::vanishing;
+
+use self::beginnings::{begin_moves, crowd, fill};
+pub use self::programs::{Programs, plan};
 
 type M = Simulated;
 type G = Tiny<3, 3>;
@@ -51,6 +56,12 @@ const VALUE_MAX: u64 = 9;
 const SINGLE_NUMBER: u64 = 2;
 /// The number of the first thread's own keys to the judge; those of the others follow.
 const OWN_NUMBER: u64 = 10;
+/// The number of the first thread's lone key to the judge.
+const LONE_NUMBER: u64 = 20;
+/// The value of the lone keys of a full pool, and of keys that move.
+const LONE_FIRST: u64 = 1;
+/// Records as small as those of lone keys that a full pool has room for.
+const SPARE: u64 = 8;
 /// What expires then never expires here.
 const FAR: u64 = 1 << 47;
 /// A time for which a record has no expiry word: one with another has no place for it, nor it for another.
@@ -76,6 +87,14 @@ pub enum Operation {
     Expire(usize, u64),
     /// Reads the first of a thread's own keys.
     GetOwn(usize),
+    /// A batch of one change: sets a thread's lone key, or with 0 removes it.
+    Lone(usize, u64),
+    /// A batch of one change: changes the expiry of a thread's lone key, if it is there.
+    LoneExpire(usize, u64),
+    /// Reads a thread's lone key.
+    GetLone(usize),
+    /// A batch: puts a thread's moving key where it is not, and removes it where it is.
+    Move(usize),
     /// Lowers a gate that is only kept raised.
     LowerIfIdle,
 }
@@ -88,6 +107,17 @@ enum OwnKind {
     Remove,
 }
 
+/// How much space there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// As much as is asked for.
+    Enough,
+    /// Hardly any.
+    Little,
+    /// None but for a few small records.
+    None,
+}
+
 /// Threads around three keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Batches {
@@ -97,8 +127,10 @@ pub struct Batches {
     pub stripes: usize,
     /// Whether batches have fillers.
     pub fills: bool,
-    /// Whether there is hardly any space.
-    pub is_crowded: bool,
+    /// Whether keys move.
+    pub moves: bool,
+    /// How much space there is.
+    pub room: Room,
     /// Whether memory may be refused.
     pub refuses: bool,
     /// Whether all trees have hashed leaves.
@@ -129,6 +161,14 @@ fn fillers(value: u64) -> [Vec<u8>; 2] {
 /// A thread's own keys, in the one tree and the other.
 fn own_keys(thread: usize) -> [Vec<u8>; 2] {
     ["own", "its own"].map(|name| format!("{name} {thread}").into_bytes())
+}
+
+fn lone_key(thread: usize) -> Vec<u8> {
+    format!("lone {thread}").into_bytes()
+}
+
+fn moving_key(thread: usize) -> Vec<u8> {
+    format!("moves {thread}").into_bytes()
 }
 
 /// When a thread's own keys expire for this value of theirs.
@@ -242,6 +282,46 @@ impl Opened {
         done.map(|()| before)
     }
 
+    /// Changes a thread's lone key by a batch of one change. Returns what it was.
+    fn change_lone(
+        &self,
+        session: &mut Session<M>,
+        thread: usize,
+        kind: OwnKind,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        let key = lone_key(thread);
+        self.order.raise(self.trees.heap());
+        let stripes = self.order.lock_many([self.order.stripe_of(&key)]);
+        let before = self.tree.get_record(session, &key, |record| value_of(record.expiry_ms))?;
+        let bytes = value.to_le_bytes();
+        let change = match kind {
+            OwnKind::Remove => BatchOp::remove(&self.tree, &key),
+            OwnKind::Expire => BatchOp::expire(&self.tree, &key, time_of(value)),
+            OwnKind::Put => BatchOp::put(&self.tree, &key, &bytes, time_of(value)),
+        };
+        let done = self.journal.apply(session, &[change]);
+        drop(stripes);
+        self.order.lower_after_batch();
+        done.map(|()| before)
+    }
+
+    /// Moves a thread's moving key from one tree to the other.
+    fn move_key(&self, session: &mut Session<M>, thread: usize) -> Result<(), IndexError> {
+        let key = moving_key(thread);
+        self.order.raise(self.trees.heap());
+        let stripes = self.order.lock_many([self.order.stripe_of(&key)]);
+        let is_here = self.tree.get_with(session, &key, |_| ())?.is_some();
+        let trees = [&*self.tree, &*self.other];
+        let [from, to] = if is_here { trees } else { [trees[1], trees[0]] };
+        let value = LONE_FIRST.to_le_bytes();
+        let changes = [BatchOp::put(to, &key, &value, 0), BatchOp::remove(from, &key)];
+        let done = self.journal.apply(session, &changes);
+        drop(stripes);
+        self.order.lower_after_batch();
+        done
+    }
+
     /// The value of a thread's own keys: both are alike, with their expiry, or there is neither.
     fn own(&self, session: &mut Session<M>, thread: usize) -> Result<Option<u64>, String> {
         let keys = own_keys(thread);
@@ -281,12 +361,23 @@ impl Opened {
             Operation::GetOwn(thread) => {
                 self.read(session, &own_keys(thread)[0], |record| value_of(record.expiry_ms))?
             }
+            Operation::Lone(thread, 0) => self.change_lone(session, thread, OwnKind::Remove, 0)?,
+            Operation::Lone(thread, value) => {
+                self.change_lone(session, thread, OwnKind::Put, value)?
+            }
+            Operation::LoneExpire(thread, value) => {
+                self.change_lone(session, thread, OwnKind::Expire, value)?
+            }
+            Operation::GetLone(thread) => {
+                self.read(session, &lone_key(thread), |record| value_of(record.expiry_ms))?
+            }
             Operation::Twins => {
                 let first = self.read(session, TWINS[0], value)?;
                 let second = self.read(session, TWINS[1], value)?;
                 assert!(second >= first, "half a batch: {first:?}, then {second:?}");
                 return Ok(());
             }
+            Operation::Move(thread) => return self.move_key(session, thread),
             Operation::LowerIfIdle => {
                 self.order.lower_if_idle();
                 return Ok(());
@@ -302,7 +393,8 @@ impl Program for Batches {
     type Instance = Opened;
 
     fn pool_bytes(&self) -> usize {
-        if self.is_crowded { Space::default().pool_bytes } else { 2 * Space::default().pool_bytes }
+        let bytes = Space::default().pool_bytes;
+        if self.room == Room::Enough { 2 * bytes } else { bytes }
     }
 
     fn format(&self, memory: Memory) {
@@ -313,11 +405,16 @@ impl Program for Batches {
             trees.make_hashed_leaves().expect("the pool can be written");
         }
         let mut session = trees.heap().session().expect("a free session");
-        trees.bytes_tree(NAME).expect("room for a tree");
+        let tree = trees.bytes_tree(NAME).expect("room for a tree");
         let other = trees.bytes_tree(OTHER).expect("room for a tree");
         Journal::open(&trees, &mut session).expect("room for a journal");
-        if self.is_crowded {
-            crowd(&other, &mut session);
+        if self.moves {
+            begin_moves(&tree, &other, &mut session, self.threads);
+        }
+        match self.room {
+            Room::Enough => {}
+            Room::Little => crowd(&other, &mut session),
+            Room::None => fill(&tree, &other, &mut session, self.threads),
         }
     }
 
@@ -371,6 +468,23 @@ impl Program for Batches {
                 let value = opened.own(&mut session, thread)?;
                 pairs.extend(value.map(|value| (OWN_NUMBER + thread as u64, value)));
             }
+            for thread in (0..self.threads).filter(|_| self.moves) {
+                let key = moving_key(thread);
+                let mut is_in = |tree: &BytesTree<G, M>| {
+                    tree.get_with(&mut session, &key, |_| ()).map_err(text)
+                };
+                let (here, there) = (is_in(&opened.tree)?, is_in(&opened.other)?);
+                if here == there {
+                    return Err(format!("half a move of thread {thread}: {here:?} and {there:?}"));
+                }
+            }
+            for thread in 0..self.threads {
+                let see = |record: Record<'_>| value_of(record.expiry_ms);
+                let found =
+                    opened.tree.get_verified(&mut session, &lone_key(thread), Verify::Sum, see);
+                let value = found.map_err(text)?;
+                pairs.extend(value.map(|value| (LONE_NUMBER + thread as u64, value)));
+            }
         }
         let report = opened.trees.check().map_err(text)?;
         if !report.is_clean() {
@@ -393,7 +507,15 @@ impl Program for Batches {
                 Some((OWN_NUMBER + thread as u64, Call::Update(value)))
             }
             Operation::GetOwn(thread) => Some((OWN_NUMBER + thread as u64, Call::Get)),
-            Operation::Twins | Operation::LowerIfIdle => None,
+            Operation::Lone(thread, 0) => Some((LONE_NUMBER + thread as u64, Call::Remove)),
+            Operation::Lone(thread, value) => {
+                Some((LONE_NUMBER + thread as u64, Call::Upsert(value)))
+            }
+            Operation::LoneExpire(thread, value) => {
+                Some((LONE_NUMBER + thread as u64, Call::Update(value)))
+            }
+            Operation::GetLone(thread) => Some((LONE_NUMBER + thread as u64, Call::Get)),
+            Operation::Twins | Operation::Move(_) | Operation::LowerIfIdle => None,
         });
     }
 
@@ -401,7 +523,7 @@ impl Program for Batches {
         let mut session = opened.sessions[thread].borrow_mut();
         let session = session.as_mut().expect("taken only when all threads have ended");
         match opened.replies(session, *operation, replies) {
-            Err(error) if self.may_fail(&error) => {
+            Err(error) if self.may_fail(opened, operation, &error) => {
                 // What only looks answers nothing.
                 let mut calls = vec![];
                 self.calls(operation, &mut calls);
@@ -414,167 +536,19 @@ impl Program for Batches {
 }
 
 impl Batches {
-    fn may_fail(&self, error: &IndexError) -> bool {
+    fn may_fail(&self, opened: &Opened, operation: &Operation, error: &IndexError) -> bool {
+        let fits = match operation {
+            Operation::Lone(..) => true,
+            // It is in the journal meanwhile.
+            Operation::LoneExpire(..) => opened.trees.heap().medium().domain() != Domain::Adr,
+            _ => false,
+        };
+        let may_be_full = match self.room {
+            Room::Enough => false,
+            Room::Little => true,
+            Room::None => !fits,
+        };
         let no_memory = matches!(error, IndexError::Alloc(AllocError::OutOfMemory));
-        self.is_crowded && error.is_full() || self.refuses && no_memory
-    }
-}
-
-/// Fills a pool until nothing more goes in, and makes a little room again.
-fn crowd(tree: &BytesTree<G, M>, session: &mut Session<M>) {
-    let key = |number: u64| format!("crowd {number}").into_bytes();
-    let put = |session: &mut Session<M>, number: u64| {
-        tree.change(session, &Change::insert(&key(number), &CROWD))
-    };
-    let count = (0..).find(|number| put(session, *number).is_err()).expect("a pool has an end");
-    for number in count.saturating_sub(5)..count {
-        tree.change(session, &Change::remove(&key(number))).expect("it was put there");
-    }
-}
-
-/// A random plan: 2 or 3 threads with 1 to 3 operations each.
-pub fn plan(seed: u64) -> (Batches, Plan<Operation>) {
-    plan_of(seed, 3)
-}
-
-/// The same with as many operations of each thread at most.
-fn plan_of(seed: u64, longest: u64) -> (Batches, Plan<Operation>) {
-    let mut random = Random::new(seed ^ 0x6261_7463);
-    let (threads, length) = (2 + random.below(2) as usize, 1 + random.below(longest));
-    let stripes = 1 << random.below(5);
-    let mut value = 0;
-    // In some plans nobody meets: then their batches are under way together.
-    let mut operation = |thread: usize| {
-        value += 1;
-        match random.below(21) {
-            18.. => Operation::Expire(thread, value),
-            0..5 => Operation::Batch(value),
-            5..7 => Operation::Put(value),
-            7 => Operation::Get,
-            8..11 => Operation::Twins,
-            11 => Operation::LowerIfIdle,
-            12 => Operation::GetOwn((thread + 1) % threads),
-            13 => Operation::Own(thread, 0),
-            _ => Operation::Own(thread, value),
-        }
-    };
-    let plan =
-        (0..threads).map(|thread| (0..length).map(|_| operation(thread)).collect()).collect();
-    // Leaves that are replaced have so many crash states that only short plans are to have them.
-    let fills = seed % 4 == 2 && threads as u64 * length <= 4;
-    let (is_crowded, refuses) = (seed % 8 == 1, is_refusing(seed));
-    (Batches { threads, stripes, fills, is_crowded, refuses, hashes: false }, plan)
-}
-
-/// Whether memory may be refused in a random program: in half of those with fillers, too, whose batches
-/// replace leaves.
-fn is_refusing(seed: u64) -> bool {
-    seed % 8 == 6 || seed % 8 == 5
-}
-
-use Operation::{Batch, Expire, GetOwn, LowerIfIdle, Own, Put, Twins};
-
-/// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 14] = [
-    ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
-    ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
-    ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
-    // Who raises the gate second has to wait, too, for the one who has not seen it.
-    ("put, batch, batch", 4, &[&[Put(1)], &[Batch(2)], &[Batch(3)]]),
-    ("batch alone, put", 1, &[&[Batch(1), Put(2), Batch(3)]]),
-    ("batch, lower, put", 1, &[&[Batch(1), LowerIfIdle], &[Put(2)]]),
-    ("fillers, put", 4, &[&[Batch(2), Batch(3)], &[Put(4)]]),
-    // The second batch removes what the first added, while the leaf of one of its keys is replaced.
-    ("fillers, own", 16, &[&[Batch(2), Batch(3)], &[Own(1, 4)]]),
-    ("own, own", 16, &[&[Own(0, 1), Own(0, 0)], &[Own(1, 2)]]),
-    ("own, read", 16, &[&[Own(0, 1), Own(0, 2)], &[GetOwn(0), GetOwn(0)]]),
-    ("expire, read", 16, &[&[Own(0, 1), Expire(0, 4)], &[GetOwn(0), GetOwn(0)]]),
-    ("expire, expire", 16, &[&[Own(0, 1), Expire(0, 6)], &[Own(1, 2), Expire(1, 5)]]),
-    ("expire half", 16, &[&[Own(0, 1), Expire(0, 5), Expire(0, 7)], &[Expire(1, 3)]]),
-    ("crowded", 4, &[&[Batch(1), Own(0, 2), Batch(3)], &[Own(1, 4)]]),
-];
-
-/// Those of them that are run on hashed leaves, too.
-const SMALL_HASHED: [&str; 5] =
-    ["batch, put", "fillers, put", "fillers, own", "expire half", "crowded"];
-
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME` or `refused/NAME`, or one of `vanishing.rs`; behind
-/// `hashed/`, on hashed leaves.
-fn case(name: &str) -> Option<Box<dyn Case>> {
-    let (hashes, name) = match name.strip_prefix("hashed/") {
-        Some(rest) => (true, rest),
-        None => (false, name),
-    };
-    if let Some(case) = vanishing::case(name, hashes) {
-        return Some(case);
-    }
-    let (batches, plan) = program(name)?;
-    Some(PlannedCase::boxed((Batches { hashes, ..batches }, plan)))
-}
-
-fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {
-    if let Some(seed) = name.strip_prefix("random/") {
-        return Some(plan(seed.parse().ok()?));
-    }
-    if let Some(seed) = name.strip_prefix("tiny/") {
-        return Some(plan_of(seed.parse().ok()?, 2));
-    }
-    let refused = name.strip_prefix("refused/");
-    let (refuses, wanted) = (refused.is_some(), refused.or_else(|| name.strip_prefix("small/"))?);
-    let (_, stripes, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
-    let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
-    let fills = wanted.starts_with("fillers");
-    let (is_crowded, stripes, threads) = (wanted == "crowded", *stripes, plan.len());
-    Some((Batches { threads, stripes, fills, is_crowded, refuses, hashes: false }, plan))
-}
-
-/// The small programs.
-fn small() -> Vec<String> {
-    let hashed = SMALL_HASHED.iter().map(|name| format!("hashed/small/{name}"));
-    let written = SMALL.iter().map(|(name, ..)| format!("small/{name}"));
-    written.chain(hashed).chain(vanishing::small()).collect()
-}
-
-/// The programs of this structure.
-pub struct Programs;
-
-impl step::Programs for Programs {
-    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
-        case(name)
-    }
-
-    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
-        let Drawn { mut config, values } = dimensions::draw(random, fixed);
-        let seed = random.below(1 << 40) << 8 | number & 255;
-        let leaves = if random.one_in(3) { "hashed/" } else { "" };
-        if random.one_in(6) {
-            let program = vanishing::random_name(random);
-            config.fail_allocation = vanishing::is_refusing(&program).then(|| random.below(14));
-            return Step { program: format!("{leaves}{program}"), config, values };
-        }
-        config.fail_allocation = is_refusing(seed).then(|| random.below(14));
-        Step { program: format!("{leaves}random/{seed}"), config, values }
-    }
-
-    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
-        let mut drawn = dimensions::draw(random, fixed);
-        dimensions::draw_brief(random, false, &mut drawn);
-        let Drawn { mut config, values } = drawn;
-        let leaves = if random.one_in(3) { "hashed/" } else { "" };
-        let seed = random.below(1 << 40);
-        config.fail_allocation = is_refusing(seed).then_some(0);
-        Some(Step { program: format!("{leaves}tiny/{seed}"), config, values })
-    }
-
-    fn dimensions(&self) -> Vec<Dimension> {
-        dimensions::machines()
-    }
-
-    fn small(&self) -> Vec<String> {
-        small()
-    }
-
-    fn refused(&self) -> Vec<String> {
-        small().into_iter().map(|name| name.replacen("small/", "refused/", 1)).collect()
+        may_be_full && error.is_full() || self.refuses && no_memory
     }
 }

@@ -119,12 +119,12 @@ impl Store {
         shared.admit_batch(&batch)?;
         let last = batch.last_changes();
         let mut own = 0;
-        let written = shared.write_behind(&batch, &last, journal, &mut own, &mut in_order);
+        let written = shared.write_behind(&batch, &last, Some(journal), &mut own, &mut in_order);
         let (written, lsn) = match written {
             Err(error) if error.lacks_space() => {
                 // All others wait for our stripes.
                 shared.trees.reclaim_at_once();
-                shared.write_behind(&batch, &last, journal, &mut own, &mut in_order)
+                shared.write_behind(&batch, &last, Some(journal), &mut own, &mut in_order)
             }
             result => result,
         }?;

@@ -174,7 +174,7 @@ impl WriteBatch {
     /// a key of 64 KiB less two bytes, a time after the year 10,000) is written again, which reads it: if it is damaged, the
     /// batch fails with [`Error::Corrupt`], and nothing is changed.
     ///
-    /// A program that is too old to finish such a batch refuses a pool in which there was one.
+    /// A program that is too old to finish such a batch refuses a pool in which there was one of several changes.
     ///
     /// # Example
     /// ```
@@ -405,7 +405,8 @@ impl Store {
     /// [view](Store::view) to see one state of all keys.) After a crash at any instruction the next
     /// opening finds all of it or nothing. *Durable* as a [put](Map::put), when it returns.
     ///
-    /// *Cost*: a batch is written twice, once as a whole. The first after a pause waits until the
+    /// *Cost*: a batch of several changes is written twice, once as a whole; one of a single change needs no more
+    /// space than that change alone. The first after a pause waits until the
     /// operations that are running at that moment have ended; from within a function that the store
     /// calls it is then refused. Operations on other keys go on; for some time after a batch,
     /// other writes cost a few dozen nanoseconds more.

@@ -267,8 +267,27 @@ pub(crate) unsafe fn change_expiry<M: Machine>(
     expiry_ms: u64,
 ) -> bool {
     // SAFETY: the caller's promise.
+    let Some(word) = (unsafe { store_expiry(heap, offset, expiry_ms) }) else { return false };
+    if !M::mutant("record.expiry_no_persist") {
+        // Persist: the new time before the change is acknowledged or anybody else can read the key, or
+        // a crash would bring back the time before (R2).
+        heap.medium().persist(word.as_ptr(), 8);
+    }
+    true
+}
+
+/// As [`change_expiry`], but for the flush, which is left to the caller: of the word that it returns.
+///
+/// # Safety
+/// As for [`change_expiry`].
+pub(crate) unsafe fn store_expiry<M: Machine>(
+    heap: &Heap<M>,
+    offset: u64,
+    expiry_ms: u64,
+) -> Option<&Atomic<u64, M>> {
+    // SAFETY: the caller's promise.
     if !unsafe { has_place_for(heap, offset, expiry_ms) } {
-        return false;
+        return None;
     }
     let word = heap.pool().word(offset + HEADER_SIZE as u64);
     if M::mutant("record.expiry_without_check") {
@@ -281,12 +300,7 @@ pub(crate) unsafe fn change_expiry<M: Machine>(
     }
     // Relaxed: as where it is read; time and check are one word.
     word.store(expiry_word(expiry_ms), Ordering::Relaxed);
-    if !M::mutant("record.expiry_no_persist") {
-        // Persist: the new time before the change is acknowledged or anybody else can read the key, or
-        // a crash would bring back the time before (R2).
-        heap.medium().persist(word.as_ptr(), 8);
-    }
-    true
+    Some(word)
 }
 
 /// Whether [`change_expiry`] has a place for this expiry.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_index::Journal;
+use everleaf_index::{Hardware, Journal, NotMade, Session, apply_one_after};
 use everleaf_log::Lsn;
 
 use super::conditions::Now;
@@ -45,7 +45,7 @@ impl Shared {
         own_rollbacks: &mut u64,
     ) -> Result<Written> {
         let mut session = self.session()?;
-        let journal = self.journal(&mut session)?;
+        let journal = self.journal_for(last, &mut session)?;
         let mut in_order = self.batch_in_order(session, batch.stripes(&self.order))?;
         let (written, lsn) =
             self.write_behind(batch, last, journal, own_rollbacks, &mut in_order)?;
@@ -53,12 +53,26 @@ impl Shared {
         Ok(written)
     }
 
+    /// The journal, where these changes may need one. A full pool in which there was never a batch has none, and no room
+    /// for it.
+    fn journal_for(
+        &self,
+        last: &LastChanges<'_>,
+        session: &mut Session<Hardware>,
+    ) -> Result<Option<&Journal>> {
+        match &last.0[..] {
+            [] => Ok(None),
+            [change] if !change.effect.keeps_value() => Ok(None),
+            _ => self.journal(session).map(Some),
+        }
+    }
+
     /// Writes a batch whose stripes the caller has. Counts a rollback of it among its own.
     pub(crate) fn write_behind<H>(
         &self,
         batch: &WriteBatch,
         last: &LastChanges<'_>,
-        journal: &Journal,
+        journal: Option<&Journal>,
         own_rollbacks: &mut u64,
         in_order: &mut InOrder<'_, H>,
     ) -> Result<(Written, Option<Lsn>)> {
@@ -87,11 +101,20 @@ impl Shared {
             None => None,
         };
         let (mut begun, mut place) = (false, None);
-        let made = journal.apply_after(&mut in_order.session, &operations, || {
+        let before = || {
             begun = true;
             place = logged.as_ref().map(|(log, _)| log.place());
-        });
-        if begun {
+        };
+        let made = match journal {
+            Some(journal) => journal.apply_after(&mut in_order.session, &operations, before),
+            None => apply_one_after(&mut in_order.session, &operations, before),
+        };
+        // What found no room for its first change was seen by nobody.
+        let nothing_seen = matches!(
+            &made,
+            Err(NotMade { error, taken_back: 0 }) if error.leaves_nothing()
+        );
+        if begun && !nothing_seen {
             // Also if it was rolled back: others may have read what it wrote. Then all are marked, for what has an effect
             // may be others at the next try, which has to know its own marks.
             let unmarked = self.mutant("store.batch_marks_nothing");

@@ -168,6 +168,10 @@ fn only_a_pool_with_such_a_batch_is_refused_by_older_programs() {
     batch.clear();
     batch.expire(map, "key", at(LATER + 1));
     assert!(store.write(&batch).expect("room").is_done());
+    assert_eq!(features() & 16, 0, "one change needs no journal");
+    assert_eq!(expiry(&store, "key"), Some(at(LATER + 1)));
+    batch.expire(map, "key", at(LATER + 2)).put(map, "other", "value");
+    assert!(store.write(&batch).expect("room").is_done());
     assert_eq!(features() & 16, 16);
 }
 

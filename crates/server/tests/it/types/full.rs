@@ -1,4 +1,4 @@
-//! A full pool from before lists had runs.
+//! A full pool: what makes room, or needs none, is not refused.
 
 use crate::support::{Client, TestServer, open};
 
@@ -46,4 +46,38 @@ fn a_full_pool_from_before_runs_is_served() {
         assert_eq!(client.line("LPUSH list d"), ":3");
         handle.shutdown();
     });
+}
+
+/// A pop of one element wrote the rest of its run anew, and was a batch of one change, which needed leaves of its own and a
+/// place in the journal: a full pool has room for none of it, and nobody could take anything any more.
+#[test]
+fn a_full_pool_lets_elements_be_taken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder.path().join("small.pool"), 16 << 20);
+    let server = TestServer::on(folder, store, |_| {});
+    let mut client = server.connect();
+    let words: Vec<String> = (100_000..100_128).map(|number| format!("e{number}")).collect();
+    let push = |list: &str| {
+        let push = ["RPUSH".to_string(), list.to_string()];
+        push.into_iter().chain(words.clone()).collect::<Vec<_>>()
+    };
+    let takes = ["LPOP first", "BLPOP second 0", "LTRIM third 1 -1", "RPOP fourth"];
+    // As a queue that was in use before.
+    for take in takes {
+        let list = take.split(' ').nth(1).unwrap();
+        assert_eq!(client.ask(&push(list)), ":128");
+        (0..128).for_each(|_| drop(client.line(take)));
+        (0..3).for_each(|_| assert!(client.ask(&push(list)).starts_with(':')));
+    }
+    let fill = push("filler");
+    while client.ask(&fill).starts_with(':') {}
+    // All of the first run but its last element.
+    for left in (2 * 128 + 1..3 * 128).rev() {
+        let reply = client.line("LPOP first");
+        assert!(!reply.starts_with('-'), "{left} left: {reply}");
+        assert_eq!(client.line("LLEN first"), format!(":{left}"));
+    }
+    assert!(client.line("LLEN filler").len() > ":100000".len());
+    let report = everleaf_server::check_collections(&server.store).unwrap();
+    assert_eq!((report.problems, report.collections), (Vec::<String>::new(), 5));
 }
