@@ -19,6 +19,7 @@ mod explore;
 mod free;
 mod misnumbered;
 mod owed;
+mod rolled_back;
 mod salvaging;
 mod stopped;
 
