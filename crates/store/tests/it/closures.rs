@@ -124,43 +124,43 @@ fn statistics_wait_for_no_closure() {
 }
 
 /// What was lost: all threads stood still. Statistics took one session after the other and waited for functions that wanted a
-/// second one.
+/// second one. Here all sessions that threads share are in such functions when a check begins, which waits for them.
 #[test]
 fn statistics_and_checks_run_beside_closures_that_nest() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path());
     let end = store.clone();
     ends("working beside checks", move || {
-        let done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for number in 0..6u32 {
-                let (store, done) = (&store, &done);
-                scope.spawn(move || {
-                    for round in 0u32.. {
-                        if done.load(Ordering::Acquire) {
-                            return;
-                        }
-                        let key = [number.to_be_bytes(), (round % 50).to_be_bytes()].concat();
+        for round in 0..3u32 {
+            let crowd = Crowd::new();
+            std::thread::scope(|scope| {
+                for number in 0..SESSIONS as u32 {
+                    let (store, crowd) = (&store, &crowd);
+                    scope.spawn(move || {
+                        let key = number.to_be_bytes();
                         let change = |found: Option<&[u8]>| {
+                            crowd.join(SESSIONS + 2);
+                            // Most likely the check waits by now.
+                            std::thread::sleep(Duration::from_millis(50));
+                            assert_eq!(store.statistics().maps, 1);
                             let seen =
-                                store.default_map().get_with(&key, <[u8]>::to_vec).expect("get");
+                                store.default_map().get_with(key, <[u8]>::to_vec).expect("get");
                             assert_eq!(found, seen.as_deref(), "nobody else writes it");
-                            store.statistics();
                             Action::Put(round.to_be_bytes().to_vec())
                         };
-                        store.default_map().update_with(&key, change).expect("room");
-                        let see = |_: &[u8]| drop(store.map(&format!("map {}", round % 5)));
-                        store.default_map().get_with(&key, see).expect("get");
-                    }
+                        store.default_map().update_with(key, change).expect("room");
+                    });
+                }
+                scope.spawn(|| {
+                    crowd.join(SESSIONS + 2);
+                    is_sound(&store);
                 });
-            }
-            for _ in 0..30 {
-                is_sound(&store);
-                assert!(store.statistics().memory_bytes > 0);
-            }
-            done.store(true, Ordering::Release);
-        });
+                crowd.join(SESSIONS + 2);
+                assert!(store.statistics().pool_size_bytes > 0);
+            });
+        }
     });
+    assert_eq!(end.default_map().len(), SESSIONS as u64);
     is_sound(&end);
 }
 
