@@ -9,7 +9,7 @@
 //!
 //! Whoever is killed while it makes a file leaves the folder, and nothing that could be taken for the
 //! file. The next who makes a file for the same place removes it: the lock says that nobody uses it, and
-//! its name and what is in it, that it is ours. (A name too long for that is cut in the name of the folder,
+//! its name, its owner and what is in it, that it is ours. (A name too long for that is cut in the name of the folder,
 //! and its check sum follows.) Folder and file are for their owner alone. A file that
 //! replaces another has its permissions, and a symbolic link keeps its place: what it leads to is
 //! replaced, or made if it leads to nothing yet.
@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use everleaf_index::OwnerProcess;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::{Error, Result};
 
@@ -267,11 +268,14 @@ fn inherit(file: &File, old: &Metadata) -> IoResult<()> {
 /// # Errors
 /// `WouldBlock` if somebody has it; what the file system answers.
 fn hold(folder: &Path, target: &Path) -> IoResult<Option<File>> {
-    match DirBuilder::new().mode(0o700).create(folder) {
-        // A umask may have taken even the owner's permissions, and then nobody could remove it any more.
-        Ok(()) => fs::set_permissions(folder, Permissions::from_mode(0o700))?,
+    let is_made = match DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => true,
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        Err(_) => {}
+        Err(_) => false,
+    };
+    if is_made {
+        // A umask may have taken even the owner's permissions, and then nobody could remove it any more.
+        fs::set_permissions(folder, Permissions::from_mode(0o700))?;
     }
     if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
         return Err(in_the_way(folder));
@@ -285,14 +289,32 @@ fn hold(folder: &Path, target: &Path) -> IoResult<Option<File>> {
         Err(TryLockError::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
         Err(TryLockError::Error(error)) => return Err(error),
     }
+    let found = handle.metadata()?;
+    if !is_made && !is_private(&found) {
+        return Err(of_another(folder));
+    }
     let number = |status: &Metadata| (status.dev(), status.ino());
-    let held = number(&handle.metadata()?);
+    let held = number(&found);
     // Another may have removed it, and made it anew, before we had the lock.
     if !fs::symlink_metadata(folder).is_ok_and(|found| number(&found) == held) {
         return Ok(None);
     }
     remove_files(folder, target)?;
     Ok(Some(handle))
+}
+
+/// Whether nobody else can put another file in the place of ours in this folder: in a folder that all may write to,
+/// anybody can make one of this name before us, and what gets the name of our file would be theirs.
+fn is_private(folder: &Metadata) -> bool {
+    folder.uid() == geteuid().as_raw() && folder.mode() & 0o022 == 0
+}
+
+fn of_another(folder: &Path) -> std::io::Error {
+    let text = format!(
+        "{} belongs to another user, or others may write to it, and what is made there is to be ours alone: move it away",
+        folder.display()
+    );
+    std::io::Error::new(ErrorKind::AlreadyExists, text)
 }
 
 fn in_the_way(folder: &Path) -> std::io::Error {
@@ -346,6 +368,11 @@ mod tests {
         names
     }
 
+    /// Makes the folder of a process that was killed.
+    fn leave(folder: &Path) {
+        DirBuilder::new().mode(0o700).create(folder).expect("room");
+    }
+
     fn write(new: &NewFile, text: &[u8]) {
         new.create().expect("room").write_all(text).expect("room");
     }
@@ -390,17 +417,47 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
         let left = folder.path().join(".file.everleaf-new");
-        fs::create_dir(&left).expect("room");
+        leave(&left);
         fs::write(left.join("file"), "half").expect("room");
         let new = NewFile::beside(&path).expect("nobody uses what was left");
         assert!(!new.path().exists());
         assert!(matches!(NewFile::beside(&path), Err(Error::Locked(_))), "somebody makes it");
         drop(new);
-        fs::create_dir(&left).expect("room");
+        leave(&left);
         fs::write(left.join("of somebody else"), "kept").expect("room");
         let error = NewFile::beside(&path).expect_err("that is not ours").to_string();
         assert!(error.contains("in the way"), "{error}");
         assert!(left.join("of somebody else").exists());
+    }
+
+    /// In a folder for all, as that for temporary files, another user can make the folder before us. Then the file that got
+    /// the name was whatever that user had put in the place of ours.
+    #[test]
+    fn a_folder_that_others_may_write_to_is_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let trap = folder.path().join(".file.everleaf-new");
+        let refused = |what: &str| {
+            let error = NewFile::beside(&path).expect_err(what).to_string();
+            assert!(error.contains("another user") && error.contains("move it away"), "{error}");
+            assert!(trap.join("file").exists(), "{what}: it is not ours");
+        };
+        fs::create_dir(&trap).expect("room");
+        fs::write(trap.join("file"), "theirs").expect("room");
+        for mode in [0o777, 0o770, 0o702] {
+            fs::set_permissions(&trap, Permissions::from_mode(mode)).expect("it is ours");
+            refused("others may write to it");
+        }
+        fs::set_permissions(&trap, Permissions::from_mode(0o700)).expect("it is ours");
+        // Only root can give it away.
+        if std::os::unix::fs::chown(&trap, Some(12345), None).is_ok() {
+            refused("it is somebody else's");
+            std::os::unix::fs::chown(&trap, Some(geteuid().as_raw()), None).expect("it was ours");
+        }
+        let new = NewFile::beside(&path).expect("a process of ours left it");
+        write(&new, b"ours");
+        new.place().expect("the name is free");
+        assert_eq!(fs::read(&path).expect("there"), b"ours");
     }
 
     /// A link that led to nothing was replaced by the file.
@@ -434,7 +491,7 @@ mod tests {
             let name = "n".repeat(size);
             let path = folder.path().join(&name);
             let left = folder.path().join(folder_name(OsStr::new(&name)));
-            fs::create_dir(&left).expect("room");
+            leave(&left);
             fs::write(left.join(&name), "half").expect("room");
             let new = NewFile::beside(&path).expect("it can be begun");
             write(&new, b"whole");
