@@ -166,6 +166,30 @@ fn who_does_not_read_replies_is_closed_first() {
     });
 }
 
+/// It has ended its half, so that nothing more comes of which the server could hear.
+#[test]
+fn who_ends_its_half_and_does_not_read_is_closed_first() {
+    let request = vec!["big"; 16];
+    assert_greediest_closed("output of a half", |client, round| {
+        if round == 0 {
+            client.send(&encode(&[&["MGET"], &request[..]].concat()));
+            client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+    });
+}
+
+/// Each word takes six bytes on its way, and more where it is noted.
+#[test]
+fn who_sends_empty_words_without_end_is_closed_first() {
+    let many = b"$0\r\n\r\n".repeat(50_000);
+    assert_greediest_closed("empty words", |client, round| {
+        if round == 0 {
+            client.send(b"*1000000\r\n$4\r\nMGET\r\n");
+        }
+        client.send(&many);
+    });
+}
+
 #[test]
 fn who_queues_commands_without_end_is_closed_first() {
     let many = encode(&["SET", "k", "v"]).repeat(5_000);

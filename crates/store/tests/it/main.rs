@@ -19,5 +19,6 @@ mod store;
 mod trees;
 mod update_apart;
 mod verify;
+mod view_attacks;
 mod view_many;
 mod views;
