@@ -36,7 +36,9 @@
 //! - J7 a batch that comes down to one change is not in the journal, and no blocks are put by for it: a write of one key
 //!   is whole by itself, and if there is no space for it, nothing was changed. So a full pool refuses no batch of one
 //!   change that it would not refuse outside of one. But an expiry that changes in place where lines must be flushed
-//!   (`Adr`) is entered, for the sake of those who read it before (J6).
+//!   (`Adr`) is entered, for the sake of those who read it before (J6);
+//! - J8 nor are blocks put by for a batch of one put and removals, which makes room: the put comes first, so that if there is
+//!   no space for it, nothing was changed. Then recovery leaves the batch, too, or a full pool could not be opened.
 
 mod batch_bytes;
 mod changes;
@@ -48,9 +50,10 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::{Domain, FEATURE_BATCHES, FEATURE_EXPIRY_IN_BATCHES};
 
-use self::batch_bytes::encode;
+use self::batch_bytes::{encode, lengthen};
 use crate::api::error::IndexError;
 use crate::bytes::change::{Change, What};
+use crate::bytes::record::{Record, Verify};
 use crate::bytes::staged_write::{StagedWrite, free_payload};
 use crate::bytes::tree::BytesTree;
 use crate::geometry::{Geometry, Production};
@@ -61,6 +64,8 @@ pub(crate) use self::changes::Changes;
 
 /// The name of the journal in the pool's directory.
 pub const NAME: &str = "\u{1}batches";
+/// A batch that is longer than this, in bytes, is entered as it is or not at all.
+const LENGTH_MAX: usize = 8 << 10;
 /// Keys of the journal: one for every session there can be.
 const fn slots<M: Machine>() -> u16 {
     if M::SIMULATED { 6 } else { PARTICIPANT_COUNT_MAX as u16 }
@@ -236,7 +241,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         if !needs_journal(session, operations) && !M::mutant("journal.enters_one") {
             return apply_whole(session, operations, before);
         }
-        let batch = encode(session, operations)?;
+        let mut batch = encode(session, operations)?;
         if operations.iter().any(|operation| operation.change.what == What::Expire) {
             let pool = session.heap().pool();
             // Before such a batch is written down: code that cannot read it refuses the pool.
@@ -249,7 +254,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         let mut changes = Changes::with_capacity(operations.len());
         let entered = changes
             .prepare(session, operations)
-            .and_then(|()| self.enter(session, &slot, &batch))
+            .and_then(|()| self.enter(session, &slot, &mut batch, operations))
             .inspect_err(|_| changes.free_rest(session));
         let erasure = entered?;
         before();
@@ -267,20 +272,36 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         result
     }
 
-    /// Enters a batch. Returns the record that will erase it.
+    /// Enters a batch of these changes. Returns the record that will erase it.
     fn enter<'a>(
         &'a self,
         session: &mut Session<M>,
         slot: &'a [u8],
-        batch: &[u8],
+        batch: &mut Vec<u8>,
+        operations: &[BatchOp<'_, G, M>],
     ) -> Result<StagedWrite<'a, G, M>, IndexError> {
         let erasure = self.tree.prepare(session, &Change::upsert(slot, &[]))?;
         if M::mutant("journal.no_entry") {
             return Ok(erasure);
         }
-        let entry = self.tree.prepare(session, &Change::upsert(slot, batch));
-        // Persist: the batch before its first change (J1).
-        let entered = entry.and_then(|entry| self.replace(session, &entry));
+        let is_removal = |operation: &&BatchOp<'_, G, M>| operation.change.what == What::Remove;
+        let removal = operations.iter().rfind(is_removal).filter(|_| batch.len() < LENGTH_MAX);
+        let entered = loop {
+            let entry = self.tree.prepare(session, &Change::upsert(slot, batch));
+            match (entry, removal) {
+                // A full pool may have room for longer records only, as that of an earlier batch. What removes makes
+                // room, so it is tried at any length, in steps of a quarter, as the classes of records are.
+                (Err(error), Some(removal)) if error.lacks_space() && batch.len() < LENGTH_MAX => {
+                    M::mark("journal.lengthened");
+                    let length = batch.len() * 5 / 4;
+                    if let Err(error) = lengthen(session, batch, removal, length) {
+                        break Err(error);
+                    }
+                }
+                // Persist: the batch before its first change (J1).
+                (entry, _) => break entry.and_then(|entry| self.replace(session, &entry)),
+            }
+        };
         entered.inspect_err(|_| free_payload(session, erasure.write.payload))?;
         Ok(erasure)
     }
@@ -309,7 +330,9 @@ fn needs_journal<G: Geometry, M: Machine>(
     operations: &[BatchOp<'_, G, M>],
 ) -> bool {
     let [operation] = operations else { return operations.len() > 1 };
-    operation.change.what == What::Expire && session.heap().medium().domain() == Domain::Adr
+    operation.change.what == What::Expire
+        && session.heap().medium().domain() == Domain::Adr
+        && !M::mutant("journal.lone_expiry_unwritten")
 }
 
 /// Makes one put or removal, or none: as [`Journal::apply_after`], of a pool that need not have a journal.
@@ -389,7 +412,12 @@ fn redo<G: Geometry, M: Machine>(
         let what = "a batch that was cut short cannot be read: its check sum is wrong".to_string();
         return Err(AllocError::Corrupt { offset: 0, what }.into());
     };
-    for (tree, change) in changes {
+    // Puts first, as they were made.
+    let (puts, others): (Vec<_>, Vec<_>) =
+        changes.into_iter().partition(|(_, change)| change.value().is_some());
+    let removes_only = others.iter().all(|(_, change)| change.what == What::Remove);
+    let may_be_left = puts.len() == 1 && removes_only;
+    for (tree, change) in puts.into_iter().chain(others) {
         // A tree cannot have gone while a batch of it was there; if it is not to be found, the
         // pool's directory was damaged and said so when it was opened.
         let Some(tree) = trees.bytes_tree_of_id(session, tree) else { continue };
@@ -410,7 +438,19 @@ fn redo<G: Geometry, M: Machine>(
             }
             continue;
         }
-        tree.change(session, &change)?;
+        match tree.change(session, &change) {
+            // There was no space for it before either, unless it was made (J8).
+            Err(error) if may_be_left && error.lacks_space() => {
+                let is_made = |record: Record<'_>| {
+                    Some(record.value) == change.value() && record.expiry_ms == change.expiry_ms
+                };
+                M::mark("journal.redo_without_space");
+                if tree.get_stored(session, change.key, Verify::Sum, is_made)? != Some(true) {
+                    return Ok(());
+                }
+            }
+            done => drop(done?),
+        }
     }
     Ok(())
 }

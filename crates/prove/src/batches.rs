@@ -18,7 +18,7 @@
 //! And each thread has a *lone* key, which is changed by batches of one change. In a *full* pool, which has only some
 //! records as small as theirs, none of them is refused. Where keys *move*, each thread has a key in one of the two trees,
 //! which a batch puts in the one and removes from the other, and the leaf of the first tree is full at the beginning, with
-//! one of the first thread's own keys in it.
+//! one of the second thread's own keys in it.
 
 mod beginnings;
 mod programs;
@@ -62,6 +62,8 @@ const LONE_NUMBER: u64 = 20;
 const LONE_FIRST: u64 = 1;
 /// Records as small as those of lone keys that a full pool has room for.
 const SPARE: u64 = 8;
+/// Longer ones that it has room for.
+const SPARE_LONG: u64 = 3;
 /// What expires then never expires here.
 const FAR: u64 = 1 << 47;
 /// A time for which a record has no expiry word: one with another has no place for it, nor it for another.

@@ -51,12 +51,30 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
             let config = Config { mutants: vec![mutant.name], crash, ..Config::default() };
             vec![(allocator_program::RETURNED.to_string(), config, 200)]
         }
+        "journal.stops_without_memory" => refused("refused/move, lone", mutant),
+        "journal.lone_expiry_unwritten" => {
+            // A reader that looked before, and reads behind the store and before its flush.
+            let config = Config { mutants: vec![mutant.name], ..Config::default() };
+            vec![("small/full, look".to_string(), exhaustive(&config, 2), 20 * SMALL_SCHEDULES)]
+        }
+        "journal.keeps_last_made" => refused("refused/move, expire", mutant),
         _ => vec![],
     };
     let lost = published::anomalies().into_iter();
     let lost = lost.filter(|one| one.mutant.is_some_and(|name| mutant == of(GUARDED, name)));
     let lost = lost.map(|one| (one.program(), one.config(), one.schedules));
     others.into_iter().chain(guarded).chain(lost).collect()
+}
+
+/// A small program with each of its first allocations refused in turn: which of them is made by the thread that meets a
+/// leaf that another one has frozen depends on the order.
+fn refused(program: &str, mutant: Mutant) -> Vec<(String, Config, u64)> {
+    let config = |number| {
+        let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+        let (mutants, fail_allocation) = (vec![mutant.name], Some(number));
+        exhaustive(&Config { mutants, crash, fail_allocation, ..Config::default() }, 1)
+    };
+    (0..8).map(|number| (program.to_string(), config(number), SMALL_SCHEDULES)).collect()
 }
 
 /// Looks for a planted bug with the programs of its structure: first in those that were made for it,

@@ -27,6 +27,8 @@ pub const MUTANTS: &[Mutant] = &[
     of("batch", "journal.enters_one"),
     of("batch", "journal.expires_first"),
     of("batch", "journal.expiry_unflushed"),
+    of("batch", "journal.keeps_last_made"),
+    of("batch", "journal.lone_expiry_unwritten"),
     of("batch", "journal.no_entry"),
     of("batch", "journal.no_erasure"),
     of("batch", "journal.no_recovery"),

@@ -42,24 +42,51 @@ pub(super) fn encode<'a, G: Geometry, M: Machine>(
             _ => operation.tree.id(session)?,
         };
         last = Some((operation.tree, id));
-        let Change { key, expiry_ms, .. } = operation.change;
-        let value_length = match (operation.change.what, value(operation)) {
-            (What::Expire, _) => EXPIRES,
-            (_, Some(value)) if M::mutant("journal.short_lengths") => value.len() as u32 & 0xFFFF,
-            (_, value) => value.map_or(REMOVED, |value| value.len() as u32),
-        };
-        let mut header = [0; CHANGE_HEADER_SIZE];
-        header[..4].copy_from_slice(&id.to_le_bytes());
-        header[4..8].copy_from_slice(&(key.len() as u32).to_le_bytes());
-        header[8..12].copy_from_slice(&value_length.to_le_bytes());
-        header[12..].copy_from_slice(&expiry_ms.to_le_bytes());
-        batch.extend_from_slice(&header);
-        batch.extend_from_slice(key);
-        batch.extend_from_slice(value(operation).unwrap_or_default());
+        append::<M>(&mut batch, id, &operation.change);
     }
+    sum_up(&mut batch);
+    Ok(batch)
+}
+
+/// Makes a batch so long, in bytes, or a little longer, by one of its removals, which is done once more each time.
+pub(super) fn lengthen<G: Geometry, M: Machine>(
+    session: &mut Session<M>,
+    batch: &mut Vec<u8>,
+    removal: &BatchOp<'_, G, M>,
+    length: usize,
+) -> Result<(), IndexError> {
+    let id = removal.tree.id(session)?;
+    let count = batch[4..HEADER_SIZE].try_into().expect("four bytes");
+    let mut count = u32::from_le_bytes(count);
+    while batch.len() < length {
+        append::<M>(batch, id, &removal.change);
+        count += 1;
+    }
+    batch[4..HEADER_SIZE].copy_from_slice(&count.to_le_bytes());
+    sum_up(batch);
+    Ok(())
+}
+
+fn append<M: Machine>(batch: &mut Vec<u8>, id: u32, change: &Change<'_>) {
+    let Change { key, expiry_ms, .. } = *change;
+    let value_length = match (change.what, change.value()) {
+        (What::Expire, _) => EXPIRES,
+        (_, Some(value)) if M::mutant("journal.short_lengths") => value.len() as u32 & 0xFFFF,
+        (_, value) => value.map_or(REMOVED, |value| value.len() as u32),
+    };
+    let mut header = [0; CHANGE_HEADER_SIZE];
+    header[..4].copy_from_slice(&id.to_le_bytes());
+    header[4..8].copy_from_slice(&(key.len() as u32).to_le_bytes());
+    header[8..12].copy_from_slice(&value_length.to_le_bytes());
+    header[12..].copy_from_slice(&expiry_ms.to_le_bytes());
+    batch.extend_from_slice(&header);
+    batch.extend_from_slice(key);
+    batch.extend_from_slice(change.value().unwrap_or_default());
+}
+
+fn sum_up(batch: &mut [u8]) {
     let sum = crc32c(&batch[4..]);
     batch[..4].copy_from_slice(&sum.to_le_bytes());
-    Ok(batch)
 }
 
 /// The changes of a batch in the journal, each behind the id of its tree: puts, removals and changes of expiries. `None`
@@ -117,6 +144,12 @@ mod tests {
         for (written, operation) in read.iter().zip(&operations) {
             assert_eq!(*written, (id, operation.change()));
         }
+        let mut long = batch.clone();
+        lengthen(&mut session, &mut long, &operations[2], 300).expect("there");
+        assert!((300..330).contains(&long.len()));
+        let read = decode(&long).expect("whole");
+        assert!(read[4..].iter().all(|again| *again == (id, operations[2].change())));
+        assert!(read.len() > 8 && decode(&batch).expect("whole")[..] == read[..4]);
         assert!(decode(&batch[..batch.len() - 1]).is_none());
         for bit in 0..batch.len() * 8 {
             batch[bit / 8] ^= 1 << (bit % 8);

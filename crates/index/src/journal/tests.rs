@@ -44,6 +44,40 @@ fn what_was_cut_short_is_done_again_and_only_once() {
     assert_eq!(journal.recover(&trees, &mut session).expect("room").batches, 0);
 }
 
+/// A full pool in which a batch of one put and a removal was cut short: if the put was made, the removal is done; if there is
+/// no space for it, nothing is.
+#[test]
+fn a_batch_without_space_for_its_one_put_is_left() {
+    for is_made in [false, true] {
+        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let journal = Journal::open(&trees, &mut session).expect("room");
+        let value = [7; 900];
+        tree.change(&mut session, &Change::insert(b"gone", b"x")).expect("room");
+        if is_made {
+            tree.change(&mut session, &Change::insert(b"new", &value)).expect("room");
+        }
+        let operations = [BatchOp::remove(&tree, b"gone"), BatchOp::put(&tree, b"new", &value, 0)];
+        let batch = encode(&mut session, &operations).expect("small");
+        let entry = Change::upsert(b"\0\x07", &batch);
+        journal.tree.change(&mut session, &entry).expect("room");
+        let mut fill = 0..;
+        for size in [900, 890, 400] {
+            let mut put = |number: u32| {
+                tree.change(&mut session, &Change::insert(&number.to_be_bytes(), &value[..size]))
+            };
+            let _ = fill.find(|number| put(*number).is_err());
+        }
+        let redone = journal.recover(&trees, &mut session).expect("it is no reason to refuse all");
+        assert_eq!((redone.batches, redone.damaged.len()), (1, 0));
+        let mut has = |key: &[u8]| tree.get_with(&mut session, key, |_| ()).expect("there");
+        assert_eq!((has(b"gone").is_some(), has(b"new").is_some()), (!is_made, is_made));
+        assert_eq!(journal.pending(&mut session).expect("readable"), 0);
+    }
+}
+
 /// Exchanges bits of the byte at this distance from the start of a key's record.
 fn damage(tree: &BytesTree, session: &mut Session<Hardware>, key: &[u8], at: usize, bits: u64) {
     let find = |tree: &BytesNodes<_, _>, session: &mut Session<Hardware>| {

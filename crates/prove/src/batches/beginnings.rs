@@ -2,7 +2,7 @@
 
 use everleaf_index::{BytesTree, Change, Session};
 
-use super::{CROWD, G, LONE_FIRST, M, SPARE, lone_key, moving_key, own_keys, time_of};
+use super::{CROWD, G, LONE_FIRST, M, SPARE, SPARE_LONG, lone_key, moving_key, own_keys, time_of};
 
 /// Fills a pool until nothing more goes in, and makes a little room again.
 pub(super) fn crowd(tree: &BytesTree<G, M>, session: &mut Session<M>) {
@@ -34,6 +34,11 @@ pub(super) fn fill(
     for number in 0..SPARE {
         expiring(&spare(number), session, other).expect("the pool is empty");
     }
+    // For batches that are lengthened.
+    for number in 0..SPARE_LONG {
+        let put = format!("long {number}").into_bytes();
+        other.change(session, &Change::insert(&put, &CROWD[..150])).expect("the pool is empty");
+    }
     let mut next = 0..;
     for size in (0..CROWD.len()).rev().step_by(4) {
         let mut put = |number: u64| {
@@ -45,9 +50,13 @@ pub(super) fn fill(
     for number in 0..SPARE {
         other.change(session, &Change::remove(&spare(number))).expect("it was put there");
     }
+    for number in 0..SPARE_LONG {
+        let key = format!("long {number}").into_bytes();
+        other.change(session, &Change::remove(&key)).expect("it was put there");
+    }
 }
 
-/// Puts all keys that move in the first tree, and with them the own keys of the first thread in both: then two
+/// Puts all keys that move in the first tree, and with them the own keys of the second thread in both: then two
 /// threads have filled its leaf.
 pub(super) fn begin_moves(
     tree: &BytesTree<G, M>,
@@ -61,7 +70,7 @@ pub(super) fn begin_moves(
         tree.change(session, &put).expect("the pool is empty");
     };
     (0..threads).for_each(|thread| put(tree, &moving_key(thread), 0));
-    let [first, second] = own_keys(0);
+    let [first, second] = own_keys(1);
     put(tree, &first, time_of(LONE_FIRST));
     put(other, &second, time_of(LONE_FIRST));
 }

@@ -58,7 +58,7 @@ use Operation::{
 };
 
 /// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 20] = [
+const SMALL: [(&str, usize, &[&[Operation]]); 22] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
@@ -79,15 +79,18 @@ const SMALL: [(&str, usize, &[&[Operation]]); 20] = [
     ("lone, read", 16, &[&[Lone(0, 1), LoneExpire(0, 4), Lone(0, 0)], &[GetLone(0), GetLone(0)]]),
     ("lone, batch", 1, &[&[Lone(0, 1), Own(0, 2), Lone(0, 3)], &[LoneExpire(0, 5), Own(1, 2)]]),
     ("full, lone", 16, &[&[Lone(0, 4), LoneExpire(0, 5), Lone(0, 8), Lone(0, 0)], &[GetLone(0)]]),
-    // A put and a removal of one key, while another thread replaces a leaf.
-    ("move, lone", 16, &[&[Move(0)], &[Lone(1, 4)]]),
-    // Expiries that are written again.
-    ("move, expire", 16, &[&[Expire(0, 6)], &[Lone(1, 4)]]),
+    ("full, look", 16, &[&[Lone(0, 4), GetLone(1)], &[LoneExpire(1, 5)]]),
+    // A removal behind a put meets a leaf that another thread has frozen.
+    ("move, lone", 16, &[&[Lone(0, 4)], &[Move(1)]]),
+    // The same of an expiry that is written again behind another one, which is taken back then.
+    ("move, expire", 16, &[&[Lone(0, 4)], &[Expire(1, 6)]]),
     ("move, move", 16, &[&[Move(0), Move(0)], &[Move(1)]]),
+    // One put and a removal, with no room for a leaf, and with room for a long record only in the journal.
+    ("move, full", 16, &[&[Move(0), Move(0)], &[GetOwn(1)]]),
 ];
 
 /// Those of them that are run on hashed leaves, too.
-const SMALL_HASHED: [&str; 7] = [
+const SMALL_HASHED: [&str; 8] = [
     "batch, put",
     "fillers, put",
     "fillers, own",
@@ -95,6 +98,7 @@ const SMALL_HASHED: [&str; 7] = [
     "crowded",
     "full, lone",
     "move, lone",
+    "move, full",
 ];
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME` or `refused/NAME`, or one of `vanishing.rs`; behind
@@ -125,7 +129,7 @@ fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {
     let (fills, moves) = (wanted.starts_with("fillers"), wanted.starts_with("move"));
     let room = match wanted {
         "crowded" => Room::Little,
-        "full, lone" => Room::None,
+        "full, lone" | "full, look" | "move, full" => Room::None,
         _ => Room::Enough,
     };
     let (stripes, threads) = (*stripes, plan.len());
