@@ -201,8 +201,20 @@ impl NewFile {
         }
     }
 
+    /// Whether the folder is still where it was made. If the one around it was moved away, another may lie there, in which
+    /// somebody else makes a file of this name.
+    fn is_in_place(&self) -> bool {
+        let held = self.handle.metadata().map(|held| identity(&held));
+        let found = fs::symlink_metadata(&self.folder).map(|found| identity(&found));
+        matches!((held, found), (Ok(held), Ok(found)) if held == found)
+    }
+
     fn complete(&self, name: impl FnOnce(&File, &Path) -> IoResult<()>) -> Result<()> {
         let complete = || {
+            if !self.is_in_place() {
+                let why = "the folder in which it is made was moved or removed meanwhile";
+                return Err(std::io::Error::new(ErrorKind::NotFound, why));
+            }
             let file = File::open(self.path())?;
             file.sync_all()?;
             name(&file, &self.target)?;
@@ -218,8 +230,10 @@ impl Drop for NewFile {
             // Inherited by a fork: another process makes the file.
             return;
         }
-        // What cannot be removed is removed by the next who makes this file.
-        let _ = clear(&self.folder, &self.target);
+        if self.is_in_place() {
+            // What cannot be removed is removed by the next who makes this file.
+            let _ = clear(&self.folder, &self.target);
+        }
         let _ = self.handle.unlock();
     }
 }
@@ -293,14 +307,18 @@ fn hold(folder: &Path, target: &Path) -> IoResult<Option<File>> {
     if !is_made && !is_private(&found) {
         return Err(of_another(folder));
     }
-    let number = |status: &Metadata| (status.dev(), status.ino());
-    let held = number(&found);
+    let held = identity(&found);
     // Another may have removed it, and made it anew, before we had the lock.
-    if !fs::symlink_metadata(folder).is_ok_and(|found| number(&found) == held) {
+    if !fs::symlink_metadata(folder).is_ok_and(|found| identity(&found) == held) {
         return Ok(None);
     }
     remove_files(folder, target)?;
     Ok(Some(handle))
+}
+
+/// What tells a file or folder from all others.
+fn identity(status: &Metadata) -> (u64, u64) {
+    (status.dev(), status.ino())
 }
 
 /// Whether nobody else can put another file in the place of ours in this folder: in a folder that all may write to,
@@ -428,6 +446,38 @@ mod tests {
         let error = NewFile::beside(&path).expect_err("that is not ours").to_string();
         assert!(error.contains("in the way"), "{error}");
         assert!(left.join("of somebody else").exists());
+    }
+
+    /// The folder around is moved away while a file is made, and in a new one somebody else makes a file of the same name:
+    /// half of that file got the name, and the rest was removed under its maker.
+    #[test]
+    fn who_is_moved_away_neither_names_nor_removes_what_others_make() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (around, moved) = (folder.path().join("around"), folder.path().join("moved"));
+        fs::create_dir(&around).expect("room");
+        let path = around.join("file");
+        let begin = |text: &[u8]| {
+            let new = NewFile::beside(&path).expect("it can be begun");
+            write(&new, text);
+            new
+        };
+        let (first, second) = (begin(b"whole"), begin_elsewhere(&around, &moved, &path));
+        write(&second, b"half");
+        let error = first.place().expect_err("it is not there").to_string();
+        assert!(error.contains("moved"), "{error}");
+        assert!(!path.exists() && second.path().exists(), "the other goes on");
+        drop(second);
+        let third = begin(b"third");
+        fs::remove_dir_all(&around).expect("it is ours");
+        drop(third);
+        assert_eq!(names(folder.path()), ["moved"]);
+    }
+
+    /// Moves a folder away, and begins a file in a new one.
+    fn begin_elsewhere(around: &Path, moved: &Path, path: &Path) -> NewFile {
+        fs::rename(around, moved).expect("it is ours");
+        fs::create_dir(around).expect("room");
+        NewFile::beside(path).expect("it can be begun")
     }
 
     /// In a folder for all, as that for temporary files, another user can make the folder before us. Then the file that got
