@@ -49,14 +49,13 @@ impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
             let payload = tree.get_payload(session, BytesKey::new(self.key))?;
             let is_made = payload.is_none_or(|payload| {
                 let (heap, offset) = (session.heap(), record_offset(payload));
+                if M::mutant("journal.expiry_unflushed") {
+                    // SAFETY: as below.
+                    return unsafe { record::store_expiry(heap, offset, self.expiry_ms) }.is_some();
+                }
                 // SAFETY: pinned since before the payload was read. Whoever staged this has the stripe of the key as a
                 // batch has it, so nobody else changes the key or decides by its expiry.
-                unsafe {
-                    match M::mutant("journal.expiry_unflushed") {
-                        true => record::store_expiry(heap, offset, self.expiry_ms).is_some(),
-                        false => record::change_expiry(heap, offset, self.expiry_ms),
-                    }
-                }
+                unsafe { record::change_expiry(heap, offset, self.expiry_ms) }
             });
             assert!(is_made, "the record had a place when this was staged");
             Ok(())
