@@ -37,7 +37,7 @@ use std::cell::Cell;
 
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::check_sum::{crc32c, crc32c_append};
-use everleaf_machine::{LINE_SIZE, Machine, Ordering};
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 use everleaf_pool::{FEATURE_EXPIRY, FEATURE_EXPIRY_WORD};
 
 use self::read::header;
