@@ -35,9 +35,14 @@ pub struct LateMarks<M: Machine> {
     recovery: Recovery<M>,
     /// Leaves, or whatever the caller counts, whose records are not marked yet.
     owed: Atomic<u64, M>,
-    /// Whether what has no mark was given to the heap, or is being given.
+    /// Whether what has no mark is being given to the heap ([`GIVING`]), or was ([`GIVEN`]).
     finished: Atomic<u32, M>,
 }
+
+/// Somebody gives to the heap what has no mark.
+const GIVING: u32 = 1;
+/// All of it was given.
+const GIVEN: u32 = 2;
 
 impl<M: Machine> LateMarks<M> {
     /// With the marks that were made so far. Nothing is owed yet.
@@ -80,7 +85,7 @@ impl<M: Machine> LateMarks<M> {
     }
 
     /// Gives records without a mark to the heap, if nothing is owed and it was not done before. Returns whether
-    /// everything is given, by whoever it was. O(records).
+    /// everything is given, by whoever it was: not while another thread is giving. O(records).
     ///
     /// The caller makes sure that nobody audits the heap meanwhile. *Blocking*: whoever needs a chunk, or more blocks
     /// or records than it has at hand, waits for some chunks at a time.
@@ -88,19 +93,22 @@ impl<M: Machine> LateMarks<M> {
         if self.owed() != 0 && !M::mutant("late.finishes_early") {
             return false;
         }
-        // AcqRel: one thread gives; the lists that it fills have locks of their own.
-        if self.finished.swap(1, Ordering::AcqRel) == 0 || M::mutant("late.finishes_twice") {
+        // Relaxed: one thread gives; the lists that it fills have locks of their own.
+        let first = self.finished.compare_exchange(0, GIVING, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_ok() || M::mutant("late.finishes_twice") {
             M::mark("late.finish");
             for chunks in self.recovery.chunks.chunks(TOGETHER) {
                 self.recovery.give(heap, false, chunks, |kind| kind != ChunkKind::Leaves);
             }
+            // Relaxed: as in `is_finished`.
+            self.finished.store(GIVEN, Ordering::Relaxed);
         }
-        true
+        self.is_finished()
     }
 
-    /// Whether [`Self::finish`] was done, or is being done.
+    /// Whether everything was given.
     pub fn is_finished(&self) -> bool {
         // Relaxed: whoever takes what was given takes a lock of the allocator.
-        self.finished.load(Ordering::Relaxed) != 0
+        self.finished.load(Ordering::Relaxed) == GIVEN
     }
 }

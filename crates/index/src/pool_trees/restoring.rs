@@ -1,7 +1,7 @@
 //! Restoring what opening at once has left, of the tree of one name.
 
 use everleaf_alloc::{AllocError, Session};
-use everleaf_machine::Machine;
+use everleaf_machine::{Machine, Ordering};
 
 use crate::api::error::IndexError;
 use crate::geometry::Geometry;
@@ -55,7 +55,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<Nodes<K, G, M>, M> {
     ) -> Result<R, IndexError> {
         loop {
             let seen = self.with(session, |tree, session| {
-                (tree.unrestored() == 0).then(|| look(tree, session))
+                (tree.unrestored() == 0).then(|| {
+                    // Acquire: the keys of all leaves that were restored; pairs with the fence of who restored the last.
+                    M::fence(Ordering::Acquire);
+                    look(tree, session)
+                })
             })?;
             match seen {
                 Some(seen) => return Ok(seen),

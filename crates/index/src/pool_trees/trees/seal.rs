@@ -32,6 +32,11 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         if let Some(damage) = self.restore_all(&mut session)?.into_iter().next() {
             return Err(damage);
         }
+        if self.unrestored() != 0 {
+            // It was told when it was met.
+            let what = "a record is in use twice: its leaf is not sealed".to_string();
+            return Err(AllocError::Corrupt { offset: self.heap.pool().data_start(), what }.into());
+        }
         let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
         let mut contents = Contents::default();
         for tree in named {
