@@ -157,7 +157,7 @@ impl<'s> Upkeep<'s> {
         self.spare.round(self.shared, self.shutdown);
     }
 
-    /// Restores what opening at once has left, unless the store is closed meanwhile.
+    /// Restores what opening at once has left, unless the store is closed meanwhile. The log is looked after as ever.
     fn restore(&mut self) {
         let trees = &self.shared.trees;
         let (mut place, mut damaged) = (Some(RestorePlace::default()), vec![]);
@@ -165,13 +165,28 @@ impl<'s> Upkeep<'s> {
             if self.shutdown.has_rung() {
                 return;
             }
-            let Ok(mut session) = self.shared.session() else { break };
+            if Instant::now() >= self.next_look {
+                self.shorten_log();
+                self.next_look = Instant::now() + LOOK_REST;
+            }
+            let Ok(mut session) = self.shared.session() else {
+                // Others have them all, but not for long.
+                place = Some(from);
+                if self.shutdown.wait(LOOK_REST) {
+                    return;
+                }
+                continue;
+            };
             // Refused to nobody but in a fork, where this thread is not.
             place = trees
                 .restore_next(&mut session, &from, RESTORED_TOGETHER, &mut damaged)
                 .unwrap_or(None);
             drop(session);
             for damage in damaged.drain(..) {
+                if self.shutdown.has_rung() {
+                    // Whoever was told has closed the store.
+                    return;
+                }
                 self.events.tell(&Event::Damage(&damage.into()));
             }
         }
