@@ -53,6 +53,7 @@ use everleaf_pool::{Domain, FEATURE_BATCHES, FEATURE_EXPIRY_IN_BATCHES};
 use self::batch_bytes::{encode, lengthen};
 use crate::api::error::IndexError;
 use crate::bytes::change::{Change, What};
+use crate::bytes::entry::BytesKey;
 use crate::bytes::record::{Record, Verify};
 use crate::bytes::staged_write::{StagedWrite, free_payload};
 use crate::bytes::tree::BytesTree;
@@ -99,6 +100,23 @@ impl<'a, G: Geometry, M: Machine> BatchOp<'a, G, M> {
         self.tree
     }
 
+    /// Comes to the leaf of the key, which opening at once may have left to be restored. A batch that does so for each of
+    /// its changes before it begins meets no damaged leaf afterwards.
+    ///
+    /// # Errors
+    /// The leaf is damaged.
+    pub fn touch(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let found = self.tree.slot().try_with(session, |tree, session| {
+            tree.get_payload(session, BytesKey::new(self.change.key))?;
+            Ok(())
+        });
+        match found {
+            // A tree that is gone has no leaves.
+            Err(IndexError::Removed) => Ok(()),
+            found => found,
+        }
+    }
+
     /// What is changed: an upsert, a removal or a change of the expiry.
     pub fn change(&self) -> Change<'a> {
         self.change
@@ -119,16 +137,6 @@ impl From<IndexError> for NotMade {
     fn from(error: IndexError) -> NotMade {
         NotMade { error, taken_back: 0 }
     }
-}
-
-/// What became of batches that were cut short.
-#[derive(Debug, Default)]
-pub struct Redone {
-    /// How many were done again.
-    pub batches: usize,
-    /// Of each key that keeps the expiry it had, because its record is damaged, what is wrong with it. Whoever verifies
-    /// what it reads is told the same.
-    pub damaged: Vec<IndexError>,
 }
 
 /// The map of batches that are being applied.
@@ -175,8 +183,10 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         Ok(pending)
     }
 
-    /// Does again what was cut short. Nobody else is active. A key whose expiry was to change alone, and whose record
-    /// was damaged meanwhile, stays as it is: there is no value that could be written again.
+    /// Does again what was cut short; how many batches that were. Nobody else is active. A key whose expiry was to change
+    /// alone, and whose record was damaged meanwhile, is removed if it would have expired by now. Otherwise it stays as it
+    /// is, for there is no value that could be written again: then `tell` is called with what is wrong with it, before its
+    /// batch is forgotten, and once more should that be cut short.
     ///
     /// # Errors
     /// No space, or a batch or a tree is damaged: then the batch stays where it is.
@@ -184,8 +194,8 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         &self,
         trees: &Trees<G, M>,
         session: &mut Session<M>,
-    ) -> Result<Redone, IndexError> {
-        let mut redone = Redone::default();
+        tell: &mut dyn FnMut(IndexError),
+    ) -> Result<usize, IndexError> {
         let mut found = vec![];
         let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
         self.tree.scan(session, from, to, false, |key, batch| {
@@ -198,7 +208,9 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
             if M::mutant("journal.erases_first") {
                 self.tree.change(session, &Change::upsert(key, &[]))?;
             }
-            redo(trees, session, batch, &mut redone.damaged)?;
+            let mut damaged = vec![];
+            redo(trees, session, batch, &mut damaged)?;
+            damaged.into_iter().for_each(&mut *tell);
             // Persist: the changes before the batch is erased (J1); each was durable when it
             // returned.
             self.tree.change(session, &Change::upsert(key, &[]))?;
@@ -206,8 +218,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
                 break;
             }
         }
-        redone.batches = found.len();
-        Ok(redone)
+        Ok(found.len())
     }
 
     /// Makes all changes or none. The caller has the stripes of all keys, each key is there once, and
@@ -402,6 +413,11 @@ pub fn apply_unlogged<G: Geometry, M: Machine>(
     changes.make(session).map_err(|not_made| not_made.error)
 }
 
+/// Whether a key with this expiry is absent.
+fn is_past<M: Machine>(expiry_ms: u64) -> bool {
+    expiry_ms != 0 && expiry_ms <= M::wall_clock_ms()
+}
+
 fn redo<G: Geometry, M: Machine>(
     trees: &Trees<G, M>,
     session: &mut Session<M>,
@@ -432,6 +448,12 @@ fn redo<G: Geometry, M: Machine>(
                 continue;
             }
             match tree.set_expiry(session, change.key, change.expiry_ms) {
+                // It would have expired by now: for that its value need not be written again.
+                Err(IndexError::Alloc(AllocError::Corrupt { .. }))
+                    if is_past::<M>(change.expiry_ms) =>
+                {
+                    tree.change(session, &Change::remove(change.key))?;
+                }
                 // One damaged record is no reason to refuse all others.
                 Err(error @ IndexError::Alloc(AllocError::Corrupt { .. })) => damaged.push(error),
                 done => drop(done?),

@@ -33,7 +33,7 @@ pub use bytes::record::{KEY_SIZE_MAX, LONG_VALUE_SIZE, Record, VALUE_SIZE_MAX, V
 pub use bytes::tree::{BytesTree, Decision};
 pub use geometry::{Geometry, Production, Tiny};
 pub use hashed_leaf::HashedLeafTree;
-pub use journal::{BatchOp, Journal, NotMade, Redone, apply_one_after, apply_unlogged};
+pub use journal::{BatchOp, Journal, NotMade, apply_one_after, apply_unlogged};
 pub use kind::{Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
 pub use pool_trees::pool_base::PoolBase;

@@ -429,7 +429,7 @@ impl Program for Batches {
         if M::mutant("journal.no_recovery") {
             M::mark("batch.unfinished");
         } else {
-            journal.recover(&trees, &mut session).map_err(text)?;
+            journal.recover(&trees, &mut session, &mut |_| ()).map_err(text)?;
         }
         drop(session);
         let session = |_| Ok(RefCell::new(Some(trees.heap().session()?)));

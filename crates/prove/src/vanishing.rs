@@ -237,7 +237,7 @@ impl Program for Vanishing {
         let goes = trees.find_bytes_tree(GOES).map_err(text)?;
         let journal = Journal::find(&trees).map_err(text)?.ok_or("the journal is gone")?;
         let mut session = trees.heap().session().map_err(text)?;
-        journal.recover(&trees, &mut session).map_err(text)?;
+        journal.recover(&trees, &mut session, &mut |_| ()).map_err(text)?;
         drop(session);
         let session = |_| Ok(RefCell::new(Some(trees.heap().session()?)));
         let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();

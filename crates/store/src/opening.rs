@@ -297,19 +297,17 @@ fn finish_batches(trees: &Trees, events: &EventFn) -> Result<u64> {
             _ => Err(Error::Unfinished),
         };
     }
-    let redone = match journal.recover(trees, &mut session) {
+    let tell = &mut |damage: IndexError| events.tell(&Event::ExpiryLeft(&damage.into()));
+    let redone = match journal.recover(trees, &mut session, tell) {
         // As on a full disk. What is done of it may be done again.
         Err(error) if error.lacks_space() && trees.is_opening() => {
             session.give_back();
             trees.reclaim_opening();
-            journal.recover(trees, &mut session)
+            journal.recover(trees, &mut session, tell)
         }
         done => done,
     }?;
-    for damage in redone.damaged {
-        events.tell(&Event::ExpiryLeft(&damage.into()));
-    }
-    Ok(redone.batches as u64)
+    Ok(redone as u64)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! First the records are made, which needs space and may fail. Then they are put in the tree, and
 //! what they replace is kept: it is retired when all is well, or put back.
 
-use everleaf_alloc::Session;
+use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::Machine;
 
 use crate::api::change::{Intent, Outcome};
@@ -43,7 +43,7 @@ impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
     /// *Durable* when it returns.
     ///
     /// # Errors
-    /// [`IndexError::Removed`].
+    /// [`IndexError::Removed`]; the record has been damaged since this was staged.
     pub fn make(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         self.tree.slot().with(session, |tree, session| {
             let payload = tree.get_payload(session, BytesKey::new(self.key))?;
@@ -57,8 +57,12 @@ impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
                 // batch has it, so nobody else changes the key or decides by its expiry.
                 unsafe { record::change_expiry(heap, offset, self.expiry_ms) }
             });
-            assert!(is_made, "the record had a place when this was staged");
-            Ok(())
+            // Its header is another one than when this was staged.
+            is_made.then_some(()).ok_or_else(|| {
+                let offset = payload.map_or(0, record_offset);
+                let what = "a record has no place for its expiry any more".to_string();
+                AllocError::Corrupt { offset, what }.into()
+            })
         })?
     }
 }

@@ -92,6 +92,12 @@ impl Shared {
             in_order.save(tree, batch.key(change), |_| change.hash)?;
         }
         let operations = batch.operations(&last);
+        if self.trees.is_opening() {
+            // A leaf that cannot be restored refuses the batch before anything of it is made or written down.
+            for operation in &operations {
+                operation.touch(&mut in_order.session)?;
+            }
+        }
         // Before the first change: a batch that cannot be logged is not made.
         let logged = match &self.log {
             Some(log) => {
