@@ -282,7 +282,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         set_once(&cold.skip, skip);
         let flags = RESTORED | if frozen { FREEZING } else { 0 };
         let relaxed = M::mutant("hashed.restored_relaxed");
-        // Relaxed: a planted bug.
+        // AcqRel: as said below. Relaxed: a planted bug.
         let order = if relaxed { Ordering::Relaxed } else { Ordering::AcqRel };
         // AcqRel: what was stored above; pairs with `is_restored`, and through the inner node's child with
         // all who come to the leaf. One of all who get here counts it.

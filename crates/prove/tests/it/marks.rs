@@ -9,7 +9,8 @@ use everleaf_machine::simulated::Report;
 use crate::common::{is_everyday, is_landing};
 
 /// The everyday search of all structures meets these.
-pub const EVERYDAY: [&str; 105] = [
+pub const EVERYDAY: [&str; 113] = [
+    "batch.tree_is_gone",
     "blocks.log_cleared",
     "blocks.log_freed",
     "bwtree.full",
@@ -33,6 +34,9 @@ pub const EVERYDAY: [&str; 105] = [
     "cceh.write_again",
     "cdds.end_taken_back",
     "cdds.leftover",
+    "damage.refused",
+    "damage.told",
+    "damage.untold",
     "expiry.changed_meanwhile",
     "fast_fair.collect",
     "fast_fair.fill_in",
@@ -65,7 +69,11 @@ pub const EVERYDAY: [&str; 105] = [
     "inner.gave_place",
     "inner.insert_again",
     "inner.split",
+    "journal.lengthened",
+    "journal.one_change",
+    "journal.redo_without_space",
     "late.finish",
+    "maps.load_refused",
     "masstree.node_removed",
     "masstree.wait",
     "nbtree.install.new_root",

@@ -65,7 +65,7 @@ fn taken_back_beside_a_snapshot(mutant: Option<&'static str>) -> (Vec<u8>, [u64;
 }
 
 #[test]
-fn expiries_that_a_snapshot_read_of_a_rolled_back_batch_are_not_there() {
+fn expiries_that_a_snapshot_read_of_a_rollback_are_not_there() {
     let before = (b"old".to_vec(), [0, LATER]);
     assert_eq!(taken_back_beside_a_snapshot(None), before);
     let found = taken_back_beside_a_snapshot(Some("store.takes_back_values_only"));
@@ -89,7 +89,7 @@ fn is_whole(store: &Store, before: bool, after: bool, when: &str) {
 /// The log's disk refuses everything from one of its operations on, each in turn, while a batch with expiries is
 /// written: such as are written again, and such as change in place.
 #[test]
-fn a_batch_with_expiries_is_whole_wherever_the_disk_of_the_log_fails() {
+fn a_batch_with_expiries_is_whole_wherever_the_disk_fails() {
     let (mut done, mut failed) = (0, 0);
     for healthy in 0..usize::MAX {
         let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
