@@ -9,8 +9,7 @@ use everleaf_machine::simulated::Report;
 use crate::common::{is_everyday, is_landing};
 
 /// The everyday search of all structures meets these.
-pub const EVERYDAY: [&str; 113] = [
-    "batch.tree_is_gone",
+pub const EVERYDAY: [&str; 105] = [
     "blocks.log_cleared",
     "blocks.log_freed",
     "bwtree.full",
@@ -34,9 +33,6 @@ pub const EVERYDAY: [&str; 113] = [
     "cceh.write_again",
     "cdds.end_taken_back",
     "cdds.leftover",
-    "damage.refused",
-    "damage.told",
-    "damage.untold",
     "expiry.changed_meanwhile",
     "fast_fair.collect",
     "fast_fair.fill_in",
@@ -56,7 +52,6 @@ pub const EVERYDAY: [&str; 113] = [
     "hashed.merge.done",
     "hashed.restore",
     "hashed.restore.busy",
-    "hashed.restore.never",
     "hashed.restore.together",
     "hybrid.compact",
     "hybrid.read_again",
@@ -69,9 +64,6 @@ pub const EVERYDAY: [&str; 113] = [
     "inner.gave_place",
     "inner.insert_again",
     "inner.split",
-    "journal.lengthened",
-    "journal.one_change",
-    "journal.redo_without_space",
     "late.finish",
     "maps.load_refused",
     "masstree.node_removed",
@@ -148,8 +140,10 @@ pub const LANDING: [&str; 19] = [
     "utree.read_again",
 ];
 
-/// No search of the tests is known to meet these: longer ones do, or the laboratory's runs. It may shrink.
-pub const UNMET: [&str; 68] = [
+/// The search of all structures is not known to meet these: tests of their own do, longer searches, or the laboratory's
+/// runs. It may shrink.
+pub const UNMET: [&str; 76] = [
+    "batch.tree_is_gone",
     "batch.unfinished",
     "blocks.full",
     "bwtree.chunk_lost",
@@ -166,6 +160,9 @@ pub const UNMET: [&str; 68] = [
     "cceh.collect",
     "cceh.forced_flush",
     "cceh.write_through",
+    "damage.refused",
+    "damage.told",
+    "damage.untold",
     "expiry.written_again",
     "f3.direct",
     "f3.stuck",
@@ -177,10 +174,14 @@ pub const UNMET: [&str; 68] = [
     "hashed.merge.helped",
     "hashed.observe",
     "hashed.restore.late",
+    "hashed.restore.never",
     "hashed.split.freeze_pending",
     "hashed.split.no_room",
     "hashed.split.no_space_to_help",
     "journal.expires_in_place",
+    "journal.lengthened",
+    "journal.one_change",
+    "journal.redo_without_space",
     "journal.refused_without_space",
     "journal.taken_back",
     "masstree.border_again",
