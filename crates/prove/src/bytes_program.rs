@@ -307,6 +307,8 @@ impl Program for BytesProgram {
                 let pool = open_pool(memory).expect("it was open just now");
                 tree = (self.tree.open)(pool).expect("what lives is opened again");
                 slot = Some(tree.heap().session().expect("a free session"));
+                // As in `open`: each life would take chunks of its own.
+                tree.reclaim(slot.as_mut().expect("it was opened just now"));
                 continue;
             }
             calls.clear();

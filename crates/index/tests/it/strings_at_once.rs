@@ -87,6 +87,19 @@ fn assert_sound(trees: &Trees) {
     assert_eq!(report.problems, Vec::<String>::new());
 }
 
+/// The pairs from a key on are those of the model.
+fn assert_next(tree: &BytesTree, session: &mut Session<Hardware>, model: &Model, number: u32) {
+    let (from, mut pairs) = (key(number), vec![]);
+    let expected: Vec<_> = model.range(from.clone()..).take(7).collect();
+    let bounds = (Bound::Included(from.as_slice()), Bound::Unbounded);
+    tree.scan(session, bounds.0, bounds.1, false, |key, value| {
+        pairs.push((key.to_vec(), value.to_vec()));
+        pairs.len() < 7
+    })
+    .expect("sound");
+    assert!(pairs.iter().map(|(key, value)| (key, value)).eq(expected));
+}
+
 #[test]
 fn strings_restored_when_touched_agree_with_the_model() {
     const KEYS: u32 = 8000;
@@ -106,17 +119,7 @@ fn strings_restored_when_touched_agree_with_the_model() {
             match random.random_range(0..8) {
                 0..3 => put(&tree, &mut session, &mut model, number, number + round),
                 3 => remove(&tree, &mut session, &mut model, number),
-                4 => {
-                    let (from, mut pairs) = (key(number), vec![]);
-                    let expected: Vec<_> = model.range(from.clone()..).take(7).collect();
-                    let bounds = (Bound::Included(from.as_slice()), Bound::Unbounded);
-                    tree.scan(&mut session, bounds.0, bounds.1, false, |key, value| {
-                        pairs.push((key.to_vec(), value.to_vec()));
-                        pairs.len() < 7
-                    })
-                    .expect("sound");
-                    assert!(pairs.iter().map(|(key, value)| (key, value)).eq(expected));
-                }
+                4 => assert_next(&tree, &mut session, &model, number),
                 5 => {
                     let keys = [key(number), key(number + 1), key(number + 2)];
                     let mut values = vec![];
