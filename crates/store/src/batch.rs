@@ -172,7 +172,7 @@ impl WriteBatch {
     /// For an open view the value is read and copied to memory, as for any change; if it is damaged, that view says so, and
     /// the batch is done all the same. A record that has no place for the time (a value below 4 KiB that did not expire,
     /// a key of 64 KiB less two bytes, a time after the year 10,000) is written again, which reads it: if it is damaged, the
-    /// batch fails with [`Error::Corrupt`], and nothing is changed.
+    /// batch fails with [`Error::Corrupt`](crate::Error::Corrupt), and nothing is changed.
     ///
     /// A program that is too old to finish such a batch refuses a pool in which there was one of several changes.
     ///
@@ -412,7 +412,7 @@ impl Store {
     /// other writes cost a few dozen nanoseconds more.
     ///
     /// # Errors
-    /// As [`Map::put`], and [`Error::BatchTooLarge`] beyond 512 MiB; then nothing was changed.
+    /// As [`Map::put`], and [`Error::BatchTooLarge`](crate::Error::BatchTooLarge) beyond 512 MiB; then nothing was changed.
     pub fn write(&self, batch: &WriteBatch) -> Result<Written> {
         self.shared().write_batch(batch)
     }

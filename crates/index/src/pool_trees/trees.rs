@@ -375,7 +375,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// operation it is refused instead of waiting for itself.
     ///
     /// # Errors
-    /// [`AllocError::Nested`], or the check itself could not be made.
+    /// [`AllocError::Nested`](everleaf_alloc::AllocError::Nested), or the check itself could not be made.
     pub fn check_by(&self, hint: Option<usize>) -> Result<CheckReport, IndexError> {
         if self.is_opening() {
             // What is damaged is found again.
