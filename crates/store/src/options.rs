@@ -178,6 +178,11 @@ impl Options {
     ///   [`Event::Damage`]; the others can be used. Otherwise the store would not open. What was free is not used
     ///   then, and closing fails.
     ///
+    /// Of a damaged pool this promises less than an opening that reads all: two entries that refer to one record are told
+    /// once ([`Event::Damage`](crate::Event::Damage)), and both are served; clearing or dropping such a map would free the
+    /// record twice. Once damage is told, close the store, and repair the pool. A store that is only read has no thread in
+    /// the background: what nobody touches is not looked at.
+    ///
     /// Default: no.
     pub fn open_at_once(mut self, yes: bool) -> Self {
         self.open_at_once = yes;
