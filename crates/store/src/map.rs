@@ -4,6 +4,7 @@ pub(crate) mod bulk;
 pub(crate) mod change;
 mod clearing;
 mod conditional;
+pub(crate) mod deciding;
 pub(crate) mod expiry;
 pub(crate) mod expiry_in_place;
 pub(crate) mod key_range;
@@ -17,8 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_index::{
-    Answer, BytesTree, Change, Decision, ExpiryChange, Hardware, IndexError, LONG_VALUE_SIZE,
-    Record, Session, SessionGuard, Verify, What, lock_rank,
+    Answer, BytesTree, Change, Hardware, IndexError, Session, SessionGuard, Verify, What,
 };
 
 use crate::lifecycle::Lifecycle;
@@ -26,19 +26,6 @@ use crate::ordered_write::{Attempt, InOrder, KeyWrite};
 use crate::shared::Shared;
 use crate::wal::{LogEffect, StoreLog};
 use crate::{Error, KEY_SIZE_MAX, Result, VALUE_SIZE_MAX};
-
-/// What of a key a decision depends on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sees {
-    /// The value, and when it expires.
-    Value,
-    /// When it expires; what is shown of the value means nothing.
-    Expiry,
-}
-
-/// What decides a key's fate by what is there; called through a pointer, so that the steps around it are
-/// compiled once.
-pub(crate) type Decide<'a> = dyn FnMut(Option<Record<'_>>) -> Decision + 'a;
 
 /// An ordered map from byte strings (keys up to 64 KiB) to byte strings (values up to 512 MiB).
 ///
@@ -343,117 +330,6 @@ impl Map {
     /// As [`Self::put`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.change(Change::remove(key.as_ref()))?.changed)
-    }
-
-    /// Reads, decides and writes one key as one atomic step. `decide` never runs behind a stripe: it
-    /// may be the user's, and use the store.
-    pub(crate) fn decide(&self, key: &[u8], sees: Sees, decide: &mut Decide<'_>) -> Result<bool> {
-        loop {
-            {
-                let mut session = self.shared.session()?;
-                let mut pinned = session.pinned();
-                if self.shared.order.is_free() {
-                    let done = match sees {
-                        Sees::Value => self.decide_shown(&mut pinned, key, &mut *decide),
-                        Sees::Expiry => self.tree.decide_short(&mut pinned, key, &mut *decide),
-                    };
-                    match done {
-                        Ok(Some(changed)) => return Ok(changed),
-                        Err(error) if !error.lacks_space() => return Err(error.into()),
-                        // No space, or its expiry can be changed in place.
-                        Err(_) | Ok(None) => {}
-                    }
-                }
-            }
-            if let Some(changed) = self.decide_in_order(key, sees, decide)? {
-                return Ok(changed);
-            }
-        }
-    }
-
-    /// Reads, decides and writes one key as one atomic step, by what does not use the store.
-    pub(crate) fn decide_apart(&self, key: &[u8], decide: &mut Decide<'_>) -> Result<()> {
-        let owner = self.shared.address();
-        self.write(key, |tree, session| {
-            let changed = tree
-                .decide_record(session, key, |found| lock_rank::apart(owner, || decide(found)))?;
-            Ok(((), LogEffect::if_changed(changed)))
-        })
-    }
-
-    /// Decides on what is there, and does it. `None`: what is to change is only the expiry of a long value, which can be
-    /// done in place.
-    fn decide_shown(
-        &self,
-        session: &mut Session<Hardware>,
-        key: &[u8],
-        decide: &mut Decide<'_>,
-    ) -> std::result::Result<Option<bool>, IndexError> {
-        let mut is_in_place = false;
-        let changed = self.tree.decide_record(session, key, |found| {
-            let decision = decide(found);
-            is_in_place = matches!(decision, Decision::Expire(_))
-                && found.is_some_and(|record| record.value.len() >= LONG_VALUE_SIZE);
-            if is_in_place { Decision::Keep } else { decision }
-        })?;
-        Ok((!is_in_place).then_some(changed))
-    }
-
-    /// Decides on what is there now, and does it if the same is there still. `None`: it is not.
-    #[cold]
-    #[inline(never)]
-    fn decide_in_order(
-        &self,
-        key: &[u8],
-        sees: Sees,
-        decide: &mut Decide<'_>,
-    ) -> Result<Option<bool>> {
-        let part = |record: Record<'_>| match sees {
-            Sees::Value => record.value.len(),
-            Sees::Expiry => 0,
-        };
-        // What is not shown is verified before it is changed.
-        let verify = if sees == Sees::Value { Verify::Sum } else { Verify::Key };
-        let seen = self.read(key, |tree, session| {
-            let own = |record: Record<'_>| {
-                let is_long = record.value.len() >= LONG_VALUE_SIZE;
-                (record.value[..part(record)].to_vec(), record.expiry_ms, is_long)
-            };
-            tree.get_verified(session, key, verify, own)
-        })?;
-        let record = seen.as_ref().map(|(value, expiry_ms, _)| Record {
-            key,
-            value: value.as_slice(),
-            expiry_ms: *expiry_ms,
-        });
-        let decision = decide(record);
-        if matches!(decision, Decision::Keep) {
-            return Ok(Some(false));
-        }
-        if let (Decision::Expire(expiry_ms), Some((value, old_ms, true))) = (&decision, &seen) {
-            let shown = (sees == Sees::Value).then_some(value.as_slice());
-            match self.expire_in_place(key, shown, *old_ms, *expiry_ms)? {
-                ExpiryChange::Done => return Ok(Some(true)),
-                ExpiryChange::Mismatch => return Ok(None),
-                ExpiryChange::NoPlace => {}
-            }
-        }
-        let mut same = true;
-        let changed = self.write(key, |tree, session| {
-            let changed = tree.decide_record(session, key, |found| {
-                let found = found.map(|record| (&record.value[..part(record)], record.expiry_ms));
-                same = found == record.map(|record| (record.value, record.expiry_ms));
-                if same { decision.clone() } else { Decision::Keep }
-            })?;
-            let effect = match decision {
-                Decision::Expire(expiry_ms) => {
-                    LogEffect::of(Change::expire(key, expiry_ms), changed)
-                }
-                _ => LogEffect::if_changed(changed),
-            };
-            Ok((changed, effect))
-        })?;
-        Ok(same.then_some(changed))
     }
 
     /// Number of keys, O(1); those that have expired and were not removed yet are counted. Exact when no writer is

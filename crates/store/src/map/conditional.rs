@@ -2,7 +2,8 @@
 
 use everleaf_index::Decision;
 
-use super::{Map, Sees};
+use super::Map;
+use super::deciding::Sees;
 use crate::wal::LogEffect;
 use crate::{Action, Error, Exchange, Result};
 

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use everleaf_index::{Change, Decision, Hardware, Session, Verify};
 
-use crate::map::{Map, Sees};
+use crate::map::Map;
+use crate::map::deciding::Sees;
 use crate::ordered_write::{Attempt, KeyWrite};
 use crate::wal::LogEffect;
 use crate::{Action, Result};
