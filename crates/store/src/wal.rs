@@ -3,11 +3,11 @@
 //! With a log, the gate is raised for good: every write takes the stripe of its key and a place in
 //! the log, changes the tree, and leaves what the key is now at that place, so that the log has the
 //! changes of a key in their order. It returns when the log says that this is durable. Since the place
-//! is taken before the change can be seen, whoever has seen it takes a later one: what is durable never
+//! is taken before the change can be seen, a thread that has seen it takes a later one: what is durable never
 //! comes of something that is not. The pool's pages reach the disk
 //! whenever the kernel likes; after a crash of the machine they are not looked at. The pool is then
-//! rebuilt from the newest snapshot and the log behind it. Who may see a value before it is in the log is drawn in
-//! docs/log.md ("What a reader may see"); the steps of a write are in `ordered_write.rs`.
+//! rebuilt from the newest snapshot and the log behind it. Which thread may see a value before it is in the log is
+//! drawn in docs/log.md ("What a reader may see"); the steps of a write are in `ordered_write.rs`.
 //!
 //! ```text
 //!   POOL.log/           the folder of the log (docs/log.md), also with small text files (`log_directory.rs`)
@@ -54,7 +54,7 @@ mod rebuild;
 mod replay;
 mod reservation;
 mod salvaging;
-#[cfg(any(test, feature = "simulated"))]
+#[cfg(feature = "simulated")]
 pub(crate) mod simulated;
 mod small_file;
 mod snapshot_map;
@@ -155,7 +155,7 @@ impl StoreLog {
 
     /// Whether a map has its number: nobody may get a handle before.
     pub fn is_numbered(&self, tree: &Arc<BytesTree>) -> bool {
-        // Relaxed: whoever sees 0 looks again behind the lock of the makers.
+        // Relaxed: a thread that sees 0 looks again behind the lock of the makers.
         self.number_of(tree).load(Ordering::Relaxed) != 0
     }
 
@@ -236,7 +236,7 @@ impl StoreLog {
         self.log.disk().reached(point);
     }
 
-    /// Empties a map, which then has a new number; what it held is freed by whoever calls this, later. The
+    /// Empties a map, which then has a new number; what it held is freed by the caller, later. The
     /// caller has all stripes.
     pub fn clear_map(
         &self,
@@ -268,13 +268,13 @@ impl StoreLog {
     /// cleanly closed, so that the next opening writes a snapshot with the numbers that the pool has (W3). Nobody
     /// writes any more.
     pub fn renumber(&self, trees: &Trees, session: &mut Session<Hardware>) -> Result<()> {
-        // Relaxed: whoever emptied a map has ended.
+        // Relaxed: the thread that emptied a map has ended.
         if !self.is_pool_misnumbered.load(Ordering::Relaxed) {
             return Ok(());
         }
         for name in trees.names().iter().filter(|name| !crate::map::reserved::is_reserved(name)) {
             if let Some(tree) = trees.find_bytes_tree(name)? {
-                // Relaxed: whoever emptied a map, and gave it another number, has ended.
+                // Relaxed: the thread that emptied a map, and gave it another number, has ended.
                 let number = self.number_of(&tree).load(Ordering::Relaxed).to_le_bytes();
                 self.own.change(session, &Change::upsert(&own_key(name), &number))?;
             }
@@ -305,7 +305,7 @@ impl StoreLog {
 
     /// Ends the log if it was removed from its place, so that nobody goes on writing what nobody finds.
     pub fn check_names(&self) {
-        // Told to whoever writes next.
+        // Told to the next that writes.
         let _ = self.log.check_names();
     }
 
@@ -370,7 +370,7 @@ impl StoreLog {
         Ok(self.log.wait(lsn)?)
     }
 
-    /// Helps to write what waits, if that is much; by one who holds nothing. An error is told to whoever
+    /// Helps to write what waits, if that is much; by one who holds nothing. An error is told to the thread that
     /// writes next.
     #[inline]
     pub fn relieve(&self) {

@@ -1,6 +1,7 @@
 //! The folder of a log as a type: what is asked of it while the log is not open, and the disk that an open log
-//! has. All of the store is written against [`Folder`]. Which one it is, [`LogFolder`] says, and nothing else:
-//! the tests of this crate and the prover have one whose disk may be [simulated](everleaf_log::simulated).
+//! has. All of the store is written against [`Folder`]. Which one it is, [`LogFolder`] says, and nothing else: with the
+//! feature `simulated`, which the tests of this crate and the prover have, one whose disk may be
+//! [simulated](everleaf_log::simulated).
 //!
 //! A type parameter would do the same, but it would be one of `Store`, `Map`, `WriteBatch`, `View` and all that a
 //! user names.
@@ -47,9 +48,9 @@ pub(crate) trait Folder: Sized {
 }
 
 /// The folder that the store uses.
-#[cfg(not(any(test, feature = "simulated")))]
+#[cfg(not(feature = "simulated"))]
 pub(crate) type LogFolder = RealFolder;
-#[cfg(any(test, feature = "simulated"))]
+#[cfg(feature = "simulated")]
 pub(crate) type LogFolder = super::simulated::EitherFolder;
 
 /// The disk that the store uses.
