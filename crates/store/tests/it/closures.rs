@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// Threads that may be in the store at once, and some more.
 const SESSIONS: usize = 128;
 const THREADS: usize = 300;
+/// How often each of many functions asks for something while another thread is to come in between.
+const ASKED_COUNT: usize = 50;
 
 fn open(folder: &Path) -> Arc<Store> {
     let options = Options::new().create(true).max_size_bytes(1 << 30);
@@ -140,12 +142,14 @@ fn statistics_and_checks_run_beside_closures_that_nest() {
                         let key = number.to_be_bytes();
                         let change = |found: Option<&[u8]>| {
                             crowd.join(SESSIONS + 2);
-                            // Most likely the check waits by now.
-                            std::thread::sleep(Duration::from_millis(50));
-                            assert_eq!(store.statistics().maps, 1);
-                            let seen =
-                                store.default_map().get_with(key, <[u8]>::to_vec).expect("get");
-                            assert_eq!(found, seen.as_deref(), "nobody else writes it");
+                            // Again and again: the check begins meanwhile, and waits.
+                            for _ in 0..ASKED_COUNT {
+                                assert_eq!(store.statistics().maps, 1);
+                                let seen = store.default_map().get_with(key, <[u8]>::to_vec);
+                                let seen = seen.expect("get");
+                                assert_eq!(found, seen.as_deref(), "nobody else writes it");
+                                std::thread::yield_now();
+                            }
                             Action::Put(round.to_be_bytes().to_vec())
                         };
                         store.default_map().update_with(key, change).expect("room");
