@@ -327,10 +327,10 @@ fn see_first(
 }
 
 /// Members that are looked at together.
-const PIECE_LENGTH: usize = 512;
+const PAGE_LENGTH: usize = 512;
 
 /// How many members all collections of some keys have, at most so many, unless that is 0. Looks at those of the smallest, and
-/// holds a piece of them. Each must be of one of these kinds, or nothing.
+/// holds a page of them. Each must be of one of these kinds, or nothing.
 pub fn count_common(
     staged: &mut Staged<'_>,
     keys: &[&[u8]],
@@ -345,32 +345,32 @@ pub fn count_common(
     let (mut count, mut start) = (0, Some(0));
     while let Some(from) = start.take() {
         let Some(mut set) = Collection::find_any(staged, keys[smallest], kinds)? else { break };
-        let (mut piece, mut last) = (Vec::new(), from);
+        let (mut page, mut last) = (Vec::new(), from);
         set.walk_ordered(from, |place, member, _| {
             // Those of one place stay together.
-            if piece.len() >= PIECE_LENGTH && place != last {
+            if page.len() >= PAGE_LENGTH && place != last {
                 start = Some(place);
                 return ControlFlow::Break(());
             }
             last = place;
-            piece.push(member.to_vec());
+            page.push(member.to_vec());
             ControlFlow::Continue(())
         })?;
         for (_, key) in keys.iter().enumerate().filter(|(index, _)| *index != smallest) {
             let set = Collection::find_any(staged, key, kinds)?;
-            let (Some(mut set), false) = (set, piece.is_empty()) else {
-                piece.clear();
+            let (Some(mut set), false) = (set, page.is_empty()) else {
+                page.clear();
                 break;
             };
             let mut kept = Vec::new();
-            for member in piece {
+            for member in page {
                 if set.contains(&member)? {
                     kept.push(member);
                 }
             }
-            piece = kept;
+            page = kept;
         }
-        count += piece.len() as u64;
+        count += page.len() as u64;
         if limit > 0 && count >= limit {
             return Ok(limit);
         }

@@ -1,13 +1,10 @@
 //! Where a transaction reads what it has not written: the store while others write, or while nobody else does.
 
-use std::ops::ControlFlow;
-
 use everleaf::{Alone, Expiry, Map, Store, Watch};
 
 use super::walk::{Bounds, directed, walk};
 
-/// What is shown of a key and its value, until it breaks.
-pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+pub use super::walk::Visit;
 
 /// What is shown of a value, and when it expires.
 pub type See<'a> = dyn FnMut(&[u8], Expiry) + 'a;

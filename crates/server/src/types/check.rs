@@ -20,13 +20,11 @@ use super::{
     HEADER_SIZE, Header, Kind, MARK_KEY, MARK_SIZE, MEMBERS, Ready, TRIMMED, Types, live_key,
     live_number, mark_entry, mark_of, trimmed_key,
 };
-use crate::command::walk::{Bounds, walk};
+use crate::command::walk::{Bounds, PageSize, page_of, walk};
 use crate::databases::{Database, Databases, Place};
 
-/// Entries read at once.
-const PIECE_LENGTH: usize = 512;
-/// Bytes of a value that are looked at: of a longer one nobody wants more than to see that it is none of ours.
-const VALUE_SIZE_MAX: usize = runs::SIZE_MAX + 1;
+/// Entries read at once. Of a value that is longer nobody wants more than to see that it is none of ours.
+const PAGE: PageSize = PageSize { pairs: 512, bytes: usize::MAX, value_bytes: runs::SIZE_MAX + 1 };
 /// Problems that are told.
 const PROBLEM_COUNT_MAX: usize = 1_000;
 
@@ -65,7 +63,7 @@ pub fn check_collections(store: &Store) -> Result<CollectionReport> {
     let databases = Databases::of_store(store)?;
     for place in databases.existing() {
         let database = databases.number_of(place);
-        pieces(databases.map(place), Bounds::of_prefix(b""), |key, value| {
+        each_pair(databases.map(place), Bounds::of_prefix(b""), |key, value| {
             if value.len() != HEADER_SIZE || !ready.has_mark(value) {
                 return Ok(());
             }
@@ -97,7 +95,7 @@ fn check_trimmed(
     databases: &Databases,
     report: &mut CollectionReport,
 ) -> Result<()> {
-    pieces(&ready.members, Bounds::of_prefix(&TRIMMED.to_be_bytes()), |note, _| {
+    each_pair(&ready.members, Bounds::of_prefix(&TRIMMED.to_be_bytes()), |note, _| {
         let id = note.get(8..).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
         let mut is_noted = false;
         for place in databases.existing() {
@@ -155,21 +153,18 @@ fn check_numbers(
 }
 
 /// Shows each pair inside bounds to a function that may use the store.
-fn pieces(
+fn each_pair(
     map: &Map,
     mut bounds: Bounds,
     mut see: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
     loop {
-        let mut piece: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        walk(map, &bounds, false, |key, value| {
-            piece.push((key.to_vec(), value[..value.len().min(VALUE_SIZE_MAX)].to_vec()));
-            let is_full = piece.len() == PIECE_LENGTH;
-            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        let Some((last, _)) = piece.last() else { return Ok(()) };
-        bounds.skip_to_after(last.clone());
-        piece.iter().try_for_each(|(key, value)| see(key, value))?;
+        let (pairs, walked) = page_of(map, &mut bounds, PAGE);
+        walked?;
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        pairs.iter().try_for_each(|(key, value)| see(key, value))?;
     }
 }
 
@@ -233,7 +228,7 @@ impl Check<'_> {
     /// Members by their hash (C3). Returns how many there are.
     fn members(&mut self) -> Result<u64> {
         let (ready, mut count) = (self.ready, 0);
-        pieces(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
+        each_pair(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
             count += 1;
             if !self.is_in_place(key, 0) {
                 self.problem(&format!("an entry is not where it belongs: {}", key.escape_ascii()));
@@ -263,7 +258,7 @@ impl Check<'_> {
         // What begins before that is gone, even if it ends inside: there is something else.
         let first = first_key(&ready.members, &self.header)?;
         let first = first.unwrap_or(EntryKey::before(self.header.id, self.header.extra).to_vec());
-        pieces(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
+        each_pair(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
             let Some(place) = runs::Place::of_key(key) else {
                 self.problem(&format!("an entry is not where it belongs: {}", key.escape_ascii()));
                 return Ok(());
@@ -319,7 +314,7 @@ impl Check<'_> {
         }
         let mut levels = Levels::new(levels as u8);
         let (ready, mut count, mut position_count) = (self.ready, 0, 0);
-        pieces(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
+        each_pair(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
             let Some(level) = key.get(8).and_then(|byte| byte.checked_sub(ORDER)) else {
                 count += 1;
                 return self.scored(key, value);

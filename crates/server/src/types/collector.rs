@@ -1,7 +1,7 @@
 //! Frees what is left of collections that are gone: removed, replaced, or expired.
 //!
-//! Each collection has noted its key in the map of the members. Whoever removes the key of a collection
-//! does nothing else; a thread goes round these notes, and where the key no more holds the collection of
+//! Each collection has noted its key in the map of the members. A command that removes the key of a
+//! collection does nothing else; a thread goes round these notes, and where the key no more holds the collection of
 //! that number, it removes the members, a few at a time, and the note last. A process that dies in
 //! between leaves the note, and the next one goes on.
 //!
@@ -28,11 +28,13 @@ use rustix::time::{ClockId, clock_gettime};
 use super::list::LACKING;
 use super::runs::{self, EntryKey, Side};
 use super::{Header, Ready, TRIMMED, Types, live_key, live_number, trimmed_key};
-use crate::command::walk::{Bounds, walk};
+use crate::command::walk::{Bounds, PageSize, page_of, walk};
 use crate::databases::{Databases, Place};
 
-/// Notes looked at, and members removed, without a break.
-const PIECE_LENGTH: usize = 512;
+/// Keys of members that are removed without a break.
+const KEYS: PageSize = PageSize { pairs: 512, bytes: usize::MAX, value_bytes: 0 };
+/// Notes that are looked at without a break.
+const NOTES: PageSize = PageSize { value_bytes: usize::MAX, ..KEYS };
 /// So often in a row a list that is being changed is tried again; then it waits for the next round.
 const REFUSED_COUNT_MAX: u32 = 100;
 /// Between two rounds, at least.
@@ -56,7 +58,7 @@ impl Collector {
         store: &Store,
         activity: impl Fn() -> u64,
     ) {
-        // What is removed in one piece waits for the disk once.
+        // What is removed of one page waits for the disk once.
         store.defer_sync();
         let (mut seen, mut silence, mut pause) = (None, Duration::ZERO, PAUSE);
         loop {
@@ -121,24 +123,20 @@ impl Collector {
         let mut damage = Damage::default();
         let mut bounds = Bounds::of_prefix(&number.to_be_bytes());
         while !self.is_stopped() {
-            let (mut notes, mut last) = (Vec::new(), None);
-            let walked = walk(members, &bounds, false, |note, key| {
+            let (notes, walked) = page_of(members, &mut bounds, NOTES);
+            let (are_none, is_over) = (notes.is_empty(), walked.is_ok());
+            for (note, key) in notes {
                 let id = note.get(8..16).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
-                notes.extend(id.map(|id| (id, key.to_vec())));
-                last = Some(note.to_vec());
-                let is_full = notes.len() == PIECE_LENGTH;
-                if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            });
-            for (id, key) in notes {
-                damage.keep(see(id, key))?;
+                if let Some(id) = id {
+                    damage.keep(see(id, key))?;
+                }
             }
-            let is_over = walked.is_ok();
             // Also if notes were seen before it: with its key damaged it may not be met again from there on.
             damage.keep(walked)?;
-            match last {
-                Some(last) => bounds.skip_to_after(last),
-                None if is_over => break,
-                None => {
+            match (are_none, is_over) {
+                (false, _) => {}
+                (true, true) => break,
+                (true, false) => {
                     let Some(next) = behind_damage(members, &bounds)? else { break };
                     bounds.start = Bound::Included(next);
                 }
@@ -183,7 +181,7 @@ impl Collector {
         })
     }
 
-    /// Removes the elements of a list outside of its bounds, then the note that says so: a piece at a time, each
+    /// Removes the elements of a list outside of its bounds, then the note that says so: a page at a time, each
     /// of them if the list is as it was, so that an element that was pushed there meanwhile stays.
     fn trim(
         &self,
@@ -245,18 +243,15 @@ impl Collector {
             if self.is_stopped() {
                 return Ok(());
             }
-            let mut keys = Vec::new();
-            walk(members, &bounds, false, |key, _| {
-                keys.push(key.to_vec());
-                let is_full = keys.len() == PIECE_LENGTH;
-                if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })?;
+            // From the start each time: until nothing is there.
+            let (keys, walked) = page_of(members, &mut bounds.clone(), KEYS);
+            walked?;
             if keys.is_empty() {
                 members.remove(trimmed_key(id))?;
                 members.remove(live_key(place, id))?;
                 return store.wait_deferred();
             }
-            for key in keys {
+            for (key, _) in keys {
                 members.remove(&key)?;
             }
             store.wait_deferred()?;
@@ -369,20 +364,17 @@ fn outside(members: &Map, list: &Header) -> everleaf::Result<Option<Vec<Vec<u8>>
     let Some(first) = first_key(members, list)? else { return Ok(None) };
     let behind = key_of(list.extra.wrapping_add(list.count));
     let all = Bounds::of_prefix(&list.id.to_be_bytes());
-    let before = Bounds { start: all.start, end: Bound::Excluded(first) };
-    let after = Bounds { start: Bound::Included(behind), end: all.end };
-    let mut keys = Vec::new();
-    for bounds in [before, after] {
-        if keys.len() == PIECE_LENGTH {
-            break;
-        }
-        walk(members, &bounds, false, |key, _| {
-            keys.push(key.to_vec());
-            let is_full = keys.len() == PIECE_LENGTH;
-            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
+    let mut before = Bounds { start: all.start, end: Bound::Excluded(first) };
+    let mut after = Bounds { start: Bound::Included(behind), end: all.end };
+    let (mut keys, walked) = page_of(members, &mut before, KEYS);
+    walked?;
+    if keys.len() < KEYS.pairs {
+        let rest = PageSize { pairs: KEYS.pairs - keys.len(), ..KEYS };
+        let (more, walked) = page_of(members, &mut after, rest);
+        walked?;
+        keys.extend(more);
     }
-    Ok(Some(keys))
+    Ok(Some(keys.into_iter().map(|(key, _)| key).collect()))
 }
 
 /// The key of the first entry of a list, or what is not behind it: that one may begin before the bounds.

@@ -4,19 +4,16 @@
 //! nothing of the key. Its note must follow in the same batch (`collector.rs`). A copy has a number and
 //! members of its own.
 
-use std::ops::ControlFlow;
-
 use everleaf::Expiry;
 
 use super::{Header, Ready, live_key, trimmed_key};
 use crate::command::stage::{Staged, Visit};
-use crate::command::walk::Bounds;
+use crate::command::walk::{Bounds, PageSize, page};
 use crate::databases::Place;
 use crate::failure::Result;
 
-/// Entries, and bytes of them, that are copied at once.
-const PIECE_LENGTH: usize = 1024;
-const PIECE_SIZE: usize = 1 << 20;
+/// What is copied at once.
+const PAGE: PageSize = PageSize { pairs: 1024, bytes: 1 << 20, value_bytes: usize::MAX };
 
 /// What a key holds, and when it expires.
 struct Held {
@@ -94,20 +91,18 @@ impl Staged<'_> {
         self.walk_members(ready, &Bounds::of_prefix(&id.to_be_bytes()), false, visit)
     }
 
-    /// Copies all that lies under a number to another one, in pieces.
+    /// Copies all that lies under a number to another one, a page at a time.
     fn copy_members(&mut self, ready: &Ready, from: u64, to: u64) -> Result<()> {
         let mut bounds = Bounds::of_prefix(&from.to_be_bytes());
         loop {
-            let (mut piece, mut size) = (Vec::new(), 0);
-            self.walk_members(ready, &bounds, false, &mut |key, value| {
-                size += key.len() + value.len();
-                piece.push((key.to_vec(), value.to_vec()));
-                let is_full = piece.len() == PIECE_LENGTH || size > PIECE_SIZE;
-                if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })?;
-            let Some((last, _)) = piece.last() else { return Ok(()) };
-            bounds.skip_to_after(last.clone());
-            for (mut key, value) in piece {
+            let (pairs, walked) = page(&mut bounds, PAGE, |bounds, visit| {
+                self.walk_members(ready, bounds, false, visit)
+            });
+            walked?;
+            if pairs.is_empty() {
+                return Ok(());
+            }
+            for (mut key, value) in pairs {
                 key[..8].copy_from_slice(&to.to_be_bytes());
                 self.stage.write_member(&key, Some(&value))?;
             }
