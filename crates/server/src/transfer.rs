@@ -24,8 +24,8 @@ const STAGE_SIZE_MAX: usize = 2 * VALUE_SIZE_MAX;
 /// the steps, and it would not fit into a batch with its key.
 const BATCH_SIZE_MAX: usize = VALUE_SIZE_MAX / 2;
 /// Bytes, and changes, that are written at once.
-const PIECE_SIZE: usize = 8 << 20;
-const PIECE_LENGTH: u64 = 20_000;
+const WRITE_SIZE: usize = 8 << 20;
+const WRITE_COUNT: u64 = 20_000;
 /// Keys that are looked at at once.
 const KEY_COUNT: usize = 512;
 
@@ -92,11 +92,11 @@ impl<'a> Keyspace<'a> {
         if entry.expiry_ms.is_some_and(|time| time <= now_ms()) {
             return Ok(false);
         }
-        if entry.value.count() > 0 && entry.value.size() > PIECE_SIZE {
+        if entry.value.count() > 0 && entry.value.size() > WRITE_SIZE {
             return self.put_pieces(database, key, entry);
         }
         let place = self.begin(database, key)?;
-        if self.stage.size() + entry.value.size() > PIECE_SIZE {
+        if self.stage.size() + entry.value.size() > WRITE_SIZE {
             self.flush()?;
         }
         if !matches!(entry.value, Value::String(_)) {
@@ -111,7 +111,7 @@ impl<'a> Keyspace<'a> {
             Ok(())
         });
         put.map_err(|failure| text_of(&failure))?;
-        if self.stage.change_count() > PIECE_LENGTH {
+        if self.stage.change_count() > WRITE_COUNT {
             self.flush()?;
         }
         Ok(true)
@@ -158,7 +158,7 @@ impl<'a> Keyspace<'a> {
         let Some(place) = self.existing(database) else { return Ok(()) };
         let removed = self.staged(place, |staged| staged.remove(key));
         removed.map_err(|failure| text_of(&failure))?;
-        match self.stage.change_count() > PIECE_LENGTH {
+        match self.stage.change_count() > WRITE_COUNT {
             true => self.flush(),
             false => Ok(()),
         }

@@ -23,7 +23,7 @@ const START_SIZE: usize = 9;
 /// The first version with a check sum.
 const VERSION_WITH_SUM: u16 = 5;
 /// Bytes that are read at once, at first.
-const PIECE_SIZE: usize = 256 << 10;
+const READ_SIZE: usize = 256 << 10;
 /// A longer record is read in pieces, if it is a collection whose items can be told from each other.
 const WHOLE_SIZE_MAX: usize = 16 << 20;
 /// Bytes of the members that are read at once, about.
@@ -308,7 +308,7 @@ impl<R: Read> Rdb<R> {
             let (key, expiry_ms) = (open.key, self.expiry_ms.take());
             return Ok(RdbRecord::End { database, key, expiry_ms, count: first });
         }
-        let mut wanted = PIECE_SIZE;
+        let mut wanted = READ_SIZE;
         loop {
             self.fill(wanted)?;
             let bytes = &self.buffer[self.start..];
@@ -337,7 +337,7 @@ impl<R: Read> Rdb<R> {
         if failed.is_short && !self.is_ended {
             return match size > SIZE_MAX {
                 true => Err(self.error(TOO_LARGE)),
-                false => Ok((2 * size).max(PIECE_SIZE)),
+                false => Ok((2 * size).max(READ_SIZE)),
             };
         }
         self.offset += failed.read as u64;
@@ -374,7 +374,7 @@ impl<R: Read> Rdb<R> {
         }
         let mut left = wanted.saturating_sub(self.buffer.len() - self.start);
         if left > 0 {
-            left = left.max(PIECE_SIZE);
+            left = left.max(READ_SIZE);
         }
         while left > 0 && !self.is_ended {
             let read = (&mut self.input).take(left as u64).read_to_end(&mut self.buffer);
@@ -545,7 +545,7 @@ mod tests {
         let (key, what) = (Some(b"m".to_vec()), "a value of a module");
         let left_away = RdbRecord::Unsupported { database: 0, key, what };
         assert_eq!(records.next_record().unwrap(), Some(left_away));
-        assert!(records.buffer.capacity() <= 4 * PIECE_SIZE, "{}", records.buffer.capacity());
+        assert!(records.buffer.capacity() <= 4 * READ_SIZE, "{}", records.buffer.capacity());
         assert!(matches!(records.next_record().unwrap(), Some(RdbRecord::Key { .. })));
         assert_eq!(records.next_record().unwrap(), None, "the sum is that of all bytes");
         let cut = Rdb::open(&file[..file.len() / 2]).unwrap().next_record().unwrap_err();

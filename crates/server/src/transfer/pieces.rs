@@ -2,7 +2,7 @@
 
 use everleaf::{Action, Expiry};
 
-use super::{Entry, Keyspace, PIECE_LENGTH, PIECE_SIZE, text_of};
+use super::{Entry, Keyspace, WRITE_COUNT, WRITE_SIZE, text_of};
 use crate::command::Failure;
 use crate::command::dump::check_member;
 use crate::command::expiry::now_ms;
@@ -58,13 +58,13 @@ impl Keyspace<'_> {
     /// # Errors
     /// Why they cannot be added: in words. A string has no members.
     pub fn add_piece(&mut self, database: u64, key: &[u8], piece: &Value) -> Result<(), String> {
-        if self.stage.size() + piece.size() > PIECE_SIZE {
+        if self.stage.size() + piece.size() > WRITE_SIZE {
             self.flush()?;
         }
         let place = self.begin(database, key)?;
         self.types.begin(self.store).map_err(|error| error.to_string())?;
         self.staged(place, |staged| add(staged, key, piece)).map_err(|it| text_of(&it))?;
-        match self.stage.change_count() > PIECE_LENGTH {
+        match self.stage.change_count() > WRITE_COUNT {
             true => self.flush(),
             false => Ok(()),
         }
@@ -357,7 +357,7 @@ mod tests {
             Value::Set(all().collect()),
             Value::Hash(all().map(|text| (text, b"v".to_vec())).collect()),
             Value::SortedSet(all().map(|text| (text, -2.5)).collect()),
-            Value::String(vec![b's'; 3 * super::PIECE_SIZE]),
+            Value::String(vec![b's'; 3 * super::WRITE_SIZE]),
         ];
         let mut expected = Vec::new();
         for (number, value) in (0_u8..).zip(values) {
@@ -368,7 +368,7 @@ mod tests {
             assert!(keys.put(0, &key, &other).unwrap());
             let entry = Entry { value, expiry_ms };
             assert!(keys.put(0, &key, &entry).unwrap());
-            assert!(keys.stage.size() < 4 * super::PIECE_SIZE, "{}", keys.stage.size());
+            assert!(keys.stage.size() < 4 * super::WRITE_SIZE, "{}", keys.stage.size());
             assert!(!keys.put(0, &key, &Entry { expiry_ms: Some(1), ..entry.clone() }).unwrap());
             assert!(keys.holds(0, &key, &entry).unwrap());
             expected.push((key, Entry { value: entry.value.sorted(), ..entry }));

@@ -1,7 +1,7 @@
 //! Collections that are too large for `DUMP`, read some members at a time.
 //!
 //! A scan may show a member twice and, if it comes or goes meanwhile, not at all; so the number of members is told
-//! at the end, and whoever compares finds a difference if another is there.
+//! at the end, and a comparison finds a difference if another is there.
 
 use super::live::Live;
 use super::{Failure, Item};
@@ -9,7 +9,7 @@ use crate::redis::client::Reply;
 use everleaf_server::transfer::{Extent, Value};
 
 /// Bytes that are asked for at once, about, and members at most.
-const PIECE_SIZE: usize = 4 << 20;
+const PAGE_SIZE: usize = 4 << 20;
 const MEMBER_COUNT_MAX: usize = 10_000;
 /// Members that are asked for first, when nobody knows how large they are.
 const MEMBER_COUNT_FIRST: usize = 16;
@@ -109,7 +109,7 @@ impl Live {
                 break;
             }
             if count > 0 {
-                wanted = (PIECE_SIZE * count / size.max(1)).clamp(1, MEMBER_COUNT_MAX);
+                wanted = (PAGE_SIZE * count / size.max(1)).clamp(1, MEMBER_COUNT_MAX);
             }
         }
         let expiry_ms = self.expiry_of(key)?;
