@@ -1,11 +1,11 @@
 //! How soon a tree of integers with hashed leaves answers after a kill, and when it is as fast as ever: all restored
 //! before it is open, or opened at once, with a thread that restores in the background.
 //!
-//! A child fills the pool, in FOLDER, and is killed. Each opening is a process of its own; the first is not counted,
-//! since it ends what the kill has left, and the two ways take turns at being first. Times are of the wall, in
-//! milliseconds from before the file is opened; *answers* is what one thread reads in a second, from when the first
-//! answer is there. Whoever restores first does it on THREADS threads, in the background it is always one. *All
-//! restored* is when that one has gone through all leaves.
+//! A child fills the pool, in FOLDER, and is killed. Each opening is a process of its own, which is killed, too; the
+//! first is not counted, since it ends what the kill has left, and the two ways take turns at being first. Times are
+//! of the wall, in milliseconds from before the file is opened; *answers* is what one thread reads in a second, from
+//! when the first answer is there. What is restored first is restored on THREADS threads, in the background it is
+//! always one. *All restored* is when that one has gone through all leaves.
 //!
 //! The file is in memory all the time: what a file on a disk takes that was not read since the machine began is
 //! another question, for the header of a leaf of 4 KiB brings all of it.
@@ -14,30 +14,23 @@
 
 #![expect(clippy::print_stdout, reason = "what was measured is the result")]
 
-use std::error::Error;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+mod kills;
+
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use everleaf_index::{
     CreateMode, HashedLeafTree, OrderedIndex, Pool, PoolOptions, SingleTreePool, U64Kind,
 };
+use kills::{Arguments, Failure, Step, wait_for_the_kill};
 
-type Failure = Box<dyn Error>;
 type HashedPool = SingleTreePool<HashedLeafTree<U64Kind>>;
 
 /// Leaves that are restored in one go.
 const STEP: usize = 64;
 /// Reads between two looks at the clock.
 const READS: u64 = 1000;
-
-/// What a child says that has filled the pool.
-const FILLED: &str = "filled";
-/// The signal that no process can handle.
-const SIGKILL: i32 = 9;
 
 /// The key of a number: as if by chance, none twice.
 fn key(number: u64) -> u64 {
@@ -55,10 +48,7 @@ fn fill(path: &Path, keys: u64) -> Result<(), Failure> {
     for number in 0..keys {
         opened.tree().insert(&mut session, key(number), number)?;
     }
-    println!("{FILLED}");
-    loop {
-        std::thread::park();
-    }
+    wait_for_the_kill()
 }
 
 /// What a child does then: one opening.
@@ -106,78 +96,15 @@ fn open(path: &Path, keys: u64, at_once: bool, threads: usize) -> Result<(), Fai
         if at_once { whole } else { opened_at },
         reads as f64 / 1e6
     );
-    Ok(())
-}
-
-/// The file of the pool, which goes when this is dropped.
-struct OwnFile(PathBuf);
-
-impl OwnFile {
-    /// Nothing of an earlier run may be measured.
-    fn anew(path: PathBuf) -> Result<Self, Failure> {
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(OwnFile(path)),
-        }
-    }
-}
-
-impl Drop for OwnFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Runs a child that fills the pool and kills it when it has.
-fn fill_and_kill(mut child: Command) -> Result<(), Failure> {
-    let mut child = child.stdout(Stdio::piped()).spawn()?;
-    let mut said = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut said)?;
-    }
-    let is_filled = said.trim_end() == FILLED;
-    child.kill()?;
-    let status = child.wait()?;
-    if is_filled && status.signal() == Some(SIGKILL) {
-        return Ok(());
-    }
-    Err(format!("the pool was not filled: {status}").into())
+    wait_for_the_kill()
 }
 
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |index: usize, usual| match arguments.get(index) {
-        Some(text) => text.parse::<u64>(),
-        None => Ok(usual),
-    };
-    let folder = Path::new(arguments.first().ok_or("a folder is missing")?);
-    let path = folder.join("restart");
-    let (keys, rounds, threads) = (number(1, 1_000_000)?.max(1), number(2, 3)?, number(3, 2)?);
-    match arguments.get(4).map(String::as_str) {
-        Some("fill") => return fill(&path, keys),
-        Some(how) => return open(&path, keys, how == "at once", threads as usize),
-        None => {}
+    let arguments = Arguments::read("restart")?;
+    let (path, keys) = (&arguments.path, arguments.keys);
+    match arguments.step() {
+        Some(Step::Fill) => fill(path, keys),
+        Some(Step::Open { at_once }) => open(path, keys, at_once, arguments.threads as usize),
+        None => arguments.run(),
     }
-    let child = |what: &str| -> Result<Command, Failure> {
-        let mut child = Command::new(std::env::current_exe()?);
-        let numbers = [keys, rounds, threads].map(|number| number.to_string());
-        child.arg(folder).args(numbers).arg(what);
-        Ok(child)
-    };
-    let _file = OwnFile::anew(path.clone())?;
-    fill_and_kill(child("fill")?)?;
-    println!("{keys} keys; not counted:");
-    for round in 0..=rounds {
-        let ways = if round % 2 == 0 { ["restored", "at once"] } else { ["at once", "restored"] };
-        // The first round is one opening, which ends what the kill has left.
-        for what in ways.into_iter().take(if round == 0 { 1 } else { 2 }) {
-            if !child(what)?.status()?.success() {
-                return Err("an opening failed".into());
-            }
-        }
-        if round < rounds {
-            println!("round {}:", round + 1);
-        }
-    }
-    Ok(())
 }
