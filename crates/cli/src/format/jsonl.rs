@@ -99,6 +99,7 @@ impl<W: Write> Writer<W> {
         Self { output, keys_only }
     }
 
+    /// Writes the members by hand: a derived form would copy every value to say of it that it is no text.
     fn member(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         match std::str::from_utf8(bytes) {
             Ok(text) => {

@@ -1,4 +1,4 @@
-//! `everleaf-lab prove STRUCTURE --faults`: every access spoilt in turn, and who misses it.
+//! `everleaf-lab prove STRUCTURE --faults`: a fault in every access in turn, and which program finds it.
 
 use super::page::{Part, replaced};
 use super::{ProveArgs, show, structures_of};
@@ -11,7 +11,8 @@ use everleaf_prove::campaign::Budget;
 use everleaf_prove::mutation::{STEPS, faults_of, spread};
 use everleaf_prove::structure::Structure;
 use everleaf_prove::{FAULT_KINDS, Fault, Site};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::collections::HashMap;
 use std::env;
 use std::fs;
@@ -22,6 +23,22 @@ use std::time::Duration;
 
 /// What the search for one access gets.
 const USUAL: Budget = Budget::Cpu(Duration::from_secs(10));
+
+/// What came of one access, for a program.
+#[derive(Serialize)]
+struct Searched<'a> {
+    argued: Option<&'a str>,
+    column: u32,
+    cpu_seconds: f64,
+    file: &'a str,
+    found: Option<&'a String>,
+    kind: String,
+    line: u32,
+    listed: usize,
+    program: Option<&'a String>,
+    schedules: u64,
+    structure: &'a str,
+}
 
 /// What came of all of them.
 #[derive(Default)]
@@ -36,7 +53,7 @@ struct Sum {
     seconds: f64,
 }
 
-/// Spoils `count` accesses of the structure that is asked for, one after the other, and prints a table.
+/// Gives `count` accesses of the structure that is asked for a fault, one after the other, and prints a table.
 pub fn run(
     args: &ProveArgs,
     count: usize,
@@ -73,11 +90,11 @@ pub fn run(
     if names.is_empty() {
         return Ok(());
     }
-    let what = format!("some spoilt accesses are neither found nor argued: {}", names.join(", "));
+    let what = format!("some faulty accesses are neither found nor argued: {}", names.join(", "));
     Err(Failure::new(ExitCode::Violated, what))
 }
 
-/// What can be spoilt in a structure.
+/// Which faults there can be in a structure.
 fn listed_of(structure: &Structure) -> Result<Vec<Fault>, Failure> {
     faults_of(structure, STEPS).map_err(|found| {
         let what = format!("{} is wrong as it is: {}", structure.name, found.1.message);
@@ -198,7 +215,7 @@ impl Sum {
 
     fn sentence(&self, structure: &str, chosen: usize, listed: usize) -> String {
         let mut text = format!(
-            "{structure}: {chosen} of {listed} spoilt accesses searched: {} found, {} argued, \
+            "{structure}: {chosen} of {listed} faulty accesses searched: {} found, {} argued, \
              {} not found",
             self.found,
             self.argued,
@@ -217,14 +234,14 @@ struct Table<'a> {
     global: Global,
     arguments: &'a [Argument],
     argued: HashMap<Fault, usize>,
-    /// Accesses that can be spoilt, searched or not.
+    /// Accesses that can have a fault, searched or not.
     listed: usize,
 }
 
 impl Table<'_> {
     fn fill(&mut self, faults: &[Fault], out: &mut Output) -> Result<Sum, Failure> {
         if !self.global.json {
-            out.line("| access | spoilt | found by | program | schedules | CPU s |")?;
+            out.line("| access | fault | found by | program | schedules | CPU s |")?;
             out.line("|---|---|---|---|---|---|")?;
         }
         let mut sum = Sum::default();
@@ -248,7 +265,7 @@ impl Table<'_> {
         Ok(sum)
     }
 
-    /// Searches in a process of its own, since what is spoilt may end it.
+    /// Searches in a process of its own, since a fault may end it.
     fn hunt(&self, fault: Fault) -> Result<Hunted, Failure> {
         let budget = match self.args.budget.unwrap_or(USUAL) {
             Budget::Cpu(time) => format!("{}s", time.as_secs()),
@@ -278,19 +295,19 @@ impl Table<'_> {
     ) -> Result<(), Failure> {
         let Hunted { found, schedules, seconds } = verdict;
         if self.global.json {
-            return out.json(&json!({
-                "structure": self.structure.name,
-                "listed": self.listed,
-                "file": fault.site.file,
-                "line": fault.site.line,
-                "column": fault.site.column,
-                "kind": fault.kind.to_string(),
-                "found": found.as_ref().map(|(kind, _)| kind),
-                "program": found.as_ref().map(|(_, program)| program),
-                "argued": why,
-                "schedules": schedules,
-                "cpu_seconds": seconds,
-            }));
+            return out.json(&Searched {
+                argued: why,
+                column: fault.site.column,
+                cpu_seconds: *seconds,
+                file: fault.site.file,
+                found: found.as_ref().map(|(kind, _)| kind),
+                kind: fault.kind.to_string(),
+                line: fault.site.line,
+                listed: self.listed,
+                program: found.as_ref().map(|(_, program)| program),
+                schedules: *schedules,
+                structure: self.structure.name,
+            });
         }
         let (how, program) = match (found, why) {
             (Some((kind, program)), _) => (kind.as_str(), format!("`{program}`")),

@@ -11,6 +11,7 @@ use everleaf_prove::mutants::{self, HARMLESS};
 use everleaf_prove::record::Record;
 use everleaf_prove::structure::STRUCTURES;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -214,17 +215,39 @@ pub fn record_as_json(record: &Record) -> Value {
     serde_json::from_str(&record.to_text()).expect("a record is written as JSON")
 }
 
+/// What can be proven, and the planted bugs, for a program.
+#[derive(Serialize)]
+struct Listed {
+    harmless: Vec<&'static str>,
+    mutants: Vec<ListedMutant>,
+    structures: Vec<ListedStructure>,
+}
+
+#[derive(Serialize)]
+struct ListedMutant {
+    name: &'static str,
+    structure: &'static str,
+}
+
+#[derive(Serialize)]
+struct ListedStructure {
+    about: &'static str,
+    name: &'static str,
+}
+
 /// Prints what can be proven, and the planted bugs.
 pub fn list(global: Global, out: &mut Output) -> Result<(), Failure> {
     if global.json {
-        let structures = STRUCTURES.iter().map(|one| json!({"name": one.name, "about": one.about}));
-        let bugs = mutants::all().map(|one| json!({"name": one.name, "structure": one.structure}));
-        let harmless = HARMLESS.iter().map(|one| one.name);
-        return out.json(&json!({
-            "structures": structures.collect::<Vec<_>>(),
-            "mutants": bugs.collect::<Vec<_>>(),
-            "harmless": harmless.collect::<Vec<_>>(),
-        }));
+        let structures = STRUCTURES.iter();
+        return out.json(&Listed {
+            harmless: HARMLESS.iter().map(|one| one.name).collect(),
+            mutants: mutants::all()
+                .map(|one| ListedMutant { name: one.name, structure: one.structure })
+                .collect(),
+            structures: structures
+                .map(|one| ListedStructure { about: one.about, name: one.name })
+                .collect(),
+        });
     }
     out.line("Structures:")?;
     for structure in STRUCTURES {
