@@ -69,7 +69,7 @@ usage: cargo xtask <command> [arguments]
   module  builds the module of Redis and Valkey, and runs its tests in live servers
   sim     long searches on the simulated machine and of replies, and a share of mutate; `sim 3600` for an
           hour each
-  mutate  bugs by rule: every flush, ordering, check and bound in turn is spoilt in a copy of the sources,
+  mutate  bugs by rule: every flush, ordering, check and bound in turn is changed in a copy of the sources,
           and the prover looks for it: `mutate list`, `mutate build`, `mutate run --sample 40 --cpu 20`
   long    the long runs of the other crates: kills, damage, crashes, differences from Redis; hours
   versus  what operations cost with two builds, turn by turn: `versus BEFORE AFTER [rounds [keys]]`,

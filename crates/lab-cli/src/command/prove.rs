@@ -37,7 +37,7 @@ Examples:
   everleaf-lab prove nbtree --mutant nbtree.no_pending  plant a bug, and see it found
   everleaf-lab prove mutants                          plant every bug, one after the other
   everleaf-lab prove mutants --budget 25s             the same by the search for what nobody knows
-  everleaf-lab prove rntree --faults                  spoil every access in turn, ten seconds each
+  everleaf-lab prove rntree --faults                  a fault in every access in turn, ten seconds each
   everleaf-lab prove rntree --faults=40 --budget 5s   forty of them, evenly spread
   everleaf-lab prove nbtree --faults --at recover.rs  those of one file
   everleaf-lab prove rntree --faults --page docs/results/faults.md  and keep what comes of it
@@ -89,7 +89,7 @@ pub struct ProveArgs {
     /// Plant this bug, to see that it is found
     #[arg(long, value_name = "NAME")]
     pub mutant: Option<String>,
-    /// Spoil every access of the structure in turn, or N of them evenly spread, and say who misses it
+    /// Give every access of the structure a fault in turn, or N of them evenly spread, and say who finds it
     #[arg(
         long,
         value_name = "N",
@@ -100,7 +100,7 @@ pub struct ProveArgs {
         conflicts_with_all = ["mutant", "out", "list", "replay"]
     )]
     pub faults: Option<usize>,
-    /// Spoil this access, as the table of --faults names it: to see who misses it, and how
+    /// Give this access a fault, as the table of --faults names it: to see who finds it, and how
     #[arg(
         long,
         value_name = "HOW FILE:LINE:COLUMN",

@@ -62,11 +62,11 @@ impl Core {
 
     /// A store without a scheduling point; without an order it is private.
     pub fn put(&self, place: Place, bits: u64, order: Option<Ordering>, at: At) {
-        if self.is_spoilt(FaultKind::Skip, at) {
+        if self.has_fault(FaultKind::Skip, at) {
             return;
         }
         self.order(place, |races, thread| races.write(thread, place, order, at));
-        if self.is_spoilt(FaultKind::Late, at) {
+        if self.has_fault(FaultKind::Late, at) {
             self.put_late();
             let state = &mut *self.state.borrow_mut();
             state.threads[state.current].late = Some((place, bits));
@@ -272,7 +272,7 @@ impl Core {
         let checked = self.state.borrow_mut().check(halves[0], true);
         self.demand(checked);
         let old = Pair { first: read_raw(halves[0]), second: read_raw(halves[1]) };
-        let current = if self.is_spoilt(FaultKind::Blind, at) { old } else { current };
+        let current = if self.has_fault(FaultKind::Blind, at) { old } else { current };
         if old == current {
             self.keep_older(whole(halves), bits(new));
         } else {
@@ -377,7 +377,7 @@ impl Core {
             return;
         }
         self.point();
-        if self.is_spoilt(FaultKind::Skip, at) {
+        if self.has_fault(FaultKind::Skip, at) {
             return;
         }
         let mut pieces = pieces(address, source);

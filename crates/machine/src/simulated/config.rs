@@ -111,9 +111,9 @@ pub struct Config {
     pub crash: CrashConfig,
     /// The planted bugs that are switched on (see [`Machine::mutant`](crate::Machine::mutant)).
     pub mutants: Vec<&'static str>,
-    /// An access that is spoilt.
+    /// An access with a fault.
     pub fault: Option<Fault>,
-    /// Whether the report lists what could be spoilt.
+    /// Whether the report lists which faults there could be.
     pub lists_faults: bool,
     /// The flush or drain call that is switched off.
     pub ablate: Option<Site>,

@@ -24,7 +24,7 @@ impl Core {
 
     pub fn fence(&self, order: Ordering, at: At) {
         self.put_late();
-        if self.is_spoilt(FaultKind::Skip, at) {
+        if self.has_fault(FaultKind::Skip, at) {
             return;
         }
         {
@@ -71,9 +71,9 @@ impl Core {
 
     pub fn flush(&self, address: usize, at: At) {
         self.put_late();
-        let spoilt = self.is_spoilt(FaultKind::Skip, at);
+        let is_left_out = self.has_fault(FaultKind::Skip, at);
         let mut state = self.state.borrow_mut();
-        if !state.sites.hit(SiteKind::Flush, at) || spoilt {
+        if !state.sites.hit(SiteKind::Flush, at) || is_left_out {
             return;
         }
         state.counts.flushes += 1;
@@ -88,8 +88,8 @@ impl Core {
 
     pub fn drain(&self, at: At) {
         self.put_late();
-        let spoilt = self.is_spoilt(FaultKind::Skip, at);
-        if !self.state.borrow_mut().sites.hit(SiteKind::Drain, at) || spoilt {
+        let is_left_out = self.has_fault(FaultKind::Skip, at);
+        if !self.state.borrow_mut().sites.hit(SiteKind::Drain, at) || is_left_out {
             return;
         }
         self.state.borrow_mut().counts.drains += 1;

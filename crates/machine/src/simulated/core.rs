@@ -48,8 +48,8 @@ pub struct Core {
     pub mode: Cell<Mode>,
     pub request: Cell<Request>,
     pub state: RefCell<State>,
-    /// Whether accesses are spoilt, or listed to be.
-    spoils: bool,
+    /// Whether an access has a fault, or those that could have one are listed.
+    has_faults: bool,
     /// Whether loads may be given older values.
     pub is_weak: bool,
     yielders: [Cell<*const Yielder<(), ()>>; THREADS_MAX],
@@ -75,7 +75,7 @@ impl Core {
             request: Cell::new(Request::Switch),
             wall_clock_ms: Cell::new(0),
             is_weak: config.memory == MemoryModel::Weak,
-            spoils: config.fault.is_some() || config.lists_faults,
+            has_faults: config.fault.is_some() || config.lists_faults,
             state: RefCell::new(State::new(config, pool_bytes)),
             yielders: std::array::from_fn(|_| Cell::new(ptr::null())),
             stacks: std::array::from_fn(|_| Cell::new((0, 0))),
@@ -129,16 +129,16 @@ impl Core {
         self.state.borrow_mut().current = thread;
     }
 
-    /// Whether an access is spoilt in this way.
+    /// Whether an access has this fault.
     #[inline(always)]
-    pub fn is_spoilt(&self, kind: FaultKind, at: &'static Location<'static>) -> bool {
-        self.spoils && self.state.borrow_mut().faults.meet(kind, at)
+    pub fn has_fault(&self, kind: FaultKind, at: &'static Location<'static>) -> bool {
+        self.has_faults && self.state.borrow_mut().faults.meet(kind, at)
     }
 
     /// What a load gives.
     #[inline(always)]
     pub fn possibly_stale(&self, place: Place, value: u64, at: &'static Location<'static>) -> u64 {
-        if !self.spoils {
+        if !self.has_faults {
             return value;
         }
         let state = &mut *self.state.borrow_mut();
@@ -148,7 +148,7 @@ impl Core {
     /// A store that was to come late comes now.
     #[inline(always)]
     pub fn put_late(&self) {
-        if self.spoils {
+        if self.has_faults {
             let late = {
                 let state = &mut *self.state.borrow_mut();
                 state.threads[state.current].late.take()

@@ -1,5 +1,5 @@
-//! Mutants by rule: any access of the program under test can be spoilt by its place in the source, so
-//! that each can be asked for who misses it. Nothing of this is in the code under test.
+//! Mutants by rule: any access of the program under test can be given a fault by its place in the source, so
+//! that of each it can be asked which program notices. Nothing of this is in the code under test.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::panic::Location;
 
 use super::sites::Site;
 
-/// How an access is spoilt.
+/// How an access fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FaultKind {
     /// It is left out: a store, a flush, a drain, a fence.
@@ -35,7 +35,7 @@ impl fmt::Display for FaultKind {
 pub const FAULT_KINDS: [FaultKind; 4] =
     [FaultKind::Skip, FaultKind::Blind, FaultKind::Late, FaultKind::Stale];
 
-/// An access that is spoilt.
+/// An access with a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fault {
     /// Where.
@@ -44,11 +44,11 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// What can be spoilt where, and what is.
+/// Which accesses can have a fault, and which has one.
 #[derive(Default)]
 pub(super) struct Faults {
     planted: Option<Fault>,
-    /// What can be spoilt, by the address of the place, if it is to be listed.
+    /// Which faults there can be, by the address of the place, if they are to be listed.
     listed: Option<HashMap<usize, (&'static Location<'static>, u8)>>,
     /// What each thread saw where, if that is wanted.
     seen: HashMap<(usize, usize), u64>,
@@ -64,7 +64,7 @@ impl Faults {
         self.seen.clear();
     }
 
-    /// An access that could be spoilt in this way; whether it is.
+    /// An access that could have this fault; whether it has.
     pub fn meet(&mut self, kind: FaultKind, at: &'static Location<'static>) -> bool {
         if let Some(listed) = &mut self.listed {
             let address = std::ptr::from_ref(at).addr();
@@ -97,7 +97,7 @@ impl Faults {
         }
     }
 
-    /// All that could be spoilt, in order of place.
+    /// All faults that there could be, in order of place.
     pub fn list(&self) -> Vec<Fault> {
         let mut all = vec![];
         for (at, kinds) in self.listed.iter().flat_map(|listed| listed.values()) {

@@ -72,6 +72,6 @@ pub struct Report {
     pub marks: Vec<(&'static str, u64)>,
     /// The flush and drain calls executed, by place.
     pub sites: Vec<SiteHits>,
-    /// What could be spoilt, in order of place, if [`Config::lists_faults`](super::Config::lists_faults).
+    /// Which faults there could be, in order of place, if [`Config::lists_faults`](super::Config::lists_faults).
     pub faults: Vec<Fault>,
 }

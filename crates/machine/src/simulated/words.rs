@@ -47,7 +47,7 @@ pub fn running<'a>() -> Option<&'a Core> {
     current::core().filter(|core| core.is_running())
 }
 
-/// Notes a plain access for whoever wants to know: a counting machine all of them, a simulated one
+/// Notes a plain access for machines that want to know: a counting machine all of them, a simulated one
 /// between its runs those that may write.
 #[inline(always)]
 pub fn note_plain(access: Access, place: Place) {
@@ -124,7 +124,7 @@ pub fn compare_exchange(
         note_plain(Access::Locked, place);
         return noted(raw::compare_exchange(place, current, new, orders.success, orders.failure));
     };
-    let blind = core.is_spoilt(FaultKind::Blind, at);
+    let blind = core.has_fault(FaultKind::Blind, at);
     let seen = core.exchange(place, orders, at, |old| (blind || old == current).then_some(new));
     if blind || seen == current { Ok(current) } else { Err(seen) }
 }

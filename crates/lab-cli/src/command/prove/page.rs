@@ -1,4 +1,4 @@
-//! The page `docs/results/faults.md`: what came of the accesses that were spoilt, by structure. A run
+//! The page `docs/results/faults.md`: what came of the accesses with a fault, by structure. A run
 //! replaces the part of its structure and leaves the others as they are.
 
 use everleaf_prove::Fault;
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::io;
 
 const HEAD: &str = "\
-# Spoilt accesses
+# Faulty accesses
 
 Made by `everleaf-lab prove STRUCTURE --faults --page docs/results/faults.md`, and not by hand. Each place in the
-source where a structure stores, flushes, drains, fences, compares or loads is one access for each way to spoil it:
+source where a structure stores, flushes, drains, fences, compares or loads is one access for each fault:
 left out (skip), done without comparing (blind), done after the next store (late), answered with what was seen
 before (stale). The plain search looks for who misses it, with a bound of CPU seconds for each. An access is named by
 its function and the text of its line, which stay when other lines come and go; a test of `everleaf-lab-cli` looks them up.
@@ -28,7 +28,7 @@ may be old, or is read again before it counts: the second look is a site of its 
 pub struct Part<'a> {
     /// The structure.
     pub structure: &'static str,
-    /// Accesses that can be spoilt.
+    /// Accesses that can have a fault.
     pub listed: usize,
     /// Those that were.
     pub searched: usize,
@@ -60,7 +60,7 @@ impl Part<'_> {
         if self.alive.is_empty() {
             return Ok(format!("\nSeed {}. All were found or are argued.\n", self.seed));
         }
-        text.push_str("\n| spoilt | file | function | line |\n|---|---|---|---|\n");
+        text.push_str("\n| fault | file | function | line |\n|---|---|---|---|\n");
         for fault in self.alive {
             let Place { file, function, line } = sources.place(*fault)?;
             let line = line.replace('|', "\\|");
@@ -153,7 +153,7 @@ mod tests {
         for line in sections.values().flat_map(|section| section.lines()) {
             let cells: Vec<&str> = line.splitn(5, " | ").collect();
             let [kind, file, function, text] = cells.as_slice() else { continue };
-            if *kind == "| spoilt" {
+            if *kind == "| fault" {
                 continue;
             }
             let text = text.trim_end_matches(" |").trim_matches('`').replace("\\|", "|");
