@@ -1,4 +1,4 @@
-//! Why nobody can miss an access that is spoilt: the arguments that are kept, and what they are about.
+//! Why no program can miss an access with a fault: the arguments that are kept, and what they are about.
 //!
 //! ```text
 //!   # a remark
@@ -20,7 +20,7 @@ use everleaf_machine::simulated::{FAULT_KINDS, Fault, FaultKind};
 /// The arguments that are kept with the source.
 pub const KEPT: &str = include_str!("../equivalent.txt");
 
-/// Why an access that is spoilt harms nothing.
+/// Why a fault in an access harms nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
     /// The line of the list that it is on, from 1.
@@ -29,7 +29,7 @@ pub struct Argument {
     pub structure: String,
     /// Where the access is.
     pub place: Place,
-    /// How it is spoilt.
+    /// Its fault.
     pub kind: FaultKind,
     /// The reason.
     pub why: String,

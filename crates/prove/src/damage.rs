@@ -1,10 +1,10 @@
-//! Damage: the trees of a program of maps, of whose pool a line is spoilt after a crash.
+//! Damage: the trees of a program of maps, of whose pool a line is damaged after a crash.
 //!
-//! What a crash has left is opened as in `maps.rs`. Before that some copies of it are spoilt, each at one place, and
-//! opened, read and checked. A spoilt pool may be refused, and every call may answer with an error; but what is
+//! What a crash has left is opened as in `maps.rs`. Before that some copies of it are damaged, each at one place, and
+//! opened, read and checked. A damaged pool may be refused, and every call may answer with an error; but what is
 //! answered must be right. Of a pool that was sealed that is what it held. In one that was not, a leaf may lack
 //! entries, or have old ones; but a value of a byte string must have been written under its key. Pairs that are
-//! salvaged are held to the same, and of a pool that nobody spoilt none may be missing.
+//! salvaged are held to the same, and of a pool that is not damaged none may be missing.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -24,7 +24,7 @@ use crate::step::Step;
 
 type M = Simulated;
 
-/// Copies of what a crash has left that are spoilt.
+/// Copies of what a crash has left that are damaged.
 const HARMS: u64 = 3;
 /// Keys of a leaf, at most: so many are gone when it cannot be found.
 const KEYS_OF_LEAF: usize = 3;
@@ -44,8 +44,8 @@ fn copy_of(bytes: &[u8], domain: Domain) -> OwnedMemory {
     copy
 }
 
-/// Spoils one place where there is something.
-fn spoil(bytes: &mut [u8], random: &mut Random) {
+/// Damages one place where there is something.
+fn damage(bytes: &mut [u8], random: &mut Random) {
     let lines = bytes.len() / LINE_SIZE;
     let is_used =
         |line: &usize| bytes[line * LINE_SIZE..][..LINE_SIZE].iter().any(|byte| *byte != 0);
@@ -75,7 +75,7 @@ fn spoil(bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-/// A program of maps of which copies of every image are spoilt.
+/// A program of maps of which copies of every image are damaged.
 #[derive(Clone, Debug)]
 struct Damaged {
     maps: Maps,
@@ -123,13 +123,13 @@ impl Damaged {
         Ok((truth, opened.was_sealed))
     }
 
-    /// Looks at what was spoilt.
-    fn look(&self, spoilt: &[u8], domain: Domain, truth: Option<&Truth>) -> Result<(), String> {
+    /// Looks at what was damaged.
+    fn look(&self, damaged: &[u8], domain: Domain, truth: Option<&Truth>) -> Result<(), String> {
         let mut problems = vec![];
         if !self.maps.hashes {
-            self.salvage(spoilt, truth, KEYS_OF_LEAF, &mut problems);
+            self.salvage(damaged, truth, KEYS_OF_LEAF, &mut problems);
         }
-        let copy = copy_of(spoilt, domain);
+        let copy = copy_of(damaged, domain);
         let Ok(opened) = self.maps.open(copy.memory()) else {
             M::mark("damage.refused");
             return first_of(problems);
@@ -229,7 +229,7 @@ impl Damaged {
         for SalvagedPair { tree, key, value, is_certain, .. } in found {
             let root = roots.iter().find(|root| root.id == tree);
             let map = root.and_then(|root| root.name.strip_prefix("map ")?.parse::<u64>().ok());
-            // A fence is a record, too, and so is the key of a tree whose name is spoilt.
+            // A fence is a record, too, and so is the key of a tree whose name is damaged.
             let (Some(map), Some(key)) = (map, key_of(&key)) else { continue };
             let value = number(&value);
             if !self.was_written(map, key, value) {
@@ -285,9 +285,9 @@ impl Program for Damaged {
         first_of(problems)?;
         let random = &mut Random::new(self.seed ^ u64::from(crc32c(whole)));
         for _ in 0..HARMS {
-            let mut spoilt = whole.to_vec();
-            spoil(&mut spoilt, random);
-            let looked = self.look(&spoilt, domain, truth);
+            let mut damaged = whole.to_vec();
+            damage(&mut damaged, random);
+            let looked = self.look(&damaged, domain, truth);
             looked.map_err(|problem| format!("of a damaged pool: {problem}"))?;
         }
         self.maps.open(memory)

@@ -38,7 +38,7 @@
 //! | `trees`, `structure` | all programs by name, all structures by name |
 //! | `configure` | which machine a number stands for |
 //! | `planted`, `plain`, `mutants` | planted bugs, and the hunt for them |
-//! | `mutation` | mutants by rule: every access spoilt in turn |
+//! | `mutation` | mutants by rule: a fault in every access in turn |
 //! | `arguments` | why nobody can miss some of them |
 //!
 //! Everything here runs on one OS thread and is decided by numbers: the same number gives the same

@@ -1,4 +1,4 @@
-//! Mutants by rule: which accesses of a structure are missed when they are spoilt, and by whom. No
+//! Mutants by rule: which accesses of a structure are missed when they have a fault, and by which program. No
 //! name, no list and no program is made for any of them.
 
 use everleaf_machine::simulated::{Config, Failure, Fault};
@@ -9,16 +9,16 @@ use crate::record::Record;
 use crate::step::Step;
 use crate::structure::Structure;
 
-/// Steps of a search in which everything that can be spoilt is met.
+/// Steps of a search in which every access that can have a fault is met.
 pub const STEPS: u64 = 400;
 /// Schedules of each of them.
 const SCHEDULES: u64 = 10;
 
-/// All that the programs of a structure do and that can be spoilt, in order of place: met in the
+/// All accesses of the programs of a structure that can have a fault, in order of place: met in the
 /// first `steps` steps of a search.
 ///
 /// # Errors
-/// The failure if there is one with nothing spoilt.
+/// The failure if there is one without a fault.
 pub fn faults_of(structure: &Structure, steps: u64) -> Result<Vec<Fault>, Box<(Record, Failure)>> {
     let mut all = vec![];
     for number in 0..steps {
@@ -52,7 +52,7 @@ pub fn spread(all: &[Fault], count: usize) -> Vec<Fault> {
     (0..count).map(|index| all[index * all.len() / count]).collect()
 }
 
-/// Searches as for any failure, with one access spoilt.
+/// Searches as for any failure, with a fault in one access.
 pub fn hunt(
     structure: &'static Structure,
     fault: Fault,

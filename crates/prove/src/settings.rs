@@ -30,7 +30,7 @@ pub struct Settings {
     pub fixed: Fixed,
     /// A planted bug that is switched on.
     pub mutant: Option<&'static str>,
-    /// An access that is spoilt.
+    /// An access with a fault.
     pub fault: Option<Fault>,
     /// Schedules of each program.
     pub schedules: u64,

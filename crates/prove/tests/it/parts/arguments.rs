@@ -1,4 +1,4 @@
-//! Why some spoilt accesses cannot be missed by anybody: the list and its reader.
+//! Why some faulty accesses cannot be missed by any program: the list and its reader.
 
 use std::collections::HashMap;
 use std::path::Path;

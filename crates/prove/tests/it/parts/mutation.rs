@@ -1,4 +1,4 @@
-//! Accesses spoilt by rule.
+//! Faults in accesses, by rule.
 
 use everleaf_machine::simulated::Fault;
 use everleaf_prove::campaign::Budget;
@@ -6,7 +6,7 @@ use everleaf_prove::mutation::{faults_of, hunt, spread};
 use everleaf_prove::structure::find;
 
 #[test]
-fn what_can_be_spoilt_is_listed_and_a_missing_flush_is_found() {
+fn what_can_have_a_fault_is_listed_and_a_missing_flush_is_found() {
     let structure = find("pool").expect("in the list");
     let all = faults_of(structure, 20).unwrap_or_else(|found| panic!("{}", found.1));
     assert!(all.is_sorted() && all.len() > 20, "{}", all.len());
