@@ -86,6 +86,7 @@ impl Masters {
         Some(masters)
     }
 
+    /// Asks again and again: a cluster tells nobody when its members have agreed.
     fn wait_until(&self, is_so: impl Fn() -> bool) {
         let start = Instant::now();
         while !is_so() {

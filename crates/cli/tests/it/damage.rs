@@ -19,9 +19,10 @@ use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
 
 use stores::{Damage, KINDS, Kind, Random, Truth, copy, damage, key, make_all};
 
@@ -48,20 +49,24 @@ impl Ended {
 
 /// Waits for a process; an error if it hangs, panics or is killed.
 fn wait(child: &mut Child, what: &str) -> Result<bool, String> {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().expect("it is ours") {
-            return match (status.code(), status.signal()) {
-                (Some(101) | None, _) | (_, Some(_)) => Err(format!("{what}: {status}")),
-                (code, None) => Ok(code == Some(0)),
-            };
+    let id = child.id();
+    let (ended, is_ended) = mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        let hangs = is_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
+        if hangs {
+            // SAFETY: a system call without memory; the process is ours.
+            unsafe { libc::kill(id as i32, libc::SIGKILL) };
         }
-        if started.elapsed() > PATIENCE {
-            child.kill().expect("it is ours");
-            child.wait().expect("it is ours");
-            return Err(format!("{what}: hangs"));
-        }
-        std::thread::sleep(Duration::from_millis(2));
+        hangs
+    });
+    let status = child.wait().expect("it is ours");
+    drop(ended);
+    if watch.join().expect("it does not panic") {
+        return Err(format!("{what}: hangs"));
+    }
+    match (status.code(), status.signal()) {
+        (Some(101) | None, _) | (_, Some(_)) => Err(format!("{what}: {status}")),
+        (code, None) => Ok(code == Some(0)),
     }
 }
 

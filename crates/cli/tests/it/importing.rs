@@ -316,8 +316,9 @@ fn large_collections_are_taken_and_compared_in_pieces() {
 fn serve(place: &Place, pool: &str) -> Redis {
     let port = free_port();
     let mut command = place.command(["serve", pool, "--port", &port.to_string()]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    Redis { child, port }.when_up()
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let output = child.stderr.take().unwrap();
+    Redis::when_up(child, port, output, "ready on ")
 }
 
 /// What is written to a source while it is followed: of all types, alone and in transactions, in two databases; with

@@ -7,11 +7,12 @@
 )]
 
 use crate::common::Place;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// Servers, each of which is tried.
 pub const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
@@ -30,29 +31,37 @@ impl Redis {
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--dir", place.path("").to_str().unwrap(), "--enable-debug-command", "yes"])
             .args(arguments)
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
-        let Ok(child) = started else {
+        let Ok(mut child) = started else {
             println!("skipped: there is no {program}");
             return None;
         };
-        Some(Redis { child, port }.when_up())
+        let output = child.stdout.take().unwrap();
+        Some(Redis::when_up(child, port, output, "Ready to accept connections"))
     }
 
-    /// The same, when it answers.
-    pub fn when_up(self) -> Self {
-        let start = Instant::now();
-        while !self.is_up() {
-            assert!(start.elapsed() < Duration::from_secs(20), "it does not come up");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self
-    }
-
-    fn is_up(&self) -> bool {
-        let ping = Command::new("redis-cli").args(["-p", &self.port.to_string(), "ping"]).output();
-        ping.is_ok_and(|ping| ping.stdout == b"PONG\n")
+    /// A server that was started, once a line of its output has these words, which say that it listens.
+    pub fn when_up(
+        child: Child,
+        port: u16,
+        output: impl Read + Send + 'static,
+        words: &'static str,
+    ) -> Self {
+        let redis = Redis { child, port };
+        let (ready, is_ready) = mpsc::channel();
+        // Reads to the end: a server that writes what nobody reads would wait some day.
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                if String::from_utf8_lossy(&line).contains(words) {
+                    // The second such line is of nobody's interest.
+                    let _ = ready.send(());
+                }
+            }
+        });
+        is_ready.recv_timeout(Duration::from_secs(20)).expect("it comes up");
+        redis
     }
 
     /// Runs lines of redis-cli.
