@@ -1,11 +1,11 @@
-//! Shared words, generic over the machine.
+//! Shared words, and cache lines of them, generic over the machine.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
 use crate::fingerprint::match_words;
-use crate::line_store::LineStore;
-use crate::seam::{Integer, LINE_SIZE, Machine, Pair, PairCell, Word};
+use crate::line_store::{LINE_SIZE, LineStore};
+use crate::seam::{Integer, Machine, Pair, PairCell, Word};
 
 /// A shared word of type `W` on machine `M`; same size and layout as the word itself.
 ///
@@ -307,8 +307,6 @@ pub struct AtomicLine<M: Machine> {
     pub words: [Atomic<u64, M>; WORDS],
 }
 
-const _: () = assert!(size_of::<AtomicLine<crate::Hardware>>() == LINE_SIZE);
-
 impl<M: Machine> AtomicLine<M> {
     /// A line of zeros.
     pub fn new() -> Self {
@@ -348,6 +346,67 @@ impl<M: Machine> AtomicLine<M> {
 impl<M: Machine> Default for AtomicLine<M> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// A cache line of fingerprints, one byte per slot. Byte 0 of the compare mask is byte 0 here.
+///
+/// # Example
+/// ```
+/// use everleaf_machine::{FingerprintLine, Hardware, Ordering};
+/// let line: FingerprintLine<Hardware> = FingerprintLine::new();
+/// line.store(5, 200, Ordering::Relaxed);
+/// assert_eq!(line.matches(200), 1 << 5);
+/// ```
+#[repr(C, align(64))]
+pub struct FingerprintLine<M: Machine> {
+    bytes: [Atomic<u8, M>; LINE_SIZE],
+}
+
+impl<M: Machine> Default for FingerprintLine<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M: Machine> FingerprintLine<M> {
+    /// A line of zeros.
+    pub fn new() -> Self {
+        FingerprintLine { bytes: std::array::from_fn(|_| Atomic::new(0)) }
+    }
+
+    /// Writes the fingerprint of one slot (0..64).
+    #[inline(always)]
+    #[track_caller]
+    pub fn store(&self, slot: usize, fingerprint: u8, order: Ordering) {
+        self.bytes[slot].store(fingerprint, order);
+    }
+
+    /// Writes the fingerprint of one slot while no other thread can reach the line.
+    #[inline(always)]
+    #[track_caller]
+    pub fn write_private(&self, slot: usize, fingerprint: u8) {
+        self.bytes[slot].write_private(fingerprint);
+    }
+
+    /// Reads the fingerprint of one slot while no other thread can write it.
+    pub fn read_private(&self, slot: usize) -> u8 {
+        self.bytes[slot].read_private()
+    }
+
+    /// The slots whose fingerprint equals `fingerprint`, as a bit mask.
+    ///
+    /// The bytes are not read at one instant; each is read once, during the call (relaxed: a leaf's
+    /// committed bitmap, loaded with acquire before, says which bytes are meaningful).
+    #[inline(always)]
+    pub fn matches(&self, fingerprint: u8) -> u64 {
+        M::match_bytes(self, fingerprint)
+    }
+
+    /// The address of the line.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.bytes.as_ptr().cast()
     }
 }
 

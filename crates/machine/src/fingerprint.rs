@@ -1,4 +1,4 @@
-//! One cache line of one-byte fingerprints, compared all at once.
+//! Which bytes of a cache line equal one, all compared at once.
 //!
 //! A leaf keeps one byte of hash per slot in one line of DRAM; a search compares the whole line
 //! with one or a few instructions and then reads only the slots that match. The compare is chosen
@@ -7,68 +7,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::cpu::{self, SimdKind};
-use crate::{Atomic, LINE_SIZE, Machine};
-
-/// A cache line of fingerprints, one byte per slot. Byte 0 of the compare mask is byte 0 here.
-///
-/// # Example
-/// ```
-/// use everleaf_machine::{FingerprintLine, Hardware, Ordering};
-/// let line: FingerprintLine<Hardware> = FingerprintLine::new();
-/// line.store(5, 200, Ordering::Relaxed);
-/// assert_eq!(line.matches(200), 1 << 5);
-/// ```
-#[repr(C, align(64))]
-pub struct FingerprintLine<M: Machine> {
-    bytes: [Atomic<u8, M>; LINE_SIZE],
-}
-
-impl<M: Machine> Default for FingerprintLine<M> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<M: Machine> FingerprintLine<M> {
-    /// A line of zeros.
-    pub fn new() -> Self {
-        FingerprintLine { bytes: std::array::from_fn(|_| Atomic::new(0)) }
-    }
-
-    /// Writes the fingerprint of one slot (0..64).
-    #[inline(always)]
-    #[track_caller]
-    pub fn store(&self, slot: usize, fingerprint: u8, order: Ordering) {
-        self.bytes[slot].store(fingerprint, order);
-    }
-
-    /// Writes the fingerprint of one slot while no other thread can reach the line.
-    #[inline(always)]
-    #[track_caller]
-    pub fn write_private(&self, slot: usize, fingerprint: u8) {
-        self.bytes[slot].write_private(fingerprint);
-    }
-
-    /// Reads the fingerprint of one slot while no other thread can write it.
-    pub fn read_private(&self, slot: usize) -> u8 {
-        self.bytes[slot].read_private()
-    }
-
-    /// The slots whose fingerprint equals `fingerprint`, as a bit mask.
-    ///
-    /// The bytes are not read at one instant; each is read once, during the call (relaxed: a leaf's
-    /// committed bitmap, loaded with acquire before, says which bytes are meaningful).
-    #[inline(always)]
-    pub fn matches(&self, fingerprint: u8) -> u64 {
-        M::match_bytes(self, fingerprint)
-    }
-
-    /// The address of the line.
-    #[inline(always)]
-    pub fn as_ptr(&self) -> *const u8 {
-        self.bytes.as_ptr().cast()
-    }
-}
+use crate::line_store::LINE_SIZE;
 
 /// The bytes of the 64-byte line at `line` that equal `byte`, by the best compare of this CPU.
 ///
@@ -230,8 +169,8 @@ const _: () = assert!(size_of::<[AtomicU64; 8]>() == LINE_SIZE);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Hardware;
     use crate::random::mix;
+    use crate::{FingerprintLine, Hardware};
 
     #[test]
     fn every_compare_of_this_cpu_agrees_with_the_scalar_one() {

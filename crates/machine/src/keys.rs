@@ -9,29 +9,13 @@
 //! AVX-512: on other CPUs the callers search in their own way.
 
 #[cfg(target_arch = "x86_64")]
-use crate::{
-    AtomicLine, Hardware,
-    cpu::{self, SimdKind},
-    fingerprint::match_avx512,
-};
+use crate::cpu::{self, SimdKind};
 
 /// Entries that [`Machine::match_entries`](crate::Machine::match_entries) compares.
 pub const ENTRY_TABLE_LENGTH: usize = 64;
 
 /// Bytes in which [`Machine::match_at_most`](crate::Machine::match_at_most) compares the words.
 pub const WORD_TABLE_SIZE: usize = 256;
-
-/// The bytes of a line of words that equal `byte`, if the CPU can load the line at once.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub fn match_words(line: &AtomicLine<Hardware>, byte: u8) -> Option<u64> {
-    match cpu::simd_kind() {
-        // SAFETY: a line is readable and aligned, and CPUID vouches for the instructions. Other threads
-        // store whole words, of which the block reads each at some time during the call.
-        SimdKind::Avx512 => Some(unsafe { match_avx512(line.as_ptr(), byte) }),
-        _ => None,
-    }
-}
 
 /// # Safety
 /// As [`Machine::match_entries`](crate::Machine::match_entries).

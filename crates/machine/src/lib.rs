@@ -38,12 +38,11 @@ mod spin_lock;
 mod standard_output;
 pub mod topology;
 
-pub use atomic::{Atomic, AtomicLine, AtomicPair, AtomicPointer};
-pub use fingerprint::FingerprintLine;
+pub use atomic::{Atomic, AtomicLine, AtomicPair, AtomicPointer, FingerprintLine};
 pub use hardware::{Hardware, prefetch_write, thread_time};
-pub use line_store::LineStore;
+pub use line_store::{LINE_SIZE, LineStore};
 pub use process::OwnerProcess;
-pub use seam::{Integer, LINE_SIZE, Machine, Pair, PairCell, Word};
+pub use seam::{Integer, Machine, Pair, PairCell, Word};
 pub use search::SortedLine;
 #[cfg(feature = "simulated")]
 pub use simulated::Simulated;

@@ -1,4 +1,7 @@
-//! The ways to store a line of 64 bytes at once, where the machine can.
+//! A cache line, and the ways to store one at once, where the machine can.
+
+/// Bytes in a cache line: the unit of write-back and of persistence.
+pub const LINE_SIZE: usize = 64;
 
 /// How a whole line is stored at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

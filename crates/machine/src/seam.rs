@@ -9,12 +9,8 @@ use std::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-use crate::atomic::AtomicLine;
-use crate::fingerprint::FingerprintLine;
-use crate::line_store::LineStore;
-
-/// Bytes in a cache line: the unit of write-back and of persistence.
-pub const LINE_SIZE: usize = 64;
+use crate::atomic::{AtomicLine, FingerprintLine};
+use crate::line_store::{LINE_SIZE, LineStore};
 
 /// A value that fits one machine word and is read and written atomically.
 ///

@@ -3,7 +3,25 @@
 
 use super::Hardware;
 use crate::atomic::AtomicLine;
-use crate::line_store::LineStore;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::{self, SimdKind};
+#[cfg(target_arch = "x86_64")]
+use crate::fingerprint::match_avx512;
+use crate::line_store::{LINE_SIZE, LineStore};
+
+const _: () = assert!(size_of::<AtomicLine<Hardware>>() == LINE_SIZE);
+
+/// The bytes of a line of words that equal `byte`, if the CPU can load the line at once.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn match_words(line: &AtomicLine<Hardware>, byte: u8) -> Option<u64> {
+    match cpu::simd_kind() {
+        // SAFETY: a line is readable and aligned, and CPUID vouches for the instructions. Other threads
+        // store whole words, of which the block reads each at some time during the call.
+        SimdKind::Avx512 => Some(unsafe { match_avx512(line.as_ptr(), byte) }),
+        _ => None,
+    }
+}
 
 /// Stores a line; false if it was not stored. The caller has asked whether the CPU can.
 #[cfg(target_arch = "x86_64")]

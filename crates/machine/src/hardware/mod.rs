@@ -10,8 +10,8 @@ use std::alloc::Layout;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::atomic::AtomicLine;
-use crate::fingerprint::{FingerprintLine, match_line};
+use crate::atomic::{AtomicLine, FingerprintLine};
+use crate::fingerprint::match_line;
 #[cfg(target_arch = "x86_64")]
 use crate::keys;
 use crate::line_store::LineStore;
@@ -101,7 +101,7 @@ impl Machine for Hardware {
     fn store_pair(cell: &PairCell, value: Pair) {
         // Relaxed: nobody acts on the pair before its publication; `second` first by the contract.
         cell.second.store(value.second, Ordering::Relaxed);
-        // Release: whoever sees the new first half sees the second; pairs with `load_pair`.
+        // Release: a thread that sees the new first half sees the second; pairs with `load_pair`.
         cell.first.store(value.first, Ordering::Release);
     }
 
@@ -128,7 +128,7 @@ impl Machine for Hardware {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn match_words(line: &AtomicLine<Self>, byte: u8) -> u64 {
-        keys::match_words(line, byte).unwrap_or_else(|| line.matches_by_words(byte))
+        line::match_words(line, byte).unwrap_or_else(|| line.matches_by_words(byte))
     }
 
     #[cfg(target_arch = "x86_64")]
