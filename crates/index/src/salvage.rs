@@ -17,7 +17,7 @@ use everleaf_alloc::layout::{
 use everleaf_machine::{Hardware, Pair};
 use everleaf_pool::layout::{
     ROOT_COUNT, ROOT_LIVE, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE, SEAL_OFFSETS, SESSION_MARK,
-    SHUTDOWN_OFFSETS,
+    SESSION_OFFSETS,
 };
 use everleaf_pool::{DATA_START, Seal};
 
@@ -218,7 +218,7 @@ impl<'f> Salvage<'f> {
             (words[7] == mark << 32 | u64::from(crc32c::crc32c(&bytes))).then_some(words[0])
         };
         let newest =
-            SHUTDOWN_OFFSETS.iter().filter_map(|offset| generation(&words(*offset))).max()?;
+            SESSION_OFFSETS.iter().filter_map(|offset| generation(&words(*offset))).max()?;
         SEAL_OFFSETS.iter().find_map(|offset| Seal::decode(&words(*offset), newest))
     }
 

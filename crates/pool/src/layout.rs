@@ -124,7 +124,7 @@ pub const HEADER_SIZE: u64 = 128;
 pub(crate) const HEADER_WORDS: usize = 16;
 
 /// Offsets of the two copies of the session.
-pub const SHUTDOWN_OFFSETS: [u64; 2] = [256, 4096 + 256];
+pub const SESSION_OFFSETS: [u64; 2] = [256, 4096 + 256];
 /// Bytes in a session.
 pub const SESSION_SIZE: u64 = 64;
 /// 8-byte words in a session.
@@ -181,10 +181,10 @@ const _: () = {
     while copy < 2 {
         let page = copy as u64 * PAGE_SIZE as u64;
         assert!(HEADER_OFFSETS[copy] == page);
-        assert!(SHUTDOWN_OFFSETS[copy] >= HEADER_OFFSETS[copy] + HEADER_SIZE);
-        assert!(IDS_OFFSETS[copy] >= SHUTDOWN_OFFSETS[copy] + SESSION_SIZE);
+        assert!(SESSION_OFFSETS[copy] >= HEADER_OFFSETS[copy] + HEADER_SIZE);
+        assert!(IDS_OFFSETS[copy] >= SESSION_OFFSETS[copy] + SESSION_SIZE);
         // A record within one line is written back as one.
-        assert!(SHUTDOWN_OFFSETS[copy].is_multiple_of(SESSION_SIZE));
+        assert!(SESSION_OFFSETS[copy].is_multiple_of(SESSION_SIZE));
         assert!(IDS_OFFSETS[copy].is_multiple_of(IDS_SIZE));
         assert!(SEAL_OFFSETS[copy] >= IDS_OFFSETS[copy] + IDS_SIZE);
         assert!(SEAL_OFFSETS[copy].is_multiple_of(SEAL_SIZE));

@@ -1,7 +1,7 @@
 //! The pool: one mapped file that holds everything Everleaf keeps.
 //!
 //! A [`Pool`] is a file (or plain memory, or simulated persistent memory) mapped at an address that
-//! never changes while it is open. It knows its own format, who has it open, how far it has grown,
+//! never changes while it is open. It knows its own format, which process has it open, how far it has grown,
 //! when a store to it is durable ([`Domain`], [`Medium`]), whether the last session ended well, and
 //! a small directory of named roots. What lies behind [`DATA_START`] belongs to the allocator.
 //!
@@ -50,7 +50,7 @@ mod offset;
 mod open;
 mod pool;
 mod root_index;
-mod shutdown_record;
+mod session_record;
 mod view;
 
 pub use backing::{Backing, Environment};

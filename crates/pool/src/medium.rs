@@ -86,7 +86,7 @@ impl<M: Machine> Medium<M> {
             // `Eadr`: nothing was flushed, but a store still in the store buffer would be lost.
             Domain::Adr | Domain::Eadr => M::drain(),
             // Release: earlier stores stay before whatever this thread makes visible later; pairs
-            // with the acquire load of whoever sees that. Buffered stores survive the process.
+            // with the acquire load of the thread that sees that. Buffered stores survive the process.
             Domain::Process => M::fence(Ordering::Release),
         }
     }

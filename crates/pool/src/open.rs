@@ -134,7 +134,7 @@ impl Pool<Hardware> {
     }
 }
 
-/// The number of the pool in the file `path`, whatever else may be wrong with it, and whoever has it open;
+/// The number of the pool in the file `path`, whatever else may be wrong with it, and whatever process has it open;
 /// `None` if no header of it is whole, or if it is no regular file.
 pub fn uuid_of(path: &Path) -> Option<[u8; 16]> {
     // Nonblocking: to open a pipe waits for its writer else, which may never come.

@@ -15,10 +15,10 @@ use self::format::{floor, format};
 pub use self::seal::Seal;
 use crate::backing::MemoryBacking;
 use crate::header::Header;
-use crate::layout::{DATA_START, HEADER_OFFSETS, SHUTDOWN_OFFSETS, SIZE_MIN};
-use crate::shutdown_record::ShutdownRecord;
+use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS, SIZE_MIN};
+use crate::session_record::SessionRecord;
 use crate::view::View;
-use crate::{Backing, Domain, Medium, PoolError, header, shutdown_record};
+use crate::{Backing, Domain, Medium, PoolError, header, session_record};
 
 /// The name of a pool without a file, in errors.
 const MEMORY: &str = "(memory)";
@@ -57,7 +57,7 @@ pub struct Pool<M: Machine> {
     /// Incompatible features, as the header has them.
     features: Atomic<u64, M>,
     /// The session as both its copies have it; its lock is the right to change them.
-    pub(crate) session: SpinLock<ShutdownRecord, M>,
+    pub(crate) session: SpinLock<SessionRecord, M>,
     /// The right to change roots and ids.
     pub(crate) directory_lock: SpinLock<(), M>,
     /// Who may use it.
@@ -130,7 +130,7 @@ impl<M: Machine> Pool<M> {
         let (mut header, whole, same) =
             header::choose(&HEADER_OFFSETS.map(|offset| view.read(offset)), &place)?;
         let (last, session_whole, session_same) =
-            shutdown_record::choose(&SHUTDOWN_OFFSETS.map(|offset| view.read(offset)), &place)?;
+            session_record::choose(&SESSION_OFFSETS.map(|offset| view.read(offset)), &place)?;
         if last.size > length {
             return Err(PoolError::Truncated { path: place, length, needed: last.size });
         }
@@ -194,7 +194,7 @@ impl<M: Machine> Pool<M> {
     fn begin_session(&mut self, whole: usize, same: bool) -> Result<(), PoolError> {
         let environment = self.backing.environment();
         let session = *self.session.get_mut();
-        let mut next = ShutdownRecord {
+        let mut next = SessionRecord {
             clean: false,
             domain: lasting_domain(&*self.backing, self.medium.domain()),
             boot_id: environment.boot_id,
@@ -232,7 +232,7 @@ impl<M: Machine> Pool<M> {
         let mut session = self.session.lock();
         // The data first, then the mark (I5).
         self.sync("sync the data")?;
-        let next = ShutdownRecord { clean: true, generation: session.generation + 1, ..*session };
+        let next = SessionRecord { clean: true, generation: session.generation + 1, ..*session };
         next.write(self.view(), 0);
         *session = next;
         self.sync("sync the clean mark")

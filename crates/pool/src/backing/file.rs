@@ -14,8 +14,8 @@ use super::probe;
 use super::space::{allocate, fill_holes, has_holes, holes, secure};
 use super::unnamed::Unnamed;
 use crate::header::{self, HeaderWords};
-use crate::layout::{DATA_START, HEADER_OFFSETS, SHUTDOWN_OFFSETS};
-use crate::shutdown_record::{self, ShutdownWords};
+use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS};
+use crate::session_record::{self, SessionWords};
 use crate::{Backing, Domain, Environment, PoolError};
 
 /// A mapped, locked file.
@@ -39,7 +39,7 @@ impl FileBacking {
         let length = file.metadata().map_err(io("read the length"))?.len();
         let extent = peek(&file, path, length)?;
         if !read_only {
-            // The rest is up to whoever knows what is in use there.
+            // The rest is up to the layer that knows what is in use there.
             fill_holes(&file, path, extent.size.min(DATA_START))?;
             holder::leave_record(&file);
         }
@@ -259,8 +259,8 @@ fn peek(file: &File, path: &Path, length: u64) -> Result<Extent, PoolError> {
     if length < DATA_START {
         return Err(truncated(DATA_START));
     }
-    let sessions: [ShutdownWords; 2] = SHUTDOWN_OFFSETS.map(|offset| words(&bytes, offset));
-    let session = shutdown_record::choose(&sessions, path)?.0;
+    let sessions: [SessionWords; 2] = SESSION_OFFSETS.map(|offset| words(&bytes, offset));
+    let session = session_record::choose(&sessions, path)?.0;
     if session.size > length {
         return Err(truncated(session.size));
     }

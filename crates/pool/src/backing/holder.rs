@@ -1,7 +1,7 @@
-//! The lock on a pool file, and who holds it.
+//! The lock on a pool file, and which process holds it.
 //!
 //! The lock is `flock(2)` on the open file: the kernel gives it up when the last descriptor is
-//! closed, so also when the process is killed. Who holds it is asked of `/proc/locks`. Where that
+//! closed, so also when the process is killed. Which one holds it is asked of `/proc/locks`. Where that
 //! has no answer (another mount of `/proc`, a layered file system), the record that every writer
 //! leaves in the file is believed if the process it names still runs and started at the recorded
 //! time. A reader leaves no record: it must not write.

@@ -4,7 +4,7 @@ use everleaf_machine::Machine;
 
 use super::{ids, lasting_domain};
 use crate::layout::{FEATURE_SUM_OF_EMPTY, HEADER_OFFSETS, SIZE_GRANULE};
-use crate::shutdown_record::ShutdownRecord;
+use crate::session_record::SessionRecord;
 use crate::view::View;
 use crate::{Backing, Domain, header};
 
@@ -24,7 +24,7 @@ pub(super) fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: D
     } else {
         ids::write(view, 0);
     }
-    let session = ShutdownRecord {
+    let session = SessionRecord {
         generation: 1,
         size,
         clean: true,

@@ -1,7 +1,7 @@
 //! The seal: what a pool held when it was closed cleanly, so that the next opening can tell whether
 //! anything of it is missing. Two copies, each with its check sum.
 //!
-//! It is in force only while its generation is that of the session record: whoever opens the pool for
+//! It is in force only while its generation is that of the session record: an opening of the pool for
 //! writing gives the session another generation before anything is changed, so that a seal never
 //! speaks of contents that were written since. Programs that know no seals do the same.
 
@@ -12,7 +12,7 @@ use crate::layout::{SEAL_MARK, SEAL_OFFSETS, SEAL_WORDS};
 use crate::view::View;
 use crate::{Pool, PoolError};
 
-/// What a pool holds, as whoever closes it says.
+/// What a pool holds, as the one that closes it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seal {
     /// Leaves of all trees.

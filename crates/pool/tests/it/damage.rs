@@ -7,7 +7,7 @@ use std::fs;
 use crate::common::Scratch;
 use everleaf_machine::{Hardware, mapping::Mapping};
 use everleaf_pool::layout::{
-    HEADER_OFFSETS, HEADER_SIZE, IDS_OFFSETS, IDS_SIZE, SESSION_SIZE, SHUTDOWN_OFFSETS,
+    HEADER_OFFSETS, HEADER_SIZE, IDS_OFFSETS, IDS_SIZE, SESSION_OFFSETS, SESSION_SIZE,
 };
 use everleaf_pool::{Backing, DATA_START, Domain, Pool, PoolError};
 
@@ -55,7 +55,7 @@ fn sound_pool() -> Vec<u8> {
     // SAFETY: the pool is that long and nobody writes it now.
     unsafe { std::ptr::copy_nonoverlapping(pool.base(), bytes.as_mut_ptr(), bytes.len()) };
     // The image has no world around it: the boot must be the same as that of `Image`.
-    for offset in SHUTDOWN_OFFSETS.map(|offset| offset as usize) {
+    for offset in SESSION_OFFSETS.map(|offset| offset as usize) {
         bytes[offset + 24..offset + 40].fill(0);
         let checksum = crc32c::crc32c(&bytes[offset..offset + 56]);
         bytes[offset + 56..offset + 60].copy_from_slice(&checksum.to_le_bytes());
@@ -73,7 +73,7 @@ fn any_damaged_byte_of_one_copy_is_survived_and_of_both_refused() {
     let sound = sound_pool();
     let (uuid, size) = open(&sound).map(|pool| (pool.uuid(), pool.size())).unwrap();
     let records =
-        [(HEADER_OFFSETS, HEADER_SIZE), (SHUTDOWN_OFFSETS, SESSION_SIZE), (IDS_OFFSETS, IDS_SIZE)];
+        [(HEADER_OFFSETS, HEADER_SIZE), (SESSION_OFFSETS, SESSION_SIZE), (IDS_OFFSETS, IDS_SIZE)];
     for (offsets, length) in records {
         for byte in 0..length {
             let places = offsets.map(|offset| (offset + byte) as usize);
@@ -102,7 +102,7 @@ fn any_damaged_byte_of_one_copy_is_survived_and_of_both_refused() {
 #[test]
 fn a_damaged_copy_is_repaired_by_opening() {
     let scratch = Scratch::with_pool();
-    for offset in HEADER_OFFSETS.into_iter().chain(SHUTDOWN_OFFSETS).chain(IDS_OFFSETS) {
+    for offset in HEADER_OFFSETS.into_iter().chain(SESSION_OFFSETS).chain(IDS_OFFSETS) {
         let mut bytes = fs::read(&scratch.path).unwrap();
         bytes[offset as usize] ^= 0x10;
         fs::write(&scratch.path, &bytes).unwrap();
@@ -110,7 +110,7 @@ fn a_damaged_copy_is_repaired_by_opening() {
         let bytes = fs::read(&scratch.path).unwrap();
         for (offsets, length) in [
             (HEADER_OFFSETS, HEADER_SIZE),
-            (SHUTDOWN_OFFSETS, SESSION_SIZE),
+            (SESSION_OFFSETS, SESSION_SIZE),
             (IDS_OFFSETS, IDS_SIZE),
         ] {
             let [a, b] = offsets.map(|start| &bytes[start as usize..(start + length) as usize]);
@@ -124,7 +124,7 @@ fn a_reader_opens_a_pool_with_a_damaged_copy_and_leaves_it() {
     let scratch = Scratch::with_pool();
     let mut bytes = fs::read(&scratch.path).unwrap();
     bytes[HEADER_OFFSETS[0] as usize] ^= 1;
-    bytes[SHUTDOWN_OFFSETS[1] as usize] ^= 1;
+    bytes[SESSION_OFFSETS[1] as usize] ^= 1;
     fs::write(&scratch.path, &bytes).unwrap();
     crate::common::open_read_only(&scratch.path).unwrap();
     assert_eq!(fs::read(&scratch.path).unwrap(), bytes);

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::common::{Scratch, create, edit_header, edit_session, open, open_read_only};
 use everleaf_machine::Ordering;
-use everleaf_pool::layout::{SHUTDOWN_OFFSETS, SIZE_GRANULE, SIZE_MIN};
+use everleaf_pool::layout::{SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
 use everleaf_pool::{CreateMode, DATA_START, Domain, Pool, PoolError, PoolOptions};
 
 #[test]
@@ -317,12 +317,12 @@ fn a_session_copy_left_behind_by_a_crash_is_brought_up_to_date() {
     drop(pool);
     // As if the crash had come between the two copies: the second still has the old size.
     let mut bytes = fs::read(&scratch.path).unwrap();
-    let stale = SHUTDOWN_OFFSETS[0] as usize;
+    let stale = SESSION_OFFSETS[0] as usize;
     bytes[stale..stale + 64].copy_from_slice(&before[stale..stale + 64]);
     fs::write(&scratch.path, &bytes).unwrap();
     assert_eq!(open(&scratch.path).unwrap().size(), 2 << 20);
     let bytes = fs::read(&scratch.path).unwrap();
-    let copies = SHUTDOWN_OFFSETS.map(|offset| &bytes[offset as usize..offset as usize + 64]);
+    let copies = SESSION_OFFSETS.map(|offset| &bytes[offset as usize..offset as usize + 64]);
     assert_eq!(copies[0], copies[1]);
 }
 

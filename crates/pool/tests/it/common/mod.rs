@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use everleaf_machine::Hardware;
-use everleaf_pool::layout::{HEADER_OFFSETS, HEADER_SIZE, SESSION_SIZE, SHUTDOWN_OFFSETS};
+use everleaf_pool::layout::{HEADER_OFFSETS, HEADER_SIZE, SESSION_OFFSETS, SESSION_SIZE};
 use everleaf_pool::{CreateMode, Pool, PoolError, PoolOptions};
 
 /// A directory with the path of a pool in it.
@@ -59,7 +59,7 @@ pub fn edit_header(path: &Path, edit: impl Fn(&mut [u8])) {
 
 /// Changes both copies of the session and seals them again.
 pub fn edit_session(path: &Path, edit: impl Fn(&mut [u8])) {
-    for offset in SHUTDOWN_OFFSETS {
+    for offset in SESSION_OFFSETS {
         edit_sealed(path, offset, SESSION_SIZE as usize, 56, &edit);
     }
 }

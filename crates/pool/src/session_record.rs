@@ -8,16 +8,16 @@ use everleaf_machine::Machine;
 use crate::backing::is_boot_known;
 use crate::checksum::crc32c_of_words;
 use crate::header::{halves, whole};
-use crate::layout::{SESSION_MARK, SESSION_WORDS, SHUTDOWN_OFFSETS, SIZE_GRANULE, SIZE_MIN};
+use crate::layout::{SESSION_MARK, SESSION_OFFSETS, SESSION_WORDS, SIZE_GRANULE, SIZE_MIN};
 use crate::view::View;
 use crate::{Domain, Environment, PoolError};
 
 /// The words of one copy.
-pub type ShutdownWords = [u64; SESSION_WORDS];
+pub type SessionWords = [u64; SESSION_WORDS];
 
 /// What a session record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShutdownRecord {
+pub struct SessionRecord {
     pub generation: u64,
     pub size: u64,
     pub clean: bool,
@@ -26,9 +26,9 @@ pub struct ShutdownRecord {
     pub dirty_shutdowns: Option<u64>,
 }
 
-impl ShutdownRecord {
+impl SessionRecord {
     /// The words of a copy.
-    pub fn encode(&self) -> ShutdownWords {
+    pub fn encode(&self) -> SessionWords {
         let mut words = [0; SESSION_WORDS];
         words[0] = self.generation;
         words[1] = self.size;
@@ -45,11 +45,11 @@ impl ShutdownRecord {
     pub fn write<M: Machine>(&self, view: View<M>, whole: usize) {
         let words = self.encode();
         let whole = if M::mutant("pool.whole_copy_first") { 1 - whole } else { whole };
-        view.write(SHUTDOWN_OFFSETS[1 - whole], &words);
+        view.write(SESSION_OFFSETS[1 - whole], &words);
         if M::mutant("pool.second_copy_unflushed") {
-            view.prepare(SHUTDOWN_OFFSETS[whole], &words);
+            view.prepare(SESSION_OFFSETS[whole], &words);
         } else {
-            view.write(SHUTDOWN_OFFSETS[whole], &words);
+            view.write(SESSION_OFFSETS[whole], &words);
         }
     }
 
@@ -85,9 +85,9 @@ impl ShutdownRecord {
 /// # Errors
 /// `Damaged` if neither is whole.
 pub fn choose(
-    copies: &[ShutdownWords; 2],
+    copies: &[SessionWords; 2],
     path: &Path,
-) -> Result<(ShutdownRecord, usize, bool), PoolError> {
+) -> Result<(SessionRecord, usize, bool), PoolError> {
     match copies.map(|words| decode(&words)) {
         [Some(a), Some(b)] => {
             let newer = usize::from(b.generation > a.generation);
@@ -97,16 +97,16 @@ pub fn choose(
         [None, Some(b)] => Ok((b, 1, false)),
         [None, None] => {
             let what = "neither copy of the session record (the pool's size) is whole".to_owned();
-            Err(PoolError::Damaged { path: path.into(), offset: SHUTDOWN_OFFSETS[0], what })
+            Err(PoolError::Damaged { path: path.into(), offset: SESSION_OFFSETS[0], what })
         }
     }
 }
 
-fn decode(words: &ShutdownWords) -> Option<ShutdownRecord> {
+fn decode(words: &SessionWords) -> Option<SessionRecord> {
     if words[7] != seal(words) {
         return None;
     }
-    let session = ShutdownRecord {
+    let session = SessionRecord {
         generation: words[0],
         size: words[1],
         clean: words[2] & 1 == 1,
@@ -121,7 +121,7 @@ fn decode(words: &ShutdownWords) -> Option<ShutdownRecord> {
     sound.then_some(session)
 }
 
-fn seal(words: &ShutdownWords) -> u64 {
+fn seal(words: &SessionWords) -> u64 {
     let mark = u64::from(u32::from_le_bytes(SESSION_MARK));
     mark << 32 | u64::from(crc32c_of_words(&words[..7]))
 }
@@ -130,8 +130,8 @@ fn seal(words: &ShutdownWords) -> u64 {
 mod tests {
     use super::*;
 
-    fn session() -> ShutdownRecord {
-        ShutdownRecord {
+    fn session() -> SessionRecord {
+        SessionRecord {
             generation: 8,
             size: 1 << 20,
             clean: false,
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    fn found(copies: [ShutdownWords; 2]) -> Result<(ShutdownRecord, usize, bool), PoolError> {
+    fn found(copies: [SessionWords; 2]) -> Result<(SessionRecord, usize, bool), PoolError> {
         choose(&copies, Path::new("test.pool"))
     }
 
@@ -150,7 +150,7 @@ mod tests {
         let words = session().encode();
         assert_eq!(found([words, words]).unwrap(), (session(), 0, true));
         assert_eq!(found([[0; 8], words]).unwrap(), (session(), 1, false));
-        let later = ShutdownRecord { generation: 9, size: 2 << 20, ..session() }.encode();
+        let later = SessionRecord { generation: 9, size: 2 << 20, ..session() }.encode();
         assert_eq!(found([words, later]).unwrap().0.size, 2 << 20);
         assert!(matches!(found([[0; 8]; 2]), Err(PoolError::Damaged { .. })));
     }
@@ -172,17 +172,17 @@ mod tests {
             dirty_shutdowns: dirty,
             ..Environment::default()
         };
-        let crashed = |session: ShutdownRecord, now| session.crashed_with_machine(&now).is_some();
+        let crashed = |session: SessionRecord, now| session.crashed_with_machine(&now).is_some();
         assert!(!crashed(session(), now(7, None)));
         assert!(crashed(session(), now(8, None)));
         // Of a machine that tells no boot, each time is another.
-        let not_known = ShutdownRecord { boot_id: [0x0A; 16], ..session() };
+        let not_known = SessionRecord { boot_id: [0x0A; 16], ..session() };
         assert!(crashed(not_known, now(0x0B, None)) && crashed(not_known, now(0x48, None)));
-        assert!(!crashed(ShutdownRecord { clean: true, ..session() }, now(8, None)));
-        let memory = ShutdownRecord { domain: Domain::Adr, dirty_shutdowns: Some(3), ..session() };
+        assert!(!crashed(SessionRecord { clean: true, ..session() }, now(8, None)));
+        let memory = SessionRecord { domain: Domain::Adr, dirty_shutdowns: Some(3), ..session() };
         assert!(!crashed(memory, now(8, Some(3))));
         assert!(crashed(memory, now(8, Some(4))));
         assert!(!crashed(memory, now(8, None)));
-        assert!(!crashed(ShutdownRecord { dirty_shutdowns: None, ..memory }, now(8, Some(4))));
+        assert!(!crashed(SessionRecord { dirty_shutdowns: None, ..memory }, now(8, Some(4))));
     }
 }
