@@ -199,8 +199,8 @@ impl<D: Disk> SnapshotWriter<D> {
             && !disk.mutant("snapshot.keeps_taken_back")
         {
             return Err(Error::Busy(
-                "a large batch was taken back while the snapshot was being written, which may have a \
-                 part of it: write the snapshot again"
+                "a batch was taken back while the snapshot was being written, which may have a part of it: \
+                 write the snapshot again"
                     .into(),
             ));
         }

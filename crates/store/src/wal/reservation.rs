@@ -152,7 +152,7 @@ impl StoreLog {
 impl StoreLog {
     /// Ends the place of a batch that was taken back, of whose puts, and behind them changes of expiries, others may
     /// have seen the first `seen`. A snapshot that has read them needs the log up to this place, and finds there what their
-    /// keys are now. If that is much, the snapshot fails instead. Without a snapshot there is nothing to
+    /// keys are now. If that is much, or cannot be told, the snapshot fails instead. Without a snapshot there is nothing to
     /// say.
     fn note_taken_back(
         &self,
@@ -178,9 +178,12 @@ impl StoreLog {
                 Ok(found) => present.push((record, found)),
                 // A map that is gone has no keys, in the log neither.
                 Err(IndexError::Removed) => present.push((record, None)),
-                // What is damaged was so before the batch, and is damaged again: there is no value to
-                // log, and no reason to end the log for all others.
-                Err(_) => continue,
+                // What is damaged was so before the batch, and is damaged again: there is no value to log over the
+                // one that a snapshot may have read, and no reason to end the log for all others.
+                Err(_) => {
+                    reservation.give_up_taken_back();
+                    return Ok(());
+                }
             }
             let value = present.last().and_then(|(_, found)| found.as_ref());
             bytes += PRESENT_SIZE + record.key.len() + value.map_or(0, |(value, _)| value.len());
@@ -206,9 +209,16 @@ impl StoreLog {
         let is_expiry = |operation: &BatchOp<'_>| operation.change().what == What::Expire;
         for (operation, record) in all().filter(|(it, _)| has_expiries && is_expiry(it)) {
             let expiry_of = |found: everleaf_index::Record<'_>| found.expiry_ms;
-            let found = operation.tree().get_stored(session, record.key, Verify::Key, expiry_of);
-            if let Ok(Some(expiry_ms)) = found {
-                present.push(log_record(record.map, &Change::expire(record.key, expiry_ms)));
+            match operation.tree().get_stored(session, record.key, Verify::Key, expiry_of) {
+                Ok(Some(expiry_ms)) => {
+                    present.push(log_record(record.map, &Change::expire(record.key, expiry_ms)));
+                }
+                Ok(None) | Err(IndexError::Removed) => {}
+                // As above.
+                Err(_) => {
+                    reservation.give_up_taken_back();
+                    return Ok(());
+                }
             }
         }
         reservation.fill(&present).map(drop)
