@@ -52,20 +52,26 @@ pub(crate) enum BeforeImage {
     Damaged(Arc<str>),
 }
 
-impl BeforeImage {
-    /// As it is read now: a value whose time has come is absent.
-    fn live(&self) -> BeforeImage {
-        match self {
-            BeforeImage::Value(value) if !is_live(value) => BeforeImage::Absent,
-            other => other.clone(),
-        }
-    }
-}
-
 /// What a key was, as the views up to this version see it.
 struct Old {
     version: u64,
     was: BeforeImage,
+    /// Of one that was absent: that its map had been emptied, and not everything could be saved. For the views up to
+    /// that version nobody can tell whether it was there.
+    emptied: Option<Arc<Unsaved>>,
+}
+
+impl Old {
+    /// As a view of this version reads it now: a value whose time has come is absent.
+    fn live(&self, version: u64) -> BeforeImage {
+        match (&self.was, &self.emptied) {
+            (BeforeImage::Absent, Some(unsaved)) if version <= unsaved.version => {
+                BeforeImage::Damaged(unsaved.text.clone())
+            }
+            (BeforeImage::Value(value), _) if !is_live(value) => BeforeImage::Absent,
+            (other, _) => other.clone(),
+        }
+    }
 }
 
 /// What was saved of one map.
@@ -110,10 +116,11 @@ pub(crate) struct Versions {
     /// Views that were given up.
     lost: AtomicU64,
     new_maps: NewMaps,
-    /// Whether there is anything in `unsaved`. Set by one who has all stripes.
+    /// Whether there is anything in `unsaved`. Changed by one who has the lock of that.
     has_unsaved: AtomicBool,
-    /// Maps that were emptied while a record of theirs was damaged.
-    unsaved: RankedMutex<Vec<Unsaved>>,
+    /// Maps that were emptied while a record of theirs was damaged, in that order. Something is added by one who has
+    /// all stripes.
+    unsaved: RankedMutex<Vec<Arc<Unsaved>>>,
 }
 
 /// Maps that were made with their pairs while a view was open: views up to this version see none of
@@ -247,7 +254,8 @@ impl Versions {
     pub fn note_unsaved(&self, tree: &Arc<BytesTree>, text: &str) {
         let version = self.saves_for();
         if version != 0 {
-            self.unsaved.lock().push(Unsaved { tree: tree.clone(), version, text: text.into() });
+            let mut unsaved = self.unsaved.lock();
+            unsaved.push(Arc::new(Unsaved { tree: tree.clone(), version, text: text.into() }));
             // Release: before the map is emptied; pairs with the acquire in `unsaved_of`. Who finds a key
             // gone sees it.
             self.has_unsaved.store(true, Ordering::Release);
@@ -256,14 +264,15 @@ impl Versions {
 
     /// What is said to a view of this version of keys of this map that are in no book, if they may have
     /// been there.
-    fn unsaved_of(&self, tree: &Arc<BytesTree>, version: u64) -> Option<Arc<str>> {
+    fn unsaved_of(&self, tree: &Arc<BytesTree>, version: u64) -> Option<Arc<Unsaved>> {
         // Acquire: pairs with the release in `note_unsaved`.
         if !self.has_unsaved.load(Ordering::Acquire) {
             return None;
         }
         let unsaved = self.unsaved.lock();
-        let is_it = |other: &&Unsaved| Arc::ptr_eq(&other.tree, tree) && other.version >= version;
-        unsaved.iter().find(is_it).map(|unsaved| unsaved.text.clone())
+        // The last: whatever open view is concerned by one before it is so by that one.
+        let last = unsaved.iter().rev().find(|unsaved| Arc::ptr_eq(&unsaved.tree, tree))?;
+        (last.version >= version).then(|| last.clone())
     }
 
     fn part(&self, hash: u64) -> RankedGuard<'_, Part> {
@@ -347,6 +356,8 @@ impl Versions {
         hash: u64,
         read: impl FnOnce() -> Result<BeforeImage, E>,
     ) -> Result<(), E> {
+        // Of this map nothing is added meanwhile: that takes the stripe, too.
+        let unsaved = self.unsaved_of(tree, 0);
         {
             let mut part = self.part(hash);
             let newest = self.saves_for();
@@ -357,6 +368,7 @@ impl Versions {
                 return Ok(());
             }
             let was = read()?;
+            let emptied = unsaved.filter(|_| matches!(was, BeforeImage::Absent));
             // Relaxed: as in `release`. Before the value is there to be freed.
             self.bytes.fetch_add(size_of(key, &was), Ordering::Relaxed);
             let saved = part
@@ -366,7 +378,7 @@ impl Versions {
             let known = saved.chains.get_key_value(key).map(|(key, _)| key.clone());
             let key: Arc<[u8]> = known.unwrap_or_else(|| key.into());
             let chain = saved.chains.entry(key.clone()).or_default();
-            chain.push(Old { version: newest, was });
+            chain.push(Old { version: newest, was, emptied });
             part.of_version.entry(newest).or_default().push((address(tree), key));
         }
         self.keep_to_limit();
@@ -407,9 +419,10 @@ impl Versions {
             let part = self.part(hash);
             let saved = part.maps.get(&address(tree));
             let chain = saved.and_then(|saved| saved.chains.get(key));
-            chain.and_then(|chain| at_version(chain, version)).map(|old| old.was.live())
+            chain.and_then(|chain| at_version(chain, version)).map(|old| old.live(version))
         };
-        found.or_else(|| self.unsaved_of(tree, version).map(BeforeImage::Damaged))
+        let damaged = |unsaved: Arc<Unsaved>| BeforeImage::Damaged(unsaved.text.clone());
+        found.or_else(|| self.unsaved_of(tree, version).map(damaged))
     }
 
     /// What views cost now.

@@ -64,22 +64,28 @@ impl Versions {
             return Ok(());
         }
         let (mut keys, mut damage) = (vec![], None);
-        // From both ends, as far as nothing is damaged.
-        for reverse in [false, true] {
-            let scanned =
-                tree.scan(session, Bound::Unbounded, Bound::Unbounded, reverse, |key, _| {
-                    keys.push(key.to_vec());
-                    true
-                });
-            match scanned.map_err(Error::from) {
-                Ok(()) => break,
-                Err(Error::Corrupt(text)) => damage = Some(text),
-                Err(error) => return Err(error),
+        // Behind damage from both ends, and past records whose bytes have changed, as far as leaves can be read. The key
+        // of such a one need not be what was put.
+        for (reverse, verify) in [(false, Verify::Sum), (false, Verify::Key), (true, Verify::Key)] {
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            let scanned = tree.scan_verified(session, all, reverse, verify, |record| {
+                if !record.has_expired::<Hardware>() {
+                    keys.push(record.key.to_vec());
+                }
+                true
+            });
+            match (scanned.map_err(Error::from), &damage) {
+                (Ok(()), _) => break,
+                (Err(Error::Corrupt(_)), Some(_)) => {}
+                (Err(Error::Corrupt(text)), None) => {
+                    damage = Some(text);
+                    keys.clear();
+                }
+                (Err(error), _) => return Err(error),
             }
         }
-        if let Some(text) = damage {
-            self.note_unsaved(tree, &text);
-        }
+        // Before them: damage may have misled the search for one of them, too.
+        damage.iter().for_each(|text| self.note_unsaved(tree, text));
         keys.iter().try_for_each(|key| self.save_key(tree, session, key, &hash_of))
     }
 }

@@ -30,8 +30,8 @@ impl Versions {
         version: u64,
         pairs: &mut BTreeMap<Vec<u8>, Value>,
     ) -> Result<Cut, Arc<str>> {
-        if let Some(text) = self.unsaved_of(tree, version) {
-            return Err(text);
+        if let Some(unsaved) = self.unsaved_of(tree, version) {
+            return Err(unsaved.text.clone());
         }
         let mut cut: Cut = None;
         let mut damaged = BTreeMap::new();
@@ -69,7 +69,7 @@ fn lay_part<'a>(
     let mut bytes = 0;
     for (count, (key, chain)) in chains.enumerate() {
         if let Some(old) = at_version(chain, version) {
-            match old.was.live() {
+            match old.live(version) {
                 BeforeImage::Value(value) => {
                     bytes += key.len() + value.0.len();
                     pairs.insert(key.to_vec(), value);

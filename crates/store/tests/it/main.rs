@@ -20,5 +20,6 @@ mod trees;
 mod update_apart;
 mod verify;
 mod view_attacks;
+mod view_damage;
 mod view_many;
 mod views;
