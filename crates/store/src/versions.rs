@@ -24,6 +24,8 @@
 //!   and a part was locked since, nothing of that version comes to this part any more.
 
 mod page;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -241,8 +243,8 @@ impl Versions {
 
     /// Whether a map was made with its pairs after the view of this version was opened.
     pub fn is_born_after(&self, tree: &Arc<BytesTree>, version: u64) -> bool {
-        // Relaxed: as in `note_birth`.
-        if self.new_maps.count.load(Ordering::Relaxed) == 0 {
+        // Acquire: pairs with the release in `forget`.
+        if self.new_maps.count.load(Ordering::Acquire) == 0 {
             return false;
         }
         let list = self.new_maps.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,7 +267,7 @@ impl Versions {
     /// What is said to a view of this version of keys of this map that are in no book, if they may have
     /// been there.
     fn unsaved_of(&self, tree: &Arc<BytesTree>, version: u64) -> Option<Arc<Unsaved>> {
-        // Acquire: pairs with the release in `note_unsaved`.
+        // Acquire: pairs with the release in `note_unsaved`, and with that in `forget`.
         if !self.has_unsaved.load(Ordering::Acquire) {
             return None;
         }
@@ -306,20 +308,31 @@ impl Versions {
     /// `version`.
     fn leave(&self, open: &Open, version: u64) -> u64 {
         let newest = open.views.last_key_value().map_or(0, |(newest, _)| *newest);
-        if newest == 0 {
-            let mut list = self.new_maps.list.lock().unwrap_or_else(PoisonError::into_inner);
-            list.clear();
-            // Relaxed: as in `note_birth`.
-            self.new_maps.count.store(0, Ordering::Relaxed);
-        }
         // Release: a writer that does not save any more for a view that was given up has seen that it
         // was, and so has whoever sees its write; pairs with the acquire in `saves_for`.
         self.newest.store(newest, Ordering::Release);
-        // Relaxed: a hint; what is left is looked at by nobody, and goes with the next view.
-        if newest == 0 && self.has_unsaved.load(Ordering::Relaxed) {
-            self.unsaved.lock().retain(|unsaved| unsaved.version > version);
-        }
+        self.forget(open.views.first_key_value().map_or(u64::MAX, |(oldest, _)| *oldest));
         open.views.range(..version).next_back().map_or(0, |(before, _)| *before)
+    }
+
+    /// Lets go what is kept of maps for views before `oldest` alone. What is noted meanwhile for one that was just
+    /// closed is looked at by nobody, and goes when the next is closed.
+    fn forget(&self, oldest: u64) {
+        // Relaxed: as in `note_birth`; a hint.
+        if self.new_maps.count.load(Ordering::Relaxed) > 0 {
+            let mut list = self.new_maps.list.lock().unwrap_or_else(PoisonError::into_inner);
+            list.retain(|(_, newest)| *newest >= oldest);
+            // Release: pairs with the acquire in `is_born_after`; who misses a map for a view that was given up sees
+            // the mark of that (V3).
+            self.new_maps.count.store(list.len(), Ordering::Release);
+        }
+        // Relaxed: a hint, as above.
+        if self.has_unsaved.load(Ordering::Relaxed) {
+            let mut unsaved = self.unsaved.lock();
+            unsaved.retain(|unsaved| unsaved.version >= oldest);
+            // Release: pairs with the acquire in `unsaved_of`; as above.
+            self.has_unsaved.store(!unsaved.is_empty(), Ordering::Release);
+        }
     }
 
     fn release(&self, version: u64, before: u64, takes_needed: bool) {
