@@ -269,7 +269,7 @@ impl Store {
             };
             if let Some(tree) = &tree {
                 self.shared.save_all(tree, session)?;
-                self.shared.watches.mark_present(tree, session)?;
+                self.shared.watches.mark_present(tree, session);
             }
             let (Some(log), Some(tree)) = (&self.shared.log, &tree) else {
                 return Ok((self.shared.trees.unlink(session, name)?, None));

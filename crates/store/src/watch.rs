@@ -86,7 +86,8 @@ impl Map {
     /// Watches a key: from now on [`Watch::is_broken`] tells of every write of it, and of its expiry. A write
     /// counts even if it stores the value that was there, or if the next one undoes it. So does a write of a
     /// batch that is rolled back for lack of space, since others may have read it. A write that has nothing to
-    /// do, such as the removal of an absent key, does not count.
+    /// do, such as the removal of an absent key, does not count. If a map is emptied or dropped, a key of it that is
+    /// damaged counts as one that was there.
     ///
     /// *Cost*: while a watch is held, writes take a lock and look the key up among what is watched.
     /// The first after a pause waits until the operations that are running at that moment have ended:

@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use everleaf_index::{BytesTree, Hardware, Session};
+use everleaf_index::{BytesTree, Hardware, IndexError, Session};
 
-use crate::Result;
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
 
 /// Parts of the table, by hash of the key: writers of different parts do not meet.
@@ -105,27 +104,24 @@ impl Watches {
         }
     }
 
-    /// Marks the watches of the keys of a map that are there, before it is emptied. The caller has
-    /// all stripes.
-    pub fn mark_present(
-        &self,
-        tree: &Arc<BytesTree>,
-        session: &mut Session<Hardware>,
-    ) -> Result<()> {
+    /// Marks the watches of the keys of a map that are there, or of which nobody can tell, before it is emptied. The
+    /// caller has all stripes.
+    pub fn mark_present(&self, tree: &Arc<BytesTree>, session: &mut Session<Hardware>) {
         if self.is_empty() {
-            return Ok(());
+            return;
         }
         for part in &self.parts {
             let part = part.lock();
             for (key, list) in part.iter() {
                 let mut list = list.iter().filter(|watched| Arc::ptr_eq(&watched.tree, tree));
                 let Some(watched) = list.next() else { continue };
-                if tree.get_with(session, key, |_| ())?.is_some() {
+                let found = tree.get_with(session, key, |_| ());
+                // A damaged one is emptied like all others, and was one that somebody watched.
+                if !matches!(found, Ok(None) | Err(IndexError::Removed)) {
                     // Relaxed: as in `mark`.
                     watched.write_count.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
-        Ok(())
     }
 }

@@ -36,7 +36,7 @@ impl Map {
         let lsn = self.shared.alone_with(&mut session, |in_order, session| {
             if in_order {
                 self.shared.save_all(&self.tree, session)?;
-                self.shared.watches.mark_present(&self.tree, session)?;
+                self.shared.watches.mark_present(&self.tree, session);
             }
             let Some(log) = &self.shared.log else {
                 self.tree.clear_at_once(session)?;

@@ -1,4 +1,4 @@
-//! Views of what is damaged, while that is replaced, removed, emptied or dropped.
+//! Views of what is damaged, and watches, while that is replaced, removed, emptied or dropped.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -182,4 +182,33 @@ fn what_is_put_behind_an_emptying_that_saved_not_all_was_not_absent() {
     keys.iter().for_each(|key| assert_eq!(get(newest.default_map(), key).unwrap(), b"new"));
     drop(newest);
     assert_eq!(store.statistics().view_bytes, 0);
+}
+
+/// A map was neither emptied nor dropped while somebody watched a key of it that was damaged meanwhile: whether it was
+/// there could not be told.
+#[test]
+fn a_map_with_a_watched_key_that_is_damaged_is_emptied_and_dropped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = open(&path);
+    let other = store.map("other").expect("room");
+    let mut watches = vec![];
+    for (map, value) in [(store.default_map(), "precious 1"), (&other, "precious 2")] {
+        let _ = map.put(b"key", value).expect("room");
+        watches.push(map.watch(b"key").expect("sound"));
+        watches.push(map.watch(b"absent").expect("sound"));
+    }
+    // The pool is mapped: it is changed under the open store.
+    damage(&path, &[b"keyprecious 1", b"keyprecious 2"]);
+    for map in [store.default_map(), &other] {
+        assert!(matches!(map.get(b"key"), Err(Error::Corrupt(_))), "{:?}", map.get(b"key"));
+    }
+    store.default_map().clear().expect("nobody has to know what goes");
+    assert!(store.drop_map("other").expect("nor here"));
+    assert_eq!(
+        (store.default_map().len(), store.default_map().get(b"key").expect("gone")),
+        (0, None)
+    );
+    let broken: Vec<bool> = watches.iter().map(everleaf::Watch::is_broken).collect();
+    assert_eq!(broken, [true, false, true, false]);
 }
