@@ -37,6 +37,11 @@ const EAGER_SIZE: usize = 256 << 10;
 /// replay follows the LSNs. A group is durable only when all groups with smaller LSNs are. So who takes
 /// the place *before* the change can be seen has it logged before whatever comes of its being seen.
 ///
+/// # Fork
+/// A process that is forked from the one that opened a log may drop what it has inherited of it: the log, places,
+/// snapshots that are being written, the disk. That closes files and touches nothing else. [`Log::close`] is refused;
+/// anything else it must not do with them.
+///
 /// # Example
 /// ```
 /// # fn main() -> everleaf_log::Result<()> {
@@ -65,7 +70,7 @@ pub struct Log<D: Disk = RealDisk> {
     pub(crate) shared: Arc<Shared<D>>,
     background: Option<JoinHandle<()>>,
     /// Nothing of the log is touched in a process that was forked from this one.
-    owner: OwnerProcess,
+    pub(crate) owner: OwnerProcess,
 }
 
 /// What the threads of a log share.
@@ -377,8 +382,14 @@ impl<D: Disk> Log<D> {
     /// Ends the log: makes everything durable and gives back the space that was taken ahead.
     ///
     /// # Errors
-    /// As [`Log::sync`].
+    /// As [`Log::sync`]; [`Error::Failed`] in a process that was forked from the one that opened it: then nothing is
+    /// touched.
     pub fn close(mut self) -> Result<()> {
+        if !self.owner.is_current() {
+            return Err(Error::Failed(
+                "the log is of the process that this one was forked from".into(),
+            ));
+        }
         self.end()
     }
 

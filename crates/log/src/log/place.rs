@@ -90,7 +90,8 @@ impl<'a, D: Disk> Place<'a, D> {
 
 impl<D: Disk> Drop for Place<'_, D> {
     fn drop(&mut self) {
-        if !self.has_ended {
+        // Not if it was inherited by a fork: threads that are not here may hold the locks.
+        if !self.has_ended && self.log.owner.is_current() {
             self.log.shared.break_off(thread_number());
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use everleaf_machine::OwnerProcess;
+
 use super::{BlockInfo, Footer, SnapshotReader, encode_start, put_aside};
 use crate::disk::write_whole;
 use crate::layout::{SNAPSHOT, UNFINISHED, file_name, next_number, parse_name};
@@ -75,6 +77,7 @@ pub struct SnapshotWriter<D: Disk = RealDisk> {
     /// Map and key of the last pair.
     last: Option<(u32, Vec<u8>)>,
     is_finished: bool,
+    owner: OwnerProcess,
 }
 
 impl<D: Disk> SnapshotWriter<D> {
@@ -118,6 +121,7 @@ impl<D: Disk> SnapshotWriter<D> {
             raw_size: 0,
             last: None,
             is_finished: false,
+            owner: log.owner,
         })
     }
 
@@ -344,6 +348,11 @@ fn create<D: Disk>(disk: &D) -> Result<(u64, D::File)> {
 
 impl<D: Disk> Drop for SnapshotWriter<D> {
     fn drop(&mut self) {
+        if !self.owner.is_current() {
+            // Inherited by a fork: the file is still being written by another, and threads that are not here may hold
+            // the locks.
+            return;
+        }
         if !self.is_finished {
             // Best effort: the next opening removes it otherwise.
             drop(self.log.disk.remove(&file_name(UNFINISHED, self.sequence)));

@@ -3,6 +3,7 @@
 mod crafted;
 mod crashes;
 mod failures;
+mod fork;
 mod format;
 mod interval;
 mod owed;
