@@ -19,7 +19,8 @@ pub enum Event<'a> {
     /// The log has failed: nothing can be written any more.
     LogFailed(&'a Error),
     /// A batch that was cut short was finished, but a key of which it changes the expiry alone keeps the one it had,
-    /// because its record is damaged: it is [`Error::Corrupt`] for whoever verifies what is read.
+    /// because its record is damaged: it is [`Error::Corrupt`] for whoever verifies what is read. Told while the store is
+    /// opened, and once: who does not listen is told by nothing else ([`Statistics`](crate::Statistics) have no count).
     ExpiryLeft(&'a Error),
     /// A leaf that was [left](crate::Options::open_at_once) when the store was opened is damaged: what is in it is
     /// [`Error::Corrupt`] for whoever touches it.
