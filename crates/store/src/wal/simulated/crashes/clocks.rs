@@ -9,8 +9,29 @@ use std::collections::BTreeMap;
 /// Keys of a writer.
 pub const KEYS: usize = 4;
 
-/// What the keys of a writer have: the number of a value, or nothing.
-pub type Keys = [Option<u64>; KEYS];
+/// What the keys of a writer have: the number of a value, and when that expires (0: never); or nothing.
+pub type Keys = [Option<(u64, u64)>; KEYS];
+
+/// What somebody has read of a key.
+#[derive(Clone, Copy, Debug)]
+pub enum Found {
+    /// The number of its value.
+    Value(Option<u64>),
+    /// When it expires.
+    Expiry(Option<u64>),
+    Both(Option<(u64, u64)>),
+}
+
+impl Found {
+    /// Whether this may be read of a key that has that.
+    fn is_of(self, has: Option<(u64, u64)>) -> bool {
+        match self {
+            Found::Value(found) => found == has.map(|(number, _)| number),
+            Found::Expiry(found) => found == has.map(|(_, expiry_ms)| expiry_ms),
+            Found::Both(found) => found == has,
+        }
+    }
+}
 
 /// For each writer, how many of its writes.
 pub type Clock = Vec<usize>;
@@ -85,11 +106,11 @@ impl Clocks {
         reader: usize,
         writer: usize,
         key: usize,
-        found: Option<u64>,
+        found: Found,
     ) -> Result<(), String> {
         let known = self.seen[reader][writer];
         let steps = &self.steps[writer];
-        let step = (known..steps.len()).find(|step| steps[*step].keys[key] == found);
+        let step = (known..steps.len()).find(|step| found.is_of(steps[*step].keys[key]));
         let Some(step) = step else {
             return Err(format!(
                 "{reader} reads {found:?} at key {key} of {writer}, which it has not been since step \
@@ -143,11 +164,12 @@ impl Clocks {
 #[test]
 fn the_judge_tells_an_effect_without_its_cause() {
     let mut clocks = Clocks::new(3);
-    let keys = |value| [Some(value), None, None, None];
+    let keys = |value| [Some((value, 0)), None, None, None];
+    let read = |value| Found::Value(Some(value));
     let _ = clocks.begin(0, keys(1));
-    clocks.see(1, 0, 0, Some(1)).expect("it is there");
+    clocks.see(1, 0, 0, read(1)).expect("it is there");
     let effect = clocks.begin(1, keys(1));
-    clocks.see(2, 1, 0, Some(1)).expect("it is there");
+    clocks.see(2, 1, 0, read(1)).expect("it is there");
     let _ = clocks.begin(2, keys(1));
     let none = [None; KEYS];
     assert!(clocks.judge(&[none, none, none]).is_ok());
@@ -158,5 +180,14 @@ fn the_judge_tells_an_effect_without_its_cause() {
     assert!(clocks.judge(&[keys(2), none, none]).is_err(), "nobody wrote it");
     clocks.tell(1, effect);
     assert!(clocks.judge(&[keys(1), none, none]).is_err(), "it was acknowledged");
-    assert!(clocks.see(1, 0, 0, None).is_err(), "it saw it before");
+    assert!(clocks.see(1, 0, 0, Found::Value(None)).is_err(), "it saw it before");
+    // An expiry alone is an effect, and a cause, too.
+    let expiring = [Some((1, 9)), None, None, None];
+    let _ = clocks.begin(0, expiring);
+    clocks.see(2, 0, 0, Found::Expiry(Some(9))).expect("it is there");
+    assert!(clocks.see(2, 0, 0, Found::Both(Some((1, 0)))).is_err(), "it saw it before");
+    assert!(clocks.see(2, 0, 0, read(1)).is_ok(), "the value is the same");
+    let _ = clocks.begin(2, keys(2));
+    assert!(clocks.judge(&[expiring, keys(1), keys(2)]).is_ok());
+    assert!(clocks.judge(&[keys(1), keys(1), keys(2)]).is_err(), "without the expiry it saw");
 }

@@ -7,6 +7,7 @@
 mod acts;
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
 use super::clocks::{Clocks, KEYS, Keys};
 use super::turns::{Turns, me};
 use super::world::{folder, options};
-use crate::{Durability, Map, Store};
+use crate::{Durability, Expiry, Map, Store};
 
 const WRITERS: usize = 4;
 const EXPIRY_MS: u64 = 1 << 45;
@@ -46,6 +47,10 @@ pub struct Seen {
     pub owing: u64,
     /// Crashes at which a thread stood between its place and its record.
     pub stopped: u64,
+    /// Those of them at which one was to change an expiry alone, in place.
+    pub expiring: u64,
+    /// Those of them at which one had a batch of one change.
+    pub lone: u64,
     /// Reads that saw something new of another thread.
     pub sights: u64,
     /// Times a leader waited for a thread that stood still.
@@ -61,10 +66,22 @@ impl Seen {
         self.kills += other.kills;
         self.owing += other.owing;
         self.stopped += other.stopped;
+        self.expiring += other.expiring;
+        self.lone += other.lone;
         self.sights += other.sights;
         self.awaited += other.awaited;
         self.snapshots += other.snapshots;
     }
+}
+
+/// What a thread writes.
+#[derive(Clone, Copy, PartialEq)]
+enum Writes {
+    Whatever,
+    /// An expiry, in place.
+    Expiry,
+    /// A batch of one change.
+    Lone,
 }
 
 /// What the threads of a run share, besides the store.
@@ -74,9 +91,12 @@ struct World {
     holds: [Holds; WRITERS],
     /// Whether each stands between its place and its record.
     in_between: [bool; WRITERS],
+    writes: [Writes; WRITERS],
     has_snapshot: bool,
     now_ms: u64,
     next_value: u64,
+    /// The numbers of the values whose expiry changes in place.
+    long: BTreeSet<u64>,
     seen: Seen,
     failure: Option<String>,
 }
@@ -137,6 +157,12 @@ fn number_in(value: &[u8]) -> Option<u64> {
     value.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
+/// What a key has, by a get of it.
+fn both_of(map: &Map, key: &[u8]) -> Option<(u64, u64)> {
+    let both = |value: &[u8], expiry: Expiry| Some((number_in(value)?, expiry.as_unix_ms()));
+    map.get_with_expiry(key, both).expect("get").flatten()
+}
+
 /// Runs it: what it has seen.
 ///
 /// # Errors
@@ -159,9 +185,11 @@ pub fn run(number: u64, mutants: &[&'static str]) -> Result<Seen, String> {
         clocks: Clocks::new(WRITERS),
         holds: [Holds::Nothing; WRITERS],
         in_between: [false; WRITERS],
+        writes: [Writes::Whatever; WRITERS],
         has_snapshot: false,
         now_ms: 0,
         next_value: 0,
+        long: BTreeSet::new(),
         seen: Seen::default(),
         failure: None,
     };
@@ -290,6 +318,13 @@ impl Run {
                 world.seen.crashes += 1;
                 world.seen.owing += u64::from(owes(&self.store));
                 world.seen.stopped += u64::from(world.in_between.contains(&true));
+                let stands_in = |writes| {
+                    let mut all = world.in_between.iter().zip(&world.writes);
+                    u64::from(all.any(|one| one == (&true, &writes)))
+                };
+                let (expiring, lone) = (stands_in(Writes::Expiry), stands_in(Writes::Lone));
+                world.seen.expiring += expiring;
+                world.seen.lone += lone;
             }
             self.check(disk.crashed(seed), seed, None);
         }
@@ -334,10 +369,8 @@ impl Run {
     fn found(&self, disk: &SimulatedDisk, pool: &std::path::Path) -> Result<Vec<Keys>, String> {
         let store = open(disk, self.interval, pool)?;
         let maps = Maps::of(&store);
-        let found = |writer: usize, key: usize| {
-            let value = maps.of_key(writer, key).get(&self.keys[writer][key]).expect("get");
-            value.as_deref().and_then(number_in)
-        };
+        let found =
+            |writer: usize, key: usize| both_of(maps.of_key(writer, key), &self.keys[writer][key]);
         let keys = |writer: usize| std::array::from_fn(|key| found(writer, key));
         Ok((0..WRITERS).map(keys).collect())
     }
@@ -346,10 +379,19 @@ impl Run {
 impl World {
     fn value(&mut self) -> Vec<u8> {
         self.next_value += 1;
-        let size = if self.random.one_in(12) { 6000 } else { 8 + self.random.below(40) };
+        let size = if self.random.one_in(4) { 6000 } else { 8 + self.random.below(40) };
+        if size == 6000 {
+            let _ = self.long.insert(self.next_value);
+        }
         let mut value = self.next_value.to_be_bytes().to_vec();
         value.resize(size, self.next_value as u8);
         value
+    }
+
+    /// Another expiry for a key that has this one.
+    fn expiry_ms(&mut self, old_ms: u64) -> u64 {
+        self.next_value += 1;
+        if old_ms > 0 && self.random.one_in(3) { 0 } else { EXPIRY_MS + self.next_value }
     }
 
     fn fail(&mut self, text: String) {

@@ -24,7 +24,7 @@ fn no_thread_has_an_effect_without_its_cause() {
     }
     println!("{seen:?}");
     assert!(seen.crashes > 300 && seen.stopped > 20 && seen.kills > 20, "{seen:?}");
-    assert!(seen.owing > 8, "{seen:?}");
+    assert!(seen.owing > 8 && seen.expiring > 3 && seen.lone > 2, "{seen:?}");
     assert!(seen.sights > 500 && seen.awaited > 100 && seen.snapshots > 20, "{seen:?}");
 }
 

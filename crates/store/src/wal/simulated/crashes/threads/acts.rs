@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::clocks::{KEYS, Keys};
-use super::{ACTS, EXPIRY_MS, Holds, Maps, Run, WRITERS, World, number_in};
-use crate::{Action, Store, WriteBatch};
+use super::super::clocks::{Found, KEYS, Keys};
+use super::{ACTS, EXPIRY_MS, Holds, Maps, Run, WRITERS, World, Writes, both_of, number_in};
+use crate::{Action, Expiry, Store, WriteBatch};
 
 impl Run {
     /// The life of one thread.
@@ -19,6 +19,7 @@ impl Run {
                 let mut world = self.lock();
                 world.holds[writer] = Holds::Nothing;
                 world.in_between[writer] = false;
+                world.writes[writer] = Writes::Whatever;
             }
             self.turns.pass();
         }
@@ -50,7 +51,12 @@ impl Run {
             let is_free = !matches!(world.holds[other], Holds::Batch)
                 && !world.holds.contains(&Holds::Everything);
             let all_free = world.holds.iter().all(|holds| *holds == Holds::Nothing);
-            let way = if all_free { world.random.below(7) } else { usize::from(is_free) };
+            let way = match (all_free, is_free) {
+                (true, _) => world.random.below(9),
+                (false, true) => [1, 7, 8][world.random.below(3)],
+                // A scan of the others waits for nobody.
+                (false, false) => 0,
+            };
             if matches!(way, 3 | 4) {
                 // These take the lock of the key, which is another's.
                 world.holds[writer] = Holds::Everything;
@@ -60,15 +66,16 @@ impl Run {
         let (map, name) = (maps.of_key(other, key), &self.keys[other][key]);
         let found = match way {
             0 => {
-                let from = map.range(name.as_slice()..).next().map(Result::unwrap);
-                from.filter(|(found, _)| found == name).and_then(|(_, value)| number_in(&value))
+                let from = map.range(name.as_slice()..).next_entry().map(Result::unwrap);
+                let it = from.filter(|((found, _), _)| found == name);
+                Found::Both(it.and_then(|((_, value), at)| Some((number_in(&value)?, at))))
             }
-            1 => map.get_with(name, number_in).expect("get").flatten(),
+            1 => Found::Value(map.get_with(name, number_in).expect("get").flatten()),
             2 => {
                 let mut found = None;
                 let see = |_, value: Option<&[u8]>| found = value.and_then(number_in);
                 map.get_many(&[name], see).expect("get");
-                found
+                Found::Value(found)
             }
             // Writes that change nothing tell what is there.
             3 => {
@@ -78,22 +85,27 @@ impl Run {
                     Action::Keep
                 };
                 let _ = map.update_with(name, keep).expect("readable");
-                found
+                Found::Value(found)
             }
             4 => {
                 match map.compare_exchange(name, Some(b"no such value"), None).expect("readable") {
-                    crate::Exchange::Mismatch(value) => value.as_deref().and_then(number_in),
+                    crate::Exchange::Mismatch(value) => {
+                        Found::Value(value.as_deref().and_then(number_in))
+                    }
                     crate::Exchange::Done => panic!("nobody wrote it"),
                 }
             }
             5 => {
                 let back = map.range(..=name.as_slice()).next_back().map(Result::unwrap);
-                back.filter(|(found, _)| found == name).and_then(|(_, value)| number_in(&value))
+                let it = back.filter(|(found, _)| found == name);
+                Found::Value(it.and_then(|(_, value)| number_in(&value)))
             }
-            _ => {
+            6 => {
                 let value = store.view().and_then(|view| view.map(map).get(name)).expect("get");
-                value.as_deref().and_then(number_in)
+                Found::Value(value.as_deref().and_then(number_in))
             }
+            7 => Found::Expiry(map.expiry(name).expect("get").map(Expiry::as_unix_ms)),
+            _ => Found::Both(both_of(map, name)),
         };
         let mut world = self.lock();
         world.holds[writer] = Holds::Nothing;
@@ -102,7 +114,8 @@ impl Run {
         }
     }
 
-    /// Notes that a writer begins a write, unless somebody has all locks. `change` gets its keys.
+    /// Notes that a writer begins a write, unless somebody has all locks. `change` gets its keys, and may say more of what
+    /// it writes.
     fn begin(
         &self,
         writer: usize,
@@ -114,8 +127,9 @@ impl Run {
             return None;
         }
         let mut keys = world.clocks.keys(writer);
-        change(&mut world, &mut keys);
         world.holds[writer] = holds;
+        world.writes[writer] = Writes::Whatever;
+        change(&mut world, &mut keys);
         Some(world.clocks.begin(writer, keys))
     }
 
@@ -130,20 +144,48 @@ impl Run {
 
     fn write_key(&self, writer: usize, maps: &Maps) {
         let (mut key, mut value, mut way, mut old) = (0, vec![], 0, None);
+        let mut expiry_ms = 0;
         let step = self.begin(writer, Holds::Keys, |world, keys| {
             key = world.random.below(KEYS);
-            way = world.random.below(6);
+            // One in three changes an expiry, where there is any: in place, where there is a long value.
+            way = world.random.below(9);
+            if way >= 6 {
+                let is_long =
+                    |key: &usize| keys[*key].is_some_and(|(it, _)| world.long.contains(&it));
+                key = (0..KEYS).find(is_long).unwrap_or(key);
+            }
             old = keys[key];
+            if way >= 6 && old.is_none() {
+                way -= 6;
+            }
             value = world.value();
-            keys[key] = if way == 5 { None } else { number_in(&value) };
+            let number = number_in(&value).expect("it has one");
+            let kept_ms = old.map_or(0, |(_, expiry_ms)| expiry_ms);
+            expiry_ms = match way {
+                0 | 1 => 0,
+                2 => EXPIRY_MS,
+                3 | 4 => kept_ms,
+                _ => world.expiry_ms(kept_ms),
+            };
+            keys[key] = match (way, old) {
+                (5, _) => None,
+                (6.., Some((number, _))) => {
+                    if world.long.contains(&number) {
+                        // As a batch: a get of it waits.
+                        world.holds[writer] = Holds::Batch;
+                        world.writes[writer] = Writes::Expiry;
+                    }
+                    Some((number, expiry_ms))
+                }
+                _ => Some((number, expiry_ms)),
+            };
         });
         let Some(step) = step else { return };
         let (map, name) = (maps.of_key(writer, key), &self.keys[writer][key]);
         match way {
             0 | 1 => drop(map.replace(name, &value).expect("room")),
             2 => assert_eq!(
-                map.put_with_expiry(name, &value, crate::Expiry::from_unix_ms(EXPIRY_MS))
-                    .expect("room"),
+                map.put_with_expiry(name, &value, Expiry::from_unix_ms(expiry_ms)).expect("room"),
                 old.is_some()
             ),
             3 => drop(map.update_with(name, |_| Action::Put(value.clone())).expect("room")),
@@ -151,6 +193,12 @@ impl Run {
                 let before = map.get(name).expect("get");
                 let done = map.compare_exchange(name, before.as_deref(), Some(&value));
                 assert_eq!(done.expect("room"), crate::Exchange::Done);
+            }
+            6.. => {
+                assert!(
+                    map.expire(name, Expiry::from_unix_ms(expiry_ms)).expect("room"),
+                    "it is there"
+                );
             }
             _ => {
                 assert_eq!(map.remove(name).expect("writable"), old.is_some());
@@ -166,16 +214,33 @@ impl Run {
     fn write_batch(&self, writer: usize, store: &Store, maps: &Maps) {
         let mut batch = WriteBatch::new();
         let step = self.begin(writer, Holds::Batch, |world, keys| {
-            for (key, number) in keys.iter_mut().enumerate() {
+            // One in three has one change.
+            let lone = world.random.one_in(3).then(|| world.random.below(KEYS));
+            if lone.is_some() {
+                world.writes[writer] = Writes::Lone;
+            }
+            for (key, has) in keys.iter_mut().enumerate() {
+                if lone.is_some_and(|lone| lone != key) {
+                    continue;
+                }
                 let (map, name) = (maps.of_key(writer, key), &self.keys[writer][key]);
                 let value = world.value();
-                if world.random.one_in(4) {
-                    batch.remove(map, name);
-                    *number = None;
-                } else {
-                    batch.put(map, name, &value);
-                    *number = number_in(&value);
-                }
+                *has = match (world.random.below(4), *has) {
+                    // Alone, the removal of what is absent would change nothing.
+                    (0, old) if old.is_some() || lone.is_none() => {
+                        batch.remove(map, name);
+                        None
+                    }
+                    (1, Some((number, old_ms))) => {
+                        let expiry_ms = world.expiry_ms(old_ms);
+                        batch.expire(map, name, Expiry::from_unix_ms(expiry_ms));
+                        Some((number, expiry_ms))
+                    }
+                    _ => {
+                        batch.put(map, name, &value);
+                        number_in(&value).map(|number| (number, 0))
+                    }
+                };
             }
         });
         let Some(step) = step else { return };
