@@ -38,7 +38,8 @@
 //!   change that it would not refuse outside of one. But an expiry that changes in place where lines must be flushed
 //!   (`Adr`) is entered, for the sake of those who read it before (J6);
 //! - J8 nor are blocks put by for a batch of one put and removals, which makes room: the put comes first, so that if there is
-//!   no space for it, nothing was changed. Then recovery leaves the batch, too, or a full pool could not be opened.
+//!   no space for it, nothing was changed. Then recovery leaves the batch, too, or a full pool could not be opened; so it
+//!   does if the record of the key is damaged, so that nobody can tell whether the put was made.
 
 mod batch_bytes;
 mod changes;
@@ -185,8 +186,9 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
 
     /// Does again what was cut short; how many batches that were. Nobody else is active. A key whose expiry was to change
     /// alone, and whose record was damaged meanwhile, is removed if it would have expired by now. Otherwise it stays as it
-    /// is, for there is no value that could be written again: then `tell` is called with what is wrong with it, before its
-    /// batch is forgotten, and once more should that be cut short.
+    /// is, for there is no value that could be written again; and where there is no space for the one put of a batch, nor, for
+    /// damage, any telling whether it was made, what the batch would remove stays (J8). Then `tell` is called with what is
+    /// wrong with the record, before the batch is forgotten, and once more should that be cut short.
     ///
     /// # Errors
     /// No space, or a batch or a tree is damaged: then the batch stays where it is.
@@ -467,8 +469,15 @@ fn redo<G: Geometry, M: Machine>(
                     Some(record.value) == change.value() && record.expiry_ms == change.expiry_ms
                 };
                 M::mark("journal.redo_without_space");
-                if tree.get_stored(session, change.key, Verify::Sum, is_made)? != Some(true) {
-                    return Ok(());
+                match tree.get_stored(session, change.key, Verify::Sum, is_made) {
+                    Ok(Some(true)) => {}
+                    Ok(_) => return Ok(()),
+                    // Nobody can tell whether it was made: what would be removed stays.
+                    Err(error @ IndexError::Alloc(AllocError::Corrupt { .. })) => {
+                        damaged.push(error);
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
                 }
             }
             done => drop(done?),

@@ -18,10 +18,11 @@ pub enum Event<'a> {
     SnapshotFailed(&'a Error),
     /// The log has failed: nothing can be written any more.
     LogFailed(&'a Error),
-    /// A batch that was cut short was finished, but a key of which it changes the expiry alone keeps the one it had,
-    /// because its record is damaged: it is [`Error::Corrupt`] for whoever verifies what is read. Told while the store is
-    /// opened, and once: who does not listen is told by nothing else ([`Statistics`](crate::Statistics) have no count).
-    ExpiryLeft(&'a Error),
+    /// A batch that was cut short was finished, but for what a damaged record is in the way of: a key of which it changes the
+    /// expiry alone keeps the one it had; in a full pool, one put and removals stay undone if that key's record is damaged.
+    /// Such a key is [`Error::Corrupt`] for whoever verifies what is read. Told while the store is opened, and once: a
+    /// program that does not listen is told by nothing else ([`Statistics`](crate::Statistics) have no count).
+    BatchLeft(&'a Error),
     /// A leaf that was [left](crate::Options::open_at_once) when the store was opened is damaged: what is in it is
     /// [`Error::Corrupt`] for whoever touches it.
     Damage(&'a Error),
@@ -42,8 +43,11 @@ impl fmt::Display for Event<'_> {
                 write!(f, "a snapshot failed, and is tried again: {error}")
             }
             Event::LogFailed(error) => write!(f, "the log failed: {error}"),
-            Event::ExpiryLeft(error) => {
-                write!(f, "a batch that was cut short could not change when a key expires: {error}")
+            Event::BatchLeft(error) => {
+                write!(
+                    f,
+                    "a batch that was cut short could not be finished where there is damage: {error}"
+                )
             }
             Event::Damage(error) => write!(f, "a part of a map cannot be read: {error}"),
             Event::Restored => f.write_str("everything that opening had left is restored"),
@@ -68,7 +72,7 @@ impl EventFn {
     pub fn of_opening(&self) -> Self {
         EventFn(self.0.clone().map(|tell| {
             let only: Arc<Callback> = Arc::new(move |event: &Event<'_>| {
-                if matches!(event, Event::ExpiryLeft(_)) {
+                if matches!(event, Event::BatchLeft(_)) {
                     tell(event);
                 }
             });

@@ -297,7 +297,7 @@ fn finish_batches(trees: &Trees, events: &EventFn) -> Result<u64> {
             _ => Err(Error::Unfinished),
         };
     }
-    let tell = &mut |damage: IndexError| events.tell(&Event::ExpiryLeft(&damage.into()));
+    let tell = &mut |damage: IndexError| events.tell(&Event::BatchLeft(&damage.into()));
     let redone = match journal.recover(trees, &mut session, tell) {
         // As on a full disk. What is done of it may be done again.
         Err(error) if error.lacks_space() && trees.is_opening() => {
@@ -309,6 +309,10 @@ fn finish_batches(trees: &Trees, events: &EventFn) -> Result<u64> {
     }?;
     Ok(redone as u64)
 }
+
+#[cfg(test)]
+#[path = "../tests/damage/cut_short.rs"]
+mod cut_short;
 
 #[cfg(test)]
 mod tests {
@@ -342,33 +346,15 @@ mod tests {
         let map = store.default_map();
         let _ = map.put("key", "a value that will be damaged").expect("room");
         let _ = map.put("other", "value").expect("room");
-        {
-            let trees = &store.shared().trees;
-            let mut session = store.shared().session().expect("one is free");
-            let id = map.tree().id(&mut session).expect("it is there");
-            // Two changes of an expiry alone: tree, sizes, the time, and the key. Before them their number and their sum.
-            let change = |key: &[u8]| {
-                let head = [id, key.len() as u32, u32::MAX - 1, 0, 1 << 10];
-                [&head.map(u32::to_le_bytes).concat()[..], key].concat()
-            };
-            let body = [&2_u32.to_le_bytes()[..], &change(b"key"), &change(b"other")].concat();
-            let bytes = [&everleaf_log::checksum(&body).to_le_bytes()[..], &body].concat();
-            let journal = trees.bytes_tree(everleaf_index::journal::NAME).expect("room");
-            let entry = everleaf_index::Change::upsert(&[0, 5], &bytes);
-            let _ = journal.change(&mut session, &entry).expect("room");
-        }
         store.close().expect("it closes");
-        let mut bytes = std::fs::read(&path).expect("readable");
-        let text = b"will be damaged";
-        let at = bytes.windows(text.len()).position(|window| window == text).expect("it is there");
-        bytes[at] ^= 1;
-        std::fs::write(&path, bytes).expect("writable");
+        cut_short::leave_batch(&path, &[b"key", b"other"], 1 << 42);
+        cut_short::damage(&path, b"will be damaged");
         let (tell, told) = std::sync::mpsc::channel();
         let options = options().verify_reads(true);
         let options = options.events(move |event| drop(tell.send(event.to_string())));
         let store = options.open(&path).expect("one damaged record is no reason to refuse all");
         let told = told.try_recv().expect("it was told");
-        assert!(told.contains("when a key expires") && told.contains("'key'"), "{told}");
+        assert!(told.contains("could not be finished") && told.contains("'key'"), "{told}");
         assert_eq!(store.statistics().recovered_batches, 1);
         let map = store.default_map();
         assert!(matches!(map.get("key"), Err(Error::Corrupt(_))));

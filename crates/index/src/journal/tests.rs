@@ -13,15 +13,30 @@ fn trees() -> Trees {
     Trees::create(pool).expect("room")
 }
 
-/// How many batches were done again, and what was told of them.
+/// How many batches were done again, and what was told of them: while the batch is still in the journal, so that whoever is
+/// killed right behind that is told again.
 fn recover(
     journal: &Journal,
     trees: &Trees,
     session: &mut Session<Hardware>,
 ) -> (usize, Vec<String>) {
-    let mut told = vec![];
-    let redone = journal.recover(trees, session, &mut |damage| told.push(damage.to_string()));
+    let (redone, told) = try_recover(journal, trees, session);
     (redone.expect("one key is no reason to refuse all"), told)
+}
+
+fn try_recover(
+    journal: &Journal,
+    trees: &Trees,
+    session: &mut Session<Hardware>,
+) -> (Result<usize, IndexError>, Vec<String>) {
+    let mut told = vec![];
+    let mut other = trees.heap().session().expect("a session");
+    let before = journal.pending(&mut other).expect("readable");
+    let redone = journal.recover(trees, session, &mut |damage| {
+        assert_eq!(journal.pending(&mut other).expect("readable"), before, "told too late");
+        told.push(damage.to_string());
+    });
+    (redone, told)
 }
 
 #[test]
@@ -55,10 +70,11 @@ fn what_was_cut_short_is_done_again_and_only_once() {
 }
 
 /// A full pool in which a batch of one put and a removal was cut short: if the put was made, the removal is done; if there is
-/// no space for it, nothing is.
+/// no space for it, nothing is. What was lost: the whole pool, if the record of the put was damaged as well, so that nobody
+/// could tell which it is. It was refused at every opening.
 #[test]
 fn a_batch_without_space_for_its_one_put_is_left() {
-    for is_made in [false, true] {
+    for (is_made, is_damaged) in [(false, false), (true, false), (true, true)] {
         let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Process).expect("memory");
         let trees: Trees = Trees::create(pool).expect("room");
         let tree = trees.bytes_tree("t").expect("room");
@@ -80,9 +96,16 @@ fn a_batch_without_space_for_its_one_put_is_left() {
             };
             let _ = fill.find(|number| put(*number).is_err());
         }
-        assert_eq!(recover(&journal, &trees, &mut session), (1, vec![]));
+        if is_damaged {
+            // A byte of the value: the key is in one word of the leaf.
+            damage(&tree, &mut session, b"new", 8 + 3, 1);
+        }
+        let (redone, told) = recover(&journal, &trees, &mut session);
+        assert_eq!((redone, told.len()), (1, usize::from(is_damaged)), "{told:?}");
+        assert!(told.iter().all(|told| told.contains("'new'")), "{told:?}");
         let mut has = |key: &[u8]| tree.get_with(&mut session, key, |_| ()).expect("there");
-        assert_eq!((has(b"gone").is_some(), has(b"new").is_some()), (!is_made, is_made));
+        let is_done = is_made && !is_damaged;
+        assert_eq!((has(b"gone").is_some(), has(b"new").is_some()), (!is_done, is_made));
         assert_eq!(journal.pending(&mut session).expect("readable"), 0);
     }
 }
@@ -183,4 +206,32 @@ fn a_damaged_record_keeps_nothing_else_from_being_done_again() {
         assert_eq!(found.expect("nothing else of it changed"), Some((true, 0)), "{name}");
         assert_eq!(recover(&journal, &trees, session), (0, vec![]), "{name}");
     }
+}
+
+/// What one batch cannot do is told although another cannot be read at all, which refuses the pool.
+#[test]
+fn damage_is_told_before_a_batch_that_cannot_be_read_refuses_all() {
+    let trees = trees();
+    let tree = trees.bytes_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a session");
+    let session = &mut session;
+    let journal = Journal::open(&trees, session).expect("room");
+    tree.change(session, &Change::insert(b"damaged", b"short")).expect("room");
+    damage(&tree, session, b"damaged", 8 + b"damaged".len(), 1);
+    let operations = [BatchOp::expire(&tree, b"damaged", 1 << 45)];
+    let batch = encode(session, &operations).expect("small");
+    let mut unreadable = batch.clone();
+    unreadable[0] ^= 1;
+    for (slot, batch) in [(b"\0\x03", &batch), (b"\0\x07", &unreadable)] {
+        journal.tree.change(session, &Change::upsert(slot, batch)).expect("room");
+    }
+    let (redone, told) = try_recover(&journal, &trees, session);
+    let error = redone.expect_err("it is not known what else would have to be done");
+    assert!(error.to_string().contains("its check sum is wrong"), "{error}");
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("'damaged'"), "{told:?}");
+    // The first one is done; the other stays for `repair`.
+    assert_eq!(journal.pending(session).expect("readable"), 1);
+    let (_, told) = try_recover(&journal, &trees, session);
+    assert_eq!(told, Vec::<String>::new());
 }
