@@ -4,6 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use crate::{RootIndex, human_size};
 
 /// A process that has a pool open.
@@ -397,11 +400,18 @@ fn write_locked(
 ) -> fmt::Result {
     write!(f, "pool {} is in use by ", path.display())?;
     match holders {
-        [] => f.write_str("another process that the kernel does not name")?,
-        [first, rest @ ..] => {
-            write!(f, "{first}")?;
-            for holder in rest {
-                write!(f, ", {holder}")?;
+        [] => f.write_str(
+            "another process that the kernel does not name (perhaps one that was forked by a process which has ended)",
+        )?,
+        holders => {
+            for (index, holder) in holders.iter().enumerate() {
+                write!(f, "{}{holder}", if index == 0 { "" } else { ", " })?;
+                // The kernel names who took the lock, which belongs to whoever has the open file.
+                if has_ended(holder.pid) {
+                    f.write_str(
+                        " (which has ended; a process that it forked may hold the lock until that one ends, too)",
+                    )?;
+                }
             }
         }
     }
@@ -414,6 +424,12 @@ fn write_locked(
             ": end that process first; only one may write a pool, and none while others read",
         )
     }
+}
+
+/// Whether there is no such process any more.
+fn has_ended(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 impl std::error::Error for PoolError {
@@ -440,6 +456,10 @@ mod tests {
         };
         let text = error(vec![holder(1, "init"), holder(4_000_000_000, "")], false);
         assert!(text.contains("process 1 (init), process 4000000000: end that process"), "{text}");
+        // More than a process can have, and than one had.
+        let ended = error(vec![holder(i32::MAX as u32, "")], false);
+        assert!(ended.contains("forked may hold the lock"), "{ended}");
+        assert!(!text.contains("forked"), "{text}");
         let own = error(vec![holder(std::process::id(), "test")], true);
         assert!(own.contains("this process"), "{own}");
         assert!(error(vec![], true).contains("does not name"));

@@ -5,6 +5,8 @@
 //! unlocked the pool of its parent and marked it cleanly closed. A second process then opened it
 //! for writing, beside the first.
 
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -272,4 +274,44 @@ fn a_program_that_is_started_gets_no_file_of_the_store() {
         child.kill().expect("it lives");
         let _ = child.wait().expect("it is ours");
     }
+}
+
+/// The lock of a pool is there as long as anybody has the file that was opened. The refusal named the process that was killed,
+/// and said that it has to be ended.
+#[test]
+fn a_child_that_outlives_its_killed_parent_is_named_as_who_may_hold_the_lock() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.pool");
+    let options = || options(Durability::Process).sweep(false);
+    options().open(&path).expect("it opens").close().expect("it closes");
+    let (told, mut tell) = std::io::pipe().expect("a pipe");
+    let ended = in_child(|| {
+        let store = options().open(&path).expect("it opens");
+        let _ = store.default_map().put(b"key", b"value").expect("it is writable");
+        // SAFETY: the child waits for a byte, and ends; nothing of its parent's is run.
+        unsafe {
+            if libc::fork() == 0 {
+                libc::alarm(PATIENCE);
+                let mut byte = 0_u8;
+                libc::read(told.as_raw_fd(), (&raw mut byte).cast(), 1);
+                libc::_exit(0);
+            }
+            libc::kill(libc::getpid(), libc::SIGKILL);
+        }
+    });
+    assert_eq!(ended, 128 + libc::SIGKILL);
+    let refused = options().open(&path);
+    let Err(Error::Locked(text)) = refused else { panic!("{refused:?}: its child has the file") };
+    assert!(text.contains("ended") && text.contains("forked"), "{text}");
+    tell.write_all(b"x").expect("it waits");
+    let since = std::time::Instant::now();
+    let store = loop {
+        match options().open(&path) {
+            Err(Error::Locked(_)) if since.elapsed() < Duration::from_secs(30) => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => break opened.expect("nobody has it any more"),
+        }
+    };
+    assert_eq!(store.default_map().get(b"key").expect("readable"), Some(b"value".to_vec()));
 }
