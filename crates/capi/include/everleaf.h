@@ -691,7 +691,9 @@ int el_fetch_add(const el_map *map,
                  int64_t *before);
 
 // Removes `key`, and stores a copy of the value that it had at `value`, and its size at `size`; either may be NULL.
-// Free the copy with `el_free`. `EL_NOT_FOUND`: it is not there.
+// Free the copy with `el_free`. `EL_NOT_FOUND`: it is not there. `EL_OUT_OF_MEMORY`: there is none for the copy; the key
+// may be removed all the same, and its value is lost: who must not lose it gets it first (`el_get_copy`), and removes it
+// by `el_compare_exchange`.
 int el_take(const el_map *map,
             el_slice key,
             void **value,
@@ -699,6 +701,7 @@ int el_take(const el_map *map,
 
 // Removes the pair with the lowest key, or the highest if `highest`, and stores copies of its key and value. No two
 // calls get the same pair. All places may be NULL; free the copies with `el_free`. `EL_NOT_FOUND`: the map is empty.
+// `EL_OUT_OF_MEMORY`: as `el_take`, and the pair may be lost.
 int el_pop(const el_map *map,
            bool highest,
            void **key,

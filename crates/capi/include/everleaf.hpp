@@ -18,12 +18,16 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "everleaf.h"
 
 namespace everleaf {
+
+// The version of the library, such as "1.2.3".
+inline std::string_view version() noexcept { return el_version(); }
 
 // What went wrong: a code of everleaf.h, and its text.
 class error : public std::runtime_error {
@@ -124,6 +128,21 @@ struct given {
     ~given() { el_free(data); }
     std::string text() const { return {static_cast<const char *>(data), size}; }
 };
+
+// Asks `get` for a value, with more room until it fits. Nothing: there is none.
+template <typename G> std::optional<std::string> fitted(G get) {
+    std::string value(64, '\0');
+    std::size_t size = 0;
+    for (;;) {
+        const int code = get(el_room(value.data(), value.size()), &size);
+        if (code != EL_BUFFER_TOO_SMALL) {
+            if (check(code) != EL_OK) return std::nullopt;
+            value.resize(size);
+            return value;
+        }
+        value.resize(size);
+    }
+}
 
 // Keeps a text that is told. What cannot be kept for want of memory is left out.
 inline void keep_text(void *context, el_slice text) noexcept {
@@ -234,16 +253,49 @@ class range {
     iterator end() const noexcept { return {}; }
 
     // The first pair from `key` on; nothing if there is none.
-    std::optional<pair> seek(std::string_view key) {
+    std::optional<pair> seek(std::string_view key) { return seek_by(el_iter_seek, key); }
+    // The last pair up to `key`.
+    std::optional<pair> seek_back(std::string_view key) { return seek_by(el_iter_seek_back, key); }
+    // Puts it back to where it was when it was new: begin() may be called again.
+    void rewind() { detail::check(el_iter_rewind(handle_.get())); }
+
+  private:
+    template <typename S> std::optional<pair> seek_by(S *seek, std::string_view key) {
         el_slice found, value;
-        const int code = el_iter_seek(handle_.get(), detail::slice(key), &found, &value);
-        if (detail::check(code) != EL_OK) return std::nullopt;
+        if (detail::check(seek(handle_.get(), detail::slice(key), &found, &value)) != EL_OK) return std::nullopt;
         return pair{detail::view(found), detail::view(value)};
     }
 
-  private:
     detail::handle<el_iter, el_iter_free> handle_;
     bool back_ = false;
+};
+
+// What is to become of a key; see `map::update_with`.
+class decision {
+  public:
+    // Leave it as it is.
+    static decision keep() { return {EL_KEEP, {}, 0}; }
+    // Give it this value; when it expires stays as it is.
+    static decision put(std::string value) { return {EL_PUT, std::move(value), 0}; }
+    // Give it this value, and let it expire then (0: never).
+    static decision put_expiring(std::string value, std::uint64_t unix_ms) {
+        return {EL_PUT_EXPIRING, std::move(value), unix_ms};
+    }
+    // Leave the value, and let it expire then (0: never).
+    static decision expire_at(std::uint64_t unix_ms) { return {EL_EXPIRE, {}, unix_ms}; }
+    // Remove it.
+    static decision remove() { return {EL_REMOVE, {}, 0}; }
+
+    // It must outlive what is made of it.
+    el_decision get() const noexcept { return {what_, detail::slice(value_), unix_ms_}; }
+
+  private:
+    decision(int what, std::string value, std::uint64_t unix_ms)
+        : what_(what), value_(std::move(value)), unix_ms_(unix_ms) {}
+
+    int what_;
+    std::string value_;
+    std::uint64_t unix_ms_;
 };
 
 // An ordered map of byte strings. Copies are not made; move it, or ask the store for another handle.
@@ -281,6 +333,14 @@ class map {
     bool expire_at(std::string_view key, std::uint64_t unix_ms) {
         return detail::check(el_expire_at(get(), detail::slice(key), unix_ms)) == EL_OK;
     }
+    // A value, and when it expires (0: never), of one moment.
+    std::optional<std::pair<std::string, std::uint64_t>> get_expiring(std::string_view key) const {
+        std::uint64_t unix_ms = 0;
+        auto value = detail::fitted([&](el_buffer room, std::size_t *size) {
+            return el_get_expiring(get(), detail::slice(key), room, size, &unix_ms);
+        });
+        return value ? std::optional(std::pair(*std::move(value), unix_ms)) : std::nullopt;
+    }
     // When a key expires (0: never); nothing: it is not there.
     std::optional<std::uint64_t> expiry(std::string_view key) const {
         std::uint64_t unix_ms = 0;
@@ -309,8 +369,29 @@ class map {
                                              value ? &now : nullptr);
         return detail::check(code) == EL_OK;
     }
-    // Adds to the integer that a key has, in decimal digits, as one atomic step; returns the value before. Nothing: the value is
-    // no integer, or the sum is too large.
+    // Reads, decides and writes a key as one atomic step: `decide` is shown the value, or nothing, and returns a
+    // `decision`. It may be called several times, when other threads interfere; its last answer counts. If it throws,
+    // the key stays as it is. Returns whether the key was there before.
+    template <typename F> bool update_with(std::string_view key, F &&decide) {
+        std::optional<decision> answer;
+        auto shown = [&](const el_slice *value) {
+            answer = decide(value ? std::optional(detail::view(*value)) : std::nullopt);
+        };
+        struct context {
+            detail::carried<decltype(shown)> carried;
+            std::optional<decision> &answer;
+        } context{{shown, nullptr}, answer};
+        auto decided = [](void *to, const el_slice *value) noexcept -> el_decision {
+            auto &context = *static_cast<struct context *>(to);
+            const bool is_answered = !context.carried.thrown && context.carried.run(value);
+            return is_answered ? context.answer->get() : el_decision{EL_KEEP, {nullptr, 0}, 0};
+        };
+        const int code = el_update_with(get(), detail::slice(key), decided, &context);
+        context.carried.rethrow();
+        return detail::check(code) == EL_OK;
+    }
+    // Adds to the integer that a key has, in decimal digits, as one atomic step; returns the value before. Nothing: the
+    // value is no integer, or the sum is too large.
     std::optional<std::int64_t> fetch_add(std::string_view key, std::int64_t amount) {
         std::int64_t before = 0;
         if (detail::check(el_fetch_add(get(), detail::slice(key), amount, &before)) != EL_OK) return std::nullopt;
@@ -344,6 +425,41 @@ class map {
         return range(iter);
     }
 
+    // Shows the pairs from `from`, included, to `to`, excluded, or all, in place. `call(key, value)` may return whether
+    // to go on, and must be quick. Returns how many pairs were shown.
+    template <typename F>
+    std::uint64_t scan_between(std::string_view from, std::string_view to, F &&call, bool descending = false) const {
+        const el_range bounds = el_between(detail::slice(from), detail::slice(to));
+        return scan_in(&bounds, call, descending);
+    }
+    template <typename F> std::uint64_t scan(F &&call, bool descending = false) const {
+        return scan_in(nullptr, call, descending);
+    }
+
+    // Looks for keys that lie one after another, each of `key_size` bytes. Their values, of `value_size` bytes each, come
+    // to lie one after another in `values`, and in `found` is 1 for a key that is there; both are made as large as is
+    // needed. Returns how many were found. A value of another size is an error.
+    std::size_t get_columns(std::string_view keys, std::size_t key_size, std::string &values,
+                            std::size_t value_size, std::vector<unsigned char> &found) const {
+        const std::size_t rows = key_size ? keys.size() / key_size : 0;
+        std::size_t count = 0;
+        found.resize(rows);
+        values.resize(rows * value_size);
+        detail::check(el_get_columns(get(), detail::slice(keys), key_size, el_room(values.data(), values.size()),
+                                     value_size, el_room(found.data(), found.size()), &count));
+        return count;
+    }
+    // Puts many pairs, each for itself: keys and values lie one after another.
+    void put_columns(std::string_view keys, std::size_t key_size, std::string_view values, std::size_t value_size) {
+        detail::check(el_put_columns(get(), detail::slice(keys), key_size, detail::slice(values), value_size));
+    }
+    // Numbers about the map.
+    el_map_statistics numbers() const {
+        el_map_statistics numbers{};
+        detail::check(el_map_numbers(get(), el_room(&numbers, sizeof numbers), nullptr));
+        return numbers;
+    }
+
     // Calls `call(index, optional<string_view>)` for each key.
     template <typename F> void get_many(const std::vector<std::string_view> &keys, F &&call) const {
         detail::many(keys, call, [this](el_slices all, el_found_fn shown, void *context) {
@@ -359,6 +475,29 @@ class map {
         const int code = el_pop(get(), highest, &key.data, &key.size, &value.data, &value.size);
         if (detail::check(code) != EL_OK) return std::nullopt;
         return std::pair(key.text(), value.text());
+    }
+    template <typename F> std::uint64_t scan_in(const el_range *bounds, F &call, bool descending) const {
+        bool is_over = false;
+        auto shown = [&](std::string_view key, std::string_view value) {
+            if constexpr (std::is_void_v<std::invoke_result_t<F &, std::string_view, std::string_view>>) {
+                call(key, value);
+            } else {
+                is_over = !call(key, value);
+            }
+        };
+        struct context {
+            detail::carried<decltype(shown)> carried;
+            bool &is_over;
+        } context{{shown, nullptr}, is_over};
+        auto see = [](void *to, el_slice key, el_slice value) noexcept -> int {
+            auto &context = *static_cast<struct context *>(to);
+            return !context.carried.run(detail::view(key), detail::view(value)) || context.is_over;
+        };
+        std::uint64_t count = 0;
+        const int code = el_scan(get(), bounds, descending, see, &context, &count);
+        context.carried.rethrow();
+        detail::check(code);
+        return count;
     }
     range open(const el_range *bounds) const {
         el_iter *iter = nullptr;
@@ -423,11 +562,30 @@ class batch {
         return *this;
     }
 
+    // The value, and when it expires (0: never).
+    batch &expect_expiring(const map &map, std::string_view key, std::string_view value, std::uint64_t unix_ms) {
+        detail::check(el_batch_expect_expiring(get(), map.get(), detail::slice(key), detail::slice(value), unix_ms));
+        return *this;
+    }
+    // No batch was rolled back since `store::rollback_count`.
+    batch &expect_no_rollback(std::uint64_t rollback_count) {
+        detail::check(el_batch_expect_no_rollback(get(), rollback_count));
+        return *this;
+    }
     // The key of a watch must not have been written since.
     batch &expect_unwritten(const watch &watch) {
         detail::check(el_batch_expect_unwritten(get(), watch.get()));
         return *this;
     }
+
+    // The number of changes.
+    std::size_t size() const {
+        std::size_t count = 0;
+        detail::check(el_batch_count(get(), &count));
+        return count;
+    }
+    // Takes everything out of it.
+    void clear() { detail::check(el_batch_clear(get())); }
 
     el_batch *get() const noexcept { return handle_.get(); }
 
@@ -453,18 +611,9 @@ class view {
     }
 
     std::optional<std::string> get(const map &map, std::string_view key) const {
-        std::string value(64, '\0');
-        std::size_t size = 0;
-        for (;;) {
-            const el_buffer room = el_room(value.data(), value.size());
-            const int code = el_view_get(handle_.get(), map.get(), detail::slice(key), room, &size);
-            if (code != EL_BUFFER_TOO_SMALL) {
-                if (detail::check(code) != EL_OK) return std::nullopt;
-                value.resize(size);
-                return value;
-            }
-            value.resize(size);
-        }
+        return detail::fitted([&](el_buffer room, std::size_t *size) {
+            return el_view_get(handle_.get(), map.get(), detail::slice(key), room, size);
+        });
     }
 
     // As `map::get_many`.
@@ -567,11 +716,40 @@ class store {
         detail::check(el_store_statistics(handle_.get(), room, nullptr));
         return numbers;
     }
+    // Returns the disk space of what is free to the file system; how many bytes.
+    std::uint64_t return_space() {
+        std::uint64_t bytes = 0;
+        detail::check(el_store_return_space(handle_.get(), &bytes));
+        return bytes;
+    }
+    // How often a batch was rolled back for want of space since the store was opened.
+    std::uint64_t rollback_count() const {
+        std::uint64_t count = 0;
+        detail::check(el_store_rollback_count(handle_.get(), &count));
+        return count;
+    }
+    // Whether the log has failed, so that nothing can be written any more.
+    bool has_log_failed() const { return asked(el_store_has_log_failed); }
+    bool is_read_only() const { return asked(el_store_is_read_only); }
+    // The files of the log that were found damaged, or belong to what a log has lost. Nothing needs them.
+    std::vector<std::string> put_aside_files() const {
+        std::vector<std::string> paths;
+        std::size_t count = 0;
+        detail::check(el_store_put_aside_files(handle_.get(), detail::keep_text, &paths, &count));
+        // What could not be kept counts all the same.
+        paths.resize(count);
+        return paths;
+    }
     void close() { detail::check(el_store_close(handle_.get())); }
 
     el_store *get() const noexcept { return handle_.get(); }
 
   private:
+    bool asked(int (*ask)(const el_store *, bool *)) const {
+        bool answer = false;
+        detail::check(ask(handle_.get(), &answer));
+        return answer;
+    }
     everleaf::map open(const char *name) const {
         el_map *made = nullptr;
         detail::check(el_store_map(handle_.get(), name, true, &made));
@@ -593,6 +771,13 @@ inline std::uint64_t compact(const std::string &path, const options &options = {
     std::uint64_t bytes = 0;
     detail::check(el_compact(detail::text(path), options.get(), nullptr, nullptr, &bytes));
     return bytes;
+}
+
+// Lets a pool have everything that this version can do, after which older versions refuse it; returns what was new.
+inline std::vector<std::string> upgrade(const std::string &path, const options &options = {}) {
+    std::vector<std::string> news;
+    detail::check(el_upgrade(detail::text(path), options.get(), detail::keep_text, &news));
+    return news;
 }
 
 // Writes what can be proven of a damaged pool to a new one; returns what was kept, and a sentence for each loss.

@@ -139,6 +139,76 @@ int main(int, char **arguments) {
             EXPECT("cannot reserve"s == std::string(error.what()).substr(0, 14));
         }
     }
+    {
+        // One key as one step, by a function; an exception comes out, and the key stays as it is.
+        everleaf::map own = store.map("own");
+        using everleaf::decision;
+        const auto decided = [&](const char *key, const decision &answer) {
+            return own.update_with(key, [&](std::optional<std::string_view>) { return answer; });
+        };
+        EXPECT(!decided("n", decision::put("1")) && own.get("n") == "1" && decided("n", decision::keep()));
+        const std::string twos(200, '2'), fours(80, '4');
+        EXPECT(own.update_with("n", [&](auto value) { return decision::put(std::string(*value) + twos); }));
+        EXPECT(own.get("n") == "1" + twos && own.get_expiring("n")->second == 0);
+        EXPECT(decided("n", decision::put_expiring("3", 4000000000000u)) && decided("n", decision::put(fours)));
+        EXPECT(own.get_expiring("n")->first == fours && own.get_expiring("n")->second == 4000000000000u);
+        EXPECT(decided("n", decision::expire_at(0)) && own.expiry("n") == 0u && !own.get_expiring("none"));
+        came_out = false;
+        try {
+            own.update_with("n", [](auto) -> decision { throw std::logic_error("mine"); });
+        } catch (const std::logic_error &) {
+            came_out = true;
+        }
+        EXPECT(came_out && own.contains("n") && decided("n", decision::remove()) && !own.contains("n"));
+
+        // Scans in place, which may be ended; iterators from both sides; columns.
+        own.put_columns("aabbcc", 2, "123", 1);
+        std::string values;
+        std::vector<unsigned char> are_there;
+        EXPECT(own.get_columns("ccxxaa", 2, values, 1, are_there) == 2 && values[0] == '3' && values[2] == '1');
+        EXPECT(are_there == std::vector<unsigned char>({1, 0, 1}));
+        is_refused = false;
+        try {
+            own.get_columns("aa", 0, values, 1, are_there);
+        } catch (const everleaf::error &error) {
+            is_refused = error.code() == EL_INVALID;
+        }
+        EXPECT(is_refused);
+        std::string seen;
+        EXPECT(own.scan([&](std::string_view, std::string_view value) { seen += value; }) == 3);
+        const auto until = [&](std::string_view, std::string_view value) { return (seen += value) != "1233"; };
+        EXPECT(own.scan(until, true) == 1);
+        EXPECT(own.scan_between("aa", "cc", [&](std::string_view key, std::string_view) { seen += key; }, true) == 2);
+        EXPECT(seen == "1233bbaa");
+        came_out = false;
+        try {
+            own.scan([&](std::string_view, std::string_view) { throw std::logic_error(seen += "!"); });
+        } catch (const std::logic_error &) {
+            came_out = true;
+        }
+        EXPECT(came_out && seen == "1233bbaa!");
+        everleaf::range around = own.all();
+        EXPECT(around.seek_back("bz")->first == "bb" && !around.seek_back("a") && around.seek("b")->second == "2");
+        around.rewind();
+        EXPECT(keys_of(std::move(around)) == "aa bb cc ");
+        EXPECT(own.numbers().keys == 3 && own.numbers().height > 0);
+
+        everleaf::batch conditions;
+        conditions.put(own, "aa", "x").remove(own, "none");
+        EXPECT(conditions.size() == 2);
+        conditions.clear();
+        EXPECT(conditions.size() == 0);
+        EXPECT(own.expire_at("aa", 4000000000000u));
+        conditions.expect_expiring(own, "aa", "1", 4000000000000u).expect_no_rollback(store.rollback_count());
+        EXPECT(store.write(conditions.put(own, "aa", "5")) && !store.write(conditions) && own.get("aa") == "5");
+        everleaf::batch rolled;
+        EXPECT(!store.write(rolled.remove(own, "aa").expect_no_rollback(store.rollback_count() + 1)));
+        EXPECT(!store.has_log_failed() && !store.is_read_only() && store.put_aside_files().empty());
+        store.return_space();
+        EXPECT(everleaf::version() == EL_VERSION && !everleaf::upgrade(copy).empty() && everleaf::upgrade(copy).empty());
+        EXPECT(everleaf::store(copy, everleaf::options().read_only(true)).is_read_only());
+        EXPECT(store.drop_map("own"));
+    }
 #if __cplusplus >= 202002L
     everleaf::range twice = loaded.all();
     std::string first;
