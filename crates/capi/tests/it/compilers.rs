@@ -68,6 +68,11 @@ fn try_all(compilers: &[&str], source: &str, expected: &str) {
                 && index == 1
                 && (text.contains("asan") || text.contains("ubsan"))
             {
+                // Those of clang are in a package of their own.
+                assert!(
+                    std::env::var_os(ALL_PROGRAMS).is_none() || compiler.starts_with("clang"),
+                    "{ALL_PROGRAMS}: {compiler} has no sanitizers"
+                );
                 println!("skipped: {compiler} has no sanitizers here");
                 continue;
             }
