@@ -83,8 +83,46 @@ fn attack(root: &Path, what: &str, number: &str, is_release: bool) -> bool {
     let prefix = root.join(ATTACKED);
     let mut command = Command::new(root.join("crates/capi/fuzz/run.sh"));
     command.arg(&prefix).args([what, number]);
-    install(root, &STORE, &prefix, is_release)
-        && command.status().is_ok_and(|status| status.success())
+    let is_built = match what {
+        "fuzz" => build_counted(root, &prefix, is_release),
+        _ => install(root, &STORE, &prefix, is_release),
+    };
+    is_built && command.status().is_ok_and(|status| status.success())
+}
+
+/// Lets the compiler count in the library which edges are gone through, as `cargo fuzz` does, for libFuzzer of clang 11
+/// or newer. One unit for code generation, so that the list of counters is that of their places.
+const COUNTED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \
+                       -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+                       -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1 -Cdebug-assertions=yes";
+
+/// Builds the static library with counters into the folder of libFuzzer, with its headers. Assertions are checked in it:
+/// a panic becomes a code that the programs do not expect.
+fn build_counted(root: &Path, prefix: &Path, is_release: bool) -> bool {
+    let folder = prefix.join("fuzz");
+    // A target that is named keeps the flags from build scripts and macros, which have no libFuzzer to be linked with.
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut command = cargo(root);
+    command.args([
+        "rustc",
+        "-p",
+        STORE.package,
+        "--lib",
+        "--crate-type",
+        "staticlib",
+        "--target",
+        &target,
+    ]);
+    command.arg("--target-dir").arg(folder.join("target"));
+    if is_release {
+        command.arg("--release");
+    }
+    command.env("RUSTFLAGS", COUNTED).env("CARGO_PROFILE_RELEASE_LTO", "off");
+    let profile = if is_release { "release" } else { "debug" };
+    let built = folder.join("target").join(target).join(profile).join(format!("{}.a", STORE.built));
+    command.status().is_ok_and(|status| status.success())
+        && fs::copy(built, folder.join(format!("lib{}.a", STORE.name))).is_ok()
+        && copy_headers(root, &STORE, prefix).is_ok()
 }
 
 fn cargo(root: &Path) -> Command {
@@ -136,10 +174,9 @@ fn build(root: &Path, library: &Library, is_release: bool) -> Option<PathBuf> {
 }
 
 fn copy(root: &Path, library: &Library, built: &Path, prefix: &Path) -> io::Result<()> {
-    let (lib, include) = (prefix.join("lib"), prefix.join("include"));
+    let lib = prefix.join("lib");
     let pkgconfig = lib.join("pkgconfig");
     fs::create_dir_all(&pkgconfig)?;
-    fs::create_dir_all(&include)?;
     let (version, name) = (env!("CARGO_PKG_VERSION"), library.name);
     let full = format!("lib{name}.so.{version}");
     let archive = built.join(format!("{}.a", library.built));
@@ -151,10 +188,7 @@ fn copy(root: &Path, library: &Library, built: &Path, prefix: &Path) -> io::Resu
         }
     }
     fs::copy(&archive, lib.join(format!("lib{name}.a")))?;
-    for header in library.headers {
-        let file = header.rsplit('/').next().unwrap_or(header);
-        fs::copy(root.join("crates").join(header), include.join(file))?;
-    }
+    copy_headers(root, library, prefix)?;
     let doc = prefix.join("share/doc").join(name);
     fs::create_dir_all(&doc)?;
     for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
@@ -162,6 +196,16 @@ fn copy(root: &Path, library: &Library, built: &Path, prefix: &Path) -> io::Resu
     }
     fs::write(doc.join(notices::FILE), notices::of(root, library.package)?)?;
     fs::write(pkgconfig.join(format!("{name}.pc")), description(library, version))
+}
+
+fn copy_headers(root: &Path, library: &Library, prefix: &Path) -> io::Result<()> {
+    let include = prefix.join("include");
+    fs::create_dir_all(&include)?;
+    for header in library.headers {
+        let file = header.rsplit('/').next().unwrap_or(header);
+        fs::copy(root.join("crates").join(header), include.join(file))?;
+    }
+    Ok(())
 }
 
 /// Links the shared library from the static one, with symbols that have a version: programs that were linked with it
@@ -214,6 +258,23 @@ mod tests {
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// libFuzzer would choose bytes blindly, and say that all went well.
+    #[test]
+    fn a_library_without_counters_is_not_fuzzed() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = crate::workspace_root().join("crates/capi/fuzz/run.sh");
+        let told = || {
+            let output =
+                Command::new(&script).arg(folder.path()).args(["fuzz", "1"]).output().unwrap();
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (code, text) = told();
+        assert!(code == Some(2) && text.contains("has no counters"), "{code:?} {text}");
+        fs::write(folder.path().join("fuzz/libeverleaf.a"), "!<arch>\n").unwrap();
+        let (code, text) = told();
+        assert!(code == Some(2) && text.contains("has no counters"), "{code:?} {text}");
     }
 
     #[test]

@@ -10,10 +10,12 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-// Removes a pool, and the files of its log.
+// Removes a pool, what it saved, and the files of its log.
 static void remove_pool(const char *path) {
     char folder[260], file[600];
     unlink(path);
+    snprintf(file, sizeof file, "%s.backup", path);
+    unlink(file);
     snprintf(folder, sizeof folder, "%s.log", path);
     DIR *log = opendir(folder);
     if (!log) return;
@@ -39,6 +41,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     p->has_log = (data[0] & 14) == 14;
     p->name = data[0] & 16 ? "a map" : NULL;
     snprintf(p->copy, sizeof p->copy, "%s-copy", path);
+    snprintf(p->saved, sizeof p->saved, "%s.backup", path);
     p->data = data + 1;
     p->size = half - 1;
     for (;;) {

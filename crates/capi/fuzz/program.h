@@ -35,6 +35,8 @@ typedef struct {
     int has_log;
     // Where the store is copied to; empty if it was, or is not to be.
     char copy[240];
+    // Where a store without a log saves itself; empty if other programs use it, too.
+    char saved[240];
     model now;
     // What the view shows, if there is one.
     el_view *view;
@@ -339,6 +341,10 @@ static void step_batch(program *p) {
     el_batch *batch = NULL;
     static const size_t none = (size_t)-1;
     size_t refused = none, expected_refused = none, conditions = 0, changes = 0;
+    // The last change, if it is of an expiry: of which key, and when.
+    key_room last;
+    uint64_t last_at = 0;
+    int is_last_expiry = 0;
     model *after = (model *)calloc(1, sizeof *after);
     if (!after) exit(2);
     copy_model(after, &p->now);
@@ -351,17 +357,26 @@ static void step_batch(program *p) {
     }
     for (unsigned left = take(p) % 8; left > 0 && after->count < PAIRS_MAX - 1; left--) {
         key_room room;
-        unsigned what = take(p) % 4;
+        unsigned what = take(p) % 5;
         el_slice key = take_key(p, &room), value = take_value(p);
-        if (what < 2) {
+        if (what == 4) {
+            // Far away, or never.
+            last = room;
+            last_at = value.size % 2 ? (uint64_t)1 << 50 : 0;
+            is_last_expiry = 1;
+            MUST(el_batch_expire_at(batch, p->map, key, last_at) == EL_OK);
+            changes++;
+        } else if (what < 2) {
             // Of odd sizes they expire, but not in this program's time.
             if (value.size % 2) MUST(el_batch_put_expiring(batch, p->map, key, value, (uint64_t)1 << 50) == EL_OK);
             else MUST(el_batch_put(batch, p->map, key, value) == EL_OK);
             set_pair(after, key, value);
+            is_last_expiry = 0;
             changes++;
         } else if (what == 2) {
             MUST(el_batch_remove(batch, p->map, key) == EL_OK);
             remove_pair(after, key);
+            is_last_expiry = 0;
             changes++;
         } else {
             const pair *here = find(&p->now, key);
@@ -378,6 +393,12 @@ static void step_batch(program *p) {
     MUST(code == (expected_refused == none ? EL_OK : EL_MISMATCH));
     MUST(code == EL_OK || refused == expected_refused);
     if (code == EL_OK) copy_model(&p->now, after);
+    if (code == EL_OK && is_last_expiry) {
+        uint64_t at = 1;
+        el_slice key = el_bytes(last.size ? last.bytes : NULL, last.size);
+        MUST(el_expiry(p->map, key, &at) == (find(&p->now, key) ? EL_OK : EL_NOT_FOUND));
+        if (find(&p->now, key)) MUST(at == last_at);
+    }
     empty(after);
     free(after);
     MUST(el_batch_free(batch) == EL_OK);
@@ -506,6 +527,7 @@ static void run_program(program *p) {
         step_batch,   step_view,     step_get_many, step_columns,  step_expire,   step_wrong,    step_put_many,
         step_prefix,  step_load_map, step_snapshot, step_copy,     step_names,    step_numbers,  step_space,
         step_drop_map, step_add,      step_take,     step_pop,      step_decide,   step_watch,    step_defer,
+        step_save,
     };
     for (int left = STEPS_MAX; p->size > 0 && left > 0; left--) {
         unsigned what = take(p);

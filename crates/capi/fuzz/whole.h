@@ -80,6 +80,23 @@ static void step_snapshot(program *p) {
     else MUST(code == EL_UNSUPPORTED);
 }
 
+// Saves the store, by a snapshot or beside it, where it is then looked at.
+static void step_save(program *p) {
+    if (!p->has_log && !p->saved[0]) return;
+    uint64_t pairs = 0;
+    MUST(el_store_save(p->store, take(p) & 1 ? NULL : &pairs) == EL_OK);
+    MUST(pairs == 0 || pairs >= p->now.count);
+    if (p->has_log || take(p) & 1) return;
+    el_store *store = NULL;
+    el_map *map = NULL;
+    MUST(el_store_open(p->saved, NULL, &store) == EL_OK);
+    // While it is open it is not replaced.
+    MUST(el_store_save(p->store, NULL) < 0);
+    MUST(el_store_map(store, p->name, false, &map) == EL_OK);
+    check_map(p, map);
+    MUST(el_map_free(map) == EL_OK && el_store_close(store) == EL_OK && el_store_free(store) == EL_OK);
+}
+
 // Copies the store, once in a program, restores the copy, and looks at what is in it.
 static void step_copy(program *p) {
     if (!p->copy[0]) return;
