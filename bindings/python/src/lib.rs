@@ -19,6 +19,7 @@ mod pairs;
 mod reader;
 mod store;
 mod view;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -37,6 +38,8 @@ mod _everleaf {
     use super::store::{RawBatch, RawStore};
     #[pymodule_export]
     use super::view::RawView;
+    #[pymodule_export]
+    use super::watch::RawWatch;
 
     use super::{Bound, PyModule, PyModuleMethods, PyResult};
 

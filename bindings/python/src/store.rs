@@ -14,6 +14,7 @@ use crate::held::{Held, Waits, release};
 use crate::map::{RawMap, expiry_in};
 use crate::opening::{self, Lines};
 use crate::reader::{Codecs, Object};
+use crate::watch::RawWatch;
 use crate::{many, numbers};
 
 /// An open store.
@@ -224,6 +225,11 @@ impl RawStore {
         py.detach(|| self.with(|store| Ok(store.is_read_only())))
     }
 
+    /// How often a batch was rolled back for want of space since the store was opened.
+    fn rollback_count(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.with(|store| Ok(store.rollback_count())))
+    }
+
     /// The damaged files of the log that were put aside.
     fn put_aside_files(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
         py.detach(|| self.with(Store::put_aside_files))
@@ -369,6 +375,24 @@ impl RawBatch {
         self.with(py, map, |batch, map| {
             batch.expect(map, key, value.as_ref().map(AsRef::as_ref));
         })
+    }
+
+    /// Lets the batch depend on the key of a watch not having been written since.
+    fn expect_unwritten(&self, py: Python<'_>, watch: &RawWatch) -> PyResult<()> {
+        let handle = watch.watch()?;
+        let added = Arc::get_mut(&mut self.lock(py)).map(|batch| {
+            batch.expect_unwritten(&handle);
+        });
+        watch.waits.free(handle);
+        added.ok_or_else(being_written)
+    }
+
+    /// Lets the batch depend on none having been rolled back since there were so many.
+    fn expect_no_rollback(&self, py: Python<'_>, rollback_count: u64) -> PyResult<()> {
+        let added = Arc::get_mut(&mut self.lock(py)).map(|batch| {
+            batch.expect_no_rollback(rollback_count);
+        });
+        added.ok_or_else(being_written)
     }
 
     /// How many changes it holds.

@@ -97,6 +97,41 @@ class Batches(RuleBasedStateMachine):
                 assert mapping.floor(key) == (None if before is None else (before, self.model[before][0]))
                 assert mapping.ceiling(key) == (None if behind is None else (behind, self.model[behind][0]))
 
+    @rule(
+        key=KEYS, value=VALUES, closed=st.booleans(),
+        between=st.sampled_from([None, "put", "again", "other", "remove", "expire"]),
+    )
+    def watch(self, key: bytes, value: int, between: str | None, closed: bool) -> None:
+        was = self.model.get(key)
+        watch, batch = self.store.watch(key), self.store.batch()
+        batch.expect_unwritten(watch).put(self.store, b"a", value)
+        if between == "put":
+            self.store[key] = value
+            self.model[key] = (value, False)
+        elif between == "again" and was is not None:
+            self.store[key] = was[0]
+            self.model[key] = (was[0], False)
+        elif between == "other":
+            other = b"other" + key
+            self.store[other] = 1
+            del self.store[other]
+        elif between == "remove":
+            self.store.pop(key, None)
+            self.model.pop(key, None)
+        elif between == "expire" and self.store.expire(key, 3600.0):
+            self.model[key] = (self.model[key][0], True)
+        written = between == "put" or between in ("again", "remove", "expire") and was is not None
+        assert watch.broken == written
+        if closed:
+            watch.close()
+        if written:
+            with pytest.raises(everleaf.Refused):
+                batch.write()
+        else:
+            batch.write()
+            self.model[b"a"] = (value, False)
+        watch.close()
+
     @rule()
     def reopen(self) -> None:
         self.store.close()

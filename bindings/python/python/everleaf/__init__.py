@@ -25,11 +25,10 @@ from ._everleaf import (
     restore,
 )
 from ._files import Rebuilt, Repaired, compact, repair, upgrade
-from ._map import Batch, Map, Refused, View
+from ._map import Batch, Map, Refused, View, Watch
 from ._store import Store, open
 
 __all__ = [
-    "Batch", "Closed", "Corrupt", "Error", "Forked", "Full", "Locked", "Map", "NotFound",
-    "ReadOnly", "Rebuilt", "Refused", "Repaired", "Store", "View", "__version__", "codecs", "compact", "open", "repair",
-    "restore", "upgrade",
+    "Batch", "Closed", "Corrupt", "Error", "Forked", "Full", "Locked", "Map", "NotFound", "ReadOnly", "Rebuilt", "Refused",
+    "Repaired", "Store", "View", "Watch", "__version__", "codecs", "compact", "open", "repair", "restore", "upgrade",
 ]

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, Self, TypeVar, overload
 
 from . import _arrays
-from ._everleaf import Error, RawBatch, RawMap, RawStore, RawView
+from ._everleaf import Error, RawBatch, RawMap, RawStore, RawView, RawWatch
 from .codecs import Codec
 
 if TYPE_CHECKING:
@@ -342,6 +342,45 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
         """The map as it is now, whatever is written later. Close it, or use it with `with`."""
         return View(self._store, self)
 
+    def watch(self, key: K) -> Watch:
+        """Watches a key from now on: `broken` tells of every write of it, also of one that stores the value that was
+        there, and of its expiry, and a batch can depend on there being none (`Batch.expect_unwritten`). While it is held
+        writes of the store cost more. Close it, or use it with `with`.
+
+        >>> import everleaf, tempfile
+        >>> with everleaf.open(tempfile.mkdtemp() + "/shop.pool", keys=str, values=int) as shop:
+        ...     shop["stock"] = 5
+        ...     with shop.watch("stock") as watch:
+        ...         with shop.batch() as batch:
+        ...             _ = batch.put(shop, "stock", shop["stock"] - 1).expect_unwritten(watch)
+        ...         shop["stock"], watch.broken
+        (4, True)
+        """
+        return Watch(self, key)
+
+
+class Watch:
+    """Whether one key was written since; see `Map.watch`. For any thread. It keeps the file open until it is closed."""
+
+    def __init__(self, map: Map[K, Any], key: K) -> None:
+        self._raw = RawWatch(map, key)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the key was written, or has expired. A write at the same time may be missed: what must not miss it is
+        a batch (`Batch.expect_unwritten`)."""
+        return self._raw.is_broken()
+
+    def close(self) -> None:
+        """Ends the watch. A batch that depends on it goes on doing so."""
+        self._raw.close()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 def _as_dict(pairs: Mapping[Any, Any]) -> dict[Any, Any]:
     """By its pairs: what another thread removes meanwhile is left out, where a dict that asks for each key fails."""
@@ -400,6 +439,18 @@ class Batch:
     def expect(self, map: Map[K, V], key: K, value: Optional[V]) -> Batch:
         """Lets the batch depend on the value of a key; None: on its absence."""
         self._raw.expect(map, key, value)
+        return self
+
+    def expect_unwritten(self, watch: Watch) -> Batch:
+        """Lets the batch depend on the key of a watch (`Map.watch`) not having been written, nor having expired."""
+        self._raw.expect_unwritten(watch._raw)
+        return self
+
+    def expect_no_rollback(self, rollback_count: int) -> Batch:
+        """Lets the batch depend on none having been rolled back since `Store.rollback_count` was this number. A program
+        that decides by what it has iterated over needs it: a batch that fails for want of space can be seen so, in part,
+        until it is rolled back."""
+        self._raw.expect_no_rollback(rollback_count)
         return self
 
     def __len__(self) -> int:

@@ -123,6 +123,11 @@ class Store(Map[Any, Any]):
         return self._store.is_read_only()
 
     @property
+    def rollback_count(self) -> int:
+        """How often a batch was rolled back for want of space since the store was opened; see `Batch.expect_no_rollback`."""
+        return self._store.rollback_count()
+
+    @property
     def log_failed(self) -> bool:
         """Whether its log has failed: then every write is refused until it is opened anew."""
         return self._store.has_log_failed()
@@ -151,7 +156,7 @@ class Store(Map[Any, Any]):
 
     def close(self) -> None:
         """Closes the store and its maps. A call of another thread ends first; one with many keys, between two blocks of
-        them. Views, iterators, and batches that were begun without `with` keep the file open while they are held."""
+        them. Views, watches, iterators, and batches that were begun without `with` keep the file open while they are held."""
         self._store.close()
 
     def __enter__(self) -> Store:
