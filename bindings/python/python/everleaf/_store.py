@@ -86,7 +86,8 @@ class Store(Map[Any, Any]):
 
     def defer_sync(self) -> None:
         """Lets writes of the calling thread return before they are durable, from now on: nobody may be told of them before
-        `wait_deferred` has returned. Many writes so share one sync of a store whose durability is "power"."""
+        `wait_deferred` has returned. Many writes so share one sync of a store whose durability is "power". With asyncio, where a
+        call is in any thread, use `everleaf.aio.deferred`."""
         self._store.defer_sync()
 
     def wait_deferred(self) -> None:
