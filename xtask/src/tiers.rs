@@ -28,12 +28,15 @@ const LANDING_TIMES: &str = "5";
 /// The tests of it that go on have this in their names, and those with the other run the same orders
 /// however long they may take.
 const GOES_ON: [&str; 3] = ["survive", "--skip", "every_order"];
+/// The variable that says what happens over the budget, and what it says where landings are decided.
+const BUDGET: &str = "EVERLEAF_BUDGET";
+const BUDGET_FAILS: &str = "fails";
 
 /// `cargo xtask test`: all tests, or those of the packages named by `-p`; where the time went, and
 /// the totals. With `--record` what all tests cost becomes the budget.
 pub fn test(root: &Path, arguments: &[String]) -> bool {
     let mut totals = Totals::default();
-    let (over_budget, rest) = over_budget_of(arguments);
+    let (over_budget, rest) = over_budget_of(arguments, std::env::var(BUDGET).ok().as_deref());
     let passed = match is_choice_of_packages(&rest) {
         true => run_tests(root, &rest, over_budget, &mut totals),
         // Whoever chooses programs or tests gets what `cargo test` does with that.
@@ -136,18 +139,21 @@ fn is_within_budget(
     excesses.iter().all(|excess| excess.is_time && over_budget == OverBudget::IsToldIfTime)
 }
 
-/// What `--record` among the arguments asks for, and the other arguments.
-fn over_budget_of(arguments: &[String]) -> (OverBudget, Vec<String>) {
+/// What `--record` among the arguments, or else the value of [`BUDGET`], asks for, and the other arguments.
+fn over_budget_of(arguments: &[String], variable: Option<&str>) -> (OverBudget, Vec<String>) {
     let (record, rest): (Vec<_>, Vec<_>) =
         arguments.iter().cloned().partition(|argument| argument == "--record");
-    let over_budget =
-        if record.is_empty() { OverBudget::IsToldIfTime } else { OverBudget::IsRecorded };
+    let over_budget = match (record.is_empty(), variable) {
+        (false, _) => OverBudget::IsRecorded,
+        (true, Some(BUDGET_FAILS)) => OverBudget::Fails,
+        (true, _) => OverBudget::IsToldIfTime,
+    };
     (over_budget, rest)
 }
 
 /// `cargo xtask landing`: the tests that only landings need, and the searches go on.
 pub fn landing(root: &Path, arguments: &[String]) -> bool {
-    let (over_budget, rest) = over_budget_of(arguments);
+    let (over_budget, rest) = over_budget_of(arguments, std::env::var(BUDGET).ok().as_deref());
     if !rest.is_empty() {
         eprintln!("xtask: usage: cargo xtask landing [--record]");
         return false;
@@ -202,6 +208,22 @@ fn run_chosen(root: &Path, arguments: &[String], totals: &mut Totals) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_over_budget_fails_where_landings_are_decided() {
+        let (record, none) = (["--record".to_string()], []);
+        let of = |arguments: &[String], variable| over_budget_of(arguments, variable).0;
+        assert!(of(&none, Some(BUDGET_FAILS)) == OverBudget::Fails);
+        assert!(of(&none, None) == OverBudget::IsToldIfTime);
+        assert!(of(&none, Some("")) == OverBudget::IsToldIfTime);
+        // What is being recorded has no budget yet.
+        assert!(of(&record, Some(BUDGET_FAILS)) == OverBudget::IsRecorded);
+        // Both places that decide say so.
+        let (script, workflow) =
+            (include_str!("../../.ci/run"), include_str!("../../.github/workflows/ci.yml"));
+        assert!(script.contains(&format!("export {BUDGET}={BUDGET_FAILS}\n")));
+        assert!(workflow.contains(&format!("  {BUDGET}: {BUDGET_FAILS}\n")));
+    }
 
     #[test]
     fn packages_are_a_choice_to_be_measured_and_filters_are_not() {
