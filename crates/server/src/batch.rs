@@ -20,6 +20,7 @@ use crate::exclusion::Entered;
 use crate::resp::{Limits, Parser, ProtocolError, Reply, Request, Series};
 use crate::shared::Shared;
 use crate::statistics::Tally;
+use crate::types::would_be_header;
 
 /// Requests that are collected before they run.
 const GROUP_SIZE: usize = 64;
@@ -346,13 +347,18 @@ impl Batch<'_> {
         self.tally.commands += keys.len() as u64;
         self.prefetch(keys);
         let map = self.shared.databases.map_of(self.session.database);
+        let types = &self.shared.types;
         let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
         for (key, value) in keys.iter().zip(values) {
-            match map.put(key, value) {
+            let done = match types.would_be_header(value) {
+                false => map.put(key, value).map_err(Failure::from),
+                true => Err(would_be_header()),
+            };
+            match done {
                 Ok(_) => reply.ok(),
-                Err(error) => {
+                Err(failure) => {
                     self.tally.errors += 1;
-                    Failure::from(error).write(&mut reply, self.shared);
+                    failure.write(&mut reply, self.shared);
                 }
             }
         }

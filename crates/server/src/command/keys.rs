@@ -12,7 +12,7 @@ use everleaf::{Action, Expiry, Map, Statistics, Store, WriteBatch};
 use super::stage::Staged;
 use super::walk::{Bounds, walk};
 use crate::failure::{Failure, Result};
-use crate::types::{Kind, Types};
+use crate::types::{Kind, Types, would_be_header};
 
 /// Where a command reads and writes.
 pub enum Keys<'a> {
@@ -144,13 +144,17 @@ impl<'a> Keys<'a> {
     /// Sets a value that never expires.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Keys::Store(_, map, _) => Ok(map.put(key, value).map(drop)?),
+            Keys::Store(_, map, types) => {
+                types.check_string(value)?;
+                Ok(map.put(key, value).map(drop)?)
+            }
             Keys::Stage(staged) => staged.put(key, value),
         }
     }
 
     /// Adds a key unless it is there. Returns whether it was added.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.types().check_string(value)?;
         match self {
             Keys::Store(_, map, _) => Ok(map.insert(key, value)?),
             Keys::Stage(_) => {
@@ -165,6 +169,7 @@ impl<'a> Keys<'a> {
 
     /// Replaces the value of a key that is there. Returns whether it was.
     pub fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.types().check_string(value)?;
         match self {
             Keys::Store(_, map, _) => Ok(map.update(key, value)?),
             Keys::Stage(_) => {
@@ -230,11 +235,19 @@ impl<'a> Keys<'a> {
             is_wrong = found.is_some_and(|(value, _)| types.is_header(value));
             if is_wrong { Action::Keep } else { decide(found.map(|(value, _)| value)) }
         };
+        let mut is_refused = false;
         match self {
-            Keys::Store(_, map, _) => map.update_apart(key, decide)?,
+            Keys::Store(_, map, _) => map.update_apart(key, |found| {
+                let action = decide(found);
+                types.check_action(action, &mut is_refused)
+            })?,
             Keys::Stage(staged) => staged.update_with(key, &mut decide)?,
         }
-        if is_wrong { Err(Failure::WrongType) } else { Ok(()) }
+        match (is_wrong, is_refused) {
+            (true, _) => Err(Failure::WrongType),
+            (false, true) => Err(would_be_header()),
+            (false, false) => Ok(()),
+        }
     }
 
     /// As [`Self::update_with`] for whatever the key holds.
@@ -243,13 +256,18 @@ impl<'a> Keys<'a> {
         key: &[u8],
         mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
     ) -> Result<()> {
+        let mut is_refused = false;
         match self {
-            Keys::Store(_, map, _) => Ok(map.update_with_expiry(key, decide)?),
-            Keys::Stage(staged) => staged.update_with(key, &mut decide),
+            Keys::Store(_, map, types) => map.update_with_expiry(key, |found| {
+                let action = decide(found);
+                types.check_action(action, &mut is_refused)
+            })?,
+            Keys::Stage(staged) => staged.update_with(key, &mut decide)?,
         }
+        if is_refused { Err(would_be_header()) } else { Ok(()) }
     }
 
-    /// As [`Self::update_with`] for those who need not see the value.
+    /// As [`Self::update_with`] for those who need not see the value, and put none.
     pub fn update_expiry_with(
         &mut self,
         key: &[u8],
@@ -284,6 +302,8 @@ impl<'a> Keys<'a> {
     /// The keys `pairs` with their values as one change, unless one of them is there and `fresh` is
     /// wanted. Returns whether it was done.
     pub fn put_all(&mut self, pairs: &[(&[u8], &[u8])], fresh: bool) -> Result<bool> {
+        let types = self.types();
+        pairs.iter().try_for_each(|(_, value)| types.check_string(value))?;
         let (store, map) = match self {
             Keys::Store(store, map, _) => (*store, *map),
             Keys::Stage(_) => {

@@ -1,8 +1,9 @@
 //! What hashes and sets have in common: going through their members in steps, and drawing some.
 //!
-//! Members lie in the order of a hash value. So a cursor is the value to go on at: it needs no memory, and
-//! means the same after a restart. A member is drawn by drawing a value: in a large collection the first
-//! member from there on is nearly as likely as any other, in a small one all are listed, and then exactly.
+//! Members lie in the order of a hash value. So a cursor is the value to go on at, behind a permutation
+//! (`types/cursor.rs`): it needs no memory, and means the same after a restart. A member is drawn by drawing
+//! a value: in a large collection the first member from there on is nearly as likely as any other, in a small
+//! one all are listed, and then exactly.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -72,11 +73,12 @@ pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Out
         let options = ScanOptions::parse(request, cursor)?;
         let is_small = collection.header.count <= SMALL_COUNT_MAX;
         let (mut seen, mut last) = (0, 0);
-        collection.walk_ordered(options.cursor, |order, member, value| {
+        let cursors = collection.cursors();
+        collection.walk_ordered(cursors.place(options.cursor), |order, member, value| {
             let is_enough = found.size() > size_max / 2 || !is_small && seen >= options.count;
             // Members of one value come together.
             if is_enough && order != last {
-                next = order;
+                next = cursors.at(order);
                 return ControlFlow::Break(());
             }
             (seen, last) = (seen + 1, order);

@@ -38,6 +38,10 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
         }
         let pairs = request.args_from(1).zip(request.args_from(2)).step_by(2);
         for (key, value) in pairs {
+            if shared.types.would_be_header(value) {
+                // Refused by itself, behind those before it.
+                return Outcome::Alone(end + 1 - first);
+            }
             batch.put(map, key, value);
         }
         end += 1;

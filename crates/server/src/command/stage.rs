@@ -398,7 +398,9 @@ impl Staged<'_> {
         self.see(key, |value, expiry| (value.to_vec(), expiry))
     }
 
+    /// Sets a string that never expires.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.types.check_string(value)?;
         self.stage.write(self.place, key, Some((value.to_vec(), Expiry::Never)))
     }
 
@@ -418,7 +420,11 @@ impl Staged<'_> {
             is_long = value.len() > COPY_SIZE_MAX;
             decide(Some((value, expiry)))
         })?;
-        let new = match decided.unwrap_or_else(|| decide(None)) {
+        let decided = decided.unwrap_or_else(|| decide(None));
+        if let Action::Put(string) | Action::PutWithExpiry(string, _) = &decided {
+            self.types.check_string(string)?;
+        }
+        let new = match decided {
             Action::Keep => return Ok(()),
             Action::Expire(_) | Action::Remove if old_expiry.is_none() => return Ok(()),
             Action::Put(value) => Some((value, old_expiry.unwrap_or(Expiry::Never))),
@@ -455,6 +461,10 @@ impl Staged<'_> {
             Some(Some(value)) if is_live(value) => {
                 let size = value.0.len();
                 value.0.extend_from_slice(suffix);
+                if let Err(failure) = self.types.check_string(&value.0) {
+                    value.0.truncate(size);
+                    return Err(failure);
+                }
                 self.stage.size += suffix.len();
                 self.stage.change_count += 1;
                 if let Some(undo) = &mut self.stage.undo {
@@ -465,6 +475,7 @@ impl Staged<'_> {
             _ => {
                 let (mut value, expiry) = self.copy(key)?.unwrap_or((Vec::new(), Expiry::Never));
                 value.extend_from_slice(suffix);
+                self.types.check_string(&value)?;
                 self.stage.write(self.place, key, Some((value, expiry)))?;
             }
         }

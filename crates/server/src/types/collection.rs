@@ -8,6 +8,7 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Error, Expiry, KEY_SIZE_MAX};
 
+use super::cursor::Cursors;
 use super::places::ORDER;
 use super::{Header, Kind, Ready, live_key};
 use crate::command::stage::Staged;
@@ -105,6 +106,11 @@ impl<'s, 'a> Collection<'s, 'a> {
     /// The place of a hash value: those of a sorted set leave the upper half to its order.
     pub fn place(&self, hash: u64) -> u64 {
         if self.header.kind == Kind::SortedSet { hash >> 1 } else { hash }
+    }
+
+    /// What cursors of scans are made with.
+    pub fn cursors(&self) -> &'a Cursors {
+        &self.ready.cursors
     }
 
     /// Where in the order of places a member lies, followed by the member.

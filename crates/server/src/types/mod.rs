@@ -6,12 +6,13 @@
 //! left of it is freed in the background (`collector.rs`). `docs/types.md` has all of it.
 //!
 //! A value is a header if it has a header's size and begins with the pool's mark: 128 random bits, made
-//! with the second map, which no reply ever shows.
+//! with the second map. No command writes a string that is one (`strings.rs`), whoever knows the mark.
 
 pub mod check;
 pub mod collection;
 mod collector;
 mod counts;
+pub mod cursor;
 mod headers;
 pub mod list;
 pub mod mend;
@@ -20,6 +21,7 @@ pub mod places;
 mod relocation;
 pub mod runs;
 pub mod separators;
+mod strings;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
@@ -31,7 +33,9 @@ use everleaf::{Map, Store};
 
 pub use collector::Collector;
 pub use headers::CollectionHeaders;
+pub use strings::would_be_header;
 
+use self::cursor::Cursors;
 use self::places::MIDDLE;
 use self::separators::KeptSeparators;
 use crate::databases::Place;
@@ -144,11 +148,14 @@ pub struct Ready {
     next_id: AtomicU64,
     /// What is known of the orders of sorted sets.
     pub separators: KeptSeparators,
+    /// What cursors of scans are made with.
+    pub cursors: Cursors,
 }
 
 impl Ready {
     fn new(members: Map, mark: [u8; MARK_SIZE]) -> Self {
-        Ready { members, mark, next_id: AtomicU64::new(0), separators: KeptSeparators::default() }
+        let (next_id, separators) = (AtomicU64::new(0), KeptSeparators::default());
+        Ready { members, mark, next_id, separators, cursors: Cursors::of(&mark) }
     }
 
     /// Whether a value begins with the mark of the pool.
@@ -196,7 +203,8 @@ impl Ready {
     }
 
     /// Where the members of a hash or set lie: in the order of this, so that a place can be drawn, and
-    /// a scan goes on where it was. Nobody can choose members with equal ones who does not know the mark.
+    /// a scan goes on where it was. Nobody can choose members with equal ones who does not know the mark: a reply
+    /// shows members in the order of this, and nothing else of it (`cursor.rs`).
     pub fn hash_of(&self, member: &[u8]) -> u64 {
         let word = |bytes: &[u8]| {
             let mut word = [0; 8];

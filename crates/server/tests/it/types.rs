@@ -7,6 +7,7 @@ mod check;
 mod collections;
 mod damaged;
 mod databases;
+mod forged;
 mod full;
 mod indices;
 mod lists;
