@@ -84,7 +84,8 @@ impl<'a> Service<'a> {
                 let Some(kind) = staged.kind(key)? else { break };
                 let Some((ticket, waiter)) = self.waiters.next(kind, &place, last) else { break };
                 last = ticket;
-                if self.served.contains_key(&ticket) {
+                // What would be given to a client that is about to be closed would be gone with it.
+                if self.served.contains_key(&ticket) || waiter.client.is_killed() {
                     continue;
                 }
                 let mark = staged.stage.mark();

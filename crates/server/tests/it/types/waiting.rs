@@ -292,6 +292,45 @@ fn who_is_gone_is_not_served() {
     assert_eq!(waiting_count(&mut pusher), 0);
 }
 
+/// What was lost: the elements. A client that waits was killed, and what came to its key before its event loop had closed it
+/// was taken for it, and thrown away with it. Here both come in one write, which the loop reads in one turn.
+#[test]
+fn who_is_killed_is_not_served() {
+    let server = TestServer::with(|config| config.threads = 1);
+    let mut pusher = server.connect();
+    for (waits, push, expected, left) in [
+        ("BLPOP k 0", "RPUSH k 1", "[\"k\" \"1\"]", "LLEN k"),
+        ("BLMPOP 0 1 k LEFT COUNT 5", "RPUSH k 1 2", "[\"k\" [\"1\" \"2\"]]", "LLEN k"),
+        ("BLMOVE k moved LEFT RIGHT 0", "RPUSH k 1", "\"1\"", "LLEN moved"),
+        ("BZPOPMIN k 0", "ZADD k 1 a", "[\"k\" \"a\" \"1\"]", "ZCARD k"),
+        ("BZMPOP 0 1 k MIN COUNT 5", "ZADD k 1 a", "[\"k\" [[\"a\" \"1\"]]]", "ZCARD k"),
+    ] {
+        for has_second in [true, false] {
+            pusher.line("FLUSHALL");
+            let (mut first, mut second) = (server.connect(), server.connect());
+            let id = first.line("CLIENT ID").replace(':', "");
+            wait(&server, &mut first, waits);
+            if has_second {
+                wait(&server, &mut second, waits);
+            }
+            let pushed: Vec<&str> = push.split(' ').collect();
+            let kill = encode(&["CLIENT", "KILL", "ID", &id]);
+            pusher.send(&[kill, encode(&pushed)].concat());
+            assert_eq!(pusher.reply(), ":1", "{waits}");
+            let count = format!(":{}", if push.ends_with("1 2") { 2 } else { 1 });
+            assert_eq!(pusher.reply(), count, "{waits}");
+            if has_second {
+                assert_eq!(second.reply(), expected, "{waits}");
+            } else {
+                let stays = if left == "LLEN moved" { ":0" } else { &count };
+                assert_eq!(pusher.line(left), stays, "{waits}");
+            }
+            first.assert_closed();
+        }
+    }
+    assert_eq!(waiting_count(&mut pusher), 0);
+}
+
 /// A reply that ended the waiting of a connection, in the very step in which that was killed, left its deadline
 /// behind. Whoever waited on its place next, even for ever, was told when that came that its time was over.
 #[test]
