@@ -238,13 +238,20 @@ impl ListeningSocket {
 }
 
 /// Listens on the sockets that are given, which are plain ones, or if there is none everywhere the configuration asks for;
-/// with TLS in any case where it does.
+/// with TLS in any case where it does. If it asks for nothing but TLS, a port that is given is refused.
 pub fn listen(
     config: &Config,
     given: Vec<ListeningSocket>,
     tls: Option<&Arc<Tls>>,
 ) -> Result<Vec<Listener>, ServerError> {
     let is_given = !given.is_empty();
+    if config.tls_only && given.iter().any(|it| matches!(it, ListeningSocket::Tcp(_))) {
+        return Err(ServerError::Config(
+            "nothing but TLS is wanted, and a TCP socket is handed over, which is served without: leave it away, or \
+             hand over a Unix socket"
+                .into(),
+        ));
+    }
     let adopted = given.into_iter().map(ListeningSocket::adopt).collect::<io::Result<Vec<_>>>();
     let mut listeners = adopted
         .map_err(|error| ServerError::Io("cannot use a socket that was handed over", error))?;
@@ -314,6 +321,24 @@ mod tests {
         assert!(error.to_string().contains("another port"), "{error}");
         drop(live);
         assert!(!path.exists());
+    }
+
+    /// What was served in the clear: a port that the service manager had opened, though nothing but TLS was wanted.
+    #[test]
+    fn a_plain_port_that_is_handed_over_is_refused_where_only_tls_is_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let port = || ListeningSocket::Tcp(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let unix = || {
+            let path = folder.path().join("s");
+            let _ = std::fs::remove_file(&path);
+            ListeningSocket::Unix(std::os::unix::net::UnixListener::bind(path).unwrap())
+        };
+        let only = Config { tls_only: true, ..Config::default() };
+        let error = listen(&only, vec![unix(), port()], None).unwrap_err();
+        assert!(matches!(error, ServerError::Config(_)), "{error}");
+        assert!(error.to_string().contains("TLS"), "{error}");
+        assert_eq!(listen(&only, vec![unix()], None).unwrap().len(), 1);
+        assert_eq!(listen(&Config::default(), vec![unix(), port()], None).unwrap().len(), 2);
     }
 
     #[test]
