@@ -7,7 +7,7 @@
 mod lookup;
 mod places;
 
-pub use self::lookup::{GET, INCR, MSET, SET, find, same};
+pub use self::lookup::{GET, HRANDFIELD, INCR, MSET, SET, SRANDMEMBER, ZRANDMEMBER, find, same};
 use super::{Failure, shown};
 use crate::resp::Request;
 

@@ -11,6 +11,7 @@ pub mod copy_budget;
 pub mod counter;
 mod debug;
 mod description;
+mod draws;
 pub mod dump;
 pub mod expiry;
 pub mod facts;

@@ -19,7 +19,7 @@ use super::keys::Keys;
 use super::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use super::stage::{Stage, Staged};
 use super::transaction::complete;
-use super::{Context, Failure, note_slow};
+use super::{Context, Failure, draws, note_slow};
 use crate::resp::{Reply, Series};
 
 /// Bytes on the stage from which on a series ends.
@@ -56,6 +56,17 @@ pub enum Outcome {
 pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outcome {
     let shared = context.shared;
     let mut end = series.len();
+    // What is of several steps is done by itself, behind those before it.
+    let is_long = |index: &usize| {
+        let (command, request) = series.request(*index);
+        draws::takes_steps(&request, command)
+    };
+    if let Some(long) = (first..end).find(is_long) {
+        if long == first {
+            return Outcome::Alone(1);
+        }
+        end = long;
+    }
     let makes = (first..end).any(|index| COMMANDS[series.request(index).0].makes_collections());
     if makes && shared.types.begin(&shared.store).is_err() {
         // Those that make nothing can do without.

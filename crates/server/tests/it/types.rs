@@ -7,6 +7,7 @@ mod check;
 mod collections;
 mod damaged;
 mod databases;
+mod draws;
 mod forged;
 mod full;
 mod indices;

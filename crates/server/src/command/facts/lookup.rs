@@ -12,6 +12,13 @@ pub const INCR: usize = position("incr");
 /// The index of `MSET` in the table.
 pub const MSET: usize = position("mset");
 
+/// The index of `HRANDFIELD` in the table.
+pub const HRANDFIELD: usize = position("hrandfield");
+/// The index of `SRANDMEMBER` in the table.
+pub const SRANDMEMBER: usize = position("srandmember");
+/// The index of `ZRANDMEMBER` in the table.
+pub const ZRANDMEMBER: usize = position("zrandmember");
+
 /// The index of a command that is known to exist.
 const fn position(name: &str) -> usize {
     let mut index = 0;

@@ -4,35 +4,15 @@ use std::ops::ControlFlow;
 
 use super::find;
 use crate::command::copy_budget::CopyBudget;
-use crate::command::members::{count_arg, draw, drawn, pop_one};
-use crate::command::{Context, Failure, Outcome, parse_integer};
+use crate::command::members::{drawn, pop_one};
+use crate::command::{Context, Failure, Outcome, draws, parse_integer};
 use crate::resp::{Reply, Request};
+use crate::types::Kind;
 use crate::types::collection::Collection;
 
 /// `SRANDMEMBER key [count]`
 pub fn srandmember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    if request.len() > 3 {
-        return Err(Failure::Syntax);
-    }
-    let count = request.get(2).map(count_arg).transpose()?;
-    let Context { keys, reply, .. } = context;
-    let set = find(keys.staged()?, request.arg(1))?;
-    let mut budget = CopyBudget::of(reply);
-    let array = count.map(|_| reply.open_array());
-    let mut drawn = 0;
-    if let Some(mut set) = set {
-        draw(&mut set, count.unwrap_or(1), &mut budget, &mut |member, _| {
-            reply.bulk(member);
-            drawn += 1;
-            if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-    }
-    match array {
-        Some(array) => reply.close_array(array, drawn),
-        None if drawn == 0 => reply.null(),
-        None => {}
-    }
-    Ok(())
+    draws::answer(context, request, Kind::Set)
 }
 
 /// Removes all members, none by itself, so that there may be any number.

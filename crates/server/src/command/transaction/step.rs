@@ -11,11 +11,14 @@ use crate::command::keys::Keys;
 use crate::command::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use crate::command::stage::{Source, Stage, Staged};
 use crate::command::waiting::service::Service;
-use crate::command::{Context, Failure, Outcome, run};
+use crate::command::{Context, Failure, Outcome, draws, run};
 use crate::resp::{Reply, Request};
 
-/// Runs one command of a collection, as a transaction of its own.
+/// Runs one command of a collection, as a transaction of its own; one that draws very many members as several.
 pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Outcome {
+    if draws::takes_steps(request, index) {
+        return draws::answer_in_steps(context, request, index);
+    }
     let command = &COMMANDS[index];
     prepare(context, request, command)?;
     let key = usize::try_from(command.first_key).ok().filter(|index| *index > 0);
