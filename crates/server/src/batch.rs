@@ -133,7 +133,7 @@ impl Batch<'_> {
     fn limits(&self) -> Limits {
         let config = &self.shared.config;
         let bulk_size_max = self.shared.settings.bulk_size_max();
-        let authenticated = self.session.authenticated;
+        let authenticated = self.session.is_let_in(&self.shared.acl);
         let unless_authenticated = |limit: usize, before: usize| {
             if authenticated { limit } else { limit.min(before) }
         };

@@ -51,6 +51,27 @@ fn pipelines_are_checked_request_by_request() {
     assert_eq!(server.connect().line("GET other"), "\"secret\"");
 }
 
+/// What was refused: commands of a client that was let in without a password, which was needed when it came. It was served,
+/// but held to the limits of those who have said none.
+#[test]
+fn the_limits_before_the_password_end_with_it() {
+    let server = TestServer::start();
+    let mut admin = server.connect();
+    assert_eq!(admin.line("ACL SETUSER default >p"), "+OK");
+    let mut client = server.connect();
+    assert!(client.line("PING").starts_with("-NOAUTH"));
+    assert_eq!(admin.line("ACL SETUSER default nopass"), "+OK");
+    assert_eq!(client.ask(&["SET", "k", &"v".repeat(20_000)]), "+OK");
+    let pairs: Vec<&str> = ["MSET"].into_iter().chain(["k"; 40]).collect();
+    assert_eq!(client.ask(&pairs), "+OK");
+    // And back: a client that has said one is not asked again.
+    assert_eq!(admin.line("ACL SETUSER default resetpass >p"), "+OK");
+    client.send(&encode(&["SET", "k", &"v".repeat(20_000)]));
+    let reply = client.reply();
+    assert!(reply.starts_with("-ERR Protocol error: unauthenticated bulk length"), "{reply}");
+    assert_eq!(admin.ask(&["SET", "k", &"v".repeat(20_000)]), "+OK");
+}
+
 /// Once a change is answered no other connection does what it forbids, whatever its event loop.
 #[test]
 fn a_change_is_in_force_when_it_is_answered() {
