@@ -14,7 +14,7 @@ pub fn hidden(args: &[&[u8]]) -> Vec<bool> {
         0 => false,
         _ if is(0, b"auth") => true,
         _ if is(0, b"hello") => {
-            let follows = |by: usize| position > by + 1 && is(position - by, b"auth");
+            let follows = |by: usize| position > by && is(position - by, b"auth");
             follows(1) || follows(2)
         }
         _ if is(0, b"acl") && is(1, b"setuser") => position > 1,
@@ -48,6 +48,10 @@ mod tests {
             ("auth u p", "auth * *"),
             ("HELLO 3 SETNAME n Auth u p x", "HELLO 3 SETNAME n Auth * * x"),
             ("hello auth", "hello auth"),
+            // The version was forgotten: it is refused, and shown all the same.
+            ("hello AUTH u p", "hello AUTH * *"),
+            ("HELLO auth u p setname n", "HELLO auth * * setname n"),
+            ("hello setname auth u p", "hello setname auth * *"),
             ("config set requirepass p", "config set requirepass *"),
             ("CONFIG SET timeout 1 MasterAuth p", "CONFIG SET timeout 1 MasterAuth *"),
             ("config set timeout requirepass", "config set timeout requirepass"),
