@@ -261,6 +261,7 @@ impl KillFilter<'_> {
         let age_s = now_ms.saturating_sub(client.created_ms) / 1000;
         let spared = self.nobody || (self.spare_self && client.id == own_id);
         !spared
+            && !client.is_killed()
             && self.id.is_none_or(|id| id == client.id)
             && self.peer.is_none_or(|peer| peer == client.peer.as_bytes())
             && self.local.is_none_or(|local| local == client.local.as_bytes())

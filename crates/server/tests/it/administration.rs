@@ -168,6 +168,21 @@ fn clients_are_listed_and_killed() {
     a.assert_closed();
 }
 
+/// What was told: a client that is killed already was killed again, as long as its event loop had not closed it. Who kills
+/// in a pipeline until nobody is left never came to an end.
+#[test]
+fn a_client_is_killed_once() {
+    let server = TestServer::with(|config| config.threads = 1);
+    let (mut client, mut killed) = (server.connect(), server.connect());
+    let id = killed.line("CLIENT ID").replace(':', "");
+    let address = killed.stream.local_addr().unwrap().to_string();
+    let kill = encode(&["CLIENT", "KILL", "ID", &id]);
+    client.send(&[&kill[..], &kill, &encode(&["CLIENT", "KILL", &address])].concat());
+    let replies = [client.reply(), client.reply(), client.reply()];
+    assert_eq!(replies, [":1", ":0", "-ERR No such client"]);
+    killed.assert_closed();
+}
+
 /// What was lost: the reply to what switches them on as the one request without a reply, for which clients wait.
 #[test]
 fn replies_can_be_switched_off() {
