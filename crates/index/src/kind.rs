@@ -81,6 +81,8 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn head(entry: Pair) -> u64;
     /// Whether the entry is one of `key`, or its record is damaged and it may be one.
     fn is_of(base: PoolBase<M>, key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
+    /// Whether the entry may be one of `key` by all that it says itself: a collision is rare.
+    fn may_be_of(key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
     /// The order of two entries of a leaf.
     fn compare(base: PoolBase<M>, a: Pair, b: Pair) -> Ordering;
     /// The order of an entry's key and `key`, in a leaf whose range holds both.
@@ -119,6 +121,13 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn fence_head(base: PoolBase<M>, fence: u64, skip: usize) -> u64;
     /// Eight bytes of a key after `skip` bytes, as a number that sorts like them.
     fn key_head(key: Self::Key<'_>, skip: usize) -> u64;
+    /// [`Self::key_head`] behind the first `length` bytes of `prefix`, zeros after them, if the key starts with
+    /// those and all of them are told by one word; else `None`.
+    fn head_behind(
+        prefix: &[u8; INLINE_PREFIX_SIZE],
+        length: usize,
+        key: Self::Key<'_>,
+    ) -> Option<u64>;
     /// As [`Self::compare_prefix`], of the first `length` bytes of `prefix`; zeros follow them.
     fn compare_inline_prefix(
         prefix: &[u8; INLINE_PREFIX_SIZE],
@@ -251,6 +260,10 @@ impl<M: Machine> Kind<M> for U64Kind {
         (entry.first ^ key) & KEY_MASK == 0
     }
     #[inline(always)]
+    fn may_be_of(key: u64, _skip: usize, entry: Pair) -> bool {
+        (entry.first ^ key) & KEY_MASK == 0
+    }
+    #[inline(always)]
     fn compare(_base: PoolBase<M>, a: Pair, b: Pair) -> Ordering {
         (a.first & KEY_MASK).cmp(&(b.first & KEY_MASK))
     }
@@ -299,6 +312,10 @@ impl<M: Machine> Kind<M> for U64Kind {
     #[inline(always)]
     fn key_head(key: u64, _skip: usize) -> u64 {
         key
+    }
+    #[inline(always)]
+    fn head_behind(_prefix: &[u8; INLINE_PREFIX_SIZE], _length: usize, key: u64) -> Option<u64> {
+        Some(key)
     }
     #[inline(always)]
     fn compare_inline_prefix(

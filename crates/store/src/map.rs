@@ -250,17 +250,59 @@ impl Map {
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
+        see: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.get_each(keys.iter().map(K::as_ref), 0, see)
+    }
+
+    /// As [`Self::get_many`], of keys that lie one after another, each of `key_size` bytes: what is left at the
+    /// end is no key. `value_size` is how many bytes most values have, or 0 if that is not known: values of
+    /// more than a cache line come the faster. Any other value is shown as well.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// let trees = store.map("trees")?;
+    /// trees.put("oak", "Quercus")?;
+    /// trees.put("ash", "Fraxinus")?;
+    /// let mut sizes = [None; 3];
+    /// trees.get_rows(b"oakelmash", 3, 8, |index, value| sizes[index] = value.map(<[u8]>::len))?;
+    /// assert_eq!(sizes, [Some(7), None, Some(8)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::get_many`].
+    ///
+    /// # Panics
+    /// If `key_size` is 0.
+    pub fn get_rows(
+        &self,
+        keys: &[u8],
+        key_size: usize,
+        value_size: usize,
+        see: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.get_each(keys.chunks_exact(key_size), value_size, see)
+    }
+
+    fn get_each<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        value_size: usize,
         mut see: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let mut session = self.shared.session()?;
         let mut pinned = session.pinned();
         if self.shared.order.is_free() {
             let verify = self.shared.verify;
-            return Ok(self.tree.get_many(&mut pinned, keys.iter().map(K::as_ref), verify, see)?);
+            return Ok(self.tree.get_many_sized(&mut pinned, keys, verify, value_size, see)?);
         }
         drop(pinned);
         drop(session);
-        for (index, key) in keys.iter().enumerate() {
+        for (index, key) in keys.enumerate() {
             if self.get_with(key, |value| see(index, Some(value)))?.is_none() {
                 see(index, None);
             }

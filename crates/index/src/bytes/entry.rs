@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use everleaf_alloc::{AllocError, Heap, Mark, Recovery, Session};
 use everleaf_machine::{Machine, Pair};
 
-use crate::bytes::key_words::{head_at, is_same, prefix_order};
+use crate::bytes::key_words::{head_at, head_behind, is_same, prefix_order};
 use crate::bytes::record::{self, Damage, Record, Verify, WRONG_KEY};
 use crate::kind::Kind;
 use crate::nbtree::layout::INLINE_PREFIX_SIZE;
@@ -34,6 +34,9 @@ pub struct BytesKey<'k> {
 }
 
 impl<'k> BytesKey<'k> {
+    /// No key: what stands where none is yet.
+    pub const NONE: BytesKey<'static> = BytesKey { bytes: &[], tag: 0 };
+
     /// A key, hashed.
     #[inline(always)]
     pub fn new(bytes: &'k [u8]) -> Self {
@@ -185,9 +188,13 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         // The record can be read. In a leaf of `nbtree` also if the slot is a tombstone: whoever removed the
         // key cleared the fingerprint that led here before retiring the record. In a hashed leaf a late
         // helper may store that fingerprint again, so the caller has looked at the state first (HL8).
+        <Self as Kind<M>>::may_be_of(key, skip, entry)
+            && (is_same(entry_key::<M>(base, entry), key.bytes) || is_damaged::<M>(base, entry))
+    }
+    #[inline(always)]
+    fn may_be_of(key: BytesKey<'_>, skip: usize, entry: Pair) -> bool {
         entry.first == entry_head::<HEADS>(key.bytes, skip)
             && (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
-            && (is_same(entry_key::<M>(base, entry), key.bytes) || is_damaged::<M>(base, entry))
     }
     // A split asks several times for each of its entries, and the heads nearly always differ.
     #[inline(always)]
@@ -259,6 +266,14 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     #[inline(always)]
     fn key_head(key: BytesKey<'_>, skip: usize) -> u64 {
         head_at(key.bytes, skip)
+    }
+    #[inline(always)]
+    fn head_behind(
+        prefix: &[u8; INLINE_PREFIX_SIZE],
+        length: usize,
+        key: BytesKey<'_>,
+    ) -> Option<u64> {
+        head_behind(prefix, length, key.bytes)
     }
     #[inline(always)]
     fn compare_inline_prefix(

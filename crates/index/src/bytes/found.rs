@@ -31,6 +31,19 @@ pub(crate) fn record_of<'a, M: Machine>(
     }
 }
 
+/// [`record_of`], unless it is damaged or of another key. No more than that, so that a record stays in registers.
+#[inline(always)]
+pub(crate) fn sound_record_of<'a, M: Machine>(
+    base: PoolBase<M>,
+    payload: u64,
+    key: &[u8],
+    verify: Verify,
+) -> Option<Record<'a>> {
+    // SAFETY: as in `record_of`.
+    let record = unsafe { record::read_verified(base, record_offset(payload), verify) }.ok()?;
+    is_same(record.key, key).then_some(record)
+}
+
 /// Whether what was found for a key had expired at this moment, while pinned. What is damaged has not.
 #[inline(always)]
 pub(crate) fn had_expired<M: Machine>(heap: &Heap<M>, payload: u64, moment: &Moment) -> bool {

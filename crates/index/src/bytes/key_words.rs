@@ -28,6 +28,23 @@ pub fn head_at(key: &[u8], skip: usize) -> u64 {
     if beyond < WORD { word << (8 * beyond) } else { 0 }
 }
 
+/// [`head_at`] behind the first `length` bytes of `prefix`, which are followed by zeros, if the key starts with them.
+/// `None`: it does not, or what tells so is not one word of each; then [`prefix_order`] and [`head_at`] tell.
+#[inline(always)]
+pub fn head_behind(prefix: &[u8; INLINE_PREFIX_SIZE], length: usize, key: &[u8]) -> Option<u64> {
+    let last = key.len().checked_sub(WORD)?;
+    if length >= WORD {
+        return None;
+    }
+    let differing = word_at(key, 0) ^ word_at(prefix, 0);
+    // Shifted in two steps: of no bytes, all bits are moved out.
+    if differing >> 1 >> (8 * (WORD - length) - 1) != 0 {
+        return None;
+    }
+    let start = length.min(last);
+    Some(word_at(key, start) << (8 * (length - start)))
+}
+
 /// [`head_at`] of a key that is shorter than a word, from two parts that may overlap: the bytes they share are
 /// the same.
 #[inline(always)]
@@ -135,6 +152,23 @@ mod tests {
                 assert_eq!(is_same(a, b), a == b, "{a:?} {b:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_head_behind_a_prefix_is_that_of_a_key_that_starts_with_it() {
+        let strings = strings();
+        let mut told = 0;
+        for prefix in strings.iter().filter(|prefix| prefix.len() <= INLINE_PREFIX_SIZE) {
+            let mut room = [0; INLINE_PREFIX_SIZE];
+            room[..prefix.len()].copy_from_slice(prefix);
+            for key in &strings {
+                let is_told = prefix.len() < WORD && key.len() >= WORD && key.starts_with(prefix);
+                let expected = is_told.then(|| head_at(key, prefix.len()));
+                assert_eq!(head_behind(&room, prefix.len(), key), expected, "{key:?} {prefix:?}");
+                told += usize::from(is_told);
+            }
+        }
+        assert!(told > 1000, "{told}");
     }
 
     #[test]

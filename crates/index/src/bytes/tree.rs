@@ -1,5 +1,6 @@
 //! The tree with byte-string keys and values.
 
+mod many;
 mod scan;
 
 use std::sync::Arc;
@@ -162,33 +163,6 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             };
             Ok(Some(see(record_of(session.heap(), payload, key, verify)?)))
         })?
-    }
-
-    /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses. The records
-    /// are looked at as closely as `verify` says.
-    ///
-    /// # Errors
-    /// As [`Self::get_verified`]: the damaged ones were left out.
-    pub fn get_many<'k>(
-        &self,
-        session: &mut Session<M>,
-        keys: impl IntoIterator<Item = &'k [u8]>,
-        verify: Verify,
-        mut see: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), IndexError> {
-        let keys: Vec<BytesKey<'_>> = keys.into_iter().map(BytesKey::new).collect();
-        let mut result = Ok(());
-        self.slot.with(session, |tree, session| {
-            tree.get_many_payloads(session, &keys, verify.into(), |session, index, payload| {
-                let Some(payload) = payload else { return see(index, None) };
-                match record_of(session.heap(), payload, keys[index].bytes, verify) {
-                    Ok(record) if record.has_expired::<M>() => see(index, None),
-                    Ok(record) => see(index, Some(record.value)),
-                    Err(error) => result = Err(error),
-                }
-            })
-        })??;
-        result
     }
 
     /// Makes a change of a key. The value that is there is not verified, so that a damaged one can be

@@ -201,14 +201,19 @@ impl<M: Machine> Shared<Inner<M>> {
             };
         }
         let skip = self.skip as usize;
-        if skip > 0 {
-            match self.compare_prefix::<K>(base, key) {
-                Order::Less => return 0,
-                Order::Greater => return usize::from(self.count) - 1,
-                Order::Equal => {}
+        let head = match K::head_behind(&self.prefix, skip, key) {
+            Some(head) => head,
+            None => {
+                if skip > 0 {
+                    match self.compare_prefix::<K>(base, key) {
+                        Order::Less => return 0,
+                        Order::Greater => return usize::from(self.count) - 1,
+                        Order::Equal => {}
+                    }
+                }
+                K::key_head(key, skip)
             }
-        }
-        let head = K::key_head(key, skip);
+        };
         let index = self.find_head(level, head);
         if index > 0 && self.head(level, index) == head {
             return self.find_among_ties::<K>(base, key, strict, index);

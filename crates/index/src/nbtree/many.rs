@@ -11,7 +11,7 @@ use super::NbTree;
 use super::layout::{BLOCK_HEADER_SIZE, Inner, Leaf};
 use super::scan::Extent;
 use super::shared::Shared;
-use super::state::{COMMITTED, REPLACED};
+use super::state::{COMMITTED, REPLACED, holds};
 use super::write::Write;
 use crate::api::change::Outcome;
 use crate::geometry::Geometry;
@@ -26,7 +26,9 @@ pub(crate) const fn group<M: Machine>() -> usize {
 }
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
-    /// Calls `found(i, payload)` for each of `keys`, in order.
+    /// Calls `found(i, payload)` for each of `keys`, in order. Where keys have tails, the payload is that of an
+    /// entry that is the key's by all that entries say: whoever comes to a record of another key asks
+    /// [`Self::get_payload`].
     pub(crate) fn get_many_payloads(
         &self,
         session: &mut Session<M>,
@@ -36,7 +38,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     ) {
         for (number, keys) in keys.chunks(group::<M>()).enumerate() {
             let mut payloads = [None; TOGETHER];
-            self.get_group(session, keys, &mut payloads);
+            self.get_group(session, keys, extent, &mut payloads);
             if extent == Extent::Whole && !M::SIMULATED {
                 for payload in payloads.iter().flatten() {
                     K::ask_for_rest(self.base, *payload);
@@ -52,6 +54,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
+        extent: Extent,
         payloads: &mut [Option<u64>; TOGETHER],
     ) {
         let mut leaves = self.descend_group(keys.len(), |index| keys[index]);
@@ -75,17 +78,50 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 M::prefetch(block.wrapping_add(BLOCK_HEADER_SIZE + slot * 16));
             }
         }
-        if K::HAS_TAILS && !M::SIMULATED {
-            for (leaf, hits) in leaves.iter().zip(&hits_of[..keys.len()]) {
-                if *hits != 0 {
-                    let slot = hits.trailing_zeros() as usize;
-                    M::prefetch(K::reference(self.base, self.block(*leaf).entries[slot].load()));
-                }
-            }
-        }
         for (index, key) in keys.iter().enumerate() {
-            payloads[index] = self.get_among(leaves[index], hits_of[index], *key);
+            payloads[index] = if K::HAS_TAILS {
+                self.get_likely_among(leaves[index], hits_of[index], *key, extent)
+            } else {
+                self.get_among(leaves[index], hits_of[index], *key)
+            };
         }
+    }
+
+    /// As [`Self::get_among`], by what the entry says, without its record, whose lines are asked for.
+    #[inline(always)]
+    fn get_likely_among(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        hits: u64,
+        key: K::Key<'_>,
+        extent: Extent,
+    ) -> Option<u64> {
+        let block = self.block(leaf);
+        let mut rest = hits;
+        while rest != 0 {
+            let slot = rest.trailing_zeros() as usize;
+            let entry = block.entries[slot].load();
+            if K::may_be_of(key, leaf.skip as usize, entry) {
+                if !holds(K::state(entry)) {
+                    // What it was, and whether another slot has the key, takes the record.
+                    return self.get_among(leaf, hits, key);
+                }
+                self.observe(leaf, block, slot);
+                if !M::SIMULATED {
+                    let record = K::reference(self.base, entry);
+                    M::prefetch(record);
+                    if let Extent::Until(last) = extent {
+                        for ahead in (LINE_SIZE..last).step_by(LINE_SIZE) {
+                            M::prefetch(record.wrapping_add(ahead));
+                        }
+                        M::prefetch(record.wrapping_add(last));
+                    }
+                }
+                return Some(K::payload(entry));
+            }
+            rest &= rest - 1;
+        }
+        None
     }
 
     /// Performs the writes of some items one after the other, and calls `done` for each with its

@@ -40,6 +40,8 @@ const REST_AHEAD: usize = 3;
 pub(crate) enum Extent {
     /// Their first lines.
     Heads,
+    /// Their first lines, up to this byte.
+    Until(usize),
     /// All of them.
     Whole,
 }

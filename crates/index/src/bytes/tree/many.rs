@@ -1,0 +1,207 @@
+//! The values of many keys in one call.
+
+use everleaf_alloc::Session;
+use everleaf_machine::Machine;
+
+use super::BytesTree;
+use crate::api::error::IndexError;
+use crate::bytes::entry::BytesKey;
+use crate::bytes::found::{record_of, sound_record_of};
+use crate::bytes::record::{self, Record, Verify};
+use crate::geometry::Geometry;
+use crate::nbtree::{Extent, TOGETHER, group as together};
+use crate::pool_trees::nodes::BytesNodes;
+use crate::pool_trees::pool_base::PoolBase;
+
+/// Bytes of a value at most that are asked for before its record was looked at.
+const ASKED_FIRST_MAX: usize = 512;
+
+impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
+    /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses. The records
+    /// are looked at as closely as `verify` says.
+    ///
+    /// # Errors
+    /// As [`Self::get_verified`]: the damaged ones were left out.
+    pub fn get_many<'k>(
+        &self,
+        session: &mut Session<M>,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        verify: Verify,
+        see: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), IndexError> {
+        self.get_many_sized(session, keys, verify, 0, see)
+    }
+
+    /// As [`Self::get_many`], of values of which most have `value_size` bytes: their lines are asked for ahead. It
+    /// may be wrong.
+    ///
+    /// # Errors
+    /// As [`Self::get_many`].
+    pub fn get_many_sized<'k>(
+        &self,
+        session: &mut Session<M>,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        verify: Verify,
+        value_size: usize,
+        mut see: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), IndexError> {
+        let (mut keys, mut first, mut result) = (keys.into_iter(), 0, Ok(()));
+        self.slot.with(session, |tree, session| {
+            let base = PoolBase::of(session.heap());
+            let mut show = |session: &mut Session<M>, group: &Group<'_>| {
+                for (index, (key, payload)) in group.found().enumerate() {
+                    let Some(payload) = payload else {
+                        see(first + index, None);
+                        continue;
+                    };
+                    if let Some(record) = sound_record_of(base, payload, key.bytes, verify) {
+                        see(first + index, (!record.has_expired::<M>()).then_some(record.value));
+                        continue;
+                    }
+                    match record_again(tree, session, key, verify) {
+                        Ok(record) => {
+                            let record = record.filter(|record| !record.has_expired::<M>());
+                            see(first + index, record.map(|record| record.value));
+                        }
+                        Err(error) => result = Err(error),
+                    }
+                }
+                first += group.count;
+            };
+            // A group is shown when the next one was looked for: until then its records are on their way.
+            let (mut group, mut last) = (&mut Group::new(), &mut Group::new());
+            loop {
+                group.fill(keys.by_ref().take(together::<M>()));
+                let keys = &group.keys[..group.count];
+                let extent = match (verify, keys.first()) {
+                    (Verify::Key, Some(key)) if value_size > 0 => {
+                        let value_size = value_size.min(ASKED_FIRST_MAX);
+                        Extent::Until(record::record_size(key.bytes.len(), value_size) - 1)
+                    }
+                    _ => verify.into(),
+                };
+                let payloads = &mut group.payloads;
+                let looked = tree.get_many_payloads(session, keys, extent, |_, index, payload| {
+                    payloads[index] = payload;
+                });
+                show(session, last);
+                looked?;
+                if group.count == 0 {
+                    return Ok::<(), IndexError>(());
+                }
+                std::mem::swap(&mut group, &mut last);
+            }
+        })??;
+        result
+    }
+}
+
+/// Keys that are looked for together, and what was found.
+struct Group<'k> {
+    keys: [BytesKey<'k>; TOGETHER],
+    payloads: [Option<u64>; TOGETHER],
+    count: usize,
+}
+
+impl<'k> Group<'k> {
+    fn new() -> Self {
+        Group { keys: [BytesKey::NONE; TOGETHER], payloads: [None; TOGETHER], count: 0 }
+    }
+
+    /// Takes the keys, of which nothing is known yet.
+    #[inline(always)]
+    fn fill(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.count = 0;
+        for (place, key) in self.keys.iter_mut().zip(keys) {
+            *place = BytesKey::new(key);
+            self.count += 1;
+        }
+    }
+
+    fn found(&self) -> impl Iterator<Item = (BytesKey<'k>, Option<u64>)> {
+        let keys = self.keys[..self.count].iter().copied();
+        keys.zip(self.payloads.iter().copied())
+    }
+}
+
+/// The record of a key, looked for by itself: the entry that seemed to be the key's is another one's, or its record is
+/// damaged.
+#[cold]
+#[inline(never)]
+fn record_again<'a, const HEADS: bool, G: Geometry, M: Machine>(
+    tree: &BytesNodes<G, M, HEADS>,
+    session: &mut Session<M>,
+    key: BytesKey<'_>,
+    verify: Verify,
+) -> Result<Option<Record<'a>>, IndexError> {
+    let Some(payload) = tree.get_payload(session, key)? else { return Ok(None) };
+    record_of(session.heap(), payload, key.bytes, verify).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use everleaf_pool::{Domain, Pool};
+
+    use super::*;
+    use crate::{Change, Trees};
+
+    /// Two keys of which entries say the same: eight bytes and the tag.
+    fn alike() -> [Vec<u8>; 2] {
+        let mut seen = HashMap::new();
+        (0_u32..)
+            .find_map(|number| {
+                let key = [&b"the same"[..], &number.to_be_bytes()].concat();
+                let tag = BytesKey::new(&key).payload(0);
+                seen.insert(tag, key.clone()).map(|other| [other, key])
+            })
+            .expect("there are more numbers than tags")
+    }
+
+    #[test]
+    fn keys_that_their_entries_do_not_tell_apart_are_told_apart() {
+        let pool = Pool::in_memory(1 << 20, 1 << 28, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let [one, other] = alike();
+        let asked = [&one[..], &other, &one, b"none"];
+        let changes = [
+            (Change::insert(&one, b"1"), [Some(1), None]),
+            (Change::insert(&other, b"22"), [Some(1), Some(2)]),
+            (Change::remove(&one), [None, Some(2)]),
+        ];
+        for (change, expected) in changes {
+            tree.change(&mut session, &change).expect("room");
+            for (verify, value_size) in [(Verify::Key, 0), (Verify::Key, 600), (Verify::Sum, 9)] {
+                let mut found = vec![];
+                let see = |_, value: Option<&[u8]>| found.push(value.map(<[u8]>::len));
+                tree.get_many_sized(&mut session, asked, verify, value_size, see).expect("sound");
+                assert_eq!(found, [expected[0], expected[1], expected[0], None]);
+            }
+        }
+    }
+
+    #[test]
+    fn more_keys_than_go_together_are_all_shown_in_order() {
+        let pool = Pool::in_memory(1 << 20, 1 << 28, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let keys: Vec<[u8; 4]> = (0..3 * TOGETHER as u32).map(u32::to_be_bytes).collect();
+        for key in keys.iter().step_by(3) {
+            tree.change(&mut session, &Change::insert(key, key)).expect("room");
+        }
+        for count in [0, 1, TOGETHER - 1, TOGETHER, TOGETHER + 1, keys.len()] {
+            let mut next = 0;
+            let asked = keys[..count].iter().map(<[u8; 4]>::as_slice);
+            let see = |at: usize, value: Option<&[u8]>| {
+                assert_eq!((at, value), (next, (at % 3 == 0).then_some(&keys[at][..])));
+                next += 1;
+            };
+            tree.get_many(&mut session, asked, Verify::Key, see).expect("sound");
+            assert_eq!(next, count);
+        }
+    }
+}
