@@ -1,6 +1,7 @@
 """Everleaf beside other ordered and embedded stores that Python has, in one run.
 
     python benchmark.py [--keys N] [--many N] [--rounds N] [--folder PATH] [--markdown FILE]
+    python benchmark.py --arrays [--keys N] [--rounds N] [--folder PATH]
 
 Keys are eight bytes in a random order, values a hundred. In each round every store is measured, in an order
 that changes, each in a new file and the same way; a figure is the median of the rounds, in thousands of
@@ -493,6 +494,81 @@ def page(found: dict[str, list[Figures]], arguments: argparse.Namespace) -> Iter
     yield from comparisons(found)
 
 
+class Arrays:
+    """`get_many` of an array, and loops that do the same: of a map of bytes, and of one of integers."""
+
+    def __init__(self, folder: str, count: int) -> None:
+        import numpy
+
+        self.store = everleaf.open(folder + "/everleaf.pool")
+        self.numbers = self.store.map("numbers", int, int)
+        self.keys = {"bytes": numpy.array(keys_of(count), "V8"), "int": numpy.random.default_rng(7).permutation(count)}
+        self.dtypes = {"bytes": "V100", "int": "i8"}
+        self.store.put_many(self.keys["bytes"], numpy.full(count, VALUE, "V100"))
+        self.numbers.put_many(self.keys["int"], self.keys["int"] * 7)
+        self.kept = {of: (numpy.zeros(count, dtype), numpy.zeros(count, "?")) for of, dtype in self.dtypes.items()}
+
+    def runs(self, of: str) -> dict[str, Callable[[], Any]]:
+        """What is timed of a map, by its name."""
+        map, keys, kept = self.store if of == "bytes" else self.numbers, self.keys[of], self.kept[of]
+
+        def fill() -> None:
+            get, (values, found) = map.get, kept
+            for index, key in enumerate(keys.tolist()):
+                value = get(key)
+                if value is not None:
+                    values[index] = value
+                    found[index] = True
+
+        def fill_by_items() -> None:
+            get, (values, found) = map.get, kept
+            make = bytes if of == "bytes" else int
+            for index, key in enumerate(keys):
+                value = get(make(key))
+                if value is not None:
+                    values[index] = value
+                    found[index] = True
+
+        def collect() -> list[Any]:
+            get = map.get
+            return [get(key) for key in keys.tolist()]
+
+        return {
+            "get_many, out=": lambda: map.get_many(keys, out=kept),
+            "get_many": lambda: map.get_many(keys, self.dtypes[of]),
+            "loop that fills the arrays": fill_by_items,
+            "the same over keys.tolist()": fill,
+            "list of gets over keys.tolist()": collect,
+        }
+
+
+def arrays(arguments: argparse.Namespace) -> None:
+    """Nanoseconds for each key, turn by turn; and how many times as long as `get_many` with `out=` they are."""
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        measured = Arrays(folder, arguments.keys)
+        for of in measured.dtypes:
+            runs = measured.runs(of)
+            times: dict[str, list[float]] = {name: [] for name in runs}
+            for number in range(arguments.rounds + 1):
+                for name, run in runs.items():
+                    # As often as gives a time that can be told from none.
+                    repeat = max(1, 200_000 // arguments.keys) if name.startswith("get_many") else 1
+                    start = time.process_time()
+                    for _ in range(repeat):
+                        run()
+                    if number:
+                        # The first round touches what the others find.
+                        times[name].append((time.process_time() - start) * 1e9 / arguments.keys / repeat)
+            base = times["get_many, out="]
+            print(f"{of}, {arguments.keys} keys, {arguments.rounds} rounds: ns for each key, median (least to greatest); by get_many, out=")
+            for name, each in times.items():
+                ratio = statistics.median(each) / statistics.median(base)
+                by_round = sorted(one / other for one, other in zip(each, base))
+                print(f"  {name}: {statistics.median(each):.0f} ({min(each):.0f} to {max(each):.0f}); "
+                      f"{ratio:.1f} ({by_round[0]:.1f} to {by_round[-1]:.1f})")
+        measured.store.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--keys", type=int, default=200_000)
@@ -500,7 +576,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", help="where the files are made (default: where temporary files are)")
     parser.add_argument("--markdown", metavar="FILE", help="write the page of results there")
+    parser.add_argument("--arrays", action="store_true", help="only get_many of arrays, beside loops that do the same")
     arguments = parser.parse_args()
+    if arguments.arrays:
+        arrays(arguments)
+        return
     lines: list[str] = []
     for found in rounds(arguments):
         lines = list(page(found, arguments))

@@ -43,6 +43,40 @@ impl AsRef<[u8]> for Encoded<'_, '_> {
 
 const SIGN: u64 = 1 << 63;
 
+/// Objects that are made of bytes, with a `MemoryError` where there is no memory for them: PyO3's functions panic then.
+mod made {
+    use pyo3::ffi::{Py_ssize_t, PyBytes_FromStringAndSize, PyObject, PyUnicode_FromStringAndSize};
+    use pyo3::{Bound, PyAny, PyResult, Python};
+
+    #[inline]
+    #[allow(unsafe_code, reason = "a function of Python's C interface")]
+    pub fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        // SAFETY: so many bytes are there, whatever they are; they are copied.
+        owned(py, unsafe { PyBytes_FromStringAndSize(bytes.as_ptr().cast(), size_of(bytes)) })
+    }
+
+    #[inline]
+    #[allow(unsafe_code, reason = "a function of Python's C interface")]
+    pub fn text<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+        let bytes = text.as_bytes();
+        // SAFETY: as in `bytes`.
+        owned(py, unsafe { PyUnicode_FromStringAndSize(bytes.as_ptr().cast(), size_of(bytes)) })
+    }
+
+    #[inline(always)]
+    fn size_of(bytes: &[u8]) -> Py_ssize_t {
+        // No slice has more than `isize::MAX` bytes.
+        bytes.len().cast_signed()
+    }
+
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "what a function of Python's C interface returns")]
+    fn owned(py: Python<'_>, made: *mut PyObject) -> PyResult<Bound<'_, PyAny>> {
+        // SAFETY: it is a new reference, or NULL with an exception set.
+        unsafe { Bound::from_owned_ptr_or_err(py, made) }
+    }
+}
+
 impl Codec {
     /// The codec that a `everleaf.codecs.Codec` describes.
     pub fn of(described: &Bound<'_, PyAny>) -> PyResult<Codec> {
@@ -71,8 +105,8 @@ impl Codec {
                 Ok(text) => Ok(Encoded::Borrowed(text.to_str()?.as_bytes())),
                 Err(_) => Err(wrong("a str is", object)),
             },
-            Codec::Integer => integer(object).map(|bits| Encoded::Number(bits.to_be_bytes())),
-            Codec::Real => real(object).map(|bits| Encoded::Number(bits.to_be_bytes())),
+            Codec::Integer => integer(object).map(Encoded::Number),
+            Codec::Real => real_bytes(object.extract()?).map(Encoded::Number),
             Codec::Own { encode, .. } => {
                 let made = encode.bind(object.py()).call1((object,))?;
                 match made.cast_into::<PyBytes>() {
@@ -89,20 +123,19 @@ impl Codec {
     #[inline]
     pub fn seen<'py>(&self, py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            Codec::Bytes | Codec::Own { .. } => Ok(PyBytes::new(py, bytes).into_any()),
+            Codec::Bytes | Codec::Own { .. } => made::bytes(py, bytes),
             Codec::Text => match std::str::from_utf8(bytes) {
-                Ok(text) => Ok(PyString::new(py, text).into_any()),
+                Ok(text) => made::text(py, text),
                 Err(_) => Err(PyValueError::new_err("what is stored is no str")),
             },
             Codec::Integer => match int_of(bytes) {
                 Some(number) => Ok(PyInt::new(py, number).into_any()),
                 None => Err(PyValueError::new_err("what is stored is no int")),
             },
-            Codec::Real => {
-                let bits = bits(bytes, "float")?;
-                let bits = if bits & SIGN == 0 { !bits } else { bits ^ SIGN };
-                Ok(PyFloat::new(py, f64::from_bits(bits)).into_any())
-            }
+            Codec::Real => match real_of(bytes) {
+                Some(number) => Ok(PyFloat::new(py, number).into_any()),
+                None => Err(PyValueError::new_err("what is stored is no float")),
+            },
         }
     }
 
@@ -116,14 +149,6 @@ impl Codec {
     }
 }
 
-/// The bytes of a number.
-fn bits(bytes: &[u8], what: &str) -> PyResult<u64> {
-    match bytes.try_into() {
-        Ok(bytes) => Ok(u64::from_be_bytes(bytes)),
-        Err(_) => Err(PyValueError::new_err(format!("what is stored is no {what}"))),
-    }
-}
-
 /// The bytes of an integer, in the order of integers.
 pub fn int_bytes(number: i64) -> [u8; 8] {
     (number.cast_unsigned() ^ SIGN).to_be_bytes()
@@ -134,11 +159,14 @@ pub fn int_of(bytes: &[u8]) -> Option<i64> {
     Some((u64::from_be_bytes(bytes.try_into().ok()?) ^ SIGN).cast_signed())
 }
 
-/// A number whose bytes, the highest first, are in the order of integers.
-fn integer(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let Ok(number) = object.cast::<PyInt>() else { return Err(wrong("an int is", object)) };
-    match number.extract::<i64>() {
-        Ok(number) => Ok(u64::from_be_bytes(int_bytes(number))),
+/// The bytes of an object that is an integer.
+fn integer(object: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
+    let number = match object.cast::<PyInt>() {
+        Ok(number) => number.extract::<i64>(),
+        Err(_) => index_of(object),
+    };
+    match number {
+        Ok(number) => Ok(int_bytes(number)),
         Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
             Err(PyOverflowError::new_err("an int key has 64 bits"))
         }
@@ -146,16 +174,30 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     }
 }
 
-/// A number whose bytes, the highest first, are in the order of floating-point numbers.
-fn real(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let number: f64 = object.extract()?;
+/// What is an integer without being an `int`, as those of NumPy.
+#[inline(never)]
+fn index_of(object: &Bound<'_, PyAny>) -> PyResult<i64> {
+    match object.hasattr("__index__")? {
+        true => object.extract(),
+        false => Err(wrong("an int is", object)),
+    }
+}
+
+/// The bytes of a floating-point number, in the order of such numbers.
+pub fn real_bytes(number: f64) -> PyResult<[u8; 8]> {
     if number.is_nan() {
         return Err(PyValueError::new_err("what is not a number has no place in an order"));
     }
     // One zero for both.
     let bits = (number + 0.0).to_bits();
     // Negative numbers the other way round, and before the positive ones.
-    Ok(if bits & SIGN == 0 { bits ^ SIGN } else { !bits })
+    Ok(if bits & SIGN == 0 { bits ^ SIGN } else { !bits }.to_be_bytes())
+}
+
+/// What [`real_bytes`] has made bytes of.
+pub fn real_of(bytes: &[u8]) -> Option<f64> {
+    let bits = u64::from_be_bytes(bytes.try_into().ok()?);
+    Some(f64::from_bits(if bits & SIGN == 0 { !bits } else { bits ^ SIGN }))
 }
 
 /// The bytes of what is not `bytes` but as good.

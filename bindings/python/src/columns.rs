@@ -7,17 +7,57 @@
 
 use std::ptr::NonNull;
 
-use everleaf::Map;
+use everleaf::{KEY_SIZE_MAX, Map, VALUE_SIZE_MAX};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::codec::{int_bytes, int_of, real_bytes, real_of};
+use crate::failure::raised;
 use crate::held::Held;
 use crate::many::{Lookup, put_block};
 
 /// Bytes of keys and values in a block, and rows at most.
 const BLOCK_BYTES: usize = 128 << 10;
 const BLOCK_ROWS: usize = 1024;
+
+/// What the rows of an array are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The bytes of keys or values.
+    Bytes,
+    /// Integers of 64 bits, as the machine has them.
+    Int,
+    /// Floating-point numbers of 64 bits, as the machine has them.
+    Float,
+}
+
+impl Form {
+    /// From its name, with the bytes that a row has.
+    fn of(name: &str, row: usize) -> PyResult<Form> {
+        match (name, row) {
+            ("bytes", _) => Ok(Form::Bytes),
+            ("int", 8) => Ok(Form::Int),
+            ("float", 8) => Ok(Form::Float),
+            _ => Err(PyValueError::new_err("rows are 'bytes', or eight of them 'int' or 'float'")),
+        }
+    }
+
+    /// Makes rows those of keys or values, in place.
+    fn encode(self, rows: &mut [u8]) -> PyResult<()> {
+        let (rows, _) = rows.as_chunks_mut();
+        match self {
+            Form::Bytes => {}
+            Form::Int => rows.iter_mut().for_each(|row| *row = int_bytes(i64::from_ne_bytes(*row))),
+            Form::Float => {
+                for row in rows {
+                    *row = real_bytes(f64::from_ne_bytes(*row))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
 
 /// An array of bytes, with rows of one size.
 struct Column {
@@ -44,7 +84,16 @@ impl Column {
         let column = Column::of(array)?;
         match column.row {
             0 => Err(PyValueError::new_err("a key has at least one byte")),
-            _ => Ok(column),
+            1..=KEY_SIZE_MAX => Ok(column),
+            row => Err(raised(everleaf::Error::KeyTooLarge(row))),
+        }
+    }
+
+    fn of_values(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let column = Column::of(array)?;
+        match column.row {
+            0..=VALUE_SIZE_MAX => Ok(column),
+            row => Err(raised(everleaf::Error::ValueTooLarge(row))),
         }
     }
 
@@ -114,27 +163,40 @@ fn rows_of_block(row: usize) -> usize {
     (BLOCK_BYTES / row.max(1)).clamp(1, BLOCK_ROWS)
 }
 
+/// So many bytes, or `MemoryError`: an allocation that fails would end the interpreter.
+fn room(size: usize) -> PyResult<Vec<u8>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(size).map_err(|error| PyMemoryError::new_err(error.to_string()))?;
+    room.resize(size, 0);
+    Ok(room)
+}
+
 /// Puts a pair for each row.
 pub fn put(
     py: Python<'_>,
     held: &Held,
     keys: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
+    forms: (&str, &str),
 ) -> PyResult<()> {
-    let (keys, values) = (Column::of_keys(keys)?, Column::of(values)?);
+    let (keys, values) = (Column::of_keys(keys)?, Column::of_values(values)?);
+    let forms = (Form::of(forms.0, keys.row)?, Form::of(forms.1, values.row)?);
     if keys.rows != values.rows {
         return Err(PyValueError::new_err("there is not one value for each key"));
     }
     // Told of also where there are no rows.
     held.with(|_| Ok(()))?;
     let size = rows_of_block(keys.row + values.row);
-    let (mut key_bytes, mut value_bytes) = (vec![0; size * keys.row], vec![0; size * values.row]);
-    for first in (0..keys.rows).step_by(size) {
+    let size = size.min(keys.rows);
+    let (mut key_bytes, mut value_bytes) = (room(size * keys.row)?, room(size * values.row)?);
+    for first in (0..keys.rows).step_by(size.max(1)) {
         let count = size.min(keys.rows - first);
         let key_bytes = &mut key_bytes[..count * keys.row];
         let value_bytes = &mut value_bytes[..count * values.row];
         keys.read(first, key_bytes);
         values.read(first, value_bytes);
+        forms.0.encode(key_bytes)?;
+        forms.1.encode(value_bytes)?;
         let row = (keys.row, values.row);
         py.detach(|| held.with(|map| put_rows(map, key_bytes, value_bytes, row)))?;
     }
@@ -151,6 +213,7 @@ struct Target<'a> {
     values: &'a Column,
     found: &'a PyBuffer<u8>,
     first: usize,
+    form: Form,
 }
 
 /// What became of a block of keys.
@@ -164,23 +227,52 @@ struct Outcome {
 impl Target<'_> {
     /// Looks for a block of keys, and writes the values where they go, each copied once: out of its record.
     fn find(&self, lookup: &Lookup, keys: &[u8], key_row: usize) -> PyResult<Outcome> {
-        let keys: Vec<&[u8]> = keys.chunks_exact(key_row).collect();
+        let row = self.values.row;
+        match self.form {
+            Form::Bytes => self.find_by(lookup, keys, key_row, |room, to, value| {
+                let fits = value.len() == row;
+                if fits {
+                    room.write(to, value);
+                }
+                fits
+            }),
+            Form::Int => self.find_by(lookup, keys, key_row, |room, to, value| {
+                let number = int_of(value);
+                number.inspect(|number| room.write(to, &number.to_ne_bytes())).is_some()
+            }),
+            Form::Float => self.find_by(lookup, keys, key_row, |room, to, value| {
+                let number = real_of(value);
+                number.inspect(|number| room.write(to, &number.to_ne_bytes())).is_some()
+            }),
+        }
+    }
+
+    /// `write` writes a value to its place, if it is one of such a row, and says whether it is.
+    #[inline(always)]
+    fn find_by(
+        &self,
+        lookup: &Lookup,
+        keys: &[u8],
+        key_row: usize,
+        write: impl Fn(&Room<'_>, usize, &[u8]) -> bool,
+    ) -> PyResult<Outcome> {
+        let count = keys.len() / key_row;
         let mut marks = [0; BLOCK_ROWS];
         let (row, mut outcome) = (self.values.row, Outcome::default());
         let (Some(values), Some(found)) = (Room::of(&self.values.buffer), Room::of(self.found))
         else {
             return Ok(outcome);
         };
-        lookup.get_many(&keys, |at, value| match value {
-            Some(value) if value.len() == row => {
-                values.write((self.first + at) * row, value);
+        lookup.get_rows(keys, key_row, row, |at, value| {
+            let Some(value) = value else { return };
+            if write(&values, (self.first + at) * row, value) {
                 marks[at] = 1;
                 outcome.hits += 1;
+            } else {
+                outcome.wrong = Some(value.len());
             }
-            Some(value) => outcome.wrong = Some(value.len()),
-            None => {}
         })?;
-        found.write(self.first, &marks[..keys.len()]);
+        found.write(self.first, &marks[..count]);
         Ok(outcome)
     }
 }
@@ -193,8 +285,10 @@ pub fn get(
     keys: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
     found: &Bound<'_, PyAny>,
+    forms: (&str, &str),
 ) -> PyResult<usize> {
-    let (keys, values) = (Column::of_keys(keys)?, Column::of(values)?);
+    let (keys, values) = (Column::of_keys(keys)?, Column::of_values(values)?);
+    let (key_form, form) = (Form::of(forms.0, keys.row)?, Form::of(forms.1, values.row)?);
     let marks = PyBuffer::<u8>::get(found)?;
     if values.rows != keys.rows || marks.item_count() != keys.rows {
         return Err(PyValueError::new_err("the arrays do not have a row for each key"));
@@ -202,11 +296,13 @@ pub fn get(
     writable(&values.buffer)?;
     writable(&marks)?;
     let (size, mut hits) = (rows_of_block(keys.row + values.row), 0);
-    let mut block = vec![0; size * keys.row];
-    for first in (0..keys.rows).step_by(size) {
+    let size = size.min(keys.rows);
+    let mut block = room(size * keys.row)?;
+    for first in (0..keys.rows).step_by(size.max(1)) {
         let block = &mut block[..size.min(keys.rows - first) * keys.row];
         keys.read(first, block);
-        let target = Target { values: &values, found: &marks, first };
+        key_form.encode(block)?;
+        let target = Target { values: &values, found: &marks, first, form };
         let outcome = py.detach(|| target.find(lookup, block, keys.row))?;
         if let Some(size) = outcome.wrong {
             let text = format!("a value has {size} bytes, and the rows have {}", values.row);

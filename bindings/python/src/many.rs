@@ -28,6 +28,23 @@ impl Lookup {
             Lookup::View(view) => view.get_many(keys, see).map_err(raised),
         }
     }
+
+    /// As [`Map::get_rows`], of either.
+    pub fn get_rows(
+        &self,
+        keys: &[u8],
+        key_size: usize,
+        value_size: usize,
+        see: impl FnMut(usize, Option<&[u8]>),
+    ) -> PyResult<()> {
+        match self {
+            Lookup::Map(held) => held.with(|map| map.get_rows(keys, key_size, value_size, see)),
+            Lookup::View(_) => {
+                let keys: Vec<&[u8]> = keys.chunks_exact(key_size).collect();
+                self.get_many(&keys, see)
+            }
+        }
+    }
 }
 
 /// The next objects of an iterator.

@@ -200,6 +200,10 @@ impl RawMap {
         key: &Object<'py>,
         default: &pyo3::Bound<'py, PyTuple>,
     ) -> PyResult<Object<'py>> {
+        if default.len() > 1 {
+            let text = format!("pop takes a key and one default, not {}", default.len());
+            return Err(PyTypeError::new_err(text));
+        }
         match self.taken(key)? {
             Some(value) => Ok(value),
             None => default.get_item(0).map_err(|_| missing(key)),
@@ -215,14 +219,20 @@ impl RawMap {
         default: Option<Object<'py>>,
     ) -> PyResult<Object<'py>> {
         let default = default.unwrap_or_else(|| py.None().into_bound(py));
+        let mut made = None;
         loop {
             if let Some(found) = self.find(key)? {
                 return Ok(found);
             }
-            if self.insert(key, &default)? {
-                let values = &self.codecs.values;
-                let encoded = values.encode(&default)?;
-                return values.decoded(values.seen(py, encoded.as_ref())?);
+            let values = &self.codecs.values;
+            // Once: a codec of the program need not make the same bytes again.
+            let (key, value) = match &mut made {
+                Some(made) => &*made,
+                none => &*none.insert((self.codecs.keys.encode(key)?, values.encode(&default)?)),
+            };
+            let (key, value) = (key.as_ref(), value.as_ref());
+            if self.held.write(py, value.len(), |map| map.insert(key, value))? {
+                return values.decoded(values.seen(py, value)?);
             }
         }
     }
@@ -335,19 +345,29 @@ impl RawMap {
         many::put(&self.held, &self.codecs, pairs)
     }
 
-    /// As `everleaf.Map.get_columns`, on buffers.
+    /// Looks for the keys that are rows of a buffer, and fills the rows of another and bytes that say whether it was
+    /// found; returns how many were. `forms`: what the rows of keys and values are, 'bytes', 'int' or 'float'.
+    #[pyo3(signature = (keys, values, found, forms=("bytes", "bytes")))]
     fn get_columns(
         &self,
         py: Python<'_>,
         keys: &Object<'_>,
         values: &Object<'_>,
         found: &Object<'_>,
+        forms: (&str, &str),
     ) -> PyResult<usize> {
-        columns::get(py, &self.lookup()?, keys, values, found)
+        columns::get(py, &self.lookup()?, keys, values, found, forms)
     }
 
-    /// As `everleaf.Map.put_columns`, on buffers.
-    fn put_columns(&self, py: Python<'_>, keys: &Object<'_>, values: &Object<'_>) -> PyResult<()> {
-        columns::put(py, &self.held, keys, values)
+    /// Puts the pairs that are rows of two buffers. `forms` as in `get_columns`.
+    #[pyo3(signature = (keys, values, forms=("bytes", "bytes")))]
+    fn put_columns(
+        &self,
+        py: Python<'_>,
+        keys: &Object<'_>,
+        values: &Object<'_>,
+        forms: (&str, &str),
+    ) -> PyResult<()> {
+        columns::put(py, &self.held, keys, values, forms)
     }
 }

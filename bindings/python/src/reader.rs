@@ -80,5 +80,6 @@ pub fn what(name: &str) -> PyResult<What> {
 /// The key is not there.
 #[cold]
 pub fn missing(key: &Object<'_>) -> PyErr {
-    PyKeyError::new_err(key.clone().unbind())
+    // In a tuple of arguments: a key that is a tuple would be taken for them.
+    PyKeyError::new_err((key.clone().unbind(),))
 }

@@ -1,9 +1,11 @@
 //! Stores: opening and closing, maps, batches, copies.
 
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 
 use everleaf::{Expiry, MapView, Store, WriteBatch, Written};
+use pyo3::exceptions::PyResourceWarning;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
@@ -69,20 +71,20 @@ impl RawStore {
         run(guard.as_ref().ok_or_else(closed)?).map_err(raised)
     }
 
-    /// Closes the maps and the store. By a detached thread.
-    fn end(&self) -> everleaf::Result<()> {
+    /// Closes the maps and the store. By a detached thread. Returns what is told of iterators and views that are held:
+    /// the last of them closes it.
+    fn end(&self) -> everleaf::Result<Option<String>> {
         if std::process::id() != self.owner {
             self.end_in_a_fork();
-            return Ok(());
+            return Ok(None);
         }
         // First the store: a map that another thread opens meanwhile is in the list before this has the lock.
         let taken = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
         let maps = std::mem::take(&mut *self.maps.lock().unwrap_or_else(PoisonError::into_inner));
         maps.iter().filter_map(Weak::upgrade).for_each(|map| map.close());
         match taken.map_or(Ok(()), Store::close) {
-            // Iterators and views that are held: the last of them closes it.
-            Err(everleaf::Error::StillOpen { .. }) => Ok(()),
-            closed => closed,
+            Err(error @ everleaf::Error::StillOpen { .. }) => Ok(Some(error.to_string())),
+            closed => closed.map(|()| None),
         }
     }
 
@@ -268,10 +270,13 @@ impl RawStore {
         self.waits.during(py, || self.with(|store| store.load_map(map_name, pairs).map(drop)))
     }
 
-    /// Closes the store and its maps; views and iterators keep the pool open while they are held.
+    /// Closes the store and its maps; views and iterators keep the pool open while they are held, of which a
+    /// `ResourceWarning` tells.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.waits.begin_close();
-        py.detach(|| self.end()).map_err(raised)
+        let Some(held) = py.detach(|| self.end()).map_err(raised)? else { return Ok(()) };
+        let text = CString::new(held).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<PyResourceWarning>(), &text, 1)
     }
 
     /// Whether it was closed.

@@ -157,15 +157,17 @@ impl RawView {
         self.lookup(|lookup| many::find(lookup, || true, &self.codecs, keys))
     }
 
-    /// As `everleaf.Map.get_columns`, on buffers.
+    /// As of a map.
+    #[pyo3(signature = (keys, values, found, forms=("bytes", "bytes")))]
     fn get_columns(
         &self,
         py: Python<'_>,
         keys: &Object<'_>,
         values: &Object<'_>,
         found: &Object<'_>,
+        forms: (&str, &str),
     ) -> PyResult<usize> {
-        self.lookup(|lookup| columns::get(py, lookup, keys, values, found))
+        self.lookup(|lookup| columns::get(py, lookup, keys, values, found, forms))
     }
 
     /// Lets go of what is kept for it.

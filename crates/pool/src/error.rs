@@ -416,7 +416,8 @@ fn write_locked(
         }
     }
     if holders.iter().any(|holder| holder.pid == std::process::id()) {
-        f.write_str(", which is this process: close the pool where it is open first")
+        f.write_str(", which is this process: close the pool where it is open first; what was made of it (iterators, \
+             views, batches) keeps it open while it is held")
     } else if read_only {
         f.write_str(": it can be read when its writer has closed it")
     } else {

@@ -18,36 +18,45 @@ def is_array(keys: Any) -> bool:
     return numpy is not None and isinstance(keys, numpy.ndarray)
 
 
-def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> Any:
-    """The bytes of an array, with a row for each item."""
+def _refuse_mask(array: Any) -> None:
+    """Refuses arrays of which items are masked: what is behind the mask would be taken, or written, like the rest."""
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(array, masked.MaskedArray):
+        raise TypeError("an array is wanted, not a masked one: pass its `compressed()` or `filled()` items")
+
+
+def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> tuple[Any, str]:
+    """The bytes of an array, with a row for each item; and whether they are those that are stored ("bytes"), or numbers of
+    the machine, which become so on the way."""
     import numpy
 
     if not is_array(array):
         raise TypeError("keys and values are both arrays of NumPy, or pairs")
     if array.ndim != 1:
         raise ValueError("an array of keys or values has one dimension")
+    _refuse_mask(array)
     if codec.native == "int":
         if array.dtype.kind not in "iu":
             raise TypeError(f"an array of integers is wanted, not of {array.dtype}")
         if array.dtype.kind == "u" and array.size and int(array.max()) >= _SIGN:
             raise OverflowError("an int key has 64 bits")
-        array = (array.astype("i8").view("u8") ^ numpy.uint64(_SIGN)).astype(">u8")
+        array = array.astype("i8", copy=False)
     elif codec.native == "float":
         if array.dtype.kind not in "fiu":
             # Of text and complex numbers NumPy would make others.
             raise TypeError(f"an array of numbers is wanted, not of {array.dtype}")
-        array = array.astype("f8") + 0.0
+        reals = array.astype("f8", copy=False)
+        if array.dtype.itemsize > 8 and not ((reals == array) | numpy.isnan(array)).all():
+            raise OverflowError(f"an item of {array.dtype} does not fit into a float of 64 bits")
+        array = reals
         if numpy.isnan(array).any():
             raise ValueError("what is not a number has no place in an order")
-        bits = array.view("u8")
-        mask = numpy.where(bits >> numpy.uint64(63), numpy.uint64(2 * _SIGN - 1), numpy.uint64(_SIGN))
-        array = (bits ^ mask).astype(">u8")
     elif codec.native != "bytes":
         raise TypeError(f"arrays are for bytes, int and float, not for {codec.name}")
     elif array.dtype.hasobject:
         raise TypeError("an array of objects has no rows of bytes: pass a list")
-    elif array.dtype.kind == "U" or (are_keys and array.dtype.kind not in "SV"):
-        # Its bytes are those of the machine, and neither in order nor what the same key is elsewhere.
+    elif array.dtype.kind == "U" or (are_keys and (array.dtype.kind not in "SV" or array.dtype.names)):
+        # Its bytes are those of the machine, and neither in order nor what the same key is elsewhere. Fields may be such.
         wanted = "keys are bytes ('S8', 'V8')" if are_keys else "values are bytes or numbers"
         raise TypeError(f"{wanted}, not {array.dtype}: open the map with a codec, or encode them")
     is_padded = array.dtype.kind == "S"
@@ -59,22 +68,7 @@ def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> Any:
             f"an item is shorter than the others, or ends with a zero byte: NumPy cannot tell in {array.dtype}; "
             f"pass a list, or rows of exactly {array.dtype.itemsize} bytes as 'V{array.dtype.itemsize}'"
         )
-    return rows
-
-
-def _items(rows: Any, codec: Codec[Any], dtype: Any) -> Any:
-    """What `_rows` has made bytes of."""
-    import numpy
-
-    if codec.native == "int":
-        numbers = (rows.view(">u8").astype("u8") ^ numpy.uint64(_SIGN)).view("i8")
-    elif codec.native == "float":
-        bits = rows.view(">u8").astype("u8")
-        mask = numpy.where(bits >> numpy.uint64(63), numpy.uint64(_SIGN), numpy.uint64(2 * _SIGN - 1))
-        numbers = (bits ^ mask).view("f8")
-    else:
-        return rows.view(dtype).reshape(len(rows))
-    return numbers.reshape(len(rows)).astype(dtype, copy=False)
+    return rows, codec.native
 
 
 def get_many(map: Any, keys: Any, dtype: Any, out: Any, key_codec: Codec[Any], codec: Codec[Any]) -> Any:
@@ -94,32 +88,48 @@ def get_many(map: Any, keys: Any, dtype: Any, out: Any, key_codec: Codec[Any], c
         raise TypeError(f"values of {codec.name} go into an array of such numbers, not of {dtype}")
     if out is not None and any(numpy.shares_memory(keys, array) for array in out):
         raise ValueError("the arrays of `out` share memory with the keys")
-    rows = _rows(keys, key_codec, are_keys=True)
-    if out is not None and not known:
+    rows, form = _rows(keys, key_codec, are_keys=True)
+    forms = (form, codec.native if known else "bytes")
+    if out is not None and (not known or dtype == numpy.dtype(known)):
         # Straight into the caller's arrays.
-        map.get_columns(rows, out[0].view("u1").reshape(len(rows), dtype.itemsize), out[1].view("u1"))
+        map.get_columns(rows, out[0].view("u1").reshape(len(rows), dtype.itemsize), out[1].view("u1"), forms)
         return out
-    values = numpy.zeros((len(rows), 8 if known else dtype.itemsize), "u1")
-    found = numpy.zeros(len(rows), "u1")
-    map.get_columns(rows, values, found)
-    found = found.view("?")
-    items = _items(values, codec, dtype if known is None else known)
-    if known and dtype != known:
-        # What is absent is no number yet.
-        items[~found] = 0
-        if dtype.kind in "iu" and items.size:
-            least, greatest = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
-            if int(items.min()) < least or int(items.max()) > greatest:
-                raise OverflowError(f"a value does not fit into {dtype}")
-        items = items.astype(dtype)
+    # What is absent stays 0.
+    items = numpy.zeros(len(rows), known or dtype)
+    found = numpy.zeros(len(rows), "?")
+    map.get_columns(rows, items.view("u1").reshape(len(rows), items.itemsize), found.view("u1"), forms)
+    if known and dtype != numpy.dtype(known):
+        items = _converted(items, dtype)
     if out is not None:
         numpy.copyto(out[0], items, where=found)
         out[1][:] = found
         return out
-    if known:
-        # What is absent is 0, whatever the bytes of 0 are.
-        items[~found] = 0
     return items, found
+
+
+def _converted(items: Any, dtype: Any) -> Any:
+    """Integers or floats of 64 bits as numbers of another type; OverflowError if that cannot hold one. Floats are rounded to
+    shorter ones, integers are not."""
+    import numpy
+
+    if dtype.kind in "iu":
+        if items.size:
+            least, greatest = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
+            if int(items.min()) < least or int(items.max()) > greatest:
+                raise OverflowError(f"a value does not fit into {dtype}")
+        return items.astype(dtype)
+    with numpy.errstate(over="ignore"):
+        made = items.astype(dtype)
+    if items.dtype.kind == "f":
+        fits = numpy.isinf(made) == numpy.isinf(items)
+    else:
+        # Back: what is beyond the integers cannot be turned into one, and is none of them.
+        back = made.astype(numpy.promote_types(dtype, "f8"))
+        within = (back >= -(2.0**63)) & (back < 2.0**63)
+        fits = numpy.where(within, back, 0).astype("i8") == items
+    if not fits.all():
+        raise OverflowError(f"a value does not fit into {dtype}")
+    return made
 
 
 def _out_dtype(keys: Any, dtype: Any, out: Any) -> Any:
@@ -128,6 +138,7 @@ def _out_dtype(keys: Any, dtype: Any, out: Any) -> Any:
     for array in (values, found):
         if not is_array(array) or array.shape != keys.shape:
             raise ValueError("`out` has two arrays with an item for each key")
+        _refuse_mask(array)
         if not array.flags.c_contiguous or not array.flags.writeable:
             raise ValueError("the arrays of `out` are contiguous and can be written to")
     if found.dtype != "?":
@@ -139,26 +150,36 @@ def _out_dtype(keys: Any, dtype: Any, out: Any) -> Any:
 
 def put_many(map: Any, keys: Any, values: Any, key_codec: Codec[Any], codec: Codec[Any]) -> None:
     """As `Map.put_many`, of arrays."""
-    map.put_columns(_rows(keys, key_codec, are_keys=True), _rows(values, codec))
+    (key_rows, form), (value_rows, value_form) = _rows(keys, key_codec, are_keys=True), _rows(values, codec)
+    map.put_columns(key_rows, value_rows, (form, value_form))
 
 
-def record_batches(pairs: Iterator[tuple[Any, Any]], size: int) -> Iterator[Any]:
+def _arrow_type(codec: Codec[Any]) -> Any:
+    """The type of a column; None: what its items are says so."""
+    import pyarrow
+
+    types: dict[str, Any] = {"bytes": pyarrow.binary, "str": pyarrow.string, "int": pyarrow.int64, "float": pyarrow.float64}
+    return types[codec.native]() if codec.native else None
+
+
+def record_batches(pairs: Iterator[tuple[Any, Any]], size: int, codecs: tuple[Codec[Any], Codec[Any]]) -> Iterator[Any]:
     """Record batches of so many pairs."""
     import pyarrow
 
+    types = [_arrow_type(codec) for codec in codecs]
     while block := list(islice(pairs, size)):
-        columns = [pyarrow.array(list(column)) for column in zip(*block)]
+        columns = [pyarrow.array(list(column), type) for column, type in zip(zip(*block), types)]
         yield pyarrow.RecordBatch.from_arrays(columns, names=["key", "value"])
 
 
-def table(batches: Iterator[Any]) -> Any:
-    """A table of all of them; an empty one has columns without a type."""
+def table(batches: Iterator[Any], codecs: tuple[Codec[Any], Codec[Any]]) -> Any:
+    """A table of all of them. What says its type itself, and is of several, gets one that holds them all."""
     import pyarrow
 
-    found = list(batches)
-    if not found:
-        return pyarrow.table({"key": pyarrow.nulls(0), "value": pyarrow.nulls(0)})
-    return pyarrow.Table.from_batches(found)
+    types = [_arrow_type(codec) or pyarrow.null() for codec in codecs]
+    empty = pyarrow.schema(zip(["key", "value"], types)).empty_table()
+    tables = [pyarrow.Table.from_batches([batch]) for batch in batches]
+    return pyarrow.concat_tables([empty, *tables], promote_options="permissive")
 
 
 def series(pairs: Iterator[tuple[Any, Any]]) -> Any:

@@ -146,7 +146,8 @@ class _Reader(Generic[K, V]):
 
         Of a NumPy array, of numbers where the keys are numbers, of strings of one size (`S8`, `V8`) where
         they are bytes, two arrays: the values, and whether they are there. `dtype` is the type of the
-        values, such as `V100`; it need not be said if they are numbers, and must hold them if it is (`OverflowError`). `out` are two arrays to be filled
+        values, such as `V100`; it need not be said if they are numbers, and must hold them if it is (`OverflowError`); only
+        floats are rounded to a shorter type of them. `out` are two arrays to be filled
         instead of new ones, the second of bool; in the first, items of keys that are not there stay as they are.
         """
         if _arrays.is_array(keys):
@@ -159,12 +160,13 @@ class _Reader(Generic[K, V]):
         self, minimum: Optional[K] = None, maximum: Optional[K] = None, size: int = 1 << 16
     ) -> Iterator[pyarrow.RecordBatch]:
         """The pairs of a range, the last excluded, in record batches of pyarrow with the columns `key` and
-        `value`, so many at a time. Values are to be of a type that pyarrow has."""
-        return _arrays.record_batches(self.range(minimum, maximum), size)
+        `value`, so many at a time. Columns of bytes, str, int and float are binary, string, int64 and double; other
+        values are to be of a type that pyarrow has, and each batch has that of its own values."""
+        return _arrays.record_batches(self.range(minimum, maximum), size, (self._keys, self._values))
 
     def to_arrow(self, minimum: Optional[K] = None, maximum: Optional[K] = None) -> pyarrow.Table:
-        """As `arrow_batches`, in one table."""
-        found: pyarrow.Table = _arrays.table(self.arrow_batches(minimum, maximum))
+        """As `arrow_batches`, in one table, whose types hold those of all batches (int and float: double)."""
+        found: pyarrow.Table = _arrays.table(self.arrow_batches(minimum, maximum), (self._keys, self._values))
         return found
 
     def to_pandas(self, minimum: Optional[K] = None, maximum: Optional[K] = None) -> pandas.Series[Any]:
@@ -323,7 +325,8 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
 
     def put_many(self, pairs: Any, values: Any = None) -> None:
         """Puts many pairs, each for itself, in one call. Of two NumPy arrays as `get_many` has them, the
-        first has the keys, and the second the values."""
+        first has the keys, and the second the values. They are copied once on the way to their records, whose check sums
+        are of bytes that nobody else can write."""
         if values is not None:
             _arrays.put_many(self, pairs, values, self._keys, self._values)
         else:
@@ -331,7 +334,8 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
 
     def put_arrow(self, source: Any, key: str = "key", value: str = "value") -> int:
         """Puts the rows of two columns of a pyarrow table, record batch, or anything that yields record
-        batches. Returns how many."""
+        batches, each for itself, as objects of Python. Returns how many. A null is None, which is no key, nor a value
+        but of `"json"` and `"pickle"`: then it is a TypeError, and what comes before may have been put."""
         return _arrays.put_arrow(self, source, key, value)
 
     def put_pandas(self, source: Any, value: Optional[str] = None) -> int:

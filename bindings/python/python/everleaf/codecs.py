@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as _json
+import operator as _operator
 import pickle as _pickle
 import struct as _struct
 from dataclasses import dataclass
@@ -35,7 +36,11 @@ def _text(text: str) -> bytes:
 
 def _int(number: int) -> bytes:
     if not isinstance(number, int):
-        raise TypeError(f"an int is wanted, not {type(number).__name__}")
+        try:
+            # Those of NumPy are as good.
+            number = _operator.index(number)
+        except TypeError:
+            raise TypeError(f"an int is wanted, not {type(number).__name__}") from None
     if not -(1 << 63) <= number < 1 << 63:
         raise OverflowError("an int key has 64 bits")
     return (number + (1 << 63)).to_bytes(8, "big")
