@@ -75,14 +75,18 @@ pub extern "C" fn el_get_columns(
     count: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
     entry(|| {
-        let keys = rows(keys.bytes()?, key_size)?;
-        let needed = keys.len().checked_mul(value_size);
-        if needed.is_none_or(|needed| needed > values.capacity()) || keys.len() > found.capacity() {
+        let keys = keys.bytes()?;
+        let rows = rows(keys, key_size)?.len();
+        let needed = rows.checked_mul(value_size);
+        if needed.is_none_or(|needed| needed > values.capacity()) || rows > found.capacity() {
             return Err(invalid("the buffers do not hold a value and a byte for each key"));
         }
-        let (mut hits, mut wrong, map) = (0, None, shared(map)?);
-        in_blocks(keys, |first, keys| {
-            map.get_many(keys, |index, value| {
+        let (mut hits, mut wrong, mut first, map) = (0, None, 0, shared(map)?);
+        loop {
+            // Once for no keys, too: see `in_blocks`.
+            let count = BLOCK.min(rows - first);
+            let block = &keys[first * key_size..][..count * key_size];
+            map.get_rows(block, key_size, value_size, |index, value| {
                 let index = first + index;
                 found.write(index, &[u8::from(value.is_some())]);
                 match value {
@@ -93,8 +97,12 @@ pub extern "C" fn el_get_columns(
                     Some(value) => wrong = Some(value.len()),
                     None => {}
                 }
-            })
-        })?;
+            })?;
+            first += count;
+            if first == rows {
+                break;
+            }
+        }
         if let Some(size) = wrong {
             let text =
                 format!("a value has {size} bytes, not the {value_size} that were asked for");
@@ -120,9 +128,13 @@ pub extern "C" fn el_put_columns(
         if keys.len().checked_mul(value_size) != Some(values.len()) {
             return Err(invalid("there is not one value for each key"));
         }
-        for (index, key) in keys.enumerate() {
-            map.put(key, &values[index * value_size..][..value_size])?;
-        }
+        in_blocks(keys, |first, keys| {
+            map.prefetch(keys)?;
+            for (index, key) in keys.iter().enumerate() {
+                map.put(key, &values[(first + index) * value_size..][..value_size])?;
+            }
+            Ok(())
+        })?;
         Ok(EL_OK)
     })
 }
@@ -135,9 +147,14 @@ pub extern "C" fn el_put_many(map: Option<&el_map>, keys: el_slices, values: el_
         if keys.len() != values.len() {
             return Err(invalid("there is not one value for each key"));
         }
-        for (key, value) in keys.iter().zip(values.iter()) {
-            map.put(key, value)?;
-        }
+        let mut values = values.iter();
+        in_blocks(keys.iter(), |_, keys| {
+            map.prefetch(keys)?;
+            for (key, value) in keys.iter().zip(&mut values) {
+                map.put(key, value)?;
+            }
+            Ok(())
+        })?;
         Ok(EL_OK)
     })
 }
