@@ -377,7 +377,6 @@ fn apply_whole<G: Geometry, M: Machine>(
     operations: &[BatchOp<'_, G, M>],
     before: impl FnOnce(),
 ) -> Result<(), NotMade> {
-    M::mark("journal.one_change");
     let mut changes = Changes::with_capacity(operations.len());
     changes.prepare_without_blocks(session, operations)?;
     before();

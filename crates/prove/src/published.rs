@@ -8,7 +8,9 @@
 //!   directed/NAME         one of [`guarded`], with its threads
 //! ```
 
-use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, Plan, Random};
+use everleaf_machine::simulated::{
+    Abandon, Config, CrashConfig, Domain, Failure, Plan, Random, Report,
+};
 
 use crate::case::{Case, PlannedCase};
 use crate::configure::{Fixed, exhaustive};
@@ -46,8 +48,8 @@ pub struct Anomaly {
 pub struct Meeting {
     /// The search that met it.
     pub config: Config,
-    /// Schedules of all searches until then.
-    pub schedules: u64,
+    /// What all searches until then explored.
+    pub report: Report,
     /// What was seen.
     pub failure: Box<Failure>,
 }
@@ -84,14 +86,15 @@ impl Anomaly {
     /// Looks for it in its case: in all orders, and, if the first thread is to stop for ever, in one
     /// place after the other. `None`: not met in [`schedules`](Self::schedules).
     pub fn meet(&self, case: &dyn Case) -> Option<Meeting> {
-        let mut schedules = 0;
+        let mut total = Report::default();
         for place in 0..if self.stops { STOPS } else { 1 } {
             let abandon = self.stops.then_some(Abandon { thread: 0, after_points: place });
             let config = Config { abandon, ..self.config() };
-            let (report, failure) = case.explore(&config, self.schedules - schedules);
-            schedules += report.counts.schedules;
+            let left = self.schedules - total.counts.schedules;
+            let (report, failure) = case.explore(&config, left);
+            total.add(&report);
             if let Some(failure) = failure {
-                return Some(Meeting { config, schedules, failure });
+                return Some(Meeting { config, report: total, failure });
             }
         }
         None

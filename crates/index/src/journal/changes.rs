@@ -171,7 +171,6 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
             }
         }
         for expiry in &self.expiries {
-            M::mark("journal.expires_in_place");
             match expiry.make(session) {
                 // A tree that is gone has no keys.
                 Err(IndexError::Removed) if !M::mutant("journal.expiry_needs_tree") => {}

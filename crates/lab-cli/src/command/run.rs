@@ -139,8 +139,8 @@ fn prove_with_threads() -> Proof {
     for anomaly in anomalies() {
         let case = published.case(&anomaly.program()).expect("a program of the structure");
         proof.programs += 1;
-        if let Some(Meeting { schedules, failure, .. }) = anomaly.meet(&*case) {
-            proof.schedules += schedules;
+        if let Some(Meeting { report, failure, .. }) = anomaly.meet(&*case) {
+            proof.schedules += report.counts.schedules;
             lost.push(format!("{} ({}): {}", anomaly.number, anomaly.scenario.name, failure.kind));
         } else {
             proof.schedules += anomaly.schedules;

@@ -4,7 +4,8 @@
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
 use crate::common::numbers;
-use everleaf_machine::simulated::{Config, Report};
+use crate::marks::{assert_all_met, assert_met};
+use everleaf_machine::simulated::{Config, CrashConfig, Report};
 use everleaf_prove::campaign::WORK;
 use everleaf_prove::configure::{Fixed, exhaustive};
 use everleaf_prove::mutants::{MUTANTS, hunt};
@@ -44,14 +45,33 @@ fn random_plans_survive_with_whole_batches() {
 
 #[test]
 fn small_programs_keep_batches_whole_in_every_preempted_order() {
+    let mut total = Report::default();
     for program in batch().small() {
         let config = exhaustive(&Config::default(), 1);
         let (report, failure) = batch().case(&program).expect("known").explore(&config, 3000);
         say(&program, &report);
+        total.add(&report);
         if let Some(failure) = failure {
             panic!("{program}: {failure}");
         }
     }
+    let marks = ["batch.tree_is_gone", "journal.lengthened", "journal.taken_back"];
+    assert_met(&total, &marks);
+}
+
+/// Memory is refused to what would replace a leaf that another thread has frozen, behind a change that is made.
+#[test]
+fn a_batch_that_is_refused_memory_in_its_middle_waits() {
+    let mut total = Report::default();
+    let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+    let config = Config { crash, fail_allocation: Some(1), ..Config::default() };
+    for program in ["refused/move, lone", "refused/move, move"] {
+        let case = batch().case(program).expect("known");
+        let (report, failure) = case.explore(&exhaustive(&config, 1), 200);
+        assert!(failure.is_none(), "{program}: {failure:?}");
+        total.add(&report);
+    }
+    assert_all_met(&total, &["journal.refused_without_space"]);
 }
 
 #[test]

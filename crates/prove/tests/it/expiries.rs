@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
 use crate::common::numbers;
+use crate::marks::assert_met;
 use everleaf_machine::simulated::{Config, Report};
 use everleaf_prove::campaign::WORK;
 use everleaf_prove::configure::{Fixed, exhaustive};
@@ -44,7 +45,7 @@ fn random_plans_survive_with_all_expiries() {
 
 #[test]
 fn small_programs_lose_no_expiry_in_any_preempted_order() {
-    run_small(1);
+    assert_met(&run_small(1), &["expiry.written_again"]);
 }
 
 #[test]
@@ -53,15 +54,18 @@ fn landing_small_programs_lose_no_expiry_with_two_preemptions() {
     run_small(2);
 }
 
-fn run_small(preemptions: u32) {
+fn run_small(preemptions: u32) -> Report {
+    let mut total = Report::default();
     for program in expiry().small() {
         let config = exhaustive(&Config::default(), preemptions);
         let (report, failure) = expiry().case(&program).expect("known").explore(&config, 3000);
         say(&program, &report);
+        total.add(&report);
         if let Some(failure) = failure {
             panic!("{program}: {failure}");
         }
     }
+    total
 }
 
 #[test]

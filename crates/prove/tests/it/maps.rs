@@ -1,6 +1,7 @@
-//! Programs of maps that once failed.
+//! Programs of maps that once failed, and what is known to come of damage.
 
-use everleaf_machine::simulated::Config;
+use crate::marks::assert_all_met;
+use everleaf_machine::simulated::{Config, Report};
 use everleaf_prove::structure::find;
 
 /// What it does before its threads come found the pool full, with trees of either design: a session had the blocks
@@ -16,4 +17,18 @@ fn a_pool_whose_blocks_are_in_one_session_has_room_for_a_tree() {
         }
         assert!(report.counts.schedules > 0);
     }
+}
+
+/// A pool that was spoilt is refused, or opened with what is wrong told, or nobody can tell: all three are searched.
+#[test]
+fn damage_is_refused_and_told_of_and_harmless() {
+    let maps = find("maps").expect("in the list");
+    let mut total = Report::default();
+    for program in ["damage/0", "damage/3", "damage/8"] {
+        let case = maps.case(program).expect("its program");
+        let (report, failure) = case.explore(&Config::default(), 3);
+        assert!(failure.is_none(), "{program}: {failure:?}");
+        total.add(&report);
+    }
+    assert_all_met(&total, &["damage.refused", "damage.told", "damage.untold"]);
 }

@@ -1,4 +1,5 @@
-//! Every mark of a rare branch is named in a test, which says what search is known to meet it.
+//! Every mark of a rare branch is named in a test, which says what search is known to meet it; and a list of those that
+//! no test is known to meet does not grow.
 //!
 //! A mark that nobody looks at says nothing when its branch is not met any more.
 
@@ -7,6 +8,13 @@ use std::collections::BTreeMap;
 use super::{Finding, Rule, Workspace, finding, rust_files};
 
 pub const RULE: Rule = Rule { name: "mark", may_be_debt: true, check };
+
+/// What no test is known to meet: debt.
+pub const UNMET: Rule = Rule { name: "unmet-mark", may_be_debt: true, check: check_unmet };
+
+/// How a list of such marks begins in a test, and ends.
+const LIST: &str = "const UNMET: ";
+const LIST_END: &str = "];";
 
 const CALL: &str = "M::mark(";
 
@@ -37,6 +45,24 @@ fn check(workspace: &Workspace) -> Vec<Finding> {
         .collect()
 }
 
+fn check_unmet(workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = vec![];
+    for (file, _) in rust_files(workspace).filter(|(file, _)| file.path.contains("/tests/")) {
+        let mut is_in_list = false;
+        for (index, text) in file.text.lines().enumerate() {
+            is_in_list |= text.contains(LIST);
+            if is_in_list {
+                findings.extend(text.split('"').skip(1).step_by(2).map(|name| {
+                    let message = format!("no test meets `{name}`: let one, or take the mark out");
+                    finding(&UNMET, &file.path, index + 1, message)
+                }));
+            }
+            is_in_list &= !text.trim_end().ends_with(LIST_END);
+        }
+    }
+    findings
+}
+
 /// The literals behind a call of `mark` on a line: a mark may be one of two.
 fn names(line: &str) -> impl Iterator<Item = &str> {
     let behind = line.split_once(CALL).map_or("", |(_, behind)| behind);
@@ -61,5 +87,16 @@ mod tests {
         ];
         let expected = [("crates/index/src/lib.rs".to_string(), 3)];
         assert_eq!(findings_in(&RULE, &files), expected);
+    }
+
+    #[test]
+    fn marks_that_no_test_meets_are_debt() {
+        let path = "crates/prove/tests/it/marks.rs";
+        let list = "const ALL: [&str; 1] = [\"tree.split\"];\n\
+                    pub const UNMET: [&str; 2] = [\n    \"tree.one\",\n    \"tree.two\",\n];\n\
+                    const NONE: &str = \"tree.merge\";\n";
+        let expected = [(path.to_string(), 3), (path.to_string(), 4)];
+        assert_eq!(findings_in(&UNMET, &[(path, list)]), expected);
+        assert!(findings_in(&UNMET, &[("crates/prove/src/marks.rs", list)]).is_empty());
     }
 }

@@ -80,6 +80,7 @@ pub const RULES: &[Rule] = &[
     length::TOO_LONG,
     links::RULE,
     marks::RULE,
+    marks::UNMET,
     mutants::RULE,
     named_tests::RULE,
     orderings::RULE,

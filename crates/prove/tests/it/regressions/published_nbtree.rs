@@ -6,11 +6,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::marks::assert_all_met;
 use everleaf_designs::{NbTreePublished, NbTreeW, NbTreeWr};
 
 use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
-use everleaf_machine::simulated::{Failure, FailureKind};
+use everleaf_machine::simulated::{Failure, FailureKind, Report};
 use everleaf_prove::Of;
 use everleaf_prove::case::{Case, Outcome, explore};
 use everleaf_prove::operation::Operation;
@@ -20,6 +21,10 @@ use everleaf_prove::structure::find;
 
 /// The trees that have them.
 const TREES: [&str; 2] = ["nbtree-published", "nbtree-coupled"];
+
+/// Rare branches that a search comes to only where something is lost.
+const BESIDE_LOSSES: [&str; 2] =
+    ["nbtree_published.sync_on_read.erases", "nbtree_published.sync_on_read.writes"];
 
 /// Leaves of the slots that an anomaly asks for, as `published::case` has them.
 type Two = Tiny<2, 3>;
@@ -46,12 +51,15 @@ fn is_loss(failure: &Failure) -> bool {
 
 #[test]
 fn every_anomaly_of_nbtree_is_met_and_its_schedule_repeats_it() {
+    let mut total = Report::default();
     for structure in TREES {
         for anomaly in anomalies() {
             let (program, case) = (anomaly.program(), case_of(structure, &anomaly));
             let met = anomaly.meet(&*case);
             let met = met.unwrap_or_else(|| panic!("{structure}, {program}: not met"));
-            let Meeting { config, schedules, failure } = met;
+            let Meeting { config, report, failure } = met;
+            let schedules = report.counts.schedules;
+            total.add(&report);
             let (number, bound) = (anomaly.number, anomaly.schedules);
             println!("{structure} {number}: {program}: {} in {schedules} of {bound}", failure.kind);
             assert!(is_loss(&failure), "{failure}");
@@ -61,6 +69,7 @@ fn every_anomaly_of_nbtree_is_met_and_its_schedule_repeats_it() {
             assert_eq!((again.kind, again.message), (failure.kind, failure.message));
         }
     }
+    assert_all_met(&total, &BESIDE_LOSSES);
 }
 
 #[test]
