@@ -109,8 +109,8 @@ impl Store {
         if self.is_read_only() {
             return Err(Error::ReadOnly.into());
         }
-        let mut session = shared.session()?;
-        let journal = shared.journal(&mut session)?;
+        // Before it is known whether the batch needs it: who has stripes must not wait to make it.
+        let (session, journal) = shared.enter_with_journal()?;
         let mut in_order = shared.alone_in_order(session)?;
         let mut batch = WriteBatch::new();
         let mut alone = Alone { map: self.default_map(), session: &mut in_order.session };
@@ -118,13 +118,14 @@ impl Store {
         lock_rank::apart(shared.address(), || fill(&mut alone, &mut batch))?;
         shared.admit_batch(&batch)?;
         let last = batch.last_changes();
+        let journal = if last.may_need_journal() { Some(journal?) } else { None };
         let mut own = 0;
-        let written = shared.write_behind(&batch, &last, Some(journal), &mut own, &mut in_order);
+        let written = shared.write_behind(&batch, &last, journal, &mut own, &mut in_order);
         let (written, lsn) = match written {
             Err(error) if error.lacks_space() => {
                 // All others wait for our stripes.
                 shared.trees.reclaim_at_once();
-                shared.write_behind(&batch, &last, Some(journal), &mut own, &mut in_order)
+                shared.write_behind(&batch, &last, journal, &mut own, &mut in_order)
             }
             result => result,
         }?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_index::{Hardware, Journal, NotMade, Session, apply_one_after};
+use everleaf_index::{Hardware, Journal, NotMade, Session, SessionGuard, apply_one_after};
 use everleaf_log::Lsn;
 
 use super::conditions::Now;
@@ -10,6 +10,18 @@ use super::{LastChanges, WriteBatch, Written};
 use crate::ordered_write::InOrder;
 use crate::shared::Shared;
 use crate::{Error, Result};
+
+impl LastChanges<'_> {
+    /// Whether a batch of them may have to be written down before it is made. A full pool in which there was never one has
+    /// no journal, and no room for it.
+    pub(crate) fn may_need_journal(&self) -> bool {
+        match &self.0[..] {
+            [] => false,
+            [change] => change.effect.keeps_value(),
+            _ => true,
+        }
+    }
+}
 
 impl Shared {
     pub(super) fn write_batch(&self, batch: &WriteBatch) -> Result<Written> {
@@ -53,18 +65,31 @@ impl Shared {
         Ok(written)
     }
 
-    /// The journal, where these changes may need one. A full pool in which there was never a batch has none, and no room
-    /// for it.
+    /// The journal, where these changes may need one.
     fn journal_for(
         &self,
         last: &LastChanges<'_>,
         session: &mut Session<Hardware>,
     ) -> Result<Option<&Journal>> {
-        match &last.0[..] {
-            [] => Ok(None),
-            [change] if !change.effect.keeps_value() => Ok(None),
-            _ => self.journal(session).map(Some),
-        }
+        if last.may_need_journal() { self.journal(session).map(Some) } else { Ok(None) }
+    }
+
+    /// A session, and the journal, or why there is none: a full pool may have no room for it, and no need of it.
+    #[allow(clippy::type_complexity, reason = "two results that end at different places")]
+    pub(crate) fn enter_with_journal(
+        &self,
+    ) -> Result<(SessionGuard<'_, Hardware>, Result<&Journal>)> {
+        let mut session = self.session()?;
+        let journal = match self.journal(&mut session) {
+            Err(error) if error.lacks_space() => {
+                drop(session);
+                self.reclaim();
+                session = self.session()?;
+                self.journal(&mut session)
+            }
+            journal => journal,
+        };
+        Ok((session, journal))
     }
 
     /// Writes a batch whose stripes the caller has. Counts a rollback of it among its own.

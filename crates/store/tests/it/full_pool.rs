@@ -159,3 +159,38 @@ fn who_has_freed_blocks_can_write_a_batch_in_a_full_pool() {
         assert_eq!(store.check().expect("a check").problems, Vec::<String>::new());
     }
 }
+
+/// What was lost: a transaction that looks at the number of keys and then removes one was refused for lack of space, in a
+/// full pool that had never had a batch, though one removal needs neither a journal nor room.
+#[test]
+fn who_writes_alone_can_remove_a_key_in_a_full_pool() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let options = Options::new().create(true).max_size_bytes(4 << 20);
+    let store = options.open(folder.path().join("p")).expect("it opens");
+    let map = store.default_map();
+    let key = |number: u64| format!("{number:08}").into_bytes();
+    for size in [1000, 500, 100, 10] {
+        while done(map.put(key(map.len()), vec![7; size])).is_some() {}
+    }
+    // As short as the records of the journal.
+    let _ = (0_u16..).find(|number| done(map.put(number.to_be_bytes(), b"")).is_none());
+    let count = map.len();
+    let alone = |numbers: std::ops::Range<u64>| {
+        store.write_alone(|alone, batch| {
+            assert!(alone.len() > 0);
+            numbers.for_each(|number| _ = batch.remove(map, key(number)));
+            Ok::<(), Error>(())
+        })
+    };
+    assert!(alone(0..1).expect("one removal needs no room").is_done());
+    assert!(alone(0..0).expect("nothing needs no room").is_done());
+    assert_eq!((map.len(), map.get(key(0)).expect("readable")), (count - 1, None));
+    // Several have to be written down first.
+    assert!(matches!(alone(1..3), Err(Error::PoolFull(_))));
+    assert_eq!(map.len(), count - 1);
+    for number in 1..1200 {
+        assert!(map.remove(key(number)).expect("no room needed"));
+    }
+    assert!(alone(1200..1203).expect("there is room").is_done());
+    assert_eq!(store.check().expect("a check").problems, Vec::<String>::new());
+}
