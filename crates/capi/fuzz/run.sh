@@ -54,7 +54,7 @@ fuzz)
     if read -r before known 2>/dev/null <processor-ms && [ "$before" = "${subject%% *}" ]; then spent_ms=$known; fi
     while left=$(($3 - spent_ms / 1000)) && [ "$left" -gt 0 ]; do
         # Each round reads what is kept, so that a short one would do nothing else.
-        status=0 TIMEFORMAT='%3U %3S' round=$((left < 120 ? 120 : left < 300 ? left : 300))
+        status=0 TIMEFORMAT='%3U %3S' round=$((left < 120 ? 120 : left < 1200 ? left : 1200))
         { time EVERLEAF_FUZZ_FOLDER=$scratch ./fuzz -max_total_time="$round" -max_len=3000 -len_control=0 \
             -timeout=120 -print_final_stats=1 corpus >round.log 2>&1; } 2>times || status=$?
         tail -n 40 round.log
