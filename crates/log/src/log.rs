@@ -37,10 +37,8 @@ const EAGER_SIZE: usize = 256 << 10;
 /// replay follows the LSNs. A group is durable only when all groups with smaller LSNs are. So who takes
 /// the place *before* the change can be seen has it logged before whatever comes of its being seen.
 ///
-/// # Fork
-/// A process that is forked from the one that opened a log may drop what it has inherited of it: the log, places,
-/// snapshots that are being written, the disk. That closes files and touches nothing else. [`Log::close`] is refused;
-/// anything else it must not do with them.
+/// A process that is forked from the one that opened a log may drop what it inherits of it, which touches nothing, and
+/// must do nothing else with it.
 ///
 /// # Example
 /// ```
@@ -382,13 +380,10 @@ impl<D: Disk> Log<D> {
     /// Ends the log: makes everything durable and gives back the space that was taken ahead.
     ///
     /// # Errors
-    /// As [`Log::sync`]; [`Error::Failed`] in a process that was forked from the one that opened it: then nothing is
-    /// touched.
+    /// As [`Log::sync`]; [`Error::Failed`] in a forked process, which touches nothing.
     pub fn close(mut self) -> Result<()> {
         if !self.owner.is_current() {
-            return Err(Error::Failed(
-                "the log is of the process that this one was forked from".into(),
-            ));
+            return Err(Error::Failed("the log is of the process before the fork".into()));
         }
         self.end()
     }

@@ -326,11 +326,11 @@ impl Versions {
             // the mark of that (V3).
             self.new_maps.count.store(list.len(), Ordering::Release);
         }
-        // Relaxed: a hint, as above.
+        // Relaxed: a hint; what is left is looked at by nobody.
         if self.has_unsaved.load(Ordering::Relaxed) {
             let mut unsaved = self.unsaved.lock();
             unsaved.retain(|unsaved| unsaved.version >= oldest);
-            // Release: pairs with the acquire in `unsaved_of`; as above.
+            // Release: pairs with the acquire in `unsaved_of`, for the same reason.
             self.has_unsaved.store(!unsaved.is_empty(), Ordering::Release);
         }
     }

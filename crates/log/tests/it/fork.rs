@@ -175,7 +175,7 @@ fn a_child_waits_for_no_thread_that_it_does_not_have() {
                 }
                 count += 1;
             }
-            // Relaxed: as above.
+            // Relaxed: it is only to end some time.
             is_over.store(true, Ordering::Relaxed);
         });
         assert_eq!(count, 12, "{mode:?}: the next child did not end as it should");

@@ -214,7 +214,7 @@ impl StoreLog {
                     present.push(log_record(record.map, &Change::expire(record.key, expiry_ms)));
                 }
                 Ok(None) | Err(IndexError::Removed) => {}
-                // As above.
+                // A snapshot may have read a time that is not to be.
                 Err(_) => {
                     reservation.give_up_taken_back();
                     return Ok(());

@@ -118,7 +118,7 @@ fn damaged(path: &Path, keys: &[&[u8]], bytes: &[&[u8]]) -> Store {
 /// What was lost: the answer of a view. With two damaged values all between them were in no book when their map was
 /// emptied, and a key of those that was put anew while the view was open had been absent then, as it said.
 #[test]
-fn keys_between_two_that_are_damaged_are_saved_when_their_map_is_emptied() {
+fn sound_keys_between_damaged_ones_are_saved_for_views() {
     let folder = tempfile::tempdir().expect("a folder");
     let keys: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
     let store = damaged(&folder.path().join("pool"), &keys, &[b"precious b", b"precious d"]);
@@ -142,7 +142,7 @@ fn keys_between_two_that_are_damaged_are_saved_when_their_map_is_emptied() {
 /// What was lost, likewise: of a key that could not be saved, because its record is not its own any more, a view said
 /// that it had been absent, as soon as it was put anew.
 #[test]
-fn what_is_put_behind_an_emptying_that_saved_not_all_was_not_absent() {
+fn what_could_not_be_saved_for_a_view_was_not_absent() {
     let folder = tempfile::tempdir().expect("a folder");
     // The key itself is directly before its value.
     let changed: [&[u8]; 2] = [b"bbprecious bb", b"ddprecious dd"];
@@ -187,7 +187,7 @@ fn what_is_put_behind_an_emptying_that_saved_not_all_was_not_absent() {
 /// A map was neither emptied nor dropped while somebody watched a key of it that was damaged meanwhile: whether it was
 /// there could not be told.
 #[test]
-fn a_map_with_a_watched_key_that_is_damaged_is_emptied_and_dropped() {
+fn a_map_is_emptied_though_a_watched_key_is_damaged() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let store = open(&path);

@@ -92,7 +92,7 @@ fn expiries_that_a_snapshot_read_of_a_rollback_are_not_there() {
 /// there was nothing to log: a snapshot that had read what the batch put there had it under a right sum, and a pool that
 /// was made from that served a value that had been refused.
 #[test]
-fn a_snapshot_fails_that_may_have_read_a_rollback_over_a_damaged_record() {
+fn a_snapshot_fails_beside_a_rollback_over_a_damaged_record() {
     let before = (b"old".to_vec(), [0, LATER], false);
     assert_eq!(taken_back_beside_a_snapshot(None, true), before);
     let kept = taken_back_beside_a_snapshot(Some("snapshot.keeps_taken_back"), true);
