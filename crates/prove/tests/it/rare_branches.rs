@@ -7,9 +7,15 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use crate::common::tell;
-use everleaf_machine::simulated::{Config, CrashConfig};
+use crate::marks::assert_all_met;
+use everleaf_index::{HashedLeafTree, Tiny, U64Kind};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::{Config, CrashConfig, Report};
+use everleaf_prove::case::explore;
 use everleaf_prove::configure::exhaustive;
+use everleaf_prove::operation::Operation;
 use everleaf_prove::structure::find;
+use everleaf_prove::{Of, exhaustion};
 
 /// A structure, one of its programs, and rare branches that the orders of its threads meet.
 type Meets = (&'static str, &'static str, &'static [&'static str]);
@@ -145,4 +151,38 @@ fn two_preemptions_meet_rare_branches() {
 #[test]
 fn orders_by_chance_meet_rare_branches() {
     all_meet(BY_CHANCE, |config| config, SCHEDULES_BY_CHANCE);
+}
+
+/// In a full pool, where a call holds on to the space of leaves that it has replaced.
+#[test]
+fn writes_of_many_go_one_by_one_in_a_full_pool() {
+    type Tree = Of<HashedLeafTree<U64Kind, Tiny<2, 3>, Simulated>>;
+    let (program, _) = exhaustion::near_full::<Tree>(0, false);
+    let write = |key: u64| match key % 2 {
+        0 => Operation::Upsert(key, key + 1),
+        _ => Operation::Insert(key, key + 2),
+    };
+    let many = Operation::WriteMany(program.universe.iter().map(|key| write(*key)).collect());
+    let plan = vec![vec![many], vec![Operation::Remove(40)]];
+    let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+    let config = Config { crash, ..Config::default() };
+    let (report, failure) = explore(program, plan, &config, 20);
+    assert!(failure.is_none(), "{failure:?}");
+    assert_all_met(&report, &["hashed.many.one_by_one"]);
+}
+
+/// A leaf is replaced, and there is no memory for the inner node that its parent needs.
+#[test]
+fn refused_memory_meets_a_rare_branch() {
+    let case = find("nbtree-w").expect("in the list").case("refused/splits alone");
+    let case = case.expect("its own program");
+    let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+    let mut total = Report::default();
+    for number in 0..13 {
+        let config = Config { crash, fail_allocation: Some(number), ..Config::default() };
+        let (report, failure) = case.explore(&exhaustive(&config, 1), 100);
+        assert!(failure.is_none(), "allocation {number}: {failure:?}");
+        total.add(&report);
+    }
+    assert_all_met(&total, &["nbtree_published.install_failed"]);
 }

@@ -24,18 +24,22 @@ fn inserts(keys: &[u64]) -> Vec<Operation> {
     keys.iter().map(|key| Insert(*key, 10 * key)).collect()
 }
 
-/// Panics if orders with so many preemptions fail or do not meet these marks.
+/// Panics if orders with so many preemptions, or by chance, fail or do not meet these marks.
 fn meet<T: Design<Simulated>>(
     history: &[u64],
     plan: Plan<Operation>,
-    preemptions: u32,
+    preemptions: Option<u32>,
     marks: &[&str],
 ) {
     let started = Instant::now();
     let program = U64Program::new::<Of<T>>((1..KEYS).collect(), inserts(history), plan.len());
     let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
     let config = Config { domain: Domain::Eadr, crash, ..Config::default() };
-    let (report, failure) = explore(program, plan, &exhaustive(&config, preemptions), 20_000);
+    let (config, schedules) = match preemptions {
+        Some(preemptions) => (exhaustive(&config, preemptions), 20_000),
+        None => (config, 2000),
+    };
+    let (report, failure) = explore(program, plan, &config, schedules);
     assert!(failure.is_none(), "{marks:?}: {failure:?}");
     tell(&marks.join(", "), started, &report);
     let met: BTreeSet<&str> = report.marks.iter().map(|(mark, _)| *mark).collect();
@@ -51,21 +55,28 @@ fn leaves_replaced_beside_each_other_meet_rare_branches() {
     meet::<Two>(
         &[10, 20, 30, 5],
         vec![inserts(&[7]), inserts(&[25])],
-        1,
+        Some(1),
         &["nbtree_published.copy_lost", "nbtree_published.help_predecessor"],
     );
     // The copies are replaced before their leaf is linked again.
     meet::<Two>(
         &[10, 20],
         vec![inserts(&[30]), inserts(&[5, 7, 8])],
-        1,
+        Some(1),
         &["nbtree_published.predecessor_moved", "nbtree_published.sibling"],
     );
     // A key is removed behind the copy phase, and its copy only by the sync phase.
     meet::<Three>(
         &[10, 20, 30],
         vec![inserts(&[40]), vec![Remove(20)]],
-        2,
+        Some(2),
         &["nbtree_published.sync.erases"],
+    );
+    // Three neighbours are full: a thread that replaces the third helps with the second, and for that with the first.
+    meet::<Two>(
+        &[10, 20, 30, 5, 40, 25],
+        vec![inserts(&[7]), inserts(&[22]), inserts(&[35])],
+        None,
+        &["nbtree_published.log_full"],
     );
 }
