@@ -31,6 +31,8 @@ mod unrun_tests;
 mod words;
 mod workplace;
 
+pub use length::AIM as LENGTH_AIM;
+
 use super::source::{RustSource, SourceFile};
 use super::workspace::Workspace;
 
