@@ -99,7 +99,7 @@ fn every_function_is_called_by_a_test_in_rust() {
 const NOT_IN_CPP: [&str; 3] = ["el_strerror", "el_get", "el_get_copy"];
 
 #[test]
-fn the_wrapper_for_cpp_has_every_function_but_those_it_leaves_out() {
+fn the_wrapper_for_cpp_has_all_but_what_it_leaves_out() {
     let text = read(&folder().join("include/everleaf.hpp"));
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words: std::collections::BTreeSet<&str> = text.split(|c| !is_name(c)).collect();
