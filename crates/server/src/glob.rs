@@ -77,7 +77,8 @@ fn match_class(class: &[u8], byte: u8) -> (bool, &[u8]) {
                 found |= *literal == byte;
                 after
             }
-            [low, b'-', high, after @ ..] if *high != b']' => {
+            // As in Redis the end of a range may be a bracket, too.
+            [low, b'-', high, after @ ..] => {
                 found |= (*low.min(high)..=*low.max(high)).contains(&byte);
                 after
             }
@@ -106,6 +107,8 @@ mod tests {
             ("h[^e]llo", "hallo"),
             ("h[a-c]llo", "hbllo"),
             ("h[c-a]llo", "hbllo"),
+            ("[a-]", "_"),
+            ("[Z-]]", "["),
             ("a\\*b", "a*b"),
             ("a[\\]]b", "a]b"),
             ("*a*b*c", "xxaxxbxxbxc"),
@@ -132,6 +135,7 @@ mod tests {
             ("a*", "ba"),
             ("[", ""),
             ("[]", "a"),
+            ("[a-]", "-"),
         ];
         for (pattern, text) in no {
             assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
