@@ -15,6 +15,9 @@ const SYSTEM_CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// The longest line, and the longest string, of a reply.
 const LINE_SIZE_MAX: u64 = 1 << 20;
 const STRING_SIZE_MAX: u64 = 1 << 30;
+/// The longest reply, and what an item takes besides itself.
+const REPLY_SIZE_MAX: u64 = 4 << 30;
+const ITEM_OVERHEAD: u64 = 40;
 /// How deep arrays may lie in one another.
 const DEPTH_MAX: usize = 8;
 /// The buffer of what comes in.
@@ -135,10 +138,16 @@ impl Client {
 
     /// The next reply.
     pub fn reply(&mut self) -> io::Result<Reply> {
-        self.reply_within(DEPTH_MAX).map_err(|error| self.told(error))
+        self.reply_up_to(REPLY_SIZE_MAX)
     }
 
-    fn reply_within(&mut self, depth: usize) -> io::Result<Reply> {
+    fn reply_up_to(&mut self, size_max: u64) -> io::Result<Reply> {
+        let mut left = size_max;
+        self.reply_within(DEPTH_MAX, &mut left).map_err(|error| self.told(error))
+    }
+
+    /// The next reply, or a part of one, which may take so many bytes.
+    fn reply_within(&mut self, depth: usize, left: &mut u64) -> io::Result<Reply> {
         let strange = || io::Error::new(ErrorKind::InvalidData, "it is no server of this protocol");
         let mut line = Vec::new();
         (&mut self.stream).take(LINE_SIZE_MAX).read_until(b'\n', &mut line)?;
@@ -146,6 +155,7 @@ impl Client {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         let line = line.strip_suffix(b"\r\n").ok_or_else(strange)?;
+        spend(left, line.len() as u64 + ITEM_OVERHEAD)?;
         let (&mark, rest) = line.split_first().ok_or_else(strange)?;
         let number = || std::str::from_utf8(rest).ok().and_then(|rest| rest.parse::<i64>().ok());
         match mark {
@@ -156,6 +166,7 @@ impl Client {
             b'$' => {
                 let size = number().and_then(|size| u64::try_from(size).ok());
                 let size = size.filter(|size| *size <= STRING_SIZE_MAX).ok_or_else(strange)?;
+                spend(left, size)?;
                 // It grows with what comes, not with what is claimed.
                 let mut text = Vec::new();
                 (&mut self.stream).take(size + 2).read_to_end(&mut text)?;
@@ -172,13 +183,20 @@ impl Client {
                 let count = number().and_then(|count| u64::try_from(count).ok());
                 let mut items = Vec::new();
                 for _ in 0..count.ok_or_else(strange)? {
-                    items.push(self.reply_within(depth - 1)?);
+                    items.push(self.reply_within(depth - 1, left)?);
                 }
                 Ok(Reply::Array(items))
             }
             _ => Err(strange()),
         }
     }
+}
+
+/// Takes what a part of a reply has from what the whole may have.
+fn spend(left: &mut u64, size: u64) -> io::Result<()> {
+    let too_long = || io::Error::new(ErrorKind::InvalidData, "its reply is too long to be held");
+    *left = left.checked_sub(size).ok_or_else(too_long)?;
+    Ok(())
 }
 
 /// What is believed of certificates.
@@ -208,6 +226,19 @@ mod tests {
 
     fn reply_of(bytes: &'static [u8]) -> io::Result<Reply> {
         Client::on(Box::new(io::Cursor::new(bytes.to_vec())), Duration::MAX).reply()
+    }
+
+    /// What was taken: as much memory as the server had items to send, which are four bytes each.
+    #[test]
+    fn a_reply_has_an_end() {
+        let items = b"*5\r\n:1\r\n:2\r\n:3\r\n:4\r\n:5\r\n";
+        let mut client = Client::on(Box::new(io::Cursor::new(items.repeat(2))), Duration::MAX);
+        assert!(client.reply_up_to(300).is_ok());
+        let error = client.reply_up_to(200).unwrap_err();
+        assert!(error.to_string().contains("too long"), "{error}");
+        let mut long = Client::on(Box::new(io::Cursor::new(b"$300\r\nab".to_vec())), Duration::MAX);
+        let error = long.reply_up_to(200).unwrap_err();
+        assert!(error.to_string().contains("too long"), "{error}");
     }
 
     #[test]

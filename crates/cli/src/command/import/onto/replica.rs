@@ -27,8 +27,13 @@ const RECONNECT_REST_MAX: Duration = Duration::from_secs(5);
 /// The longest line, and the most parts of a command.
 const LINE_SIZE_MAX: u64 = 1 << 16;
 const PART_COUNT_MAX: u64 = 1 << 20;
-/// The longest part of a command.
+/// The longest part of a command, and the longest command: a source takes none of more than 1 GiB itself.
 const PART_SIZE_MAX: u64 = 1 << 30;
+const COMMAND_SIZE_MAX: u64 = 2 << 30;
+/// What a part takes besides itself.
+const PART_OVERHEAD: u64 = 40;
+/// The most empty lines before a snapshot: one a second is twelve days.
+const SIGN_COUNT_MAX: usize = 1 << 20;
 
 /// A source that sends its stream.
 pub struct Replica {
@@ -42,6 +47,8 @@ pub struct Replica {
     offset: u64,
     /// Where the last command ended that came as a whole.
     ended: u64,
+    /// The longest command.
+    command_size_max: u64,
     /// Whether the connection has failed.
     is_lost: Cell<bool>,
     acknowledged_at: Instant,
@@ -70,12 +77,16 @@ impl Replica {
             stream: String::new(),
             offset: 0,
             ended: 0,
+            command_size_max: COMMAND_SIZE_MAX,
             is_lost: Cell::new(false),
             acknowledged_at: Instant::now(),
         };
         let line = replica.ask_for_stream("?", "-1")?;
         let whole = line.strip_prefix("+FULLRESYNC ").and_then(|rest| rest.split_once(' '));
-        let whole = whole.and_then(|(name, offset)| Some((name, offset.trim().parse().ok()?)));
+        // A source counts in 63 bits; from there on we could not count on.
+        let whole =
+            whole.and_then(|(name, offset)| Some((name, offset.trim().parse::<i64>().ok()?)));
+        let whole = whole.and_then(|(name, offset)| Some((name, u64::try_from(offset).ok()?)));
         let Some((name, offset)) = whole else {
             return Err(replica.refusal(line.trim_start_matches('-')));
         };
@@ -198,9 +209,11 @@ impl Replica {
     /// The next command.
     pub fn next_command(&mut self) -> Result<Command, Failure> {
         let count = self.number_behind(b'*', PART_COUNT_MAX)?;
-        let mut command = Vec::new();
+        let (mut command, mut left) = (Vec::new(), self.command_size_max);
         for _ in 0..count {
             let size = self.number_behind(b'$', PART_SIZE_MAX)?;
+            let rest = left.checked_sub(size + PART_OVERHEAD);
+            left = rest.ok_or_else(|| self.strange("a command of its stream: it is too long"))?;
             // It grows with what comes, not with what is claimed.
             let mut part = Vec::new();
             let read = self.client.input().take(size + 2).read_to_end(&mut part);
@@ -252,7 +265,7 @@ impl Replica {
 
     /// A line, without its end. While the source makes its snapshot it sends empty ones.
     fn line_behind_signs_of_life(&mut self) -> Result<String, Failure> {
-        loop {
+        for _ in 0..SIGN_COUNT_MAX {
             let line = self.line()?;
             let line = String::from_utf8_lossy(&line);
             let line = line.trim_end_matches(['\r', '\n']);
@@ -260,6 +273,7 @@ impl Replica {
                 return Ok(line.to_string());
             }
         }
+        Err(self.strange("its snapshot: empty lines without an end"))
     }
 
     fn fail(&self, error: &io::Error) -> Failure {
@@ -364,6 +378,45 @@ mod tests {
         assert!(gone.contains("repl-backlog-size") && gone.contains("empty it"), "{gone}");
         let asked = source.join().expect("it does not panic");
         assert_eq!(asked, ["? -1", "name 115", "name 115", "name 135", "other 158"]);
+    }
+
+    fn address_of(listener: &TcpListener) -> Address {
+        let port = listener.local_addr().expect("it has an address").port();
+        let address = Address::parse(&format!("redis://127.0.0.1:{port}"));
+        address.expect("it can be read").expect("it is one")
+    }
+
+    /// What was taken: as much memory as the source had to say, and as much time. A command could have a million parts of a
+    /// gigabyte; empty lines, which are signs of life, could come for ever; and a position behind which there is no other
+    /// number ended builds that look for overflow.
+    #[test]
+    fn a_source_that_claims_without_an_end_is_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = address_of(&listener);
+        let source = std::thread::spawn(move || {
+            let long = "*4\r\n$3\r\nDEL\r\n$50\r\n".to_string() + &"k".repeat(50) + "\r\n";
+            let signs = "\n".repeat(SIGN_COUNT_MAX + 1);
+            for answer in [
+                "+FULLRESYNC name 1\r\n".to_string() + &long + "$50\r\n",
+                signs,
+                "+FULLRESYNC name 18446744073709551615\r\n".into(),
+                "+FULLRESYNC name 9223372036854775808\r\n".into(),
+                "+FULLRESYNC name -1\r\n".into(),
+            ] {
+                let (mut stream, _) = accept(&listener);
+                // It may be left before all is said.
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        let mut replica = Replica::connect(&address, None).expect("it answers");
+        replica.command_size_max = 200;
+        let failure = command(&mut replica).expect_err("it is too long");
+        assert!(failure.message.contains("too long") && !replica.is_lost(), "{}", failure.message);
+        for expected in ["without an end", "does not send", "does not send", "does not send"] {
+            let failure = Replica::connect(&address, None).err().expect("it is refused");
+            assert!(failure.message.contains(expected), "{}", failure.message);
+        }
+        source.join().expect("it does not panic");
     }
 
     /// What is no part of a stream is told, and is no reason for another connection.
