@@ -325,7 +325,7 @@ mod tests {
 
     /// What was served in the clear: a port that the service manager had opened, though nothing but TLS was wanted.
     #[test]
-    fn a_plain_port_that_is_handed_over_is_refused_where_only_tls_is_wanted() {
+    fn a_plain_port_is_not_taken_over_where_only_tls_is_wanted() {
         let folder = tempfile::tempdir().unwrap();
         let port = || ListeningSocket::Tcp(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let unix = || {
