@@ -5,6 +5,7 @@ mod bench;
 mod cluster;
 mod common;
 mod copies;
+mod cut_short;
 mod damage;
 mod exit_codes;
 mod guide;

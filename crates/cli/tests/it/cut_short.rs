@@ -1,0 +1,37 @@
+//! What a command says of a pool whose process died within a batch.
+//!
+//! What was lost: a damaged record of such a batch was told by no command, and the batch was forgotten behind the first one.
+
+use crate::common::Place;
+
+#[path = "../../../store/tests/damage/cut_short.rs"]
+mod cut_short;
+
+/// A pool in which a batch was cut short that lets `key` and `other` expire, and the record of `key` is damaged.
+fn place() -> Place {
+    let place = Place::with_pool();
+    place.run(["put", "pool", "key", "a value that will be damaged"]).succeeded();
+    place.run(["put", "pool", "other", "value"]).succeeded();
+    cut_short::leave_batch(&place.path("pool"), &[b"key", b"other"], 1 << 42);
+    cut_short::damage(&place.path("pool"), b"will be damaged");
+    place
+}
+
+#[test]
+fn what_a_batch_that_was_cut_short_could_not_do_is_said_once_also_quietly() {
+    for quiet in [None, Some("--quiet"), Some("--json")] {
+        let place = place();
+        let put = ["put", "pool", "third", "value"];
+        let ended = place.run(put.into_iter().chain(quiet));
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        let said = "a batch that was cut short could not be finished where there is damage: ";
+        assert!(ended.err.starts_with(&format!("{}: {said}", crate::NAME)), "{}", ended.err);
+        assert!(ended.err.contains("'key'"), "{}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+        // It is done, and forgotten.
+        assert_eq!(place.run(put).succeeded(), "replaced\n");
+        assert_eq!(place.run(["get", "pool", "other"]).succeeded(), "value");
+        let damaged = place.run(["get", "pool", "key"]);
+        assert!(damaged.code != 0 && damaged.err.contains("'key'"), "{}", damaged.err);
+    }
+}
