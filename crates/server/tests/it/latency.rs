@@ -3,6 +3,7 @@
 use crate::support::{Client, TestServer, encode};
 use everleaf_server::DebugCommand;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// Sends lines in one write, and reads the replies.
 fn together(client: &mut Client, lines: &[&str]) {
@@ -140,4 +141,48 @@ fn a_command_that_takes_as_long_as_the_threshold_is_an_event() {
     assert_eq!(client.line("LATENCY RESET"), ":0");
     let wrong = client.line("CONFIG SET latency-monitor-threshold -1");
     assert!(wrong.contains("between 0 and"), "{wrong}");
+}
+
+/// What was lost: another client that asks for the times of commands during a transaction gave its commands each other's:
+/// those behind that moment had times, which were counted for the first ones.
+#[test]
+fn each_time_of_a_transaction_is_its_own_whoever_asks_for_times_meanwhile() {
+    const COUNT: usize = 200;
+    const ROUNDS: u32 = 50;
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    client.line("SET k v");
+    client.line(&format!("RPUSH l{}", " 3 1 2".repeat(30)));
+    let commands = [["GET k"; COUNT], ["SORT l"; COUNT]].concat();
+    let transaction = [&["MULTI"], &commands[..], &["EXEC"]].concat();
+    let mut counted = 0;
+    for round in 0..ROUNDS {
+        for line in ["CONFIG SET latency-tracking no", "CONFIG RESETSTAT"] {
+            assert_eq!(client.line(line), "+OK");
+        }
+        let began = Instant::now();
+        together(&mut client, &transaction);
+        let length = began.elapsed();
+        // So late in the transaction, of which nothing or all is timed; none ends the times, so all of them are counted.
+        let delay = length * round / ROUNDS;
+        std::thread::scope(|scope| {
+            let mut ask = || {
+                std::thread::sleep(delay);
+                assert_eq!(other.line("CONFIG SET latency-tracking yes"), "+OK");
+            };
+            // Once before it for certain.
+            let asking = if round == 0 { ask() } else { drop(scope.spawn(ask)) };
+            together(&mut client, &transaction);
+            asking
+        });
+        let told = client.line("INFO commandstats");
+        let calls = ["get", "sort"].map(|name| {
+            let rest = told.split(&format!("cmdstat_{name}:calls=")).nth(1);
+            let count = rest.and_then(|rest| rest.split(',').next());
+            count.map_or(0, |count| count.parse::<usize>().expect("a number"))
+        });
+        assert!([[0; 2], [COUNT; 2]].contains(&calls), "round {round}: {calls:?}: {told}");
+        counted += usize::from(calls[0] > 0);
+    }
+    assert!(counted > 0, "of the first one all are counted");
 }
