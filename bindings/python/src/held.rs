@@ -8,7 +8,7 @@
 //!   without a common lock it may begin meanwhile, and costs the waiting thread nothing but time.
 //!
 //! Nobody waits for ever: no thread attaches while it is inside the store or has a lock of this crate, so
-//! whoever is waited for there needs no interpreter to go on.
+//! a thread that is waited for there needs no interpreter to go on.
 //!
 //! Closing a store may write a snapshot and sync, and what is freed last closes it: after `begin_close` that may
 //! be an iterator, a view or a batch, which are then freed by a detached thread (`release`).

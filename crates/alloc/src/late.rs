@@ -1,17 +1,17 @@
 //! Marks that are made after a pool is open.
 //!
-//! Whoever opens a pool at once marks its blocks and what it has read, and *owes* the marks of the records that the
-//! leaves refer to which it has not read. Until all of them are made, nobody knows whether a record without a mark is
+//! An opening at once marks the blocks of the pool and what it has read, and *owes* the marks of the records that the
+//! leaves refer to which it has not read. Until all of them are made, nothing tells whether a record without a mark is
 //! in use, so none of these is given out: records come from chunks that were free, and from what is freed from now on.
 //!
 //! ```text
 //!   begin        free runs and free blocks are given to the heap; chunks of records are left alone
-//!   note_marked  the records of a leaf are marked: by one thread, which read them before anybody could change the leaf
+//!   note_marked  the records of a leaf are marked: by one thread, which read them before any could change the leaf
 //!   finish       when nothing is owed: records without a mark, and chunks without any, are given to the heap, once
 //! ```
 //!
-//! Why nothing is given out twice: a record of such a chunk comes to a free list before `finish` only if somebody
-//! freed it, who had it from a leaf; the one who restored that leaf marks it, before the leaf is noted and so
+//! Why nothing is given out twice: a record of such a chunk comes to a free list before `finish` only if a thread
+//! freed it that had it from a leaf; the thread that restored that leaf marks it, before the leaf is noted and so
 //! before `finish`, even if it is freed and used again first. So a record without a mark is in no list and in no
 //! leaf. A chunk all of whose records are in free lists is given back, and may serve for something else: then each
 //! has its mark or will get it, and `finish` finds none without. Large records likewise.
@@ -85,10 +85,10 @@ impl<M: Machine> LateMarks<M> {
     }
 
     /// Gives records without a mark to the heap, if nothing is owed and it was not done before. Returns whether
-    /// everything is given, by whoever it was: not while another thread is giving. O(records).
+    /// everything is given, by whatever thread: not while another thread is giving. O(records).
     ///
-    /// The caller makes sure that nobody audits the heap meanwhile. *Blocking*: whoever needs a chunk, or more blocks
-    /// or records than it has at hand, waits for some chunks at a time.
+    /// The caller makes sure that nobody audits the heap meanwhile. *Blocking*: a thread that needs a chunk, or more
+    /// blocks or records than it has at hand, waits for some chunks at a time.
     pub fn finish(&self, heap: &Heap<M>) -> bool {
         if self.owed() != 0 && !M::mutant("late.finishes_early") {
             return false;
@@ -108,7 +108,7 @@ impl<M: Machine> LateMarks<M> {
 
     /// Whether everything was given.
     pub fn is_finished(&self) -> bool {
-        // Relaxed: whoever takes what was given takes a lock of the allocator.
+        // Relaxed: a thread that takes what was given takes a lock of the allocator.
         self.finished.load(Ordering::Relaxed) == GIVEN
     }
 }

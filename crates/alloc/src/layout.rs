@@ -15,7 +15,7 @@
 //! The first word of a chunk says what the chunk (or the run of chunks it starts) is. It changes by
 //! one 8-byte store, which is the durable commit of every change of ownership; zero means that the
 //! chunk was never used. Nothing else about space is persistent: which slots of a chunk are in use
-//! follows from who refers to them (`recover.rs`).
+//! follows from what refers to them (`recover.rs`).
 
 use everleaf_machine::LINE_SIZE;
 

@@ -28,7 +28,7 @@ pub struct Region {
     layout: Layout,
 }
 
-// SAFETY: a region is plain memory; whoever holds the value owns it.
+// SAFETY: a region is plain memory; the thread that holds the value owns it.
 unsafe impl Send for Region {}
 
 impl Region {

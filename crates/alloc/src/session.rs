@@ -403,7 +403,7 @@ impl<M: Machine> Session<M> {
     fn collect(&mut self) {
         self.collect_bags();
         if self.arena.has_surplus() {
-            // Else whoever only frees would hoard what others keep asking the system for.
+            // Else a thread that only frees would hoard what others keep asking the system for.
             self.arena.give_surplus(&mut self.heap.depot.lock().arena);
         }
     }

@@ -32,7 +32,7 @@ const NOBODY: u64 = u64::MAX;
 struct SessionSlot<M: Machine> {
     /// The hint of the thread that uses the session, plus 1; 0 if nobody does.
     holder: Atomic<u64, M>,
-    /// Not 0 while [`SessionPool::enter_all`] waits for the slot: whoever has none lets it go first.
+    /// Not 0 while [`SessionPool::enter_all`] waits for the slot: a thread that has none lets it go first.
     /// On a simulated machine it is not looked at: there the scheduler is fair.
     is_wanted: Atomic<u64, M>,
     session: UnsafeCell<Option<Session<M>>>,
@@ -66,7 +66,7 @@ impl<M: Machine> SessionSlot<M> {
     /// [`Self::take`], behind one who waits for all.
     #[inline(always)]
     fn take_politely(&self, holder: u64) -> Option<SessionGuard<'_, M>> {
-        // Relaxed: a hint for fairness; whoever misses it takes the slot once more.
+        // Relaxed: a hint for fairness; a thread that misses it takes the slot once more.
         let is_wanted = !M::SIMULATED && self.is_wanted.load(Ordering::Relaxed) != 0;
         if is_wanted { None } else { self.take(holder) }
     }

@@ -53,7 +53,7 @@ pub struct Space {
     keeps_all: bool,
 }
 
-/// Bytes returned at once: whoever wants a chunk waits meanwhile.
+/// Bytes returned at once: a thread that wants a chunk waits meanwhile.
 const RETURN_MAX: u64 = 8 << 20;
 /// Space of a run that keeps its header.
 pub(crate) const HEADER_PAGE: u64 = 4096;
@@ -358,7 +358,7 @@ impl Space {
     }
 }
 
-/// Runs `work` on space that belongs to nobody, having told the machine so: whoever else touches it
+/// Runs `work` on space that belongs to nobody, having told the machine so: a thread that touches it
 /// then, or still has it, is caught by a simulated machine.
 fn borrow<M: Machine>(start: *const u8, length: usize, work: impl FnOnce()) {
     M::lifetime(start, length, true);

@@ -36,7 +36,7 @@
 //! # }
 //! ```
 
-//! The published designs are none of this crate's affair: whoever has them passes them on as
+//! The published designs are none of this crate's affair: a program that has them passes them on as
 //! [`MeasuredDesign`]s.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Watches: whether a key was written since somebody began to watch it.
+//! Watches: whether a key was written since it is watched.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;

@@ -32,7 +32,7 @@
 //!   the record that was replaced is free at once, and the next batch finds it in the cache;
 //! - J6 an expiry that changes alone is changed in place behind all other changes, where the record has a place
 //!   for it: that needs no space, so it is never taken back. Where it has none, the record is written again,
-//!   as a put. Whoever reads it before it is flushed is told what survives: the batch is in the journal (J1);
+//!   as a put. A reader that comes before it is flushed is told what survives: the batch is in the journal (J1);
 //! - J7 a batch that comes down to one change is not in the journal, and no blocks are put by for it: a write of one key
 //!   is whole by itself, and if there is no space for it, nothing was changed. So a full pool refuses no batch of one
 //!   change that it would not refuse outside of one. But an expiry that changes in place where lines must be flushed

@@ -2,7 +2,7 @@
 //! without a system call.
 //!
 //! A place is an LSN. It is taken by one addition, *before* the change that its records tell of can be
-//! seen; so whoever has seen the change takes a later one. Its records are left in a buffer when the
+//! seen; so a thread that has seen the change takes a later one. Its records are left in a buffer when the
 //! change is made. In between nothing behind the place may become durable without it.
 //!
 //! So that this holds nobody up, places belong to one of two *halves* in turn. A collection turns: it

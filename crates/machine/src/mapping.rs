@@ -21,9 +21,9 @@
 //! *Fork.* A child of this process has no mapping of a file: an access faults there instead of
 //! changing what its parent uses.
 //!
-//! *A file that somebody else truncates* while it is mapped cannot be defended against: the kernel
+//! *A file that another program truncates* while it is mapped cannot be defended against: the kernel
 //! answers an access behind its end with `SIGBUS`. The same signal would follow from a full disk if
-//! a hole of the file were written; whoever maps a file allocates its space first.
+//! a hole of the file were written; a caller that maps a file allocates its space first.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Counters: kept per thread, added up when somebody asks.
+//! Counters: kept per thread, added up when they are asked for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -11,11 +11,11 @@
 //!   look at the keys once more                 look at the counts
 //! ```
 //!
-//! Either who waits sees the members, or who makes them sees that somebody waits. The counts are by the hash
-//! of the key, so that a command looks into the table only if somebody waits for a key of its own.
+//! Either the client that waits sees the members, or the one that makes them sees that another waits. The counts are
+//! by the hash of the key, so that a command looks into the table only if a client waits for a key of its own.
 //!
 //! Invariants, under the lock: each ticket is in the queue of each of its keys, and in no other (I1); a client
-//! has at most one ticket (I2); whoever takes a ticket out of the table answers the client (I3).
+//! has at most one ticket (I2); the thread that takes a ticket out of the table answers the client (I3).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};

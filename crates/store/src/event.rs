@@ -1,4 +1,4 @@
-//! What a store does by itself, told to whoever wants to log it.
+//! What a store does by itself, told to a program that wants to log it.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ pub enum Event<'a> {
     /// program that does not listen is told by nothing else ([`Statistics`](crate::Statistics) have no count).
     BatchLeft(&'a Error),
     /// A leaf that was [left](crate::Options::open_at_once) when the store was opened is damaged: what is in it is
-    /// [`Error::Corrupt`] for whoever touches it.
+    /// [`Error::Corrupt`] for an operation that touches it.
     Damage(&'a Error),
     /// All leaves that were left when the store was opened are restored, and what space is free is known.
     Restored,

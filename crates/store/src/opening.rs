@@ -205,7 +205,8 @@ fn open_log(
         wal::refuse_stale(trees, place)?;
     }
     if trees.find_bytes_tree(wal::NAME)?.is_some() {
-        // What the log alone made durable must be so without it: whoever was killed has not written the pool to the disk.
+        // What the log alone made durable must be so without it: a process that was killed has not written the pool
+        // to the disk.
         write_back(path)?;
         // What is written from now on is not in it.
         place.remove()?;
@@ -214,7 +215,7 @@ fn open_log(
     Ok(None)
 }
 
-/// Has everything written to the disk that the pool holds, whoever stored it.
+/// Has everything written to the disk that the pool holds, whatever process stored it.
 fn write_back(path: &Path) -> Result<()> {
     let written = std::fs::File::open(path).and_then(|file| file.sync_data());
     written
@@ -319,7 +320,7 @@ mod tests {
     use super::*;
     use crate::Expiry;
 
-    /// What was lost: whoever made a new pool as soon as the name was free again lost its log, which went last.
+    /// What was lost: a process that made a new pool as soon as the name was free again lost its log, which went last.
     #[test]
     fn the_log_of_a_refused_pool_goes_while_the_pool_has_its_name() {
         let folder = tempfile::tempdir().expect("a folder");

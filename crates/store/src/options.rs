@@ -174,7 +174,7 @@ impl Options {
     /// - space that was free is not used: the pool may grow, and a write that finds no space waits until all is read;
     /// - [`Map::len`](crate::Map::len) and closing wait until all of the map, or of the store, is read; statistics
     ///   count the keys that were read;
-    /// - a leaf that is damaged is [`Error::Corrupt`](crate::Error::Corrupt) for whoever touches it, and an
+    /// - a leaf that is damaged is [`Error::Corrupt`](crate::Error::Corrupt) for an operation that touches it, and an
     ///   [`Event::Damage`]; the others can be used. Otherwise the store would not open. What was free is not used
     ///   then, and closing fails.
     ///

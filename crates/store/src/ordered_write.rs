@@ -1,4 +1,4 @@
-//! Writes while somebody needs order among writers (a log, a batch, a view, a watch): the steps that each of
+//! Writes while something needs order among writers (a log, a batch, a view, a watch): the steps that each of
 //! them takes, in this order.
 //!
 //! | step | of one key | of a batch |

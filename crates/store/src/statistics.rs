@@ -150,7 +150,7 @@ impl Statistics {
         let sum = |number: fn(&MapStatistics) -> u64| by_map.values().map(number).sum();
         let held = shared.views.held();
         let (log_bytes, log_lag) = shared.log_lag();
-        // Before the size, which only grows: so it is never the larger one, whoever writes meanwhile.
+        // Before the size, which only grows: so it is never the larger one, whatever is written meanwhile.
         let pool_used_bytes = heap.used_bytes();
         Statistics {
             keys: sum(|map| map.keys),

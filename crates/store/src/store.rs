@@ -185,7 +185,7 @@ impl Store {
         self.shared.check_log()?;
         let tree = match self.shared.trees.bytes_tree(name) {
             Err(error) if error.lacks_space() => {
-                // Whoever makes a tree does so in another session, which cannot have what this one has freed.
+                // A thread that makes a tree does so in another session, which cannot have what this one has freed.
                 session.collect_all();
                 session.give_back();
                 self.shared.reclaim();

@@ -1,4 +1,4 @@
-//! Watches: whether a key was written since somebody began to watch it.
+//! Watches: whether a key was written since it is watched.
 //!
 //! A condition on the value of a key cannot tell a write that changes nothing, or one that another
 //! takes back. A watch can: it raises the gate, so that every write takes the stripe of its key, and
@@ -6,10 +6,10 @@
 //! it behind the same stripe. So a write came before the watch, or its mark is seen, or it comes after
 //! the batch.
 //!
-//! While nobody watches, a write pays nothing: the gate is down. While somebody does, or the gate is
+//! While no key is watched, a write pays nothing: the gate is down. While one is, or the gate is
 //! raised for another reason, it pays a load, and a lookup if there are watches.
 //!
-//! Invariant: a watch is added, and a mark is made, by one who has the stripe of the key (T1).
+//! Invariant: a watch is added, and a mark is made, by a thread that has the stripe of the key (T1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,7 @@ impl Watch {
         })
     }
 
-    /// The same, but for so many marks, by the clock of whoever asks.
+    /// The same, but for so many marks, by the clock of the caller.
     pub(crate) fn is_broken_but_for(&self, marks: u64, is_over: impl Fn(u64) -> bool) -> bool {
         let Inner { write_count, write_count_before, expiry_ms, .. } = &*self.inner;
         // Relaxed: a batch has the stripe of the key (T1), and others are promised no order.
@@ -77,7 +77,7 @@ impl Drop for Inner {
             return;
         }
         shared.watches.remove(self.map.tree_arc(), &self.key, self.hash);
-        // Whoever watches once soon watches again: the gate stays raised for a while.
+        // A client that watches once soon watches again: the gate stays raised for a while.
         shared.order.lower_after_batch();
     }
 }

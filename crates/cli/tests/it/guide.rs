@@ -1,6 +1,6 @@
 //! Runs every command of the guide (`docs/guide`), page by page, and compares what it prints.
 //!
-//! How a page is written is in `docs/guide/README.md`. Whoever changes a command sees here which
+//! How a page is written is in `docs/guide/README.md`. An author who changes a command sees here which
 //! page tells something else.
 
 #![allow(clippy::print_stdout, reason = "it says what it does not run, and why")]

@@ -1,4 +1,4 @@
-//! An allocator that is known by its name: whoever has one chooses it when it runs, and is compiled
+//! An allocator that is known by its name: a program that has one chooses it when it runs, and is compiled
 //! once for all of them.
 
 use std::collections::BTreeSet;

@@ -8,7 +8,7 @@
 //!
 //! A leaf gets pairs behind those it has: a place is reserved, written and made visible, with an exchange of
 //! status and metadata each. A full leaf is frozen and copied, as are inner nodes, and the copies take its place
-//! by an exchange of one link. `node::pmwcas` makes exchanges durable, and helps whoever stopped.
+//! by an exchange of one link. `node::pmwcas` makes exchanges durable, and helps threads that stopped.
 //!
 //! *Source*: Joy Arulraj, Justin Levandoski, Umar Farooq Minhas, Per-Ake Larson, "BzTree: A High-Performance
 //! Latch-free Range Index for Non-Volatile Memory", PVLDB 11(5), 2018. *Departures*: nodes are frozen before

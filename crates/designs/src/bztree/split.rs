@@ -9,7 +9,7 @@
 //!      .  L  .              . L' L'' .
 //! ```
 //!
-//! If P has no room, it becomes two nodes, and the node above is copied likewise: still one exchange. Whoever
+//! If P has no room, it becomes two nodes, and the node above is copied likewise: still one exchange. A thread that
 //! comes upon a frozen node builds such copies too; one exchange succeeds.
 //!
 //! If the pool has no room for that, what was frozen is copied as it is (`thaw`), or not even updates and removals

@@ -15,7 +15,7 @@
 //! | `SUPERSEDED` | applied, not yet freed, and the key written again | does not know it | does not know it | dropped for the newer one |
 //!
 //! An entry that counts leaves the table when it is applied, a little before it is freed. A crash in
-//! between applies it again, which changes nothing: whoever wrote the key meanwhile has an entry
+//! between applies it again, which changes nothing: a thread that wrote the key meanwhile has an entry
 //! with a larger number.
 
 use super::layout::Stamp;

@@ -7,7 +7,7 @@
 //!
 //! All under the locks of P, L and R, taken in this order. After a crash in the middle R has no
 //! separator: it is like a node that was just split off, and the copies of its records in L are cut
-//! by whoever locks L next.
+//! by the thread that locks L next.
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Ordering};

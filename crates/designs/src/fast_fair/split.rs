@@ -5,8 +5,8 @@
 //!                    N: 3 4 (durable)      (durable)                      (durable)
 //! ```
 //!
-//! A crash between the last two leaves 3 and 4 twice; whoever locks L next cuts it. A crash before
-//! the separator of N is in the parent leaves N reachable from L only: whoever comes that way puts
+//! A crash between the last two leaves 3 and 4 twice; the thread that locks L next cuts it. A crash before
+//! the separator of N is in the parent leaves N reachable from L only: a thread that comes that way puts
 //! the separator in.
 
 use everleaf_alloc::{AllocError, Session};

@@ -25,7 +25,7 @@
 //!
 //! Invariants (checked by `check.rs` and on the simulated machine):
 //! - T1 a border node holds keys from its `low` on, which never changes, to the next node's, also while it
-//!   is empty; so whoever comes late to a node that was split finds the way by `next` and `low`;
+//!   is empty; so a thread that comes late to a node that was split finds the way by `next` and `low`;
 //! - T2 a slot that a permutation has named is filled with something else only after the version says so;
 //! - T3 all nodes that a split or removal changes are marked before the first of them changes, and stay
 //!   locked until all are changed: a node's new version is not seen before its parent's mark;

@@ -12,7 +12,7 @@
 //! | `INSERTING` | the holder, before what was read may become wrong | waits, reads again | - |
 //! | `SPLITTING` | the holder, before keys leave the node | waits, looks for where the key is now | looks too |
 //! | `DELETED` | who takes the node out | begins at the root | begins at the root |
-//! | `ROOT` | whoever makes the root | asks for the root again if it is not set | - |
+//! | `ROOT` | the thread that makes the root | asks for the root again if it is not set | - |
 //! | `REMOVED` | a removal | - | an insert counts up before it uses a slot again |
 //!
 //! The holder's first store after a mark comes behind it, and the counters come behind all of them: who

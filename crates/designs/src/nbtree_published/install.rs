@@ -1,6 +1,6 @@
 //! The parent follows: a leaf that was replaced leaves the inner nodes.
 //!
-//! Until then whoever meets the leaf goes on to its copies, so nobody has to wait for this, and
+//! Until then a thread that meets the leaf goes on to its copies, so none has to wait for this, and
 //! nobody waits for its lock.
 
 use everleaf_alloc::Session;

@@ -27,7 +27,7 @@
 //! - an insert looks first, and updates and removals are exchanges, not stores: the calls of this
 //!   crate say what was there. They are no more atomic for that (`docs/trees/nbtree-published.md`);
 //! - the one hardware transaction that updates the parent and sets `flag.link` is the store of
-//!   `flag.link`: whoever meets a leaf that has it goes on to its copies, and the parent follows
+//!   `flag.link`: a thread that meets a leaf that has it goes on to its copies, and the parent follows
 //!   under a lock that nobody waits for;
 //! - the metadata are in no list: the inner nodes lead to a leaf's predecessor;
 //! - the allocator's bitmap, rings and logs are kept and not trusted (`calloc.rs`);

@@ -5,21 +5,21 @@
 //! | bit | set by | others |
 //! |---|---|---|
 //! | [`COPIED`] | the copy phase, on the copy | the sync phase may still bring it up to date, once |
-//! | [`SYNCED`] | whoever brought the copy up to date | sync-on-write may do it again, the sync phase may not |
+//! | [`SYNCED`] | the thread that brought the copy up to date | sync-on-write may do it again, the sync phase may not |
 //! | none | a write to the leaf itself | nobody overwrites it from an older leaf |
 //!
 //! *Bitmap*, in the metadata: bits 0..=61 committed slots, and
 //!
 //! | bit | set by | others |
 //! |---|---|---|
-//! | [`SMO`] | whoever finds the leaf full | no commit may follow; inserters help to replace the leaf |
+//! | [`SMO`] | the thread that finds the leaf full | no commit may follow; inserters help to replace the leaf |
 //!
 //! *Flag*, in the metadata:
 //!
 //! | bit | set by | others |
 //! |---|---|---|
 //! | [`SYNC`] | the end of the sync phase | searches answer from the copy alone |
-//! | [`LINK`] | the end of the link phase, after the list leads durably to the copies | the leaf is out of the tree: whoever comes anew goes on to its copies |
+//! | [`LINK`] | the end of the link phase, after the list leads durably to the copies | the leaf is out of the tree: a thread that comes anew goes on to its copies |
 
 /// Value: made by the copy phase, and not touched since.
 pub const COPIED: u64 = 1 << 63;

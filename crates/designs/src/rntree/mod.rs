@@ -23,7 +23,7 @@
 //! (b) the inner nodes are read optimistically; (c) a reservation carries the number of
 //! splits that the traversal saw (`reserved`), so it cannot be made in a leaf that was split in
 //! between: the published algorithm does not look again and loses the key; (d) a leaf is split by
-//! whoever finds no entry left, and only when all entries that were reserved are completed: the
+//! the thread that finds no entry left, and only when all entries that were reserved are completed: the
 //! published one recycles an entry under its owner; (e) a write that has no effect is refused before
 //! it reserves an entry; (f) the split is protected by an image and a micro-log whose record is
 //! written after its contents are durable; (g) every leaf has a low fence for recovery, so that a
@@ -44,7 +44,7 @@
 //!   the leaf is rewritten;
 //! - R3 `reserved` counts the entries handed out since the last rewrite, `completed` those whose
 //!   owners are done with the leaf; a leaf is rewritten only when both equal the capacity;
-//! - R4 the number of rewrites in `reserved` is odd exactly while the leaf is rewritten; whoever
+//! - R4 the number of rewrites in `reserved` is odd exactly while the leaf is rewritten; a thread that
 //!   reserves an entry has seen the leaf as the right one under that number;
 //! - R5 `active` leads readers to a slot line that is durable; what `reserved`, `active` and
 //!   `completed` hold is not used after a crash;

@@ -8,7 +8,7 @@
 //!
 //! A key is there if its node is on level 0 and has a value that is not the dead one. A node is added by an
 //! exchange of one link, and removed by an exchange of its value. The links of a removed
-//! node are marked, so that nothing is added behind it, and then it is unlinked by whoever comes by.
+//! node are marked, so that nothing is added behind it, and then it is unlinked by the next thread that comes by.
 //!
 //! *Source*: a case study of Xingsheng Zhao, Chen Zhong, Prajwal Challa, Song Jiang, "Developing Index
 //! Structures in Persistent Memory Using Spot-on Optimizations with DRAM", ICPE 2024: the list of RocksDB, put

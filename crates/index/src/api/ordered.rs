@@ -279,7 +279,7 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
     /// Makes what opening has left of the next `leaves` leaves, from that of the key `from` on; gives the key to go
     /// on with, if there are more. For a thread in the background, which begins with 0 when the tree is open: others
     /// may be at work, and [`Self::unrestored`] says how far it has come. A leaf that is damaged is passed: what is
-    /// wrong with it is added to `damaged`, it stays unrestored, and whoever touches it is told the same.
+    /// wrong with it is added to `damaged`, it stays unrestored, and an operation that touches it is told the same.
     ///
     /// # Errors
     /// As all calls.

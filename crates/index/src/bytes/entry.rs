@@ -185,7 +185,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     }
     #[inline(always)]
     fn is_of(base: PoolBase<M>, key: BytesKey<'_>, skip: usize, entry: Pair) -> bool {
-        // The record can be read. In a leaf of `nbtree` also if the slot is a tombstone: whoever removed the
+        // The record can be read. In a leaf of `nbtree` also if the slot is a tombstone: the thread that removed the
         // key cleared the fingerprint that led here before retiring the record. In a hashed leaf a late
         // helper may store that fingerprint again, so the caller has looked at the state first (HL8).
         <Self as Kind<M>>::may_be_of(key, skip, entry)

@@ -1,8 +1,8 @@
 //! An expiry that is changed in place: the record of the key stays, and with it a long value.
 //!
-//! The tree itself knows nothing of it: its entry refers to the same record before and after. So whoever
-//! decides by the expiry what becomes of the key (a purge, an update that keeps the expiry, an insertion
-//! where an expired record is) would not notice. Therefore nobody else may be doing that: the caller has
+//! The tree itself knows nothing of it: its entry refers to the same record before and after. So an operation
+//! that decides by the expiry what becomes of the key (a purge, an update that keeps the expiry, an insertion
+//! where an expired record is) would not notice. Therefore no other thread may be doing that: the caller has
 //! raised the gate and has the stripe of the key as a batch has it (`write_order`). Then nobody writes the
 //! key meanwhile. But a reader that looked before the stripe was taken, or a scan, may be told the new expiry
 //! before it is flushed: where lines must be flushed (`Adr`), the record is to be written again instead.

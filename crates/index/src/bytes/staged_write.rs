@@ -53,8 +53,8 @@ impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
                     // SAFETY: as below.
                     return unsafe { record::store_expiry(heap, offset, self.expiry_ms) }.is_some();
                 }
-                // SAFETY: pinned since before the payload was read. Whoever staged this has the stripe of the key as a
-                // batch has it, so nobody else changes the key or decides by its expiry.
+                // SAFETY: pinned since before the payload was read. The thread that staged this has the stripe of the
+                // key as a batch has it, so nobody else changes the key or decides by its expiry.
                 unsafe { record::change_expiry(heap, offset, self.expiry_ms) }
             });
             // Its header is another one than when this was staged.

@@ -306,7 +306,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             self.mark_merging(b, a.block::<G>(), target.block::<G>());
         }
         self.commit_replaced(b, target.block::<G>(), NO_BLOCK);
-        // AcqRel (both): whoever sees REPLACED finds the descriptor; pairs with the loads of `flags`.
+        // AcqRel (both): a thread that sees REPLACED finds the descriptor; pairs with the loads of `flags`.
         self.cold(a).flags.fetch_or(REPLACED, Ordering::AcqRel);
         let before = self.cold(b).flags.fetch_or(REPLACED, Ordering::AcqRel);
         if before & REPLACED != 0 {

@@ -40,18 +40,18 @@
 //!   state; its key never changes; a payload changes only while `LIVE`;
 //! - HL2 at most one position of a leaf is `PENDING`, `LIVE` or `FROZEN` with a key: an insert claims the
 //!   first position of its key's probe order whose fingerprint is 0, having looked at all before it whose
-//!   fingerprint is its own, and whoever loses a claim gives the position its fingerprint first;
+//!   fingerprint is its own, and a thread that loses a claim gives the position its fingerprint first;
 //! - HL3 an entry that is `LIVE` or `FROZEN` has its fingerprint; a fingerprint never becomes 0 again;
 //! - HL4 a chunk of which a key was claimed behind has no fingerprint that is 0, so a 0 ends a search;
 //! - HL5 when a leaf is `REPLACED` it has no fingerprint that is 0 and all entries are `TOMB` or frozen:
-//!   who sees a 0 has seen the authority, and who does not, or sees a frozen entry, looks at the flags;
+//!   a thread that sees a 0 has seen the authority, and one that does not, or sees a frozen entry, looks at the flags;
 //! - HL6 after a crash a `PENDING` entry is a `TOMB`, and no position is free in a chunk that a key has
 //!   passed;
 //! - HL7 a block is retired when no inner node leads to it any more, after its replacements are durably
 //!   `Live`; its number, and with it the place of its metadata, is not reused before;
 //! - HL8 what an entry refers to is followed only if the entry was not a `TOMB` when it was loaded, and, if it
-//!   was frozen, its leaf not replaced afterwards: who removes or replaces it retires the record after that,
-//!   and so after the reader was pinned. A `LIVE` or `PENDING` entry proves the same by HL5. A fence is
+//!   was frozen, its leaf not replaced afterwards: the thread that removes or replaces it retires the record after
+//!   that, and so after the reader was pinned. A `LIVE` or `PENDING` entry proves the same by HL5. A fence is
 //!   retired when no inner node has it and both leaves that it divided are out of the tree;
 //! - HL9 to HL11 of `restore.rs`; and I5, I6, I8 to I11 and I14 of `nbtree`.
 

@@ -1,7 +1,7 @@
 //! The order of a leaf's positions, kept in the slab for scans.
 //!
 //! It lies at a place of its own for each leaf, so that a scan asks for it as soon as it knows the leaf.
-//! The word `Cold::order` guards it: who writes it locks the word, and who reads it looks at the word
+//! The word `Cold::order` guards it: a writer locks the word, and a reader looks at the word
 //! before and after, and takes what it has read only if the word is the same. A scan that finds it
 //! locked or changed sorts for itself, so that nobody waits.
 //!

@@ -4,19 +4,19 @@
 //! Which blocks are live, and the order of the leaves, is decided as ever: one line of each block is read, and what
 //! a crash left of a replacement is ended. But an inner node gets, in place of the leaf, what *stands in* for it:
 //! the number of no leaf, [`NO_LEAF`](super::layout::NO_LEAF), with the leaf's number where its placement would be.
-//! At that number is a leaf that holds nothing, has no free position and is replaced for ever. So who comes there
-//! looks again, as at any replaced leaf ([`HashedLeafTree::resolve`]), and only that cold path knows of leaves that
-//! opening has left: a search of a leaf that is there has no instruction more.
+//! At that number is a leaf that holds nothing, has no free position and is replaced for ever. So an operation that
+//! comes there looks again, as at any replaced leaf ([`HashedLeafTree::resolve`]), and only that cold path knows of
+//! leaves that opening has left: a search of a leaf that is there has no instruction more.
 //!
 //! ```text
 //!   inner node   stand-in of X --restore--> X        as at an installation, under the node's lock if it is free
-//!   Cold(X)      0 --fences, fingerprints--> RESTORED        by anybody, any number of times
+//!   Cold(X)      0 --fences, fingerprints--> RESTORED        by any thread, any number of times
 //! ```
 //!
-//! Nobody waits, but for who counts all keys and waits until those of all leaves are counted: whoever comes to X
-//! makes it. All who do read the same entries, since nobody changes one before `RESTORED`, and store the same bytes;
-//! who reads later than that, and so perhaps a change, sees `RESTORED` behind its reads and stores nothing. What is
-//! stored late is what was stored before:
+//! No thread waits, except one that counts all keys, until those of all leaves are counted: the thread that comes to X
+//! makes it. All that do so read the same entries, since none is changed before `RESTORED`, and store the same bytes;
+//! one that reads later than that, and so perhaps a change, sees `RESTORED` behind its reads and stores nothing. What
+//! is stored late is what was stored before:
 //! - an entry that a crash left half done is mended by an exchange of what was read, which does not come back;
 //! - a fingerprint that was not 0 at `RESTORED` is stored again at worst over the mark of a removal, which is a hint;
 //! - fences and the prefix are exchanged for 0, once.
@@ -133,7 +133,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let leaf = self.leaf_behind(child);
         let (low, high) = path.bounds::<K>();
         self.restore_leaf(leaf, low, high)?;
-        // If the lock is not free, whoever comes next tries again.
+        // If the lock is not free, the next thread that comes tries again.
         let (parent, index) = path.step(path.len() - 1);
         if M::mutant("hashed.restore_unlocked") {
             parent.set_child(index, leaf.as_child());
@@ -273,7 +273,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             if value == 0 && !M::mutant("hashed.restore_sets_zero") {
                 return;
             }
-            // Release, acquire on failure: whoever was faster has stored the same, and who comes behind the
+            // Release, acquire on failure: a thread that was faster has stored the same, and one that comes behind the
             // release below comes behind that store, too.
             let _ = word.compare_exchange(0, value, Ordering::Release, Ordering::Acquire);
         };

@@ -162,7 +162,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
     }
 
-    /// Persists a removed entry that a search has passed: whoever says that the key is absent, or
+    /// Persists a removed entry that a search has passed: a thread that says that the key is absent, or
     /// inserts it elsewhere, relies on its removal.
     #[inline(always)]
     pub(super) fn observe_removed(&self, leaf: LeafId, position: usize) {

@@ -90,8 +90,8 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
         }
         let null = std::ptr::null_mut();
         // Release: hands on the memory; pairs with the load above. Who finds a leaf in the tree comes
-        // behind whoever prepared and published it. Acquire on failure: the other's memory is used by the caller,
-        // without a further look; pairs with the release of the exchange that came first.
+        // behind the thread that prepared and published it. Acquire on failure: the other's memory is used by the
+        // caller, without a further look; pairs with the release of the exchange that came first.
         if segment.compare_exchange(null, memory, Ordering::Release, Ordering::Acquire).is_err() {
             // SAFETY: allocated above with this layout, and seen by nobody.
             unsafe { M::deallocate(memory, self.layout) }

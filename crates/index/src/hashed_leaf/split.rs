@@ -6,8 +6,8 @@
 //! 3. *Commit*: one store in the old block's state word, durable: from now on recovery uses the
 //!    new blocks. This is the durability point, also of a carried operation.
 //! 4. *Switch*: `REPLACED` in `flags`: the new leaves are the authority. Linearization point of a
-//!    carried operation. The thread that switched makes the new blocks `Live`; whoever takes the old
-//!    leaf out of the inner nodes retires it.
+//!    carried operation. The thread that switched makes the new blocks `Live`; the one that takes
+//!    the old leaf out of the inner nodes retires it.
 //!
 //! Every step is an exchange from a state that does not recur, so a late helper does no harm.
 
@@ -238,7 +238,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             self.cold(leaf).flags.fetch_or(REPLACED, Ordering::AcqRel);
         }
         self.commit_replaced(leaf, left.block::<G>(), right_block);
-        // AcqRel: whoever sees REPLACED finds the successor and its contents; pairs with the loads
+        // AcqRel: a thread that sees REPLACED finds the successor and its contents; pairs with the loads
         // of `flags`. Exactly one thread switches.
         let before = self.cold(leaf).flags.fetch_or(REPLACED, Ordering::AcqRel);
         if before & REPLACED != 0 {

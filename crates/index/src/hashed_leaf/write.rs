@@ -178,7 +178,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let fingerprints = self.fingerprints(leaf, chunk);
         // Relaxed: a planted bug.
         let weak = M::mutant("hashed.fingerprint_relaxed").then_some(Ordering::Relaxed);
-        // Release: whoever sees the fingerprint finds the entry; pairs with the load of the entry,
+        // Release: a thread that sees the fingerprint finds the entry; pairs with the load of the entry,
         // whose address follows from the fingerprint.
         let order = weak.unwrap_or(Ordering::Release);
         fingerprints.store(within, probe.fingerprint, order);

@@ -67,7 +67,7 @@ pub(crate) struct Part {
     low: Option<u64>,
 }
 
-// SAFETY: the leaves are private to whoever has the part.
+// SAFETY: the leaves are private to the thread that has the part.
 unsafe impl Send for Part {}
 
 impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {

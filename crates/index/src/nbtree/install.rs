@@ -1,6 +1,6 @@
 //! Bringing the inner nodes up to date, lazily and off everybody's path.
 //!
-//! A replaced leaf stays reachable through its `successor`; whoever comes that way tries to put the
+//! A replaced leaf stays reachable through its `successor`; a thread that comes that way tries to put the
 //! current leaves into the inner node instead. All locks are only tried: when one is taken, the
 //! thread gives up and the next one that comes by tries again. A child pointer is replaced in
 //! place when the range stays the same; otherwise the node is copied, and the copy takes its place
@@ -9,7 +9,7 @@
 //! - N1 a node's fences never change, and `child[i]` only by one with the same range; so a reader
 //!   that holds an old node still gets to the right leaf;
 //! - N2 a node is changed or replaced only under its lock, and never after it is obsolete;
-//! - N3 whoever takes nodes or leaves out of the tree retires them, once.
+//! - N3 the thread that takes nodes or leaves out of the tree retires them, once.
 
 use everleaf_alloc::Session;
 use everleaf_machine::{Machine, Ordering};

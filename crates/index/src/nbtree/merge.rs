@@ -334,7 +334,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             self.mark_merging(b, a.block, target.block);
         }
         self.commit_replaced(b, target.block, super::state::NO_BLOCK);
-        // AcqRel (both): whoever sees REPLACED finds the descriptor; pairs with the loads of `meta`.
+        // AcqRel (both): a thread that sees REPLACED finds the descriptor; pairs with the loads of `meta`.
         a.meta.fetch_or(REPLACED, Ordering::AcqRel);
         let before = b.meta.fetch_or(REPLACED, Ordering::AcqRel);
         if before & REPLACED != 0 {

@@ -382,7 +382,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // Acquire: the order is complete; pairs with the exchange in `sort_slots`.
         let cached = leaf.order.load(Ordering::Acquire);
         if !cached.is_null() && cached != closed() {
-            // SAFETY: orders are retired by whoever replaces them, and we are pinned.
+            // SAFETY: orders are retired by the thread that replaces them, and we are pinned.
             let order = unsafe { Shared::new(cached) };
             // Slots are never uncommitted, so equal counts mean equal sets.
             if u32::from(order.covered) == covered

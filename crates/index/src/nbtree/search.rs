@@ -173,7 +173,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// The payload of `key` if one of the slots `hits` has it: those that were committed when `meta` was
     /// loaded, and whose fingerprints were the key's some time after, while pinned. A slot is used once, and
-    /// whoever removes its key marks the entry before it takes the fingerprint away: so an entry that is read
+    /// the thread that removes its key marks the entry before it takes the fingerprint away: so an entry that is read
     /// later than its fingerprint says what has become of the key since.
     #[inline(always)]
     pub(super) fn get_among(

@@ -221,7 +221,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             leaf.meta.fetch_or(REPLACED, Ordering::AcqRel);
         }
         self.commit_replaced(leaf, left.block, right_block);
-        // AcqRel: whoever sees REPLACED finds the successor and its contents; pairs with the loads
+        // AcqRel: a thread that sees REPLACED finds the successor and its contents; pairs with the loads
         // of `meta`. Exactly one thread switches.
         let before = leaf.meta.fetch_or(REPLACED, Ordering::AcqRel);
         if before & REPLACED != 0 && !M::mutant("nbtree.both_retire") {

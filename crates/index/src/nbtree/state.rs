@@ -1,4 +1,4 @@
-//! Every state bit of the protocol: who sets it, what others must then do, what recovery does.
+//! Every state bit of the protocol: which thread sets it, what others must then do, what recovery does.
 //!
 //! *Slot state*, three bits in an entry (in the pool):
 //!
@@ -20,8 +20,8 @@
 //!
 //! | bit | set by | others |
 //! |---|---|---|
-//! | [`FREEZING`] | whoever starts to replace the leaf | no commit may follow; writers help |
-//! | [`REPLACED`] | whoever finds the replacement durably committed | the leaf is no authority any more: go to its successor |
+//! | [`FREEZING`] | the thread that starts to replace the leaf | no commit may follow; writers help |
+//! | [`REPLACED`] | any thread that finds the replacement durably committed | the leaf is no authority any more: go to its successor |
 //!
 //! *Block state*, one word in the pool: see [`BlockState`].
 

@@ -292,7 +292,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
             // Relaxed: a planted bug.
             let weak = M::mutant("nbtree.commit_relaxed").then_some(Ordering::Relaxed);
-            // AcqRel: publishes the slot's entry and fingerprint to whoever sees the bit; acquires
+            // AcqRel: publishes the slot's entry and fingerprint to a thread that sees the bit; acquires
             // theirs. Pairs with every acquire load of `meta`.
             match leaf.meta.compare_exchange(
                 meta,

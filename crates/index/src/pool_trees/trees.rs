@@ -124,7 +124,7 @@ impl<G: Geometry, M: Machine> Named<G, M> {
     fn retire(&self, session: &mut Session<M>) -> bool {
         match self {
             Named::Other(tree, _) => {
-                // Whoever still has the tree may use it; with the last handle it goes.
+                // A thread that still has the tree may use it; with the last handle it goes.
                 let last = Arc::strong_count(tree) == 1;
                 if last {
                     // Acquire: what the others did before they let go; pairs with the release of
@@ -391,7 +391,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
 
     /// The check, unless a tree is being built.
     fn check_unless_loading(&self, hint: Option<usize>) -> Result<Option<CheckReport>, IndexError> {
-        // First the sessions: whoever holds one may still want the locks, in a callback. And one of its own
+        // First the sessions: a thread that holds one may still want the locks, in a callback. And one of its own
         // only then: those who wait here would leave none for others.
         let guards = self.sessions.enter_all(hint)?;
         let mut session = self.heap.session()?;

@@ -55,7 +55,7 @@ impl<M: Machine> OrderingGate<M> {
     /// for, the gate is not raised, and the answer is false.
     pub fn try_raise(&self, heap: &Heap<M>, is_pinned: impl FnOnce() -> bool) -> bool {
         // SeqCst: before the epoch is read in `await_pins`, which pairs with the pins. Acquire: what
-        // whoever made the gate quiescent waited for is over; pairs with the `or` below.
+        // the thread that made the gate quiescent waited for is over; pairs with the `or` below.
         let before = self.word.fetch_add(1, Ordering::SeqCst);
         let trusts = before != 0 && M::mutant("gate.second_trusts_first");
         if before & QUIESCENT == 0 && !trusts {
@@ -80,7 +80,7 @@ impl<M: Machine> OrderingGate<M> {
             debug_assert!(word & COUNT > 0, "lowered without being raised");
             let left = (word - 1) | if keep_raised { KEPT_RAISED } else { 0 };
             let new = if left & (COUNT | KEPT_RAISED) == 0 { 0 } else { left };
-            // Release: whoever finds the gate down sees all that was done behind it; pairs with the
+            // Release: a thread that finds the gate down sees all that was done behind it; pairs with the
             // load in `is_raised`. Relaxed on failure: tried again.
             match self.word.compare_exchange(word, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,

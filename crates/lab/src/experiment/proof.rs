@@ -1,6 +1,6 @@
 //! Claims about crashes and orders of execution: proven on the simulated machine, not measured.
 //!
-//! Proofs are another part of the program, beside the laboratory: whoever runs experiments hands in a
+//! Proofs are another part of the program, beside the laboratory: a program that runs experiments hands in a
 //! [`Prover`].
 
 use std::time::Duration;

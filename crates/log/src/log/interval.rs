@@ -1,7 +1,7 @@
 //! Syncing at intervals: the clock, and the thread that looks at it.
 //!
 //! A sync is due every half interval: a group appended just after one began waits for one half, and
-//! the next sync may take the other. Whoever leads does the sync that is due, since under load the
+//! the next sync may take the other. The leader does the sync that is due, since under load the
 //! thread might get its turn late.
 
 use std::sync::Arc;

@@ -2,12 +2,12 @@
 //!
 //! The simulated memory itself is stronger than the source asks for, so a forgotten `Release` does no
 //! harm in it. This check follows the *named* orderings: a private read must happen after the last
-//! write of its word by that order, and whoever sees a private write must have it ordered before.
+//! write of its word by that order, and a thread that sees a private write must have it ordered before.
 //!
-//! Who frees memory must have all that others did with it behind itself by that order, too: on another
+//! A thread that frees memory must have all that others did with it behind itself by that order, too: on another
 //! machine a read that nothing holds back may come after the free, and find what is there by then.
 //!
-//! Nobody may use memory before it was handed out to somebody, by that order: who gets to it has not what its
+//! No thread may use memory before it was handed out to one, by that order: a thread that gets to it has not what its
 //! owner left in it by plain stores either, which no judge sees. So a node is missed that is published too
 //! weakly.
 //!

@@ -105,7 +105,7 @@ pub struct Memory {
     pub(super) domain: Domain,
 }
 
-// SAFETY: an address and two numbers; whoever follows the address answers for that.
+// SAFETY: an address and two numbers; a caller that follows the address answers for that.
 unsafe impl Send for Memory {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Memory {}
@@ -131,7 +131,7 @@ impl Memory {
 struct Held(Region);
 
 // SAFETY: a block of the process that does not move and is freed once, by the last holder, on
-// whatever thread; whoever follows its address answers for that.
+// whatever thread; a caller that follows its address answers for that.
 unsafe impl Send for Held {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Held {}

@@ -16,14 +16,14 @@
 //! Invariants:
 //! - H1 the key of a position never changes, and a position never becomes empty again;
 //! - H2 a key has at most one position: its probe order is fixed, and who inserts claims the first
-//!   empty position of it behind none that is the key's own. So whoever inserts the same key meets it;
-//! - H3 a live entry has its fingerprint: whoever makes it live has stored it before;
+//!   empty position of it behind none that is the key's own. So a thread that inserts the same key meets it;
+//! - H3 a live entry has its fingerprint: the thread that makes it live has stored it before;
 //! - H4 a key behind its own chunk has set the overflow bits of the chunks before it;
 //! - H5 after a crash nothing before a key in its probe order is empty: recovery closes such gaps.
 //!
 //! What the model shows beside that (`tests.rs` has a program for each safeguard, and those that
 //! nothing misses): lookups need not ask whether the leaf they read was replaced. A leaf is replaced
-//! when the inner node names its successor, and whoever got there before may still answer what was
+//! when the inner node names its successor, and a thread that got there before may still answer what was
 //! frozen in it, or that a key is not in it: both were true after the call began. So freezing need not
 //! touch fingerprints either. The overflow bit may be read before or after the fingerprints.
 //!

@@ -1,4 +1,4 @@
-//! Replacement: freeze every position, copy, commit, switch. Whoever meets a frozen position does all
+//! Replacement: freeze every position, copy, commit, switch. A thread that meets a frozen position does all
 //! of it, too; only the commit decides whose copy it is.
 
 use super::leaf::{Entry, Leaf, UNUSED, fingerprint};

@@ -1,7 +1,7 @@
 //! Wrong passwords: from one address only so many a minute are looked at, so that none is found by trying.
 //!
-//! Of version 6 of the Internet protocol the first half of an address counts, because whoever has one address has all
-//! of such a network. Unix sockets are not limited: the path's permissions are.
+//! Of version 6 of the Internet protocol the first half of an address counts, because a client that has one address
+//! has all of such a network. Unix sockets are not limited: the path's permissions are.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -5,10 +5,11 @@
 //! all of it or nothing, as does who opens the pool after a crash, and as if the client had been quick; it depends on
 //! each header once; and each answer is that of the command at its place.
 //!
-//! A series ends behind a command that makes what somebody waits for, who then is served before the next command; when
-//! it has taken some time, or what it holds has some size; and before a command that fails with something already on the
-//! stage, which has to go again: that command is run by itself. A command that fails with nothing on the stage answers its
-//! error, and harms no other. What conflicts with others too often, or is refused as a whole, is run command by command.
+//! A series ends behind a command that makes what a client waits for, which is then served before the next command;
+//! when it has taken some time, or what it holds has some size; and before a command that fails with something
+//! already on the stage, which has to go again: that command is run by itself. A command that fails with nothing on
+//! the stage answers its error, and harms no other. What conflicts with others too often, or is refused as a whole,
+//! is run command by command.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! `MSET`s that come in one write, which are written together, and changes that change nothing: each answers as if it were
-//! alone, and whoever watches a key is told.
+//! alone, and a connection that watches a key is told.
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 

@@ -1,7 +1,7 @@
 //! Where a map can be read on behind a damaged key.
 //!
-//! Who walks a map and meets a record whose key is damaged cannot go on behind it by that key. But keys above the damage
-//! can be read, and those below it lead to it; so where it ends is found byte by byte, each by halving.
+//! A walk over a map that meets a record whose key is damaged cannot go on behind it by that key. But keys above the
+//! damage can be read, and those below it lead to it; so where it ends is found byte by byte, each by halving.
 
 use crate::Result;
 

@@ -7,8 +7,8 @@
 //!   .words.pool.everleaf-new/words.pool the file
 //! ```
 //!
-//! Whoever is killed while it makes a file leaves the folder, and nothing that could be taken for the
-//! file. The next who makes a file for the same place removes it: the lock says that nobody uses it, and
+//! A process that is killed while it makes a file leaves the folder, and nothing that could be taken for the
+//! file. The next that makes a file for the same place removes it: the lock says that nobody uses it, and
 //! its name, its owner and what is in it, that it is ours. (A name too long for that is cut in the name of the folder,
 //! and its check sum follows.) Folder and file are for their owner alone. A file that
 //! replaces another has its permissions, and a symbolic link keeps its place: what it leads to is
@@ -243,7 +243,7 @@ impl Drop for NewFile {
 pub(crate) fn remove_leftovers(target: &Path) {
     let folder = target.with_file_name(folder_name(target.file_name().unwrap_or_default()));
     if folder.symlink_metadata().is_ok() {
-        // It takes the place of whoever was killed, and goes at once.
+        // It takes the place of the one that was killed, and goes at once.
         drop(NewFile::beside(target));
     }
 }

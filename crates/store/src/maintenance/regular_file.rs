@@ -28,7 +28,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 }
 
 /// All of a regular file that has at most `limit` bytes: a server that is told to read a file by a client, or by
-/// whoever may change one, must neither wait for a pipe nor fill the memory.
+/// a program that may change one, must neither wait for a pipe nor fill the memory.
 ///
 /// # Errors
 /// As [`open_regular`]; `FileTooLarge` if it has more.

@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// What was lost: whoever mended the new pool opened it by its name, and if that failed, nobody was told what the
+    /// What was lost: the mending of the new pool opened it by its name, and if that failed, nobody was told what the
     /// repair had dropped, and it could not be run again.
     #[test]
     fn a_repaired_pool_is_finished_before_it_has_its_name() {

@@ -1,6 +1,6 @@
 //! What [`Store::save`](crate::Store::save) may replace: the backup that it has written before, and nothing else.
 //!
-//! The name of the backup may be a link, and somebody else may have put a file there. Without a look at it, a link to
+//! The name of the backup may be a link, and another program may have put a file there. Without a look at it, a link to
 //! the pool itself had the pool replaced under its own store, which then lost all that it acknowledged, and one
 //! to a device had that replaced.
 

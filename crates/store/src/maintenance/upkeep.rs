@@ -138,7 +138,7 @@ impl<'s> Upkeep<'s> {
                 self.next_look = Instant::now() + LOOK_REST;
             }
             if Instant::now() >= end {
-                // Whoever was told meanwhile may have closed the store.
+                // The program that was told meanwhile may have closed the store.
                 return match self.shutdown.has_rung() {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
@@ -151,7 +151,7 @@ impl<'s> Upkeep<'s> {
         self.finish_opening();
         self.shorten_log();
         if self.shutdown.has_rung() {
-            // Whoever was told may have closed the store: the pool is left as it is.
+            // The program that was told may have closed the store: the pool is left as it is.
             return;
         }
         self.spare.round(self.shared, self.shutdown);
@@ -184,7 +184,7 @@ impl<'s> Upkeep<'s> {
             drop(session);
             for damage in damaged.drain(..) {
                 if self.shutdown.has_rung() {
-                    // Whoever was told has closed the store.
+                    // The program that was told has closed the store.
                     return;
                 }
                 self.events.tell(&Event::Damage(&damage.into()));
@@ -316,7 +316,7 @@ impl SpareSpace {
         let heap = shared.trees.heap();
         // What writes and removals in turn take and give back stays, or each would allocate it again.
         let keep = if tries > 0 { 0 } else { heap.used_bytes() / KEPT_PART };
-        // What the kernel refuses stays where it is. Whoever closes the store does not wait.
+        // What the kernel refuses stays where it is. A thread that closes the store does not wait.
         let returned = shared.return_space_but(keep, || !shutdown.has_rung()).unwrap_or(0);
         self.left = heap.returnable_bytes();
         // Those who read the map while it was emptied have gone, and the rest with them.

@@ -80,7 +80,7 @@ pub(crate) enum PageEnd {
     Range,
     /// The limit was reached, with this key; more may follow.
     Limit(Vec<u8>),
-    /// Whoever saw the pairs wanted no more.
+    /// The visitor of the pairs wanted no more.
     Break,
 }
 

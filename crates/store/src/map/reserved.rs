@@ -23,7 +23,7 @@ pub(crate) fn refuse_reserved(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is said to whoever makes a map of a name that there is.
+/// What is said to a program that makes a map of a name that there is.
 pub(crate) fn name_is_taken(name: &str) -> Error {
     Error::BadName(format!(
         "there is a map named '{name}': choose another name, or drop that map first"

@@ -94,8 +94,8 @@ impl Shared {
         }
     }
 
-    /// As [`Self::write_owed_snapshot`], and waits until whoever wrote the snapshot has let the older log go, too:
-    /// then another snapshot can be begun.
+    /// As [`Self::write_owed_snapshot`], and waits until the thread that wrote the snapshot has let the older log go,
+    /// too: then another snapshot can be begun.
     pub fn end_owed(&self) -> Result<()> {
         let _pairs = self.write_owed_snapshot()?;
         self.log.as_ref().map_or(Ok(()), StoreLog::await_owed_writer)
@@ -117,8 +117,8 @@ impl Shared {
         Ok(pair_count)
     }
 
-    /// Writes the snapshot that is owed, if it is, or waits for whoever is writing it. Returns the number of pairs if
-    /// it was written here.
+    /// Writes the snapshot that is owed, if it is, or waits for the thread that is writing it. Returns the number of
+    /// pairs if it was written here.
     pub fn write_owed_snapshot(&self) -> Result<Option<u64>> {
         let Some(log) = &self.log else { return Ok(None) };
         let mut pairs = None;

@@ -1,7 +1,7 @@
 //! Copies of a pool that are older than its log, put back in its place.
 //!
 //! What was lost: a pool that was copied while it was open looked like one whose process was killed. It was opened,
-//! and the snapshot that is due then took the place of everything the log had from later. And whoever only read
+//! and the snapshot that is due then took the place of everything the log had from later. And a program that only read
 //! or backed up an older copy, or another pool, was served it with success.
 
 use std::fs;

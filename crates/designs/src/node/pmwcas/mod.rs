@@ -10,7 +10,7 @@
 //!
 //! An operation is written to a *descriptor* in the pool, durably. In the order of their addresses each word
 //! that has its old value gets a pointer to the descriptor; when all pointers are durable the descriptor is
-//! decided by one exchange, that is made durable, and the pointers become new values. Whoever meets a
+//! decided by one exchange, that is made durable, and the pointers become new values. A thread that meets a
 //! pointer or a marker helps: nobody waits for anybody.
 //!
 //! *Source*: Tianzheng Wang, Justin Levandoski, Per-Ake Larson, "Easy Lock-Free Indexing in Non-Volatile
@@ -28,7 +28,7 @@
 //! - W4 a marker is in one word once, ever. It becomes a pointer only if the descriptor was undecided while the
 //!   marker was there. So a helper that comes late cannot begin what is decided. (That takes three threads, two
 //!   of which stop at one place each: `crates/models/src/pmwcas.rs` tries all orders);
-//! - W5 whoever has seen a descriptor undecided ends with all its words free of its pointers and markers,
+//! - W5 a thread that has seen a descriptor undecided ends with all its words free of its pointers and markers,
 //!   durably, before its pin ends; and a descriptor is used again when all who were pinned at its decision
 //!   have ended. So a word, also after a crash, leads to a descriptor that is as it was;
 //! - W6 all words of one operation are in one node (or the root object) that those who come upon them are pinned in.

@@ -84,7 +84,7 @@ pub(crate) unsafe fn read_verified<'a, M: Machine>(
         ExpiryPlace::Word => {
             let word = start.wrapping_add(HEADER_SIZE).cast::<Atomic<u64, M>>();
             // SAFETY: the word is inside the pool and aligned, as the record is.
-            // Relaxed: it stands for itself, whoever changes it.
+            // Relaxed: it stands for itself, whatever changes it.
             let word = unsafe { &*word }.load(Ordering::Relaxed);
             expiry_of_word(word).ok_or(WRONG_EXPIRY)?
         }

@@ -108,7 +108,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         self.removed.lock().extend(left);
     }
 
-    /// The others stay in the list until they are freed: whoever checks the pool waits for those that
+    /// The others stay in the list until they are freed: a check of the pool waits for those that
     /// are being freed, and nobody else does.
     fn tidy_own(&self, session: &mut Session<M>, waits: bool) {
         let removed: Vec<_> = self.removed.lock().clone();

@@ -90,13 +90,13 @@ impl<M: Machine> Marks<M> {
 
 impl<G: Geometry, M: Machine> Trees<G, M> {
     /// As [`Self::open`], and soon done: of trees with hashed leaves it reads the header of each leaf and its lower
-    /// bound, and leaves the rest to whoever touches a leaf first, and to [`Self::restore_next`]. A pool that was
-    /// closed cleanly is restored whole, for it has sums to compare with; so are trees without hashed leaves.
+    /// bound, and leaves the rest to the operation that touches a leaf first, and to [`Self::restore_next`]. A pool
+    /// that was closed cleanly is restored whole, for it has sums to compare with; so are trees without hashed leaves.
     ///
     /// Until everything is restored and [`Self::finish_opening`] was called
     /// - space that records had before the opening, and that is free, is not used: new records are put where the pool
     ///   was free or has grown. Who finds no space calls [`Self::reclaim`], which restores everything first;
-    /// - a damaged leaf is an error of whoever touches it first, and not of the opening;
+    /// - a damaged leaf is an error of the operation that touches it first, and not of the opening;
     /// - counting keys restores all leaves of the tree first.
     ///
     /// A crash meanwhile does no harm: nothing that opening has left is recorded anywhere.
@@ -208,7 +208,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     }
 
     /// Makes the space usable that was free when the pool was opened, if everything is restored; whether it is
-    /// usable, by whoever it was. O(records) once. Not if a leaf that opening has left is damaged, until the tree is
+    /// usable, by whatever thread. O(records) once. Not if a leaf that opening has left is damaged, until the tree is
     /// emptied: nobody knows what it holds. Waits for a check that is made. Not inside of an operation.
     pub fn finish_opening(&self) -> bool {
         let Some(late) = self.late.as_ref().filter(|late| !late.is_finished()) else { return true };

@@ -1,4 +1,4 @@
-//! Who runs next: one strategy per file, all treating threads and store-buffer steps alike.
+//! What runs next: one strategy per file, all treating threads and store-buffer steps alike.
 
 mod dfs;
 mod pct;

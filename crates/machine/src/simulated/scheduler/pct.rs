@@ -36,7 +36,7 @@ impl Pct {
         }
         while self.changes.last().is_some_and(|&step| step <= candidates.step) {
             self.changes.pop();
-            // Whoever would run now becomes the last of all.
+            // The thread that would run now becomes the last of all.
             let top = self.top(candidates);
             self.next_low -= 1;
             self.priority[candidates.actors[top] as usize] = self.next_low;

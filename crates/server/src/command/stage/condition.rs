@@ -1,8 +1,9 @@
 //! What a transaction that is made while others write depends on.
 //!
-//! Of a collection that is its header: whoever changes a member changes it, too. Scans wait for no batch, so they may show members
-//! of one that then is rolled back for lack of space, and behind that the header is as it was. So that none was rolled back since
-//! the first read is a condition besides. It is looked at behind the header, whose stripe such a batch has until it is counted.
+//! Of a collection that is its header: a command that changes a member changes it, too. Scans wait for no batch, so
+//! they may show members of one that then is rolled back for lack of space, and behind that the header is as it was.
+//! So that none was rolled back since the first read is a condition besides. It is looked at behind the header, whose
+//! stripe such a batch has until it is counted.
 
 use everleaf::{Store, WriteBatch};
 

@@ -3,7 +3,8 @@
 //! Their values may be long, and are not copied: neither to the stage nor to the batch. Of short ones a copy is on the stage, as if
 //! they were written.
 //!
-//! Invariant: a key is here only while nothing is to be written of it. Whoever writes it ends that its expiry alone changes.
+//! Invariant: a key is here only while nothing is to be written of it. A command that writes it ends that its expiry
+//! alone changes.
 
 use everleaf::Expiry;
 

@@ -11,7 +11,7 @@
 //! Invariants:
 //! - L1 a list has at most one open end, and what it has in memory is not written: of its elements the stage has what it had
 //!   before, which is the entry `origin`, and those that were read ahead are behind that one;
-//! - L2 whoever changes or reads members of a list by other ways has its end written before.
+//! - L2 a command that changes or reads members of a list by other ways has its end written before.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};

@@ -3,7 +3,7 @@
 //! A replica of Redis lets no key expire: its source sends a `DEL` when one has. The target lets keys expire by its
 //! own clock, and while it is behind it would do so before it comes to the command that moved the time on: a
 //! session that is prolonged during the copy would be gone. So until both are in step a key gets a time that is far
-//! away, and the one that it has is noted; behind that, whoever still has the far time gets what was noted.
+//! away, and the one that it has is noted; behind that, a key that still has the far time gets what was noted.
 
 use super::super::now_ms;
 use super::replica::Command;

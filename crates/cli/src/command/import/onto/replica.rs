@@ -2,7 +2,7 @@
 //!
 //! Where the connection is lost behind the snapshot there is another, and the stream goes on behind the last command that
 //! came as a whole, as long as the source still has what was sent since. If it has not, only a new snapshot would do,
-//! and in front of it the target would have to be emptied: that is left to whoever knows that nobody writes to it.
+//! and in front of it the target would have to be emptied: that is left to a user who knows that nobody writes to it.
 
 use super::super::{Item, each_record};
 use super::NO_COPY;
