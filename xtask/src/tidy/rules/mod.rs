@@ -28,6 +28,7 @@ mod test_names;
 mod tree_folders;
 mod unfinished;
 mod unrun_tests;
+mod whoever;
 mod words;
 mod workplace;
 
@@ -93,6 +94,7 @@ pub const RULES: &[Rule] = &[
     tree_folders::RULE,
     unfinished::RULE,
     unrun_tests::RULE,
+    whoever::RULE,
     words::RULE,
     workplace::RULE,
 ];

@@ -1,0 +1,44 @@
+//! File headers and pages say which thread, call or program does a thing: "whoever" leaves the reader to guess.
+
+use super::words::has;
+use super::{Finding, Rule, Workspace, finding};
+
+pub const RULE: Rule = Rule { name: "whoever", may_be_debt: false, check };
+
+const WORDS: [&str; 3] = ["whoever", "thread who", "threads who"];
+
+/// Files that quote what is not written any more.
+const EXEMPT: [&str; 4] =
+    ["CHANGELOG.md", "docs/reading.md", "docs/style.md", "xtask/src/tidy/rules/whoever.rs"];
+
+fn check(workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let files = workspace.files.iter().filter(|file| !EXEMPT.contains(&file.path.as_str()));
+    for file in files {
+        let is_page = file.path.ends_with(".md");
+        for (index, line) in file.text.lines().enumerate() {
+            let is_read = is_page || line.trim_start().starts_with("//!");
+            let line = line.to_ascii_lowercase();
+            if is_read && WORDS.iter().any(|word| has(&line, word)) {
+                let message = "say which thread, call, client or program it is";
+                findings.push(finding(&RULE, &file.path, index + 1, message));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines_in;
+    use super::*;
+
+    #[test]
+    fn threads_are_named_in_headers_and_pages() {
+        let text = "//! A lock: whoever has it writes.\n//! The thread who\n//! The thread that has it.\n\
+                    // Whoever.\nfn a() {}\n";
+        assert_eq!(lines_in(&RULE, "crates/store/src/a.rs", text), [1, 2]);
+        let page = "Whoever waits.\nA user who waits, and `a_test_of_whoever_waits`.\n";
+        assert_eq!(lines_in(&RULE, "docs/a.md", page), [1]);
+    }
+}
