@@ -73,8 +73,8 @@ usage: cargo xtask <command> [arguments]
   mutate  bugs by rule: every flush, ordering, check and bound in turn is changed in a copy of the sources,
           and the prover looks for it: `mutate list`, `mutate build`, `mutate run --sample 40 --cpu 20`
   long    the long runs of the other crates: kills, damage, crashes, differences from Redis; hours
-  versus  what operations cost with two builds, turn by turn: `versus BEFORE AFTER [rounds [keys]]`,
-          each a folder with `everleaf`, for a quiet machine
+  versus  what operations cost with two builds, turn by turn:
+          `versus BEFORE AFTER [rounds [keys [ROW ..]]]`, each a folder with `everleaf`, for a quiet machine
   instructions  how many instructions operations take with two builds, by valgrind:
           `instructions BEFORE AFTER [keys [ROW ..]]`, on any machine
   servers  Everleaf's server beside Redis and Valkey: `servers FOLDER [PART ..]`, for a quiet machine,

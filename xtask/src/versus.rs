@@ -4,7 +4,8 @@
 //! both, now one first and now the other: `everleaf bench` of either index, a server of each durability, which the
 //! client of `AFTER` asks for both, and puts with a log, if both folders have `examples/log_cost`. What counts
 //! is the processor's time of an operation, and of a server that of the whole process. The pools are in the folder
-//! for temporary files.
+//! for temporary files. With rows named, as the table names them ("u64, put"), only those are measured, so that more
+//! rounds of one that is not decided take less time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-const USAGE: &str = "usage: cargo xtask versus BEFORE AFTER [rounds [keys]]";
+const USAGE: &str = "usage: cargo xtask versus BEFORE AFTER [rounds [keys [ROW ..]]]";
 const ROUNDS: usize = 11;
 const KEYS: u64 = 1_000_000;
 /// Slower by more than this is told.
@@ -23,6 +24,10 @@ const ALLOWED: f64 = 1.03;
 const SURE_ROUNDS: usize = 6;
 /// Durability of the servers.
 const LEVELS: [&str; 3] = ["process", "interval", "power"];
+/// What servers are asked.
+const SERVED: [&str; 2] = ["update", "get"];
+/// Indexes that are measured without a server.
+const INDEXES: [&str; 2] = ["u64", "bytes"];
 
 /// What an operation cost: nanoseconds on a CPU, and on the clock.
 #[derive(Clone, Copy)]
@@ -63,6 +68,7 @@ fn measure(arguments: &[String]) -> Outcome<Findings> {
         Some(text) => text.parse().map_err(|_| USAGE.to_string()),
     };
     let (rounds, keys) = (number(0, ROUNDS as u64)?, number(1, KEYS)?);
+    let wanted = Wanted::new(rest.get(2..).unwrap_or_default())?;
     for build in &builds {
         if !program(build).is_file() {
             return Err(format!("there is no {}: build it first", program(build).display()));
@@ -72,18 +78,18 @@ fn measure(arguments: &[String]) -> Outcome<Findings> {
     for round in 0..rounds {
         // Whoever is first has the caches as the one before left them.
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-        for index in ["u64", "bytes"] {
+        for (index, operations) in &wanted.of_indexes {
             for build in order {
-                bench_index(&mut findings, build, &builds[build], index, keys)?;
+                bench_index(&mut findings, build, &builds[build], index, operations, keys)?;
             }
         }
         let puts = |build: &PathBuf| build.join("examples/log_cost");
-        if builds.iter().all(|build| puts(build).is_file()) {
+        if wanted.puts && builds.iter().all(|build| puts(build).is_file()) {
             for build in order {
                 bench_puts(&mut findings, build, &puts(&builds[build]), keys)?;
             }
         }
-        for level in LEVELS {
+        for (level, operations) in &wanted.of_servers {
             let folder = Folder::new()?;
             let servers =
                 [0, 1].map(|build| Server::start(&builds[build], &folder.0, build, level));
@@ -92,7 +98,7 @@ fn measure(arguments: &[String]) -> Outcome<Findings> {
             for server in &servers {
                 ask(&builds[1], &server.address, "get", keys, true)?;
             }
-            for operation in ["update", "get"] {
+            for operation in operations {
                 for build in order {
                     let (server, cpu) = (&servers[build], servers[build].cpu_ns()?);
                     let clock_ns = ask(&builds[1], &server.address, operation, keys, false)?;
@@ -105,6 +111,47 @@ fn measure(arguments: &[String]) -> Outcome<Findings> {
         eprintln!("round {} of {rounds} is done", round + 1);
     }
     Ok(findings)
+}
+
+/// What is to be measured.
+#[derive(Debug, PartialEq)]
+struct Wanted {
+    /// Indexes with the operations that were named of them; all, if none is.
+    of_indexes: Vec<(&'static str, Vec<String>)>,
+    /// Levels of durability, with the operations that servers are asked.
+    of_servers: Vec<(&'static str, Vec<&'static str>)>,
+    /// Puts into a store with and without a log.
+    puts: bool,
+}
+
+impl Wanted {
+    /// Rows as the table names them; everything if there are none.
+    fn new(rows: &[String]) -> Outcome<Wanted> {
+        let is_wanted = |row: &str| rows.is_empty() || rows.iter().any(|wanted| wanted == row);
+        let of_index = |index: &'static str| {
+            let operation =
+                |row: &String| row.strip_prefix(index)?.strip_prefix(", ").map(String::from);
+            let operations: Vec<String> = rows.iter().filter_map(operation).collect();
+            (rows.is_empty() || !operations.is_empty()).then_some((index, operations))
+        };
+        let of_server = |level: &'static str| {
+            let of_row = |operation: &&str| is_wanted(&format!("server, {level}, {operation}"));
+            let operations: Vec<&str> = SERVED.into_iter().filter(of_row).collect();
+            (!operations.is_empty()).then_some((level, operations))
+        };
+        let wanted = Wanted {
+            of_indexes: INDEXES.into_iter().filter_map(of_index).collect(),
+            of_servers: LEVELS.into_iter().filter_map(of_server).collect(),
+            puts: rows.is_empty(),
+        };
+        let count = |lists: usize| if rows.is_empty() { 0 } else { lists };
+        let named = wanted.of_indexes.iter().map(|(_, operations)| operations.len()).sum::<usize>()
+            + wanted.of_servers.iter().map(|(_, operations)| operations.len()).sum::<usize>();
+        match count(named) == rows.len() {
+            true => Ok(wanted),
+            false => Err(format!("a row that the table does not have; {USAGE}")),
+        }
+    }
 }
 
 impl Findings {
@@ -202,17 +249,19 @@ fn number_in(value: &Value, what: &str) -> Outcome<f64> {
     value.as_f64().ok_or_else(|| format!("the report has no {what}"))
 }
 
-/// All single operations of an index.
+/// The operations of an index; all if none is named.
 fn bench_index(
     findings: &mut Findings,
     build: usize,
     folder: &Path,
     index: &str,
+    operations: &[String],
     keys: u64,
 ) -> Outcome<()> {
     let keys = keys.to_string();
     let mut command = Command::new(program(folder));
-    command.args(["bench", "--index", index, "--keys", &keys, "--rounds", "1", "--json"]);
+    command.args(["bench", "--index", index]).args(operations);
+    command.args(["--keys", &keys, "--rounds", "1", "--json"]);
     for row in rows_of(&output_of(&mut command)?)? {
         let workload = row["workload"].as_str().unwrap_or_default();
         let clock_ns = 1e9 / number_in(&row["per_second"]["median"], "throughput")?;
@@ -370,6 +419,20 @@ mod tests {
             [(2., 8.), (2., 10.), (3., 10.), (6., 15.)]
         );
         assert!(interval(&[]).0.is_nan());
+    }
+
+    #[test]
+    fn rows_that_are_named_are_measured_alone() {
+        let wanted = |rows: &[&str]| {
+            Wanted::new(&rows.iter().map(|row| row.to_string()).collect::<Vec<_>>())
+        };
+        let all = wanted(&[]).unwrap();
+        assert_eq!((all.of_indexes.len(), all.of_servers.len(), all.puts), (2, 3, true));
+        let some = wanted(&["u64, put", "server, power, get", "u64, get-many"]).unwrap();
+        let operations = ["put", "get-many"].map(String::from).to_vec();
+        assert_eq!(some.of_indexes, [("u64", operations)]);
+        assert_eq!((some.of_servers, some.puts), (vec![("power", vec!["get"])], false));
+        assert!(wanted(&["u64, put", "server, put"]).is_err_and(|what| what.contains("usage")));
     }
 
     #[test]
