@@ -9,7 +9,8 @@
 //! Many clients send pipelines of any size over several event loops, with and without a log. Each value
 //! says whose it is, which key and which version, in each of its lines. Some clients read slowly, some
 //! end their half of the connection, say `QUIT`, break the protocol, go away in the middle, or are killed
-//! by another; some change the version of the protocol and switch replies off within a pipeline. The long run is
+//! by another; some change the version of the protocol and switch replies off within a pipeline. One in twelve now and then
+//! reads nothing until the server has stopped to serve it, because it has no place for more replies. The long run is
 //! `EVERLEAF_REPLIES_PIPELINES=60000 cargo test --release -p everleaf-server --test it replies::`, or `cargo
 //! xtask sim`; the seed is printed, and `EVERLEAF_REPLIES_SEED` gives it again. Its length is a number of
 //! pipelines, so that it ends with the same work done, and with a verdict, on any machine.
@@ -23,10 +24,11 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{Client, TestServer, encode};
 use everleaf::{Durability, Options};
+use socket2::{Domain, Socket, Type};
 
 /// How many pipelines to send.
 const PIPELINES_VARIABLE: &str = "EVERLEAF_REPLIES_PIPELINES";
@@ -40,6 +42,11 @@ const PIPELINE_SIZE_MAX: u64 = 4 << 20;
 const PIPELINE_COUNT_MAX: u64 = 3_000;
 /// Replies to one pipeline.
 const REPLIES_SIZE_MAX: usize = 12 << 20;
+
+/// Bytes that a client which stops reading has room for, before the server has.
+const WINDOW_SIZE: usize = 64 << 10;
+/// Bytes of a value that it asks for until its replies have no place any more.
+const STOP_VALUE_SIZE: usize = 100_000;
 
 /// Numbers that look random (splitmix64).
 struct Random(u64);
@@ -132,15 +139,25 @@ impl Model {
         Some(value_of(self.client, key, version, size))
     }
 
-    fn pipeline(&mut self, random: &mut Random) -> Pipeline {
+    /// Replies of at least so many bytes come first.
+    fn pipeline(&mut self, random: &mut Random, first: usize) -> Pipeline {
         let is_version_3 = self.is_version_3;
         let mut pipeline = Pipeline { is_version_3, ..Pipeline::default() };
+        if first > 0 {
+            let key = random.below(KEY_COUNT);
+            self.add_set_of(&mut pipeline, key, STOP_VALUE_SIZE);
+            pipeline.expect("+OK\r\n");
+            while pipeline.replies.len() < first {
+                self.add_get(&mut pipeline, key);
+            }
+        }
+        let end = REPLIES_SIZE_MAX.max(first + REPLIES_SIZE_MAX / 8);
         let size = random.size(64, PIPELINE_SIZE_MAX) as usize;
         // Runs of one kind are what an event loop treats together.
         let mut kind = random.below(9);
         // Now and then nothing but writes, whose replies are small, or nothing but reads.
         let is_uniform = random.one_in(3);
-        while pipeline.requests.len() < size && pipeline.replies.len() < REPLIES_SIZE_MAX {
+        while pipeline.requests.len() < size && pipeline.replies.len() < end {
             if !is_uniform && random.one_in(4) {
                 kind = random.below(9);
             }
@@ -218,8 +235,12 @@ impl Model {
             21..=100 => random.below(100),
             _ => 1_000,
         };
+        self.add_set_of(pipeline, key, size as usize);
+    }
+
+    fn add_set_of(&mut self, pipeline: &mut Pipeline, key: u64, size: usize) {
         self.versions += 1;
-        self.values[key as usize] = Some((self.versions, size as usize));
+        self.values[key as usize] = Some((self.versions, size));
         let value = self.value(key).expect("it was set just now");
         pipeline.ask(&[&b"SET"[..], self.key(key).as_bytes(), &value]);
     }
@@ -272,23 +293,76 @@ struct Worker<'a> {
     left: u64,
     /// Whether another client may kill this one's connections.
     is_prey: bool,
+    /// Whether it stops reading now and then, and where it asks whether the server has noticed.
+    stops: Option<Stops<'a>>,
     checked: &'a AtomicU64,
     pipelines: &'a AtomicU64,
 }
 
+/// How a client stops reading.
+struct Stops<'a> {
+    /// Another connection.
+    asks: Client,
+    /// From how many unsent bytes on the server does not serve it.
+    pause_size: usize,
+    /// How often it was not served.
+    paused: &'a AtomicU64,
+}
+
+impl Stops<'_> {
+    /// Waits until the server does not serve the connection of this number any more, or has closed it.
+    fn wait(&mut self, id: u64) {
+        let since = Instant::now();
+        loop {
+            let list = self.asks.line("CLIENT LIST");
+            let Some(line) = list.split(&format!("id={id} ")).nth(1) else { return };
+            let unsent = line.split(" obl=").nth(1).and_then(|rest| rest.split(' ').next());
+            let unsent: usize = unsent.expect("it is told").parse().expect("a number");
+            if unsent > self.pause_size {
+                // Relaxed: a statistic.
+                self.paused.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            assert!(since.elapsed() < Duration::from_secs(60), "it takes all replies: {line}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Bytes of replies that neither a client that does not read nor the two sockets have room for.
+fn replies_without_room() -> usize {
+    let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap_or_default();
+    let largest = limits.split_whitespace().nth(2).and_then(|size| size.parse().ok());
+    largest.unwrap_or(4 << 20) + (3 << 20)
+}
+
 impl Worker<'_> {
+    fn connect(&self) -> TcpStream {
+        let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None).unwrap();
+        if self.stops.is_some() {
+            socket.set_recv_buffer_size(WINDOW_SIZE).unwrap();
+        }
+        socket.connect(&self.address.into()).unwrap();
+        socket.into()
+    }
+
     fn run(&mut self) {
         let mut epoch = 0;
         while self.left > 0 {
             epoch += 1;
-            let mut stream = TcpStream::connect(self.address).unwrap();
+            let mut stream = self.connect();
             // A reply that does not come is a failure, not a hang.
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream.set_write_timeout(Some(Duration::from_secs(120))).unwrap();
             let Some(id) = self.ask_id(&mut stream) else { continue };
             let mut model = Model::new(self.client, epoch, id);
+            let mut is_first = true;
             while self.left > 0 {
                 self.left -= 1;
-                let mut pipeline = model.pipeline(&mut self.random);
+                let stops = self.stops.is_some() && (is_first || self.random.one_in(4));
+                is_first = false;
+                let first = if stops { replies_without_room() } else { 0 };
+                let mut pipeline = model.pipeline(&mut self.random, first);
                 let ending = match self.random.below(40) {
                     0 => {
                         self.leave(&stream, &pipeline);
@@ -300,7 +374,8 @@ impl Worker<'_> {
                     _ => Ending::None,
                 };
                 self.add_ending(&mut pipeline, ending);
-                let is_alive = self.exchange(&mut stream, &pipeline, ending);
+                let stopped = stops.then_some(id);
+                let is_alive = self.exchange(&mut stream, &pipeline, ending, stopped);
                 if !is_alive {
                     break;
                 }
@@ -348,14 +423,24 @@ impl Worker<'_> {
         let _ = stream.write(&pipeline.requests[..size]);
     }
 
-    /// Sends all of it and reads all that is due. Returns whether the connection is still there.
-    fn exchange(&mut self, stream: &mut TcpStream, pipeline: &Pipeline, ending: Ending) -> bool {
+    /// Sends all of it and reads all that is due; if the server's number of the connection is given, only when it is not
+    /// served any more. Returns whether the connection is still there.
+    fn exchange(
+        &mut self,
+        stream: &mut TcpStream,
+        pipeline: &Pipeline,
+        ending: Ending,
+        stopped: Option<u64>,
+    ) -> bool {
         let writer = stream.try_clone().unwrap();
         let mut pieces = Random(self.random.next());
         let is_alive = std::thread::scope(|scope| {
             scope.spawn(move || {
                 send(writer, &pipeline.requests, &mut pieces, ending == Ending::HalfClosed);
             });
+            if let (Some(id), Some(stops)) = (stopped, &mut self.stops) {
+                stops.wait(id);
+            }
             let is_alive = self.check(stream, &pipeline.replies);
             if ending != Ending::None && is_alive {
                 let size = stream.read(&mut [0; 1]).unwrap_or(0);
@@ -478,14 +563,21 @@ fn search(kind: Kind, random: &mut Random, count: u64) -> (u64, u64) {
         config.output_pause_size = pause_size;
     });
     let (left, is_over) = (count.div_ceil(CLIENT_COUNT as u64), AtomicBool::new(false));
-    let (checked, pipelines) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (checked, pipelines, paused) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for client in 0..CLIENT_COUNT {
             let random = Random(random.next());
             let (checked, pipelines, address) = (&checked, &pipelines, server.address);
             let is_prey = has_killer;
-            let mut worker = Worker { address, client, random, left, is_prey, checked, pipelines };
+            // The one who kills would kill the connection that asks, too.
+            let stops = (client == 0 && !has_killer).then(|| Stops {
+                asks: server.connect(),
+                pause_size,
+                paused: &paused,
+            });
+            let mut worker =
+                Worker { address, client, random, left, is_prey, stops, checked, pipelines };
             threads.push(scope.spawn(move || worker.run()));
         }
         let killer = has_killer.then(|| {
@@ -501,8 +593,12 @@ fn search(kind: Kind, random: &mut Random, count: u64) -> (u64, u64) {
     server.stop().unwrap();
     let (checked, pipelines) = (checked.into_inner(), pipelines.into_inner());
     let size = checked >> 20;
-    println!("{name}, {threads} threads: {pipelines} pipelines, {size} MiB of replies checked");
+    let paused = paused.into_inner();
+    println!(
+        "{name}, {threads} threads: {pipelines} pipelines, {size} MiB of replies checked, {paused} behind a pause"
+    );
     assert!(pipelines > 0, "nothing was done");
+    assert!(paused > 0 || has_killer, "nobody stopped reading");
     (pipelines, checked)
 }
 
