@@ -18,7 +18,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn what_a_batch_that_was_cut_short_could_not_do_is_said_once_also_quietly() {
+fn what_a_cut_batch_could_not_do_is_said_once_also_quietly() {
     for quiet in [None, Some("--quiet"), Some("--json")] {
         let place = place();
         let put = ["put", "pool", "third", "value"];

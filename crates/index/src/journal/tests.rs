@@ -210,7 +210,7 @@ fn a_damaged_record_keeps_nothing_else_from_being_done_again() {
 
 /// What one batch cannot do is told although another cannot be read at all, which refuses the pool.
 #[test]
-fn damage_is_told_before_a_batch_that_cannot_be_read_refuses_all() {
+fn damage_is_told_before_an_unreadable_batch_refuses_all() {
     let trees = trees();
     let tree = trees.bytes_tree("t").expect("room");
     let mut session = trees.heap().session().expect("a session");

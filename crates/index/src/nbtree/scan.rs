@@ -48,10 +48,7 @@ pub(crate) enum Extent {
 
 impl From<Verify> for Extent {
     fn from(verify: Verify) -> Self {
-        match verify {
-            Verify::Key => Extent::Heads,
-            Verify::Sum => Extent::Whole,
-        }
+        if verify == Verify::Key { Extent::Heads } else { Extent::Whole }
     }
 }
 

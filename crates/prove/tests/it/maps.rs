@@ -19,7 +19,7 @@ fn a_pool_whose_blocks_are_in_one_session_has_room_for_a_tree() {
     }
 }
 
-/// A pool that was spoilt is refused, or opened with what is wrong told, or nobody can tell: all three are searched.
+/// A pool that was damaged is refused, or opened with what is wrong told, or nobody can tell: all three are searched.
 #[test]
 fn damage_is_refused_and_told_of_and_harmless() {
     let maps = find("maps").expect("in the list");

@@ -6,7 +6,7 @@
 //! left of it is freed in the background (`collector.rs`). `docs/types.md` has all of it.
 //!
 //! A value is a header if it has a header's size and begins with the pool's mark: 128 random bits, made
-//! with the second map. No command writes a string that is one (`strings.rs`), whoever knows the mark.
+//! with the second map. No command writes a string that is one (`strings.rs`), also if a client knows the mark.
 
 pub mod check;
 pub mod collection;

@@ -146,7 +146,7 @@ fn a_command_that_takes_as_long_as_the_threshold_is_an_event() {
 /// What was lost: another client that asks for the times of commands during a transaction gave its commands each other's:
 /// those behind that moment had times, which were counted for the first ones.
 #[test]
-fn each_time_of_a_transaction_is_its_own_whoever_asks_for_times_meanwhile() {
+fn each_time_of_a_transaction_is_its_own_if_asked_for_meanwhile() {
     const COUNT: usize = 200;
     const ROUNDS: u32 = 50;
     let server = TestServer::start();

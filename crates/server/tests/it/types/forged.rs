@@ -1,4 +1,4 @@
-//! Strings that would pass for headers of collections: whoever makes one has the collection of another, whatever the rules
+//! Strings that would pass for headers of collections: a client that makes one has the collection of another, whatever the rules
 //! for keys and databases say.
 
 use std::collections::BTreeMap;
