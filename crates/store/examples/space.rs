@@ -32,7 +32,7 @@ fn fill(store: &Store, count: u64) -> Result<f64> {
 
 /// MiB that the file system has for the pool.
 fn allocated(pool: &Path) -> u64 {
-    pool.metadata().map_or(0, |found| found.blocks() * 512 >> 20)
+    pool.metadata().map_or(0, |found| (found.blocks() * 512) >> 20)
 }
 
 fn main() -> Result<()> {

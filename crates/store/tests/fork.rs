@@ -289,15 +289,20 @@ fn a_child_of_a_killed_parent_is_named_as_who_may_hold_the_lock() {
         let store = options().open(&path).expect("it opens");
         let _ = store.default_map().put(b"key", b"value").expect("it is writable");
         // SAFETY: the child waits for a byte, and ends; nothing of its parent's is run.
-        unsafe {
-            if libc::fork() == 0 {
-                libc::alarm(PATIENCE);
-                let mut byte = 0_u8;
-                libc::read(told.as_raw_fd(), (&raw mut byte).cast(), 1);
-                libc::_exit(0);
-            }
-            libc::kill(libc::getpid(), libc::SIGKILL);
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: a system call without memory.
+            unsafe { libc::alarm(PATIENCE) };
+            let mut byte = 0_u8;
+            // SAFETY: the byte is there until the call returns.
+            unsafe { libc::read(told.as_raw_fd(), (&raw mut byte).cast(), 1) };
+            // SAFETY: nothing of the parent's is run.
+            unsafe { libc::_exit(0) };
         }
+        // SAFETY: a system call without memory.
+        let own = unsafe { libc::getpid() };
+        // SAFETY: as the one before it: without memory.
+        unsafe { libc::kill(own, libc::SIGKILL) };
     });
     assert_eq!(ended, 128 + libc::SIGKILL);
     let refused = options().open(&path);

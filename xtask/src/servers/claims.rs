@@ -39,7 +39,7 @@ pub fn section(contenders: &[Contender]) -> Outcome<String> {
     for contender in contenders {
         let held = measure(&contender.start(&folder.0)?)
             .map_err(|what| format!("{}: {what} (`ulimit -n 8192`?)", contender.name))?;
-        let fields: [(&str, fn(&Held) -> f64); 3] = [
+        let fields: [(&str, Field); 3] = [
             ("used_memory", |held| mib(held.used)),
             ("mem_clients_normal", |held| mib(held.clients)),
             ("RssAnon", |held| held.resident_mib),
@@ -53,6 +53,9 @@ pub fn section(contenders: &[Contender]) -> Outcome<String> {
     }
     Ok(text + "\n")
 }
+
+/// What of it a row tells, in MiB.
+type Field = fn(&Held) -> f64;
 
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)

@@ -5,15 +5,15 @@
 use crate::common::Place;
 
 #[path = "../../../store/tests/damage/cut_short.rs"]
-mod cut_short;
+mod maker;
 
 /// A pool in which a batch was cut short that lets `key` and `other` expire, and the record of `key` is damaged.
 fn place() -> Place {
     let place = Place::with_pool();
     place.run(["put", "pool", "key", "a value that will be damaged"]).succeeded();
     place.run(["put", "pool", "other", "value"]).succeeded();
-    cut_short::leave_batch(&place.path("pool"), &[b"key", b"other"], 1 << 42);
-    cut_short::damage(&place.path("pool"), b"will be damaged");
+    maker::leave_batch(&place.path("pool"), &[b"key", b"other"], 1 << 42);
+    maker::damage(&place.path("pool"), b"will be damaged");
     place
 }
 

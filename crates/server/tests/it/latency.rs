@@ -171,9 +171,12 @@ fn each_time_of_a_transaction_is_its_own_if_asked_for_meanwhile() {
                 assert_eq!(other.line("CONFIG SET latency-tracking yes"), "+OK");
             };
             // Once before it for certain.
-            let asking = if round == 0 { ask() } else { drop(scope.spawn(ask)) };
+            if round == 0 {
+                ask();
+            } else {
+                drop(scope.spawn(ask));
+            }
             together(&mut client, &transaction);
-            asking
         });
         let told = client.line("INFO commandstats");
         let calls = ["get", "sort"].map(|name| {

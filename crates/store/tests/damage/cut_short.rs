@@ -40,6 +40,6 @@ pub fn damage(file: &Path, text: &[u8]) {
 /// CRC-32C, bit by bit.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| sum >> 1 ^ (sum & 1) * 0x82F6_3B78)
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ ((sum & 1) * 0x82F6_3B78))
     })
 }

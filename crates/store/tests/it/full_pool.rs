@@ -177,7 +177,7 @@ fn who_writes_alone_can_remove_a_key_in_a_full_pool() {
     let count = map.len();
     let alone = |numbers: std::ops::Range<u64>| {
         store.write_alone(|alone, batch| {
-            assert!(alone.len() > 0);
+            assert!(!alone.is_empty());
             numbers.for_each(|number| _ = batch.remove(map, key(number)));
             Ok::<(), Error>(())
         })

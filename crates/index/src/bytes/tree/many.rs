@@ -197,7 +197,7 @@ mod tests {
             let mut next = 0;
             let asked = keys[..count].iter().map(<[u8; 4]>::as_slice);
             let see = |at: usize, value: Option<&[u8]>| {
-                assert_eq!((at, value), (next, (at % 3 == 0).then_some(&keys[at][..])));
+                assert_eq!((at, value), (next, at.is_multiple_of(3).then_some(&keys[at][..])));
                 next += 1;
             };
             tree.get_many(&mut session, asked, Verify::Key, see).expect("sound");
