@@ -64,3 +64,16 @@ pub fn open_returning_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError>
 pub fn open_pool_up_to(memory: Memory, max: u64) -> Result<Pool<Simulated>, PoolError> {
     Pool::with_backing(backing(memory, memory.size() as u64), domain_of(memory), max, false)
 }
+
+/// As [`open_pool_up_to`], on a disk that has no space for more than the first `end` bytes.
+///
+/// # Errors
+/// Damage.
+pub fn open_pool_on_disk_of(
+    memory: Memory,
+    max: u64,
+    end: u64,
+) -> Result<Pool<Simulated>, PoolError> {
+    let backing = backing(memory, memory.size() as u64).on_disk_of(end);
+    Pool::with_backing(Box::new(backing), domain_of(memory), max, false)
+}

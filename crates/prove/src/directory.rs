@@ -10,7 +10,7 @@ use everleaf_machine::{Atomic, Ordering, Simulated};
 use everleaf_pool::layout::{IDS_OFFSETS, SIZE_GRANULE};
 use everleaf_pool::{KNOWN_FEATURES, Pool, PoolError, Root};
 
-use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_up_to};
+use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_on_disk_of};
 use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::creation;
@@ -53,6 +53,8 @@ pub enum Operation {
     TakeId,
     /// Grows to the maximum, and creates a root with the size as witness.
     Grow,
+    /// Grows by as little as can be asked for.
+    GrowSome,
     /// Closes the pool cleanly and opens it again, with a larger maximum. For one thread only.
     Reopen,
     /// Enables a feature, and notes that the pool has it.
@@ -64,15 +66,17 @@ pub enum Operation {
 /// The pool and what it takes to open it again.
 pub struct Opened {
     memory: Memory,
+    /// Bytes that the disk has space for.
+    disk_end: u64,
     /// The pools opened so far, of which the last is the one in use. All stay in their places: a
     /// simulated store that still waits in a buffer must find its word where it was.
     pools: RefCell<Vec<Rc<Pool<M>>>>,
 }
 
 impl Opened {
-    fn new(memory: Memory, max: u64) -> Result<Self, PoolError> {
-        let pool = Rc::new(open_pool_up_to(memory, max)?);
-        Ok(Opened { memory, pools: RefCell::new(vec![pool]) })
+    fn new(memory: Memory, max: u64, disk_end: u64) -> Result<Self, PoolError> {
+        let pool = Rc::new(open_pool_on_disk_of(memory, max, disk_end)?);
+        Ok(Opened { memory, disk_end, pools: RefCell::new(vec![pool]) })
     }
 
     fn pool(&self) -> Rc<Pool<M>> {
@@ -88,7 +92,7 @@ impl Opened {
             None => drop(pool.create_root(CLOSED_NAME, CLOSED, last)?),
         }
         pool.set_clean()?;
-        let next = open_pool_up_to(self.memory, CAPACITY as u64)?;
+        let next = open_pool_on_disk_of(self.memory, CAPACITY as u64, self.disk_end)?;
         assert!(next.was_clean() && next.max_size() == CAPACITY as u64);
         self.pools.borrow_mut().push(Rc::new(next));
         Ok(())
@@ -96,8 +100,17 @@ impl Opened {
 }
 
 /// The pool with its directory, counter of ids and size.
-#[derive(Clone, Copy, Debug)]
-pub struct Directory;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Directory {
+    /// Whether the disk has less space than the pool may have.
+    pub is_short: bool,
+}
+
+impl Directory {
+    fn disk_end(self) -> u64 {
+        if self.is_short { FIRST_MAX } else { CAPACITY as u64 }
+    }
+}
 
 fn key_name(key: u64) -> String {
     format!("key {key}")
@@ -149,8 +162,13 @@ fn take_id(pool: &Pool<M>) {
     pool.create_root(&format!("id {id}"), ID, id).expect("an id is not given twice");
 }
 
-fn grow(pool: &Pool<M>) {
-    let size = pool.grow(pool.max_size()).expect("up to the maximum there is room");
+/// Grows to at least so many bytes, where the disk has them.
+fn grow(pool: &Pool<M>, wanted: u64, disk_end: u64) {
+    let size = match pool.grow(wanted) {
+        Err(PoolError::DiskFull { .. }) if wanted > disk_end => return,
+        Err(PoolError::PoolFull { .. }) if wanted > pool.max_size() => return,
+        size => size.expect("up to the maximum there is room"),
+    };
     let granules = (size / SIZE_GRANULE) as u32;
     match pool.create_root(&format!("size {granules}"), SIZE, granules) {
         Ok(_) | Err(PoolError::RootExists { .. }) => {}
@@ -209,7 +227,7 @@ impl Program for Directory {
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
-        let opened = Opened::new(memory, 0).map_err(|error| error.to_string())?;
+        let opened = Opened::new(memory, 0, self.disk_end()).map_err(|error| error.to_string())?;
         let pool = opened.pool();
         let id_when_closed = pool.root(CLOSED_NAME).map_or(0, |root| root.value);
         if pool.was_clean() && last_id(&pool) != id_when_closed {
@@ -231,6 +249,9 @@ impl Program for Directory {
             if seen > pool.size() {
                 return Err(format!("thread {thread} has seen {seen} bytes"));
             }
+        }
+        if pool.size() > self.disk_end() {
+            return Err(format!("{} bytes on a disk of {}", pool.size(), self.disk_end()));
         }
         let mut pairs = Vec::new();
         for root in pool.roots() {
@@ -259,6 +280,7 @@ impl Program for Directory {
             Operation::Remove(key) => calls.push((key, Call::Remove)),
             Operation::TakeId
             | Operation::Grow
+            | Operation::GrowSome
             | Operation::Reopen
             | Operation::Enable(_)
             | Operation::See => {}
@@ -278,7 +300,8 @@ impl Program for Directory {
             }
             Operation::Remove(key) => replies.push(Reply::Done(remove(pool, key))),
             Operation::TakeId => take_id(pool),
-            Operation::Grow => grow(pool),
+            Operation::Grow => grow(pool, pool.max_size(), opened.disk_end),
+            Operation::GrowSome => grow(pool, pool.size() + 1, opened.disk_end),
             Operation::Reopen => opened.reopen().expect("a pool that was open opens again"),
             Operation::Enable(number) => {
                 pool.enable_features(feature(number)).expect("a feature that is known");
@@ -306,7 +329,7 @@ fn tiny(seed: u64) -> Plan<Operation> {
 
 fn plan_of(random: &mut Random, threads: usize, operations: u64) -> Plan<Operation> {
     let alone = threads == 1;
-    let value = Cell::new(0);
+    let value = Cell::<u64>::new(0);
     let mut operation = || {
         let key = 1 + random.below(KEYS);
         value.set(value.get() + 1);
@@ -319,6 +342,7 @@ fn plan_of(random: &mut Random, threads: usize, operations: u64) -> Plan<Operati
             2 => Operation::Set(key, number),
             3 => Operation::Remove(key),
             4 => Operation::Get(key),
+            5 if value.get().is_multiple_of(2) => Operation::GrowSome,
             5 => Operation::Grow,
             6 | 7 if alone => Operation::Reopen,
             _ => Operation::TakeId,
@@ -328,7 +352,7 @@ fn plan_of(random: &mut Random, threads: usize, operations: u64) -> Plan<Operati
 }
 
 /// Programs small enough for every order.
-const SMALL: [(&str, &[&[Operation]]); 8] = [
+const SMALL: [(&str, &[&[Operation]]); 9] = [
     ("create, create", &[&[Operation::Create(1, 1)], &[Operation::Create(1, 2)]]),
     ("create, remove", &[&[Operation::Create(1, 1)], &[Operation::Remove(1)]]),
     ("id, id", &[&[Operation::TakeId], &[Operation::TakeId]]),
@@ -336,16 +360,19 @@ const SMALL: [(&str, &[&[Operation]]); 8] = [
     ("grow, see", &[&[Operation::Grow], &[Operation::See]]),
     ("grow, grow", &[&[Operation::Grow], &[Operation::Grow]]),
     ("reopen", &[&[Operation::TakeId, Operation::Reopen, Operation::Grow, Operation::Reopen]]),
+    ("grow, short", &[&[Operation::Reopen, Operation::GrowSome, Operation::Reopen]]),
     ("set, set", &[&[Operation::Create(1, 1), Operation::Set(1, 2)], &[Operation::Set(1, 3)]]),
 ];
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("random/") {
-        return Some(PlannedCase::boxed((Directory, plan(seed.parse().ok()?))));
+        let seed = seed.parse().ok()?;
+        return Some(PlannedCase::boxed((of_number(seed), plan(seed))));
     }
     if let Some(seed) = name.strip_prefix("tiny/") {
-        return Some(PlannedCase::boxed((Directory, tiny(seed.parse().ok()?))));
+        let seed = seed.parse().ok()?;
+        return Some(PlannedCase::boxed((of_number(seed), tiny(seed))));
     }
     if let Some(case) = creation::case(name) {
         return Some(case);
@@ -353,7 +380,12 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
     let plan = plan.iter().map(|thread| thread.to_vec()).collect();
-    Some(PlannedCase::boxed((Directory, plan)))
+    Some(PlannedCase::boxed((Directory { is_short: wanted.ends_with("short") }, plan)))
+}
+
+/// A third of the disks are short of space.
+fn of_number(seed: u64) -> Directory {
+    Directory { is_short: seed.is_multiple_of(3) }
 }
 
 /// The small programs.

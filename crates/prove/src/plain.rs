@@ -177,6 +177,7 @@ pub const PLAIN: &[Mutant] = &[
     of("maps", "bytes.pieces_overlap"),
     of("maps", "record.trusts_sum"),
     of("log", "snapshot.releases_without_older"),
+    of("pool", "pool.grows_beyond_disk"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

@@ -17,6 +17,8 @@ pub struct SimulatedBacking {
     holes: Option<SpinLock<BTreeSet<u64>, Hardware>>,
     /// Whether a page that is returned reads as zero.
     clears: bool,
+    /// The disk has no space beyond so many bytes.
+    disk_end: u64,
 }
 
 /// What a file system gives and takes at once.
@@ -28,7 +30,14 @@ impl SimulatedBacking {
     /// # Safety
     /// The memory stays in its place as long as the backing lives.
     pub unsafe fn new(memory: Memory, length: u64) -> Self {
-        SimulatedBacking { memory, length, _owner: None, holes: None, clears: false }
+        SimulatedBacking {
+            memory,
+            length,
+            _owner: None,
+            holes: None,
+            clears: false,
+            disk_end: u64::MAX,
+        }
     }
 
     /// The same as a file that can return its space, and has all of it. A page that is returned reads as zero, and
@@ -45,6 +54,12 @@ impl SimulatedBacking {
     pub fn sparse(self) -> Self {
         let pages = crate::layout::DATA_START.div_ceil(PAGE)..self.length.div_ceil(PAGE);
         SimulatedBacking { holes: Some(SpinLock::new(pages.collect())), ..self }
+    }
+
+    /// The same on a disk that has no space for more than the first `end` bytes.
+    #[must_use]
+    pub fn on_disk_of(self, end: u64) -> Self {
+        SimulatedBacking { disk_end: end, ..self }
     }
 
     fn no_space(&self) -> Option<SpinGuard<'_, BTreeSet<u64>, Hardware>> {
@@ -69,6 +84,10 @@ unsafe impl Backing for SimulatedBacking {
 
     fn extend(&self, old: u64, new: u64) -> Result<(), PoolError> {
         assert!(new <= self.capacity(), "the pool grows beyond its backing");
+        if new > self.disk_end {
+            let source = io::Error::from(io::ErrorKind::StorageFull);
+            return Err(PoolError::DiskFull { path: "(memory)".into(), needed: new, source });
+        }
         if let Some(mut holes) = self.no_space() {
             let before = holes.split_off(&old.div_ceil(PAGE));
             holes.extend(before.into_iter().filter(|page| *page >= new / PAGE));
@@ -157,8 +176,14 @@ impl Pool<Simulated> {
 
     fn simulated(owner: OwnedMemory, length: u64, is_new: bool) -> Result<Self, PoolError> {
         let memory = owner.memory();
-        let backing =
-            SimulatedBacking { memory, length, _owner: Some(owner), holes: None, clears: false };
+        let backing = SimulatedBacking {
+            memory,
+            length,
+            _owner: Some(owner),
+            holes: None,
+            clears: false,
+            disk_end: u64::MAX,
+        };
         let max = memory.size() as u64;
         Self::with_backing(Box::new(backing), domain_of(memory), max, is_new)
     }

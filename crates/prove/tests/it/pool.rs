@@ -16,7 +16,7 @@ fn search(
 ) -> Result<Vec<(Site, SiteKind)>, Box<Failure>> {
     let mut sites = Vec::new();
     for seed in 0..plans {
-        let mut runner = Runner::new(Directory, plan(seed), config.clone())?;
+        let mut runner = Runner::new(Directory::default(), plan(seed), config.clone())?;
         let report = runner.explore(schedules)?;
         counts.add(&report.counts);
         for hits in report.sites {
