@@ -178,6 +178,7 @@ pub const PLAIN: &[Mutant] = &[
     of("maps", "record.trusts_sum"),
     of("log", "snapshot.releases_without_older"),
     of("pool", "pool.grows_beyond_disk"),
+    of("expiry", "bytes.expiry_revives"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

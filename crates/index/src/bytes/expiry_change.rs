@@ -60,7 +60,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let record = record_of(session.heap(), payload, key, verify)?;
             let is_other = record.expiry_ms != expected_ms;
             let is_other = is_other && !M::mutant("bytes.expiry_ignores_expected");
-            if record.has_expired::<M>() || is_other {
+            let has_expired = record.has_expired::<M>() && !M::mutant("bytes.expiry_revives");
+            if has_expired || is_other {
                 return Ok(ExpiryChange::Mismatch);
             }
             // SAFETY: pinned since before the payload was read; the caller keeps others away.
