@@ -179,6 +179,7 @@ pub const PLAIN: &[Mutant] = &[
     of("log", "snapshot.releases_without_older"),
     of("pool", "pool.grows_beyond_disk"),
     of("expiry", "bytes.expiry_revives"),
+    of("hashed-leaf", "hashed.keeps_refused"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

@@ -190,7 +190,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let number = session.allocate_block_of(G::BLOCK_CLASS)?;
         let leaf = LeafId::of_block::<G>(number, Placement::choose::<K, G, M>(low, high, entries));
         if let Err(error) = self.slab.prepare(leaf) {
-            session.free_block_of(G::BLOCK_CLASS, number);
+            if !M::mutant("hashed.keeps_refused") {
+                session.free_block_of(G::BLOCK_CLASS, number);
+            }
             return Err(error);
         }
         let skip = K::shared_prefix(self.base, low, high);

@@ -20,8 +20,11 @@ use everleaf_machine::{AtomicPointer, FingerprintLine, LINE_SIZE, Machine, Order
 
 use super::layout::{Cold, LeafId, LeafShape, OrderPlace};
 
-/// Binary logarithm of the leaves of a segment, where the pool is so large.
-const SEGMENT_SHIFT: u32 = 13;
+/// Binary logarithm of the leaves of a segment, where the pool is so large. On a simulated machine small, so that
+/// trees of a few leaves have several.
+const fn segment_shift<M: Machine>() -> u32 {
+    if M::SIMULATED { 2 } else { 13 }
+}
 /// Alignment and least size of segments that get huge pages.
 const HUGE_PAGE_SIZE: usize = 2 << 20;
 
@@ -46,16 +49,18 @@ unsafe impl<S: LeafShape, M: Machine> Send for Slab<S, M> {}
 unsafe impl<S: LeafShape, M: Machine> Sync for Slab<S, M> {}
 
 impl<S: LeafShape, M: Machine> Slab<S, M> {
+    const SEGMENT_SHIFT: u32 = segment_shift::<M>();
+
     /// For a pool of at most so many bytes.
     pub fn new(pool_bytes: u64) -> Result<Self, AllocError> {
         let leaves = pool_bytes.min(POOL_SIZE_MAX).div_ceil(S::BLOCK_BYTES as u64) as usize;
-        let in_segment = leaves.min(1 << SEGMENT_SHIFT);
+        let in_segment = leaves.min(1 << Self::SEGMENT_SHIFT);
         let cold_start = in_segment * S::CHUNKS * LINE_SIZE;
         let order_start = cold_start + in_segment * size_of::<Cold<M>>();
         let size = order_start + in_segment * size_of::<OrderPlace<M>>();
         let align = if size >= HUGE_PAGE_SIZE { HUGE_PAGE_SIZE } else { LINE_SIZE };
         let layout = Layout::from_size_align(size, align).map_err(|_| AllocError::OutOfMemory)?;
-        let count = leaves.div_ceil(1 << SEGMENT_SHIFT);
+        let count = leaves.div_ceil(1 << Self::SEGMENT_SHIFT);
         let mut segments = Vec::new();
         segments.try_reserve_exact(count).map_err(|_| AllocError::OutOfMemory)?;
         segments.extend((0..count).map(|_| AtomicPointer::new(std::ptr::null_mut())));
@@ -78,7 +83,7 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
     /// Makes sure that there is memory for a leaf that is about to be built. Unless all was zeroed, its bytes mean
     /// nothing yet.
     pub fn prepare(&self, leaf: LeafId) -> Result<(), AllocError> {
-        let segment = &self.segments[leaf.number as usize >> SEGMENT_SHIFT];
+        let segment = &self.segments[leaf.number as usize >> Self::SEGMENT_SHIFT];
         // Acquire: the memory is there; pairs with the exchange below.
         if !segment.load(Ordering::Acquire).is_null() {
             return Ok(());
@@ -103,9 +108,9 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
     #[inline(always)]
     fn place(&self, leaf: LeafId) -> (*mut u8, usize) {
         // Not changed any more since the leaf was prepared, and the caller comes behind that.
-        let segment = self.segments[leaf.number as usize >> SEGMENT_SHIFT].read_private();
+        let segment = self.segments[leaf.number as usize >> Self::SEGMENT_SHIFT].read_private();
         debug_assert!(!segment.is_null(), "leaf {} was prepared", leaf.number);
-        (segment, leaf.number as usize & ((1 << SEGMENT_SHIFT) - 1))
+        (segment, leaf.number as usize & ((1 << Self::SEGMENT_SHIFT) - 1))
     }
 
     /// A line of a leaf's fingerprints.
@@ -184,7 +189,13 @@ mod tests {
     #[test]
     fn leaves_on_both_sides_of_a_segment_have_places_of_their_own() {
         let slab = Slab::<Production, Hardware>::new(1 << 30).expect("room");
-        let leaves = [0, 1, (1 << SEGMENT_SHIFT) - 1, 1 << SEGMENT_SHIFT, (1 << 18) - 1];
+        let leaves = [
+            0,
+            1,
+            (1 << segment_shift::<Hardware>()) - 1,
+            1 << segment_shift::<Hardware>(),
+            (1 << 18) - 1,
+        ];
         for leaf in leaves.map(of) {
             slab.prepare(leaf).expect("room");
             slab.cold(leaf).high.write_private(u64::from(leaf.number));
