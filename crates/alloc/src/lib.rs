@@ -39,6 +39,7 @@ mod late;
 pub mod layout;
 mod node;
 mod recover;
+mod reserve;
 mod runs;
 mod session;
 mod session_pool;

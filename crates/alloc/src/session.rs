@@ -30,6 +30,8 @@ pub struct Session<M: Machine> {
     pub(crate) open_bag: Vec<Retired>,
     pub(crate) sealed: VecDeque<Bag>,
     turns: u32,
+    /// On a simulated machine: calls of each class that were promised to succeed.
+    pub(crate) promised: [usize; BLOCK_CLASS_COUNT],
 }
 
 /// A pinned session; see [`Session::pinned`].
@@ -81,6 +83,7 @@ impl<M: Machine> Session<M> {
             open_bag: vec![],
             sealed: VecDeque::new(),
             turns: 0,
+            promised: [0; BLOCK_CLASS_COUNT],
         })
     }
 
@@ -193,31 +196,15 @@ impl<M: Machine> Session<M> {
     /// # Errors
     /// The pool is full, or the disk is.
     pub fn allocate_block_of(&mut self, class: usize) -> Result<u32, AllocError> {
+        if M::SIMULATED {
+            self.keep_promise(class)?;
+        }
         if self.blocks[class].is_empty() {
             self.refill_blocks(class)?;
         }
         let block = self.blocks[class].pop().expect("the refill found at least one");
         M::lifetime(self.heap.block_address(block), block_size(class), true);
         Ok(block)
-    }
-
-    /// Makes sure that the next `count` calls of [`Self::allocate_block`] succeed.
-    ///
-    /// # Errors
-    /// The pool is full, or the disk is.
-    pub fn reserve_blocks(&mut self, count: usize) -> Result<(), AllocError> {
-        self.reserve_blocks_of(0, count)
-    }
-
-    /// Makes sure that the next `count` calls of [`Self::allocate_block_of`] this class succeed.
-    ///
-    /// # Errors
-    /// The pool is full, or the disk is.
-    pub fn reserve_blocks_of(&mut self, class: usize, count: usize) -> Result<(), AllocError> {
-        while self.blocks[class].len() < count {
-            self.refill_blocks(class)?;
-        }
-        Ok(())
     }
 
     /// Takes back a block of 1 KiB that no other thread has seen.
@@ -249,7 +236,7 @@ impl<M: Machine> Session<M> {
     }
 
     /// Adds at least one block to the session's list.
-    fn refill_blocks(&mut self, class: usize) -> Result<(), AllocError> {
+    pub(crate) fn refill_blocks(&mut self, class: usize) -> Result<(), AllocError> {
         let heap = self.heap.clone();
         let before = self.blocks[class].len();
         // Round again while other threads empty the depot before we get there.
@@ -285,6 +272,9 @@ impl<M: Machine> Session<M> {
     /// # Errors
     /// The pool is full, or the disk is.
     pub fn allocate_record(&mut self, size: usize) -> Result<u64, AllocError> {
+        if M::SIMULATED {
+            self.may_be_refused()?;
+        }
         let Some(class) = self.heap.class_for(size) else {
             return self.allocate_large(size);
         };
@@ -434,6 +424,7 @@ impl<M: Machine> Session<M> {
 
     /// Gives the session's free blocks and records to the depot, for other threads.
     pub fn give_back(&mut self) {
+        self.promised = [0; BLOCK_CLASS_COUNT];
         let mut depot = self.heap.depot.lock();
         for (theirs, mine) in depot.blocks.iter_mut().zip(&mut self.blocks) {
             theirs.append(mine);

@@ -340,6 +340,13 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
         false
     }
 
+    /// Whether space of the pool that the calling thread asks for is to be refused, as if the pool were full: on a
+    /// simulated machine that refuses one request of a schedule. Never on others.
+    #[inline(always)]
+    fn refuses_space() -> bool {
+        false
+    }
+
     /// A coverage mark on a rare branch: nothing on hardware, recorded by a simulated machine.
     fn mark(name: &'static str);
     /// Tells the machine that this thread has taken a lock or opened one: a counting machine tells flushes under a

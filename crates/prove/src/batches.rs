@@ -346,6 +346,6 @@ impl Batches {
             Room::None => !fits,
         };
         let no_memory = matches!(error, IndexError::Alloc(AllocError::OutOfMemory));
-        may_be_full && error.is_full() || self.refuses && no_memory
+        may_be_full && error.is_full() || self.refuses && (no_memory || error.is_full())
     }
 }

@@ -133,10 +133,16 @@ const RETURNS_ONE_IN: u64 = 3;
 const UNCUT: u64 = 4;
 /// So many times as much work is done on brief programs as on others.
 const BRIEF: u64 = 2;
-/// Allocations that fail in turn.
+/// Allocations that fail in turn, and requests for space.
 const REFUSALS: u64 = 16;
 /// What a tiny program may cost: most have all their orders by then, and more programs find more.
 const WORK_OF_TINY: u64 = 250_000;
+
+/// The numbers of those that fail, of so many.
+fn refusals(count: u64) -> impl Iterator<Item = u64> {
+    let turns = count.min(REFUSALS);
+    (0..turns).map(move |turn| turn * count / turns)
+}
 
 impl Campaign<'_> {
     fn spent(&self) -> Duration {
@@ -275,28 +281,24 @@ impl Campaign<'_> {
         report.counts.work()
     }
 
-    /// Runs a program with each of its allocations failing in turn, or with so many of them, spread over all:
-    /// which of them fails decides more than the order of the threads. All together do as much as one program.
+    /// Runs a program with each of its allocations failing in turn, then with each of its requests for space of the
+    /// pool, or with so many of them, spread over all: which of them fails decides more than the order of the threads.
+    /// All together do as much as two programs.
     fn refuse_in_turn(&mut self, program: &str, config: &Config, schedules: u64) -> Report {
-        let refusals = 0..REFUSALS;
-        let mut all = Report::default();
+        let work_limit = config.work_limit / REFUSALS;
+        let none = Config { fail_allocation: None, work_limit, ..config.clone() };
+        let schedules = schedules.div_ceil(REFUSALS);
         // At first none: so many there are.
-        for turn in std::iter::once(None).chain(refusals.map(Some)) {
-            let count = all.counts.allocations;
-            let fail_allocation = match turn {
-                Some(turn) if count > REFUSALS => Some(turn * count / REFUSALS),
-                Some(turn) if turn >= count => break,
-                turn => turn,
-            };
-            let config = Config {
-                fail_allocation,
-                work_limit: config.work_limit / REFUSALS,
-                ..config.clone()
-            };
-            all.add(&self.explore(program, &config, schedules.div_ceil(REFUSALS)));
+        let mut all = self.explore(program, &none, schedules);
+        let (allocations, requests) = (all.counts.allocations, all.counts.requests);
+        let memory = refusals(allocations).map(|number| (Some(number), None));
+        let space = refusals(requests).map(|number| (None, Some(number)));
+        for (fail_allocation, fail_space) in memory.chain(space) {
             if !self.verdict.is_clean() {
                 break;
             }
+            let config = Config { fail_allocation, fail_space, ..none.clone() };
+            all.add(&self.explore(program, &config, schedules));
         }
         all
     }

@@ -229,7 +229,8 @@ fn judge_expiries(tree: &BytesTree<G, M>, session: &mut Session<M>) -> Result<()
 
 impl Maps {
     fn may_fail(&self, error: &IndexError) -> bool {
-        self.may_refuse && matches!(error, IndexError::Alloc(AllocError::OutOfMemory))
+        let no_memory = matches!(error, IndexError::Alloc(AllocError::OutOfMemory));
+        self.may_refuse && (no_memory || error.is_full())
     }
 }
 

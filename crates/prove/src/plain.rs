@@ -180,6 +180,7 @@ pub const PLAIN: &[Mutant] = &[
     of("pool", "pool.grows_beyond_disk"),
     of("expiry", "bytes.expiry_revives"),
     of("hashed-leaf", "hashed.keeps_refused"),
+    of("wort", "wort.keeps_refused"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

@@ -143,6 +143,7 @@ impl Record {
                 "mutants": config.mutants,
                 "abandon": abandon,
                 "fail_allocation": config.fail_allocation,
+                "fail_space": config.fail_space,
                 "step_limit": config.step_limit,
                 "recovery_limit": config.recovery_limit,
                 "arena_bytes": config.arena_bytes,
@@ -267,6 +268,9 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
         Value::Null => None,
         _ => Some(fields.number("fail_allocation")?),
     };
+    // The first records were made before it existed.
+    let has_space = fields.has("fail_space") && *fields.get("fail_space")? != Value::Null;
+    let fail_space = has_space.then(|| fields.number("fail_space")).transpose()?;
     // What would take memory or time without end is refused, not tried.
     let arena_bytes = fields.number("arena_bytes")? as usize;
     if arena_bytes == 0 || !arena_bytes.is_multiple_of(64) || arena_bytes > 1 << 30 {
@@ -306,6 +310,7 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
         recovery_limit: fields.number("recovery_limit")?,
         abandon,
         fail_allocation,
+        fail_space,
         arena_bytes,
     })
 }

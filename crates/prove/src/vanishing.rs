@@ -303,7 +303,7 @@ impl Vanishing {
                 matches!(operation, Operation::Put(_) | Operation::Removal(_))
             }
             IndexError::Alloc(AllocError::OutOfMemory) => self.refuses,
-            _ => false,
+            error => self.refuses && error.is_full(),
         }
     }
 }

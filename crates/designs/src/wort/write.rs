@@ -36,7 +36,9 @@ impl<const BITS: u32, M: Machine> Wort<BITS, M> {
                 match self.tree.insert(session, &spot, change.key, record) {
                     Ok(new_node) => self.nodes.add(session.stripe(), i64::from(new_node)),
                     Err(error) => {
-                        session.free_record(record, RECORD_SIZE);
+                        if !M::mutant("wort.keeps_refused") {
+                            session.free_record(record, RECORD_SIZE);
+                        }
                         return Err(error);
                     }
                 }

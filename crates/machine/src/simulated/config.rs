@@ -144,6 +144,8 @@ pub struct Config {
     /// The allocation of this number (from 0, counted among those of the threads, not of the opening)
     /// fails.
     pub fail_allocation: Option<u64>,
+    /// The request for space of the pool of this number, counted in the same way, finds none.
+    pub fail_space: Option<u64>,
     /// Bytes of volatile memory a schedule may allocate; a multiple of 64.
     pub arena_bytes: usize,
 }
@@ -179,6 +181,7 @@ impl Default for Config {
             work_limit: u64::MAX,
             abandon: None,
             fail_allocation: None,
+            fail_space: None,
             arena_bytes: 1 << 20,
         }
     }

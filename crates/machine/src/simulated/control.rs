@@ -127,6 +127,17 @@ impl Core {
         pointer
     }
 
+    /// Whether this request for space of the pool is the one to be refused. An opening without space is refused, which
+    /// is no failure of recovery.
+    pub fn refuses_space(&self) -> bool {
+        if self.opening.get() {
+            return false;
+        }
+        let mut state = self.state.borrow_mut();
+        let refuse = state.config.fail_space;
+        state.space.refuses_space(refuse)
+    }
+
     /// Takes arena memory out of use for the rest of the schedule; false if it is not the arena's.
     pub fn deallocate(&self, address: usize, layout: Layout) -> bool {
         if self.mode.get() == Mode::Recover {

@@ -320,6 +320,10 @@ impl Machine for Simulated {
         running().is_some()
     }
 
+    fn refuses_space() -> bool {
+        running().is_some_and(|core| core.refuses_space())
+    }
+
     fn mark(name: &'static str) {
         match current::core() {
             Some(core) => core.state.borrow_mut().mark(name),

@@ -27,6 +27,8 @@ pub struct Counts {
     pub drains: u64,
     /// Pieces of volatile memory that the threads asked for in a schedule, at most.
     pub allocations: u64,
+    /// Requests of the threads for space of the pool in a schedule, at most.
+    pub requests: u64,
     /// Points at which crash images were computed.
     pub crash_points: u64,
     /// Crash states checked.
@@ -55,6 +57,7 @@ impl Counts {
         self.flushes += other.flushes;
         self.drains += other.drains;
         self.allocations = self.allocations.max(other.allocations);
+        self.requests = self.requests.max(other.requests);
         self.crash_points += other.crash_points;
         self.images += other.images;
         self.recoveries += other.recoveries;

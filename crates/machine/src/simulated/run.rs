@@ -279,7 +279,8 @@ impl<P: Program + 'static> Runner<P> {
         let Ok(contents) = self.memo.outcome(number).result.clone() else { return Ok(()) };
         if self.cores.len() == level + 1 {
             let size = self.scenario.program.pool_bytes();
-            let config = Config { abandon: None, fail_allocation: None, ..self.config.clone() };
+            let (abandon, fail_allocation, fail_space) = (None, None, None);
+            let config = Config { abandon, fail_allocation, fail_space, ..self.config.clone() };
             let core = Core::new(config, size);
             core.wall_clock_ms.set(self.scenario.program.wall_clock_ms());
             self.cores.push(Rc::new(core));

@@ -294,8 +294,12 @@ impl<P: Program + 'static> Runner<P> {
         let diverged = scheduler.diverged();
         self.search = Some(scheduler);
         let steps = core.state.borrow().steps;
-        let allocations = core.state.borrow().space.allocations();
+        let (allocations, requests) = {
+            let space = &core.state.borrow().space;
+            (space.allocations(), space.requests())
+        };
         self.counts.allocations = self.counts.allocations.max(allocations);
+        self.counts.requests = self.counts.requests.max(requests);
         self.counts.steps += steps;
         self.typical_steps = (self.typical_steps * 7 + steps.min(4_000)) / 8;
         let result = result.map_err(|what| Box::new(self.failure(what, seed)));

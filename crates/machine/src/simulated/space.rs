@@ -33,6 +33,8 @@ pub struct Space {
     freed: Vec<Freed>,
     flagged: Vec<(usize, usize)>,
     allocations: u64,
+    /// Requests for space of the pool.
+    requests: u64,
 }
 
 impl Space {
@@ -49,6 +51,7 @@ impl Space {
             freed: Vec::new(),
             flagged: Vec::new(),
             allocations: 0,
+            requests: 0,
         }
     }
 
@@ -72,6 +75,7 @@ impl Space {
         self.live = 0;
         self.freed.clear();
         self.allocations = 0;
+        self.requests = 0;
     }
 
     /// Arena memory at an address that depends only on the earlier calls of the schedule, filled
@@ -107,6 +111,17 @@ impl Space {
     /// How many calls of the threads asked for memory in this schedule.
     pub fn allocations(&self) -> u64 {
         self.allocations
+    }
+
+    /// Counts a request of the threads for space of the pool; whether it is that of number `refuse`.
+    pub fn refuses_space(&mut self, refuse: Option<u64>) -> bool {
+        self.requests += 1;
+        refuse.is_some_and(|number| number + 1 == self.requests)
+    }
+
+    /// How many requests there were for space of the pool in this schedule.
+    pub fn requests(&self) -> u64 {
+        self.requests
     }
 
     /// How many allocations of the arena were not freed.

@@ -1,0 +1,54 @@
+//! Space that is promised before it is used, and what the simulated machine refuses of the rest.
+
+use everleaf_machine::Machine;
+use everleaf_pool::PoolError;
+
+use crate::error::AllocError;
+use crate::session::Session;
+
+impl<M: Machine> Session<M> {
+    /// Makes sure that the next `count` calls of [`Self::allocate_block`] succeed.
+    ///
+    /// # Errors
+    /// The pool is full, or the disk is.
+    pub fn reserve_blocks(&mut self, count: usize) -> Result<(), AllocError> {
+        self.reserve_blocks_of(0, count)
+    }
+
+    /// Makes sure that the next `count` calls of [`Self::allocate_block_of`] this class succeed.
+    ///
+    /// # Errors
+    /// The pool is full, or the disk is.
+    pub fn reserve_blocks_of(&mut self, class: usize, count: usize) -> Result<(), AllocError> {
+        // What was promised before stays promised.
+        if M::SIMULATED && count > self.promised[class] {
+            self.may_be_refused()?;
+        }
+        while self.blocks[class].len() < count {
+            self.refill_blocks(class)?;
+        }
+        if M::SIMULATED {
+            self.promised[class] = self.promised[class].max(count);
+        }
+        Ok(())
+    }
+
+    /// An error where the simulated machine refuses this request for space: as in a pool that is full.
+    pub(crate) fn may_be_refused(&self) -> Result<(), AllocError> {
+        if !M::refuses_space() {
+            return Ok(());
+        }
+        let (needed, max) = (self.heap().pool().size(), self.heap().pool().max_size());
+        Err(PoolError::PoolFull { path: "(memory)".into(), needed, max }.into())
+    }
+
+    /// Takes note of a call that was promised to succeed; an error where this one was not, and is refused.
+    pub(crate) fn keep_promise(&mut self, class: usize) -> Result<(), AllocError> {
+        let promised = &mut self.promised[class];
+        if *promised == 0 {
+            return self.may_be_refused();
+        }
+        *promised -= 1;
+        Ok(())
+    }
+}
