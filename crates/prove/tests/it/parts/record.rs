@@ -18,6 +18,7 @@ fn record() -> Record {
             seed: u64::MAX,
             wide_compares: true,
             births: true,
+            fail_space: Some(2),
             crash: CrashConfig { at_returns: true, ..CrashConfig::default() },
             ..Config::default()
         },
@@ -59,10 +60,11 @@ fn every_missing_or_mistyped_part_is_named() {
         check(changed.clone(), name);
         changed["config"].as_object_mut().expect("an object").remove(name);
         // The first records were made before these existed.
-        if ["wide_compares", "crash_at_returns", "births"].contains(&name.as_str()) {
+        if ["wide_compares", "crash_at_returns", "births", "fail_space"].contains(&name.as_str()) {
             let read = Record::from_text(&changed.to_string()).expect("as the first records");
             assert!(!read.config.wide_compares || name != "wide_compares");
             assert!(!read.config.births || name != "births");
+            assert!(read.config.fail_space.is_none() || name != "fail_space");
             assert!(!read.config.crash.at_returns || name != "crash_at_returns");
             continue;
         }
