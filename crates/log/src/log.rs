@@ -292,10 +292,10 @@ impl<D: Disk> Log<D> {
     }
 
     /// What the log's own thread does in [`SyncMode::Interval`], for who has it do without
-    /// ([`LogOptions::background_thread`]): syncs if half of the interval is over. `now` is the time
-    /// since any fixed moment; call it often. Does not wait for a thread that is writing: the next that
-    /// writes, or the next call, syncs then. In [`SyncMode::Sync`], and in a log that has the thread,
-    /// it does nothing.
+    /// ([`LogOptions::background_thread`]): syncs if half of the interval is over. `now` is the time since any fixed
+    /// moment; call it often: what may be lost grows by the time until the first call, and between two. Does not wait
+    /// for a thread that is writing: the next that writes, or the next call, syncs then. In [`SyncMode::Sync`], and in
+    /// a log that has the thread, it does nothing.
     ///
     /// # Errors
     /// [`Error::Failed`] if the log fails or has failed.
@@ -304,7 +304,8 @@ impl<D: Disk> Log<D> {
             return self.check();
         }
         let mut turn = self.shared.turn();
-        turn.is_sync_due |= turn.clock.is_due(now);
+        let was_due = turn.is_sync_due && !self.shared.disk.mutant("log.tick_forgets");
+        turn.is_sync_due = turn.clock.is_due(now) || was_due;
         if let Some(error) = &turn.failed {
             return Err(error.clone());
         }

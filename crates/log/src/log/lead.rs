@@ -6,6 +6,12 @@ use super::{Shared, Turn};
 use crate::{Disk, Error, Result};
 
 impl<D: Disk> Shared<D> {
+    /// Whether a [tick](crate::Log::tick) waits for no other thread now: somebody leads, or can lead at once.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn ticks_at_once(&self) -> bool {
+        self.turn().is_led || self.writer.try_lock().is_some()
+    }
+
     /// Leads one round if nobody does, and says so; otherwise waits for whoever does. Neither if
     /// `is_done`.
     pub(super) fn turn_or_wait(&self, sync: bool, is_done: impl Fn(&Turn) -> bool) -> Result<bool> {

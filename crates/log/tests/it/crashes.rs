@@ -48,7 +48,7 @@ fn a_run_repeats_exactly() {
 }
 
 /// Every safeguard that can be switched off, and what its absence does; `docs/log.md` has them too.
-const MUTANTS: [&str; 44] = [
+const MUTANTS: [&str; 46] = [
     "caller.fills_first",
     "caller.takes_place_late",
     "log.checks_first_block",
@@ -71,12 +71,14 @@ const MUTANTS: [&str; 44] = [
     "log.no_sync_at_opening",
     "log.no_sync_at_switch",
     "log.owed_without_gap",
+    "log.passes_gap",
     "log.retries_sync",
     "log.skips_gap",
     "log.takes_old_chunks",
     "log.takes_torn_chunk",
     "log.takes_what_is_there",
     "log.tells_of_what_is_owed",
+    "log.tick_forgets",
     "log.window_bounds",
     "snapshot.counts_on",
     "snapshot.footer_early",

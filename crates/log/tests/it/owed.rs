@@ -114,6 +114,58 @@ fn a_second_debt_takes_the_place_of_the_first() {
     recovered.replay_start().unwrap();
 }
 
+/// A process dies, the next writes again what was not proven durable, and the machine stops before the snapshot that is
+/// owed is there. Of a file of that log a byte is changed.
+fn damaged_before(mutants: Vec<&'static str>, name: &str, at: u64) -> SimulatedDisk {
+    let disk = SimulatedDisk::new(Faults { mutants, ..Faults::default() }, 1);
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    assert_eq!(put(&log, b"first"), 1);
+    log.write_out().unwrap();
+    let disk = disk.copied(1);
+    let (log, recovered) = Log::open(disk.clone(), &owing()).unwrap();
+    assert_eq!(recovered.report().rewritten, 1);
+    for number in 0..4u8 {
+        assert_eq!(put(&log, &[number]), Lsn::from(number) + 3);
+        log.write_out().unwrap();
+    }
+    let disk = disk.crashed(1);
+    assert_eq!((end(&disk), disk.names().len()), (1, 4));
+    disk.open(name).unwrap().write_at(&[0xA5], at).unwrap();
+    disk
+}
+
+/// What was written again was durable then, as the segments behind it say: its damage passed for the end.
+#[test]
+fn damage_of_what_was_durable_before_what_is_owed_is_told() {
+    let damaged = |mutants| damaged_before(mutants, "log-0000000000000002", 4096 + 100);
+    let disk = damaged(vec![]);
+    let refused = Log::open(disk.clone(), &options());
+    assert!(matches!(refused, Err(Error::Damaged(_))), "{refused:?}");
+    let (log, recovered) = Log::open(disk.clone(), &options().salvage(true)).unwrap();
+    assert_eq!((recovered.report().end, recovered.report().damages.len()), (0, 1));
+    assert_eq!(put(&log, b"behind"), 1);
+    log.close().unwrap();
+    assert_eq!(end(&disk), 1);
+    let disk = damaged(vec!["log.owed_proves_nothing"]);
+    assert_eq!(Log::open(disk, &options()).unwrap().1.report().end, 0, "the bug is not found");
+}
+
+/// The opening that found nothing before it failed, and the next one opened an empty log.
+#[test]
+fn a_log_is_refused_of_which_only_what_is_owed_is_found() {
+    for name in ["log-0000000000000002", "log-0000000000000003"] {
+        let disk = damaged_before(vec![], name, 20);
+        for _ in 0..2 {
+            let refused = Log::open(disk.clone(), &options());
+            assert!(matches!(refused, Err(Error::Damaged(_))), "{name}: {refused:?}");
+        }
+        let (log, recovered) = Log::open(disk.clone(), &options().salvage(true)).unwrap();
+        assert_eq!(recovered.report().end, 1);
+        log.close().unwrap();
+        assert_eq!(end(&disk), 1);
+    }
+}
+
 /// Damage of the only snapshot behind the gap is told, and the log from before it does not pass for all.
 #[test]
 fn a_log_whose_owed_snapshot_is_damaged_later_is_refused() {

@@ -9,6 +9,7 @@
 //! cannot go on.
 
 mod arranged;
+mod images;
 mod tails;
 mod truth;
 mod world;
@@ -58,10 +59,12 @@ fn owes_of(number: u64) -> bool {
     number % 10 != 6 && (number / 40).is_multiple_of(3)
 }
 
-/// The interval of a run in the mode `Interval`, in milliseconds of its clock; one run in four is.
+/// The interval of a run in the mode `Interval`, in milliseconds of its clock; one run in four is. So long that half of
+/// it, and what comes in addition, are not more than it (R4): a millisecond until the first look at the clock, one
+/// until the next where a sync is due while another thread leads, and one that a round may last.
 fn interval_of(number: u64) -> Option<u64> {
     // Not by what says which disk it is, or some would never meet.
-    (number / 10).is_multiple_of(4).then_some(2 + number % 9)
+    (number / 10).is_multiple_of(4).then_some(6 + number % 9)
 }
 
 /// Runs some lives of a store on one disk, with some planted bugs; one in so many operations is a crash

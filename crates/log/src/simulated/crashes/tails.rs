@@ -3,8 +3,8 @@
 use crate::simulated::{Random, SimulatedDisk};
 use crate::{Disk, DiskFile, Error, Log};
 
+use super::images::next_disk;
 use super::truth::{Examined, Group, Truth, append, some_group, write_snapshot};
-use super::world::next_disk;
 
 fn text(error: &Error) -> String {
     error.to_string()

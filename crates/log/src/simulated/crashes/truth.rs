@@ -168,6 +168,13 @@ impl Truth {
             Err(error) => return Err(format!("the log cannot be opened: {error}")),
         };
         let end = recovered.report().end;
+        let rebuilt = rebuilt(&recovered, is_salvaged);
+        // A disk that lies may lose what recovery needs; it must only not pass for whole.
+        let may_fail = self.is_lied_to || self.may_be_refused;
+        if may_fail && matches!(rebuilt, Err(Failure::Error(_))) {
+            drop(log);
+            return self.examine_refused(disk, options).map(|()| None);
+        }
         if end < self.floor && !self.is_lied_to {
             return Err(format!("LSN {} was acknowledged and the log ends at {end}", self.floor));
         }
@@ -180,12 +187,7 @@ impl Truth {
                  LSN {end}"
             ));
         }
-        let (pairs, replayed) = match rebuilt(&recovered, is_salvaged) {
-            Ok(found) => found,
-            // A disk that lies may lose what recovery needs; it must only not pass for whole.
-            Err(Failure::Error(_)) if self.is_lied_to || self.may_be_refused => return Ok(None),
-            Err(failure) => return Err(failure.to_string()),
-        };
+        let (pairs, replayed) = rebuilt.map_err(|failure| failure.to_string())?;
         if replayed != end && !is_salvaged {
             return Err(format!("replay ends at LSN {replayed} and the log at {end}"));
         }
@@ -195,6 +197,21 @@ impl Truth {
         }
         // Going on after a salvage is no use on a disk that forgets the salvage, too.
         Ok((!is_salvaged).then_some(Examined { log, end }))
+    }
+
+    /// Opens a log once more of which the recovery has failed: what was missing must not pass for what never was.
+    fn examine_refused(
+        &self,
+        disk: &SimulatedDisk,
+        options: &LogOptions,
+    ) -> std::result::Result<(), String> {
+        let Ok((_log, recovered)) = Log::open(disk.clone(), options) else { return Ok(()) };
+        match rebuilt(&recovered, false) {
+            Ok((_, end)) if end < self.floor && !self.is_lied_to => {
+                Err(format!("it fails, and opened again it ends at LSN {end} of {}", self.floor))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The truth after a recovery that ended at `end`.

@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::simulated::{Faults, KeptPlace, Random, SimulatedDisk};
 use crate::{Log, Lsn, SnapshotWriter};
 
+use super::images::{crashes_in_recovery, next_disk, rot_newest_snapshot, rot_segment, short_life};
 use super::tails::{cut_off, note_unlogged};
 use super::truth::{
-    Examined, Group, ModelChange, Pairs, Truth, append, apply, calmed, records, some_group,
-    write_snapshot,
+    Examined, Group, ModelChange, Pairs, Truth, apply, calmed, records, some_group,
 };
 
 const WRITERS: usize = 3;
@@ -39,6 +39,9 @@ pub struct World {
     begun: [Option<Begun>; WRITERS],
     next_id: u64,
     log: Option<Arc<Log<SimulatedDisk>>>,
+    /// Whether the thread that looks at the clock has looked since the last step, and when it looks.
+    has_ticked: bool,
+    looks: Random,
     /// Crashes that were examined.
     pub crashes: u64,
     /// One in so many operations is a crash point that is examined.
@@ -68,6 +71,8 @@ impl World {
             begun: [const { None }; WRITERS],
             next_id: 0,
             log: None,
+            has_ticked: false,
+            looks: Random::new(seed ^ 0x10_0C),
             crashes: 0,
             examine_one_in,
             mutants: faults.mutants.clone(),
@@ -242,7 +247,13 @@ impl World {
             2 => crashes_in_recovery(&image, &self.truth, seed).map(|more| self.crashes += more),
             3 => {
                 rot_newest_snapshot(&image, &mut self.random);
-                let truth = Truth { may_be_refused: self.truth.has_gap, ..self.truth.clone() };
+                // By the seed, so that the runs are those from before. What comes of it is whole, or told.
+                let rots_segment = (seed / 8).is_multiple_of(2);
+                if rots_segment {
+                    rot_segment(&image, &mut Random::new(seed));
+                }
+                let may_be_refused = rots_segment || self.truth.has_gap;
+                let truth = Truth { may_be_refused, ..self.truth.clone() };
                 truth.examine(&image).map(drop)
             }
             4 => cut_off(&image, &self.truth, seed).map(|more| self.crashes += more),
@@ -256,6 +267,7 @@ impl World {
 
 /// The hook of a run.
 pub fn on_operation(world: &SharedWorld, disk: &SimulatedDisk) {
+    look_at_the_clock(world);
     let mut world = lock(world);
     if world.failure.is_some() {
         return;
@@ -269,80 +281,21 @@ pub fn on_operation(world: &SharedWorld, disk: &SimulatedDisk) {
     }
 }
 
-fn rot_newest_snapshot(disk: &SimulatedDisk, random: &mut Random) {
-    let names = disk.names();
-    if let Some(name) = names.iter().rfind(|name| name.starts_with("snapshot-")) {
-        disk.rot(name, random);
+/// What the thread does that looks at the clock, while another is in the middle of an operation of the disk: once at
+/// most between two steps, so that no operation lasts long. Not where it would wait for that other one, which goes on
+/// only behind it.
+fn look_at_the_clock(shared: &SharedWorld) {
+    let mut world = lock(shared);
+    let is_wanted = world.truth.interval.is_some() && !world.has_ticked;
+    let Some(log) = world.log.clone().filter(|_| is_wanted) else { return };
+    if world.failure.is_some() || !world.looks.one_in(8) || !log.shared.ticks_at_once() {
+        return;
     }
-}
-
-/// Examines, appends a little, syncs perhaps, loses power or the process, and examines again.
-/// Returns the number of crashes.
-fn short_life(disk: &SimulatedDisk, truth: &Truth, random: &mut Random) -> Result<u64, String> {
-    let mut disk = disk.clone();
-    let mut truth = truth.clone();
-    let lives = 1 + random.below(3);
-    for _ in 0..lives {
-        let owes = truth.owes && random.one_in(3);
-        let options = truth.options(&disk).owes_snapshot(owes);
-        let Some(Examined { log, end }) = truth.examine_as(&disk, &options)? else { return Ok(1) };
-        truth = truth.recovered(end);
-        if owes {
-            note_unlogged(&log, &mut truth, random)?;
-        }
-        for _ in 0..random.below(4) {
-            let number = random.bits();
-            let group = some_group(random, number);
-            append(&log, &mut truth, random.below(3), group).map_err(|error| error.to_string())?;
-            match random.below(4) {
-                0 if !owes => log.sync().map(drop),
-                1 => log.write_out(),
-                _ => Ok(()),
-            }
-            .map_err(|error| error.to_string())?;
-        }
-        if random.one_in(4) {
-            write_snapshot(&log, &truth).map_err(|error| error.to_string())?;
-        }
-        truth.floor = truth.floor.max(log.durable_lsn());
-        disk = next_disk(&disk, random);
-    }
-    truth.examine(&disk).map(|_| lives as u64)
-}
-
-/// The disk after the process died, or the power failed.
-pub fn next_disk(disk: &SimulatedDisk, random: &mut Random) -> SimulatedDisk {
-    let next = match random.below(3) {
-        0 => disk.copied(random.bits()),
-        _ => disk.crashed(random.bits()),
-    };
-    if random.one_in(2) {
-        next.evict();
-    }
-    next
-}
-
-/// Cuts the power before every operation of the recovery, too. Returns the number of crashes.
-fn crashes_in_recovery(disk: &SimulatedDisk, truth: &Truth, seed: u64) -> Result<u64, String> {
-    let found: Arc<Mutex<(u64, Option<String>)>> = Arc::default();
-    let (inner, nested) = (Arc::clone(&found), truth.clone());
-    let mut random = Random::new(seed);
-    disk.set_hook(move |disk| {
-        let image = disk.crashed(random.bits());
-        let outcome = nested.examine(&image);
-        let mut found = inner.lock().expect("nobody panics with it");
-        found.0 += 1;
-        if let Err(text) = outcome {
-            found.1.get_or_insert(format!("after a crash in recovery: {text}"));
-        }
-    });
-    let outcome = truth.examine(disk).map(drop);
-    disk.clear_hook();
-    let found = found.lock().expect("nobody panics with it");
-    match &found.1 {
-        Some(text) => Err(text.clone()),
-        None => outcome.map(|()| found.0),
-    }
+    world.has_ticked = true;
+    let now = world.pass_time();
+    // It may write itself, and wait for the writers.
+    drop(world);
+    drop(log.tick(now));
 }
 
 /// A snapshot under way: the writer, and the last pair it got.
@@ -419,6 +372,7 @@ fn step(world: &SharedWorld, log: &Log<SimulatedDisk>, scan: &mut Option<Scan>) 
     }
     let now = lock(world).pass_time();
     drop(log.tick(now));
+    lock(world).has_ticked = false;
     lock(world).note_durable();
 }
 
