@@ -6,13 +6,14 @@
 //! nothing ever expires, in others between them, so that a key written with an early time is gone at once
 //! although its record is there.
 
+mod new_life;
+
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_index::{
-    BytesTree, Change, Decision, ExpiryChange, IndexError, Record, Session, Tiny, Trees, Verify,
-    WriteOrder,
+    BytesTree, Change, Decision, ExpiryChange, IndexError, Session, Tiny, Trees, Verify, WriteOrder,
 };
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Domain, Memory, Plan, Program, Random};
@@ -139,26 +140,6 @@ impl Opened {
             check(record.value);
             record.expiry_ms
         })
-    }
-
-    /// Demands that a record whose time has come is given no other, not even by who knows its time.
-    fn demand_no_new_life(
-        &self,
-        session: &mut Session<M>,
-        expiry_ms: u64,
-    ) -> Result<(), IndexError> {
-        let see = |record: Record<'_>| record.expiry_ms;
-        let stored = self.tree.get_stored(session, KEY, Verify::Key, see)?;
-        let Some(gone) = stored.filter(|stored| *stored <= self.far + self.now) else {
-            return Ok(());
-        };
-        self.order.raise(self.trees.heap());
-        let stripes = self.order.lock_many([self.order.stripe_of(KEY)]);
-        let done = self.tree.change_expiry(session, KEY, gone, expiry_ms, Verify::Key);
-        drop(stripes);
-        self.order.lower_after_batch();
-        assert_eq!(done?, ExpiryChange::Mismatch, "what has expired gets a new life");
-        Ok(())
     }
 
     /// Changes the expiry as a store does. Returns what it was.

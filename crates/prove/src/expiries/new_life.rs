@@ -1,0 +1,27 @@
+//! What has expired stays so, whatever is asked for.
+
+use everleaf_index::{ExpiryChange, IndexError, Record, Session, Verify};
+
+use super::{KEY, M, Opened};
+
+impl Opened {
+    /// Demands that a record whose time has come is given no other, not even by who knows its time.
+    pub(super) fn demand_no_new_life(
+        &self,
+        session: &mut Session<M>,
+        expiry_ms: u64,
+    ) -> Result<(), IndexError> {
+        let see = |record: Record<'_>| record.expiry_ms;
+        let stored = self.tree.get_stored(session, KEY, Verify::Key, see)?;
+        let Some(gone) = stored.filter(|stored| *stored <= self.far + self.now) else {
+            return Ok(());
+        };
+        self.order.raise(self.trees.heap());
+        let stripes = self.order.lock_many([self.order.stripe_of(KEY)]);
+        let done = self.tree.change_expiry(session, KEY, gone, expiry_ms, Verify::Key);
+        drop(stripes);
+        self.order.lower_after_batch();
+        assert_eq!(done?, ExpiryChange::Mismatch, "what has expired gets a new life");
+        Ok(())
+    }
+}
