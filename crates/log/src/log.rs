@@ -37,8 +37,7 @@ const EAGER_SIZE: usize = 256 << 10;
 /// replay follows the LSNs. A group is durable only when all groups with smaller LSNs are. So who takes
 /// the place *before* the change can be seen has it logged before whatever comes of its being seen.
 ///
-/// A process that is forked from the one that opened a log may drop what it inherits of it, which touches nothing, and
-/// must do nothing else with it.
+/// A forked process may drop what it inherits of a log, which touches nothing, and must do nothing else with it.
 ///
 /// # Example
 /// ```
