@@ -269,15 +269,13 @@ impl Map {
     /// let mut sizes = [None; 3];
     /// trees.get_rows(b"oakelmash", 3, 8, |index, value| sizes[index] = value.map(<[u8]>::len))?;
     /// assert_eq!(sizes, [Some(7), None, Some(8)]);
+    /// assert!(trees.get_rows(b"", 0, 8, |_, _| {}).is_err());
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As [`Self::get_many`].
-    ///
-    /// # Panics
-    /// If `key_size` is 0.
+    /// As [`Self::get_many`]; [`Error::Unsupported`] if `key_size` is 0, since nobody could tell how many keys there are.
     pub fn get_rows(
         &self,
         keys: &[u8],
@@ -285,6 +283,9 @@ impl Map {
         value_size: usize,
         see: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
+        if key_size == 0 {
+            return Err(Error::Unsupported("keys of no bytes cannot lie one after another".into()));
+        }
         self.get_each(keys.chunks_exact(key_size), value_size, see)
     }
 
