@@ -34,7 +34,7 @@ pub struct Excess {
 pub fn check(root: &Path, tier: &str, measured: &Costs) -> Vec<Excess> {
     let text = std::fs::read_to_string(root.join(FILE)).unwrap_or_default();
     match parse(&text, tier) {
-        Ok(budget) => exceeded(&budget, measured),
+        Ok(budget) => exceeded(tier, &budget, measured),
         Err(sentence) => vec![Excess { sentence, is_time: false }],
     }
 }
@@ -82,7 +82,7 @@ fn parse(text: &str, tier: &str) -> Result<Costs, String> {
     Ok(costs)
 }
 
-fn exceeded(budget: &Costs, measured: &Costs) -> Vec<Excess> {
+fn exceeded(tier: &str, budget: &Costs, measured: &Costs) -> Vec<Excess> {
     let unit = |costs: &Costs| costs.get(UNIT).copied();
     // Only a slower machine counts: where the fixed work, which knows neither memory nor the system, took less time,
     // the tests did not.
@@ -98,8 +98,8 @@ fn exceeded(budget: &Costs, measured: &Costs) -> Vec<Excess> {
             if is_time { (found * speed, allowed * SLACK) } else { (*found, *allowed) };
         if found > limit {
             let sentence = format!(
-                "{what}: {found:.0} where {FILE} allows {allowed:.0}: make it less, or say why not \
-                 and edit the file"
+                "tier {tier}, {what}: {found:.0} where {FILE} has {allowed:.0}: make it less, or say why not and \
+                 record it with `cargo xtask {tier} --record`"
             );
             excesses.push(Excess { sentence, is_time });
         }
@@ -119,22 +119,31 @@ mod tests {
     fn seconds_may_grow_by_a_tenth_and_programs_not_at_all() {
         let budget = costs(&[("programs", 30.0), ("run-cpu-seconds", 100.0)]);
         let found = |programs, seconds| {
-            exceeded(&budget, &costs(&[("programs", programs), ("run-cpu-seconds", seconds)])).len()
+            exceeded(
+                "test",
+                &budget,
+                &costs(&[("programs", programs), ("run-cpu-seconds", seconds)]),
+            )
+            .len()
         };
         assert_eq!(found(30.0, 109.0), 0);
         assert_eq!(found(31.0, 109.0), 1);
         assert_eq!(found(31.0, 111.0), 2);
-        let longer = exceeded(&budget, &costs(&[("programs", 30.0), ("run-cpu-seconds", 200.0)]));
+        let longer =
+            exceeded("test", &budget, &costs(&[("programs", 30.0), ("run-cpu-seconds", 200.0)]));
         assert!(longer.iter().all(|excess| excess.is_time), "{longer:?}");
+        let sentence = &longer[0].sentence;
+        assert!(sentence.starts_with("tier test, run-cpu-seconds: 200 where"), "{sentence}");
+        assert!(sentence.ends_with("`cargo xtask test --record`"), "{sentence}");
         // What was not measured is not judged.
-        assert!(exceeded(&budget, &costs(&[])).is_empty());
+        assert!(exceeded("test", &budget, &costs(&[])).is_empty());
     }
 
     #[test]
     fn a_slower_machine_may_take_longer() {
         let budget = costs(&[("run-cpu-seconds", 100.0), (UNIT, 50.0)]);
         let found = |seconds, unit| {
-            exceeded(&budget, &costs(&[("run-cpu-seconds", seconds), (UNIT, unit)])).len()
+            exceeded("test", &budget, &costs(&[("run-cpu-seconds", seconds), (UNIT, unit)])).len()
         };
         assert_eq!(found(200.0, 100.0), 0);
         // A quicker one is not asked for more: 638 CPU seconds, beside a unit of 129 where 166 was recorded, were once

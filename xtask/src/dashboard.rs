@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::programs::{Built, Ran};
+use crate::building::Built;
+use crate::programs::Ran;
 
 /// Slowest tests that are shown.
 const SLOWEST: usize = 10;
 
-/// A few lines for the end of a run that took so long.
+/// A few lines for the end of a build and a run that took so long together.
 pub fn render(built: &Built, ran: &[Ran], time: Duration) -> String {
     let mut text = String::new();
     let mut tests: Vec<(f64, String)> = Vec::new();
@@ -30,15 +31,18 @@ pub fn render(built: &Built, ran: &[Ran], time: Duration) -> String {
     for (package, (programs, cpu)) in crates {
         let _ = writeln!(text, "{programs:4} {cpu:9.1}  {package}");
     }
-    let minutes = time.as_secs_f64() / 60.0;
+    let minutes = |time: Duration| time.as_secs_f64() / 60.0;
+    let early: f64 = ran.iter().filter(|program| program.is_early).map(|program| program.cpu).sum();
     let _ = writeln!(
         text,
-        "{} test programs: built in {:.0} CPU seconds ({}), run in {:.0} CPU seconds and {minutes:.1} \
-         minutes",
+        "{} test programs: built in {:.0} CPU seconds and {:.1} minutes ({}), run in {:.0} CPU seconds, {early:.0} of \
+         them from within the build; {:.1} minutes in all",
         built.programs.len(),
         built.cpu,
+        minutes(built.time),
         if built.is_cold { "from nothing" } else { "some of it was there" },
         run_cpu(ran),
+        minutes(time),
     );
     text
 }
@@ -58,6 +62,7 @@ mod tests {
             name: format!("pool {name}"),
             package: "pool".into(),
             cpu: 2.5,
+            is_early: name == "it",
             tests: tests.iter().map(|(test, seconds)| (test.to_string(), *seconds)).collect(),
         };
         let all = [ran("it", &[("a", 0.5), ("b", 3.0)]), ran("processes", &[("c", 1.0)])];
@@ -65,6 +70,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         assert_eq!(lines[1..4], ["3.0  pool it b", "1.0  pool processes c", "0.5  pool it a"]);
         assert_eq!(lines[5], "2       5.0  pool");
-        assert!(lines[6].ends_with("run in 5 CPU seconds and 1.0 minutes"), "{}", lines[6]);
+        let end = "run in 5 CPU seconds, 2 of them from within the build; 1.0 minutes in all";
+        assert!(lines[6].ends_with(end), "{}", lines[6]);
     }
 }

@@ -13,24 +13,23 @@ pub fn ci(root: &Path) -> bool {
     let start = Instant::now();
     let mut totals = Totals::default();
     println!("==== test");
-    let tested = tiers::run_tests(root, &[], OverBudget::Fails, &mut totals);
+    tiers::run_tests(root, &[], OverBudget::Fails, &mut totals);
     println!("\n==== landing");
-    let tested = tiers::run_landing(root, OverBudget::Fails, &mut totals) && tested;
-    let failed_checks = run_checks(root);
+    tiers::run_landing(root, OverBudget::Fails, &mut totals);
+    // Only tests are counted as passed.
+    let passed = totals.passed;
+    run_checks(root, &mut totals);
+    totals.passed = passed;
     let minutes = start.elapsed().as_secs_f64() / 60.0;
     println!("\n==== {minutes:.1} minutes, {} tests ignored", totals.ignored);
-    // Every failed test counts, and every other failed job as one more.
-    let untold = u64::from(!tested && totals.failed == 0);
-    let failed = totals.failed + untold + failed_checks.len() as u64;
-    println!("{} passed, {failed} failed", totals.passed);
-    failed == 0
+    totals.conclude()
 }
 
 /// `cargo xtask checks`: every job but the tests, even after one failed.
 pub fn checks(root: &Path) -> bool {
-    let failed = run_checks(root).len();
-    println!("{} passed, {failed} failed", CHECKS.len() - failed);
-    failed == 0
+    let mut totals = Totals::default();
+    run_checks(root, &mut totals);
+    totals.conclude()
 }
 
 /// A job that takes no arguments.
@@ -46,19 +45,15 @@ const CHECKS: [(&str, Job); 6] = [
     ("doc", doc),
 ];
 
-/// Runs the checks; the names of those that failed.
-fn run_checks(root: &Path) -> Vec<&'static str> {
-    let mut failed = Vec::new();
+/// Runs the checks, and counts each.
+fn run_checks(root: &Path, totals: &mut Totals) {
     for (name, job) in CHECKS {
         println!("\n==== {name}");
-        if !job(root) {
-            failed.push(name);
+        match job(root) {
+            true => totals.passed += 1,
+            false => totals.fail(format!("cargo xtask {name}")),
         }
     }
-    if !failed.is_empty() {
-        println!("failed: {}", failed.join(", "));
-    }
-    failed
 }
 
 /// The package of the product's program.
@@ -159,17 +154,18 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
     command.args(["--skip", tidy::BY_HAND_PREFIX]);
     command.env(PROVE_SECONDS, seconds.to_string());
     let mut totals = Totals::default();
-    let proven = run_some(command, &mut totals);
+    run_some(command, &mut totals);
     let mut command = cargo(root, &["test", "--release", "-p", "everleaf-server"]);
     command.args(["--test", "it", "replies::", "--", "--nocapture"]);
     command.env(REPLIES_PIPELINES, (u64::from(seconds) * REPLIES_PER_SECOND).to_string());
-    let answered = run_some(command, &mut totals);
+    run_some(command, &mut totals);
     let mut command = cargo(root, &["test", "--release", "-p", "everleaf", "--lib"]);
     command.args(["wal::tests::crashes", "--", "--include-ignored", "--nocapture"]);
-    let passed = run_some(command, &mut totals) && answered && proven;
-    let passed = mutate::share(root, seconds) && passed;
-    println!("{} passed, {} failed", totals.passed, totals.failed);
-    passed
+    run_some(command, &mut totals);
+    if !mutate::share(root, seconds) {
+        totals.fail("a share of cargo xtask mutate");
+    }
+    totals.conclude()
 }
 
 /// `cargo xtask long`: the long runs of the other crates, in a release build: of kills, damage, crashes and
@@ -184,9 +180,8 @@ pub fn long(root: &Path, arguments: &[String]) -> bool {
     command.args(packages).args(["--test", "it", "--test", "damage"]);
     command.args(["--", "--ignored", "--nocapture"]).args(tidy::LONG_NAMES);
     let mut totals = Totals::default();
-    let passed = run_some(command, &mut totals);
-    println!("{} passed, {} failed", totals.passed, totals.failed);
-    passed
+    run_some(command, &mut totals);
+    totals.conclude()
 }
 
 pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
@@ -221,24 +216,21 @@ fn run(mut command: Command) -> bool {
 }
 
 /// As [`run_counting`]; a command that runs no test fails: its filter names none any more.
-fn run_some(command: Command, totals: &mut Totals) -> bool {
+fn run_some(command: Command, totals: &mut Totals) {
     let (name, before) = (shown(&command), totals.passed + totals.failed);
-    let passed = run_counting(command, totals);
-    let ran = totals.passed + totals.failed - before;
-    if ran == 0 {
-        eprintln!("xtask: no test was run by {name}");
+    run_counting(command, totals);
+    if totals.passed + totals.failed == before {
+        totals.fail(format!("no test was run by {name}"));
     }
-    passed && ran > 0
 }
 
 /// Runs a command, passes its standard output on line by line, and adds up its test results.
-pub fn run_counting(command: Command, totals: &mut Totals) -> bool {
+pub fn run_counting(command: Command, totals: &mut Totals) {
     let name = shown(&command);
     println!("$ {name}");
     let job = programs::Job { name, package: String::new(), command };
-    let (_, counted, passed) = programs::run(job, false, &mut programs::print_now);
+    let (_, counted, _) = programs::run(job, false, &mut programs::print_now);
     totals.add(counted);
-    passed
 }
 
 /// The command as one would type it.

@@ -2,11 +2,20 @@
 //!
 //! Each program runs its tests in as many threads as there are cores. Those that search compute all the
 //! time, those of the server and of what kills processes wait half of it: two lanes keep the cores busy, and
-//! more would only slow each other down. Jobs begin in the order in which they are given. What they
-//! print is not mixed: the first that runs prints at once, and what the others print waits for its turn.
+//! more would only slow each other down.
+//!
+//! The first lane begins while the programs are still built, with those that are there: the longest libraries
+//! occupy one core for minutes. It takes one core, so that the compiler keeps the other, and what all wait
+//! for is not ready later: its programs run their tests one after the other. Only the longest of all runs as
+//! it always does, since it is linked when little is left to compile. The second lane opens when everything
+//! is built.
+//!
+//! Of the jobs that are there the longest begins first, and of others the one that was there first. What they
+//! print is not mixed: while there is a build, whose own lines come between, a job's output is printed when
+//! it has ended; then the first that runs prints at once, and what the others print waits for its turn.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crate::programs::{self, Job, Ran};
@@ -14,52 +23,139 @@ use crate::summary::Totals;
 
 /// Jobs that run at once.
 const LANES: usize = 2;
+/// How the tests of a program are run one after the other.
+const ONE_THREAD: (&str, &str) = ("RUST_TEST_THREADS", "1");
 
-/// What became of a job.
+/// The jobs that have not begun.
 #[derive(Debug)]
-pub struct Ended {
-    /// What it did.
-    pub ran: Ran,
-    /// Whether it passed.
-    pub passed: bool,
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The names of the longest jobs, the longest first.
+    longest: &'static [&'static str],
 }
 
-/// Runs all jobs, tells of those that failed, and adds up their totals.
-pub fn run_all(jobs: Vec<Job>, totals: &mut Totals) -> (Vec<Ran>, bool) {
-    let ended = run_printing(jobs, totals, &mut programs::print_now);
-    for one in ended.iter().filter(|one| !one.passed) {
-        println!("failed: {}", one.ran.name);
+#[derive(Debug)]
+struct State {
+    waiting: Vec<Job>,
+    begun: usize,
+    is_building: bool,
+}
+
+impl Queue {
+    /// One without jobs, beside a build.
+    fn new(longest: &'static [&'static str]) -> Self {
+        let state = State { waiting: Vec::new(), begun: 0, is_building: true };
+        Self { state: Mutex::new(state), changed: Condvar::new(), longest }
     }
-    let passed = ended.iter().all(|one| one.passed);
-    (ended.into_iter().map(|one| one.ran).collect(), passed)
+
+    /// Adds a job, which may begin at once.
+    pub fn add(&self, job: Job) {
+        lock(&self.state).waiting.push(job);
+        self.changed.notify_all();
+    }
+
+    /// Takes back what has not begun.
+    pub fn clear(&self) {
+        lock(&self.state).waiting.clear();
+    }
+
+    /// Everything is built, and no job will be added.
+    fn close(&self) {
+        lock(&self.state).is_building = false;
+        self.changed.notify_all();
+    }
+
+    /// The next job for a lane, with its number and whether there is still a build; waits until there is one.
+    fn next(&self, lane: usize) -> Option<(usize, Job, bool)> {
+        let mut state = lock(&self.state);
+        loop {
+            let is_open = lane == 0 || !state.is_building;
+            // Of equal ones the first.
+            let best = (0..state.waiting.len()).min_by_key(|at| self.rank(&state.waiting[*at]));
+            match best {
+                Some(at) if is_open => {
+                    let job = state.waiting.remove(at);
+                    state.begun += 1;
+                    return Some((state.begun - 1, job, state.is_building));
+                }
+                None if !state.is_building => return None,
+                _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// The place of a job among the longest.
+    fn rank(&self, job: &Job) -> usize {
+        let place = self.longest.iter().position(|name| *name == job.name);
+        place.unwrap_or(self.longest.len())
+    }
+
+    /// A job as it is begun beside a build.
+    fn beside_build(&self, mut job: Job) -> Job {
+        let (name, value) = ONE_THREAD;
+        if self.rank(&job) > 0 && std::env::var_os(name).is_none() {
+            job.command.env(name, value);
+        }
+        job
+    }
 }
 
-/// Runs all jobs; their output goes to `print` and is not mixed. Returns what became of them, in the order
-/// in which they were given.
-fn run_printing(
-    jobs: Vec<Job>,
+/// Runs the jobs that `build` adds while it works, and adds up their totals. Returns what `build` does, and
+/// what the jobs did, in the order in which they began.
+pub fn run_beside<R>(
+    longest: &'static [&'static str],
+    totals: &mut Totals,
+    build: impl FnOnce(&Queue) -> R,
+) -> (R, Vec<Ran>) {
+    run_printing(longest, totals, &mut programs::print_now, build)
+}
+
+fn run_printing<R>(
+    longest: &'static [&'static str],
     totals: &mut Totals,
     print: &mut (dyn FnMut(&[u8]) + Send),
-) -> Vec<Ended> {
-    let queue = Mutex::new(jobs.into_iter().enumerate().collect::<VecDeque<_>>());
-    let turns = Mutex::new(Turns { first: 0, waiting: BTreeMap::new(), print });
+    build: impl FnOnce(&Queue) -> R,
+) -> (R, Vec<Ran>) {
+    let queue = Queue::new(longest);
+    let turns = Mutex::new(Turns { first: 0, waiting: BTreeMap::new(), is_live: false, print });
     let results = Mutex::new((BTreeMap::new(), totals));
-    let lane = || {
-        loop {
-            let next = lock(&queue).pop_front();
-            let Some((number, job)) = next else { return };
+    let lane = |lane: usize| {
+        while let Some((number, mut job, is_early)) = queue.next(lane) {
+            if is_early {
+                job = queue.beside_build(job);
+            }
             lock(&turns).say(number, format!("\n---- {}\n", job.name).as_bytes());
-            let (ran, counted, passed) =
+            let (mut ran, counted, _) =
                 programs::run(job, true, &mut |line| lock(&turns).say(number, line));
+            ran.is_early = is_early;
             lock(&turns).end(number);
             let mut results = lock(&results);
             results.1.add(counted);
-            results.0.insert(number, Ended { ran, passed });
+            results.0.insert(number, ran);
         }
     };
-    thread::scope(|scope| (0..LANES).for_each(|_| drop(scope.spawn(lane))));
-    let (ended, _) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    ended.into_values().collect()
+    let lane = &lane;
+    let built = thread::scope(|scope| {
+        (0..LANES).for_each(|number| drop(scope.spawn(move || lane(number))));
+        // The lanes end even if it does not return.
+        let close = Close(&queue);
+        let built = build(&queue);
+        lock(&turns).go_live();
+        drop(close);
+        built
+    });
+    let (ran, _) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (built, ran.into_values().collect())
+}
+
+/// Closes a queue.
+struct Close<'q>(&'q Queue);
+
+impl Drop for Close<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,17 +164,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Whose output is printed.
 struct Turns<'p> {
-    /// The first job that has not ended: it prints at once.
+    /// The first job of which nothing was printed yet, or not all.
     first: usize,
-    /// What the others have printed, and whether they have ended.
+    /// What jobs have printed that waits, and whether they have ended.
     waiting: BTreeMap<usize, (Vec<u8>, bool)>,
+    /// Whether the first prints at once.
+    is_live: bool,
     print: &'p mut (dyn FnMut(&[u8]) + Send),
 }
 
 impl Turns<'_> {
     /// Prints, or keeps, what a job says.
     fn say(&mut self, number: usize, bytes: &[u8]) {
-        if number == self.first {
+        if number == self.first && self.is_live {
             (self.print)(bytes);
         } else {
             self.waiting.entry(number).or_default().0.extend_from_slice(bytes);
@@ -88,7 +186,20 @@ impl Turns<'_> {
     /// A job has ended: if it was the first, what waited is printed, up to the next that runs.
     fn end(&mut self, number: usize) {
         self.waiting.entry(number).or_default().1 = true;
-        while let Some((bytes, is_ended)) = self.waiting.remove(&self.first) {
+        self.pass_on();
+    }
+
+    /// From now on the first prints at once.
+    fn go_live(&mut self) {
+        self.is_live = true;
+        self.pass_on();
+    }
+
+    /// Prints what need not wait any more.
+    fn pass_on(&mut self) {
+        let may_print = |is_live: bool, entry: &(Vec<u8>, bool)| is_live || entry.1;
+        while self.waiting.get(&self.first).is_some_and(|entry| may_print(self.is_live, entry)) {
+            let Some((bytes, is_ended)) = self.waiting.remove(&self.first) else { return };
             (self.print)(&bytes);
             if !is_ended {
                 return;
@@ -101,37 +212,133 @@ impl Turns<'_> {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
+    fn job(name: &str, script: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Job { name: name.to_string(), package: "p".into(), command }
+    }
+
+    fn run<R>(build: impl FnOnce(&Queue) -> R) -> (String, Totals, Vec<Ran>) {
+        let (mut text, mut totals) = (Vec::new(), Totals::default());
+        let mut print = |line: &[u8]| text.extend_from_slice(line);
+        let (_, ran) = run_printing(&["long", "less"], &mut totals, &mut print, build);
+        (String::from_utf8(text).unwrap(), totals, ran)
+    }
+
+    fn names(ran: &[Ran]) -> Vec<&str> {
+        ran.iter().map(|one| one.name.as_str()).collect()
+    }
+
+    /// Waits for a file.
+    fn wait_for(path: &std::path::Path) {
+        let start = Instant::now();
+        while !path.exists() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{} never came", path.display());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     #[test]
     fn output_comes_in_the_order_of_the_jobs_and_is_not_mixed() {
-        let job = |number: usize| {
-            let mut command = Command::new("sh");
-            let script = format!(
-                "echo {number} begins; echo 'test result: ok. 1 passed'; echo {number} ends"
-            );
-            command.args(["-c", &script]);
-            Job { name: number.to_string(), package: "p".into(), command }
+        let script = |number: usize| {
+            format!("echo {number} begins; echo 'test result: ok. 1 passed'; echo {number} ends")
         };
-        let (mut text, mut totals) = (Vec::new(), Totals::default());
-        let ended = run_printing((0..9).map(job).collect(), &mut totals, &mut |line| {
-            text.extend_from_slice(line);
+        let (text, totals, ran) = run(|queue| {
+            (0..9).for_each(|number| queue.add(job(&number.to_string(), &script(number))))
         });
         let wanted = |number| {
             format!("\n---- {number}\n{number} begins\ntest result: ok. 1 passed\n{number} ends\n")
         };
-        assert_eq!(String::from_utf8(text).unwrap(), (0..9).map(wanted).collect::<String>());
-        let names: Vec<_> = ended.iter().map(|one| one.ran.name.clone()).collect();
-        assert_eq!(names, (0..9).map(|number| number.to_string()).collect::<Vec<_>>());
+        assert_eq!(text, (0..9).map(wanted).collect::<String>());
+        assert_eq!(names(&ran), (0..9).map(|number| number.to_string()).collect::<Vec<_>>());
         assert_eq!(totals.passed, 9);
+    }
+
+    #[test]
+    fn jobs_run_while_there_is_a_build_and_one_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (folder.path().join("1"), folder.path().join("2"));
+        let (_, _, ran) = run(|queue| {
+            // It waits for the second, which therefore does not begin before the build has ended.
+            let wait = format!(
+                "touch {}; while [ ! -e {} ]; do sleep 0.01; done",
+                first.display(),
+                second.display()
+            );
+            queue.add(job("1", &wait));
+            queue.add(job("2", &format!("touch {}", second.display())));
+            wait_for(&first);
+            thread::sleep(Duration::from_millis(200));
+            assert!(!second.exists(), "two jobs ran beside the build");
+        });
+        assert_eq!(ran.iter().map(|one| one.is_early).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn the_longest_that_is_there_begins_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let (begun, go) = (folder.path().join("begun"), folder.path().join("go"));
+        let (_, _, ran) = run(|queue| {
+            let wait = format!(
+                "touch {}; while [ ! -e {} ]; do sleep 0.01; done",
+                begun.display(),
+                go.display()
+            );
+            queue.add(job("a", &wait));
+            wait_for(&begun);
+            ["b", "less", "c", "long"].into_iter().for_each(|name| queue.add(job(name, "true")));
+            std::fs::write(&go, "").unwrap();
+        });
+        assert_eq!(names(&ran), ["a", "long", "less", "b", "c"]);
+    }
+
+    #[test]
+    fn only_the_longest_takes_all_cores_beside_a_build() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |name: &str| folder.path().join(name);
+        let script = |name: &str| {
+            format!(
+                "echo \"${{RUST_TEST_THREADS-all}}\" > {0}.new; mv {0}.new {0}",
+                told(name).display()
+            )
+        };
+        run(|queue| {
+            for name in ["less", "long"] {
+                queue.add(job(name, &script(name)));
+                wait_for(&told(name));
+            }
+        });
+        let read = |name: &str| std::fs::read_to_string(told(name)).unwrap();
+        assert_eq!((read("less").trim(), read("long").trim()), ("1", "all"));
+    }
+
+    #[test]
+    fn a_build_that_fails_leaves_what_has_not_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let begun = folder.path().join("begun");
+        let (_, totals, ran) = run(|queue| {
+            queue.add(job("a", &format!("touch {}; sleep 0.3; exit 3", begun.display())));
+            wait_for(&begun);
+            queue.add(job("b", "true"));
+            queue.clear();
+        });
+        assert_eq!(names(&ran), ["a"]);
+        assert_eq!(
+            (totals.failed, totals.failures[0].as_str()),
+            (1, "a: exit status: 3, and no test failed")
+        );
     }
 
     #[test]
     fn what_a_later_job_says_waits_for_the_end_of_earlier_ones() {
         let mut text = Vec::new();
         let mut print = |bytes: &[u8]| text.extend_from_slice(bytes);
-        let mut turns = Turns { first: 0, waiting: BTreeMap::new(), print: &mut print };
+        let mut turns =
+            Turns { first: 0, waiting: BTreeMap::new(), is_live: true, print: &mut print };
         turns.say(1, b"b");
         turns.say(0, b"a");
         turns.end(1);
@@ -141,5 +348,21 @@ mod tests {
         turns.say(2, b"d");
         turns.end(2);
         assert_eq!(text, b"aabcd");
+    }
+
+    #[test]
+    fn beside_a_build_a_job_is_printed_when_it_has_ended() {
+        let mut texts: Vec<Vec<u8>> = Vec::new();
+        let mut print = |bytes: &[u8]| texts.push(bytes.to_vec());
+        let mut turns =
+            Turns { first: 0, waiting: BTreeMap::new(), is_live: false, print: &mut print };
+        turns.say(0, b"a");
+        turns.say(0, b"b");
+        turns.end(0);
+        turns.say(1, b"c");
+        turns.go_live();
+        turns.say(1, b"d");
+        turns.end(1);
+        assert_eq!(texts, [&b"ab"[..], b"c", b"d", b""]);
     }
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script talks on its terminal")]
 
 mod budget;
+mod building;
 mod capi;
 mod dashboard;
 mod debian;

@@ -1,8 +1,8 @@
-//! The test programs: built together, run as jobs, each with its time.
+//! The test programs: built together (`building.rs`), run as jobs, each with its time.
 //!
-//! `cargo test` would run them as well, but one after the other, and would not say which program took
-//! how long, nor what the processor did. So Cargo only builds and names them, and they are run as Cargo
-//! runs them: in the folder of their package.
+//! `cargo test` would run them as well, but one after the other and none before all are built, and would not
+//! say which program took how long, nor what the processor did. So Cargo only builds and names them, and they
+//! are run as Cargo runs them: in the folder of their package.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::{mem, thread};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::summary::Totals;
+use crate::summary::{Reader, Totals};
 
 /// A test program that Cargo built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,17 +26,6 @@ pub struct Program {
     folder: PathBuf,
 }
 
-/// What Cargo built.
-#[derive(Clone, Debug, Default)]
-pub struct Built {
-    /// The test programs.
-    pub programs: Vec<Program>,
-    /// Whether everything was compiled, and nothing was there from before.
-    pub is_cold: bool,
-    /// CPU seconds that it took.
-    pub cpu: f64,
-}
-
 /// What one program did.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
@@ -46,31 +35,14 @@ pub struct Ran {
     pub package: String,
     /// CPU seconds, those of processes that it started included.
     pub cpu: f64,
+    /// Whether it began while others were still compiled.
+    pub is_early: bool,
     /// Its tests with their seconds, where the test runner tells them.
     pub tests: Vec<(String, f64)>,
 }
 
-/// Builds all test programs, or those that the arguments choose; `None` if something does not build.
-pub fn build(mut command: Command) -> Option<Built> {
-    command.args(["--no-run", "--message-format=json-render-diagnostics"]);
-    let before = children_cpu();
-    let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
-    let mut built = Built { is_cold: true, ..Built::default() };
-    let output = child.stdout.take()?;
-    for line in BufReader::new(output).lines() {
-        let Ok(message) = serde_json::from_str::<serde_json::Value>(&line.ok()?) else { continue };
-        if message["reason"] == "compiler-artifact" {
-            built.is_cold &= message["fresh"] == false;
-            built.programs.extend(program_of(&message));
-        }
-    }
-    let status = child.wait().ok()?;
-    built.cpu = children_cpu() - before;
-    status.success().then_some(built)
-}
-
 /// The test program that a message of Cargo tells of, if it does.
-fn program_of(message: &serde_json::Value) -> Option<Program> {
+pub fn program_of(message: &serde_json::Value) -> Option<Program> {
     if message["profile"]["test"] != true {
         return None;
     }
@@ -88,7 +60,7 @@ fn program_of(message: &serde_json::Value) -> Option<Program> {
 
 /// The name in a package id: `path+file:///a/crates/pool#everleaf-pool@0.1.0`, or, where the folder
 /// has the same name, `path+file:///a/xtask#0.1.0`.
-fn package_of(id: &str) -> String {
+pub fn package_of(id: &str) -> String {
     let (path, rest) = id.rsplit_once('#').unwrap_or((id, id));
     match rest.split_once('@') {
         Some((name, _)) => name.to_string(),
@@ -137,12 +109,12 @@ fn command_of(program: &Program) -> Command {
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// Runs a job and hands each line of its output to `print`; its errors go where `print` sends them, too,
-/// if they are `together`, and to our own otherwise. Returns what it did, its totals, and whether it
-/// passed.
+/// if they are `together`, and to our own otherwise. Returns what it did, its totals with the names of what
+/// failed, and whether it passed.
 pub fn run(job: Job, together: bool, print: &mut dyn FnMut(&[u8])) -> (Ran, Totals, bool) {
     let Job { name, package, mut command } = job;
     let mut ran = Ran { name, package, ..Ran::default() };
-    let mut totals = Totals::default();
+    let mut reader = Reader::default();
     let spawned = std::io::pipe().and_then(|(output, input)| {
         if together {
             command.stderr(input.try_clone()?);
@@ -151,23 +123,29 @@ pub fn run(job: Job, together: bool, print: &mut dyn FnMut(&[u8])) -> (Ran, Tota
     });
     // It holds our ends of the pipe, which would never end.
     drop(command);
-    let passed = match spawned {
+    let status = match spawned {
         Ok((mut child, output)) => {
             let mut see = |line: &[u8]| {
                 let text = String::from_utf8_lossy(line);
-                totals.add_line(&text);
+                reader.read(&text);
                 ran.tests.extend(time_of(&text));
                 print(line);
             };
             pass_on(output, || has_ended(&child), &mut see);
             ran.cpu = cpu_when_ended(&child);
-            child.wait().is_ok_and(|status| status.success())
+            match child.wait() {
+                Ok(status) if status.success() => Ok(()),
+                Ok(status) => Err(status.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
         }
         Err(error) => {
             print(format!("xtask: cannot start {}: {error}\n", ran.name).as_bytes());
-            false
+            Err(format!("it cannot be started: {error}"))
         }
     };
+    let passed = status.is_ok();
+    let totals = reader.end(&ran.name, status);
     (ran, totals, passed)
 }
 
@@ -236,13 +214,14 @@ fn tells_times(program: &Program) -> bool {
 }
 
 /// CPU seconds of all processes that this one has started and waited for, and of theirs.
+#[cfg(test)]
 pub fn children_cpu() -> f64 {
     cpu_in("/proc/self/stat", &[13, 14])
 }
 
 /// CPU seconds of a process and of all that it waited for, once it has ended. Only while nobody has
 /// waited for it does the system still know, so it is left there to be waited for.
-fn cpu_when_ended(child: &Child) -> f64 {
+pub fn cpu_when_ended(child: &Child) -> f64 {
     let Ok(id) = i32::try_from(child.id()) else { return 0.0 };
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     let ended = Pid::from_raw(id).map(|pid| waitid(WaitId::Pid(pid), options));

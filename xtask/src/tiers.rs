@@ -5,20 +5,24 @@
 //! landings they go on where the everyday ones end, up to several times as many schedules.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use crate::budget::{self, Costs};
+use crate::building::{self, Built};
 use crate::jobs::{cargo, run_counting, shown};
-use crate::programs::{self, Built, Job, Ran};
+use crate::programs::{self, Job, Program, Ran};
 use crate::summary::Totals;
 use crate::{dashboard, lanes, tidy};
 
-/// The programs that take longest, the longest first: they begin first, so that none is left alone at
-/// the end.
+/// The programs that take longest, the longest first: of those that are there they begin first, so that none
+/// is left alone at the end.
 const LONGEST: [&str; 5] =
     ["everleaf-prove it", "everleaf-server it", "everleaf-cli it", "everleaf", EXAMPLES];
 /// What the examples of the documentation are called.
 const EXAMPLES: &str = "examples";
+/// The package whose tests call Cargo, which waits while another builds. No other's do.
+const CALLS_CARGO: &str = "xtask";
 /// The test program that searches on the simulated machine.
 const SEARCHES: &str = "everleaf-prove it";
 /// What tells it to go on behind the everyday schedules, up to so many times as many.
@@ -37,13 +41,12 @@ const BUDGET_FAILS: &str = "fails";
 pub fn test(root: &Path, arguments: &[String]) -> bool {
     let mut totals = Totals::default();
     let (over_budget, rest) = over_budget_of(arguments, std::env::var(BUDGET).ok().as_deref());
-    let passed = match is_choice_of_packages(&rest) {
+    match is_choice_of_packages(&rest) {
         true => run_tests(root, &rest, over_budget, &mut totals),
         // Whoever chooses programs or tests gets what `cargo test` does with that.
         false => run_chosen(root, &rest, &mut totals),
-    };
-    println!("{} passed, {} failed", totals.passed, totals.failed);
-    passed
+    }
+    totals.conclude()
 }
 
 /// Whether the arguments say nothing but which packages.
@@ -59,14 +62,9 @@ fn is_choice_of_packages(arguments: &[String]) -> bool {
     true
 }
 
-/// Builds the test programs of the packages, or of all, and runs them, then the examples of the
-/// documentation. The whole is compared with the budget.
-pub fn run_tests(
-    root: &Path,
-    packages: &[String],
-    over_budget: OverBudget,
-    totals: &mut Totals,
-) -> bool {
+/// Builds the test programs of the packages, or of all, and runs each from when it is built, then the examples
+/// of the documentation. The whole is compared with the budget.
+pub fn run_tests(root: &Path, packages: &[String], over_budget: OverBudget, totals: &mut Totals) {
     let is_all = packages.is_empty();
     let of_packages = |start: &[&str]| {
         let mut command = cargo(root, start);
@@ -77,33 +75,45 @@ pub fn run_tests(
         command
     };
     println!("$ {}", shown(&of_packages(&["test", "--tests", "--no-run"])));
-    let Some(built) = programs::build(of_packages(&["test", "--tests"])) else {
-        return false;
-    };
-    let mut jobs: Vec<Job> =
-        built.programs.iter().map(|program| programs::job(program, &[], &[])).collect();
     let examples = of_packages(&["test", "--doc", "--no-fail-fast"]);
-    jobs.push(Job { name: EXAMPLES.into(), package: "documentation".into(), command: examples });
-    let (ran, mut passed) = run_jobs(&built, jobs, totals);
-    if is_all {
+    let examples =
+        Job { name: EXAMPLES.into(), package: "documentation".into(), command: examples };
+    let jobs_of = |program: &Program| vec![programs::job(program, &[], &[])];
+    let command = of_packages(&["test", "--tests"]);
+    let (built, ran) = build_and_run(command, &jobs_of, vec![examples], totals);
+    if is_all && built.failures.is_empty() {
         let programs = ("programs".to_string(), built.programs.len() as f64);
         let building = built.is_cold.then(|| ("build-cpu-seconds".to_string(), built.cpu));
         let costs = building.into_iter().chain([programs]).collect();
-        passed &= is_within_budget(root, "test", costs, &ran, over_budget);
+        hold_to_budget(root, "test", costs, &ran, over_budget, totals);
     }
-    passed
 }
 
-/// Runs the jobs, the longest first, and shows where the time went.
-fn run_jobs(built: &Built, mut jobs: Vec<Job>, totals: &mut Totals) -> (Vec<Ran>, bool) {
-    let rank =
-        |job: &Job| LONGEST.iter().position(|name| *name == job.name).unwrap_or(LONGEST.len());
-    jobs.sort_by_key(rank);
+/// Builds with this command, runs the jobs of each program from when it is built, and the others when all are;
+/// shows where the time went. If not everything is built, that is a failure, and what has not begun is not run.
+fn build_and_run(
+    command: Command,
+    jobs_of: &dyn Fn(&Program) -> Vec<Job>,
+    others: Vec<Job>,
+    totals: &mut Totals,
+) -> (Built, Vec<Ran>) {
     let started = Instant::now();
-    let (ran, passed) = lanes::run_all(jobs, totals);
-    let shown = dashboard::render(built, &ran, started.elapsed());
+    let (built, ran) = lanes::run_beside(&LONGEST, totals, |queue| {
+        let mut later = others;
+        let built = building::build(command, &mut |program| match program.package == CALLS_CARGO {
+            true => later.extend(jobs_of(program)),
+            false => jobs_of(program).into_iter().for_each(|job| queue.add(job)),
+        });
+        match built.failures.is_empty() {
+            true => later.into_iter().for_each(|job| queue.add(job)),
+            false => queue.clear(),
+        }
+        built
+    });
+    built.failures.iter().for_each(|failure| totals.fail(failure));
+    let shown = dashboard::render(&built, &ran, started.elapsed());
     println!("\n==== where the time went\n{shown}");
-    (ran, passed)
+    (built, ran)
 }
 
 /// What happens when the tests cost more than the budget allows.
@@ -117,26 +127,31 @@ pub enum OverBudget {
     IsRecorded,
 }
 
-/// Compares what the tests of a tier cost with the budget, or writes it down.
-fn is_within_budget(
+/// Compares what the tests of a tier cost with the budget, or writes it down. Each excess is a failure, or told
+/// in the last lines.
+fn hold_to_budget(
     root: &Path,
     tier: &str,
     mut costs: Costs,
     ran: &[Ran],
     over_budget: OverBudget,
-) -> bool {
+    totals: &mut Totals,
+) {
     costs.insert("run-cpu-seconds".to_string(), dashboard::run_cpu(ran));
     costs.extend([budget::unit()]);
     if over_budget == OverBudget::IsRecorded {
-        return budget::record(root, tier, &costs)
-            .inspect_err(|error| eprintln!("xtask: cannot write the budget: {error}"))
-            .is_ok();
+        if let Err(error) = budget::record(root, tier, &costs) {
+            totals.fail(format!("the budget of the tier {tier} cannot be written: {error}"));
+        }
+        return;
     }
-    let excesses = budget::check(root, tier, &costs);
-    for excess in &excesses {
-        eprintln!("xtask: over budget: {}", excess.sentence);
+    for excess in budget::check(root, tier, &costs) {
+        let sentence = format!("over budget: {}", excess.sentence);
+        match excess.is_time && over_budget == OverBudget::IsToldIfTime {
+            true => totals.remarks.push(sentence),
+            false => totals.fail(sentence),
+        }
     }
-    excesses.iter().all(|excess| excess.is_time && over_budget == OverBudget::IsToldIfTime)
 }
 
 /// What `--record` among the arguments, or else the value of [`BUDGET`], asks for, and the other arguments.
@@ -159,41 +174,39 @@ pub fn landing(root: &Path, arguments: &[String]) -> bool {
         return false;
     }
     let mut totals = Totals::default();
-    let passed = run_landing(root, over_budget, &mut totals);
-    println!("{} passed, {} failed", totals.passed, totals.failed);
-    passed
+    run_landing(root, over_budget, &mut totals);
+    totals.conclude()
 }
 
 /// Builds the test programs as [`run_tests`] does, and runs what is only for landings. It is a failure
 /// if there is nothing to be run.
-pub fn run_landing(root: &Path, over_budget: OverBudget, totals: &mut Totals) -> bool {
-    let Some(built) = programs::build(cargo(root, &["test", "--workspace", "--tests"])) else {
-        return false;
-    };
+pub fn run_landing(root: &Path, over_budget: OverBudget, totals: &mut Totals) {
     let only = ["--ignored", tidy::LANDING_PREFIX];
-    let chosen = built.programs.iter().filter(|program| programs::count(program, &only) > 0);
-    let mut jobs: Vec<Job> = chosen.map(|program| programs::job(program, &only, &[])).collect();
-    let landing = jobs.len();
-    let searches = built
-        .programs
-        .iter()
-        .filter(|program| program.name == SEARCHES && programs::count(program, &GOES_ON) > 0);
-    let times = [(PROVE_TIMES, LANDING_TIMES)];
-    jobs.extend(searches.map(|program| programs::job(program, &GOES_ON, &times)));
-    if landing == 0 || jobs.len() == landing {
-        let [goes_on, ..] = GOES_ON;
-        let prefix = tidy::LANDING_PREFIX;
-        eprintln!(
-            "xtask: no test is named {prefix}.., or none of {SEARCHES} has {goes_on} in its name"
-        );
-        return false;
+    let has = |program: &Program, chosen: &[&str]| programs::count(program, chosen) > 0;
+    let jobs_of = |program: &Program| {
+        let landing = has(program, &only).then(|| programs::job(program, &only, &[]));
+        let goes_on = (program.name == SEARCHES && has(program, &GOES_ON))
+            .then(|| programs::job(program, &GOES_ON, &[(PROVE_TIMES, LANDING_TIMES)]));
+        landing.into_iter().chain(goes_on).collect()
+    };
+    let command = cargo(root, &["test", "--workspace", "--tests"]);
+    let (built, ran) = build_and_run(command, &jobs_of, Vec::new(), totals);
+    if !built.failures.is_empty() {
+        return;
     }
-    let (ran, passed) = run_jobs(&built, jobs, totals);
-    is_within_budget(root, "landing", Costs::new(), &ran, over_budget) && passed
+    let searches = ran.iter().filter(|one| one.name == SEARCHES).count();
+    if searches < 2 || ran.len() == searches {
+        let [goes_on, ..] = GOES_ON;
+        totals.fail(format!(
+            "no test is named {}.., or none of {SEARCHES} has {goes_on} in its name",
+            tidy::LANDING_PREFIX
+        ));
+    }
+    hold_to_budget(root, "landing", Costs::new(), &ran, over_budget, totals);
 }
 
 /// Runs `cargo test` with further arguments, on the whole workspace unless they choose packages.
-fn run_chosen(root: &Path, arguments: &[String], totals: &mut Totals) -> bool {
+fn run_chosen(root: &Path, arguments: &[String], totals: &mut Totals) {
     let mut command = cargo(root, &["test", "--no-fail-fast"]);
     let is_choice = |argument: &String| {
         argument == "--package" || (argument.starts_with("-p") && !argument.starts_with("--"))
@@ -202,7 +215,7 @@ fn run_chosen(root: &Path, arguments: &[String], totals: &mut Totals) -> bool {
         command.arg("--workspace");
     }
     command.args(arguments);
-    run_counting(command, totals)
+    run_counting(command, totals);
 }
 
 #[cfg(test)]
@@ -223,6 +236,90 @@ mod tests {
             (include_str!("../../.ci/run"), include_str!("../../.github/workflows/ci.yml"));
         assert!(script.contains(&format!("export {BUDGET}={BUDGET_FAILS}\n")));
         assert!(workflow.contains(&format!("  {BUDGET}: {BUDGET_FAILS}\n")));
+    }
+
+    /// A package that calls Cargo in its tests must be held back until Cargo has built all.
+    #[test]
+    fn no_test_beside_the_build_calls_cargo() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut folders = vec![root.join("crates")];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|name| name == "rs") {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    let calls = ["Command::new(\"cargo\")", "(\"CARGO\")"];
+                    let found = calls.iter().find(|call| text.contains(**call));
+                    assert_eq!(found, None, "{}", path.display());
+                    files += 1;
+                }
+            }
+        }
+        assert!(files > 500);
+    }
+
+    /// The last lines of the script are all that some services show of it.
+    #[test]
+    fn the_script_names_what_its_commands_did() {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/totals");
+        let mut totals = Totals { passed: 7, ..Totals::default() };
+        totals.remarks.push("over budget: little".into());
+        totals.fail("a it b::c");
+        let folder = tempfile::tempdir().unwrap();
+        let told = folder.path().join("told");
+        let noise = "failed: noise\n1 passed, 9 failed\n";
+        std::fs::write(&told, format!("{noise}{}", totals.last_lines())).unwrap();
+        let commands = format!(
+            "set -euo pipefail; . {script}; count sh -c 'cat {0}; exit 1'; count echo '3 passed, 0 failed'; \
+             count false; conclude",
+            told.display()
+        );
+        let output = Command::new("bash").args(["-c", &commands]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let end = "\n==== what failed\nover budget: little\nfailed: a it b::c\nfailed: false: exit status 1\n\
+                   10 passed, 2 failed\n";
+        assert!(
+            text.ends_with(end) && !output.status.success(),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let all =
+            format!("set -euo pipefail; . {script}; count echo '3 passed, 0 failed'; conclude");
+        let output = Command::new("bash").args(["-c", &all]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            text.ends_with("failed\n3 passed, 0 failed\n") && output.status.success(),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_excess_is_a_failure_or_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("xtask")).unwrap();
+        let budget = "test programs 1\ntest run-cpu-seconds 5\n";
+        std::fs::write(folder.path().join("xtask/budget.txt"), budget).unwrap();
+        let ran = [Ran { cpu: 9.0, ..Ran::default() }];
+        let held = |over_budget, programs| {
+            let (costs, mut totals) =
+                ([("programs".to_string(), programs)].into(), Totals::default());
+            hold_to_budget(folder.path(), "test", costs, &ran, over_budget, &mut totals);
+            totals
+        };
+        let totals = held(OverBudget::Fails, 2.0);
+        assert_eq!((totals.failed, totals.remarks.len()), (2, 0), "{totals:?}");
+        assert!(
+            totals.failures.iter().all(|line| line.starts_with("over budget: tier test, ")),
+            "{totals:?}"
+        );
+        let totals = held(OverBudget::IsToldIfTime, 2.0);
+        assert_eq!((totals.failed, totals.remarks.len()), (1, 1), "{totals:?}");
+        assert_eq!(held(OverBudget::IsRecorded, 2.0), Totals::default());
+        let recorded = std::fs::read_to_string(folder.path().join("xtask/budget.txt")).unwrap();
+        assert!(recorded.contains("test programs 2\ntest run-cpu-seconds 9\n"), "{recorded}");
     }
 
     #[test]
