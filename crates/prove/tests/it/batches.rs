@@ -3,7 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-use crate::common::numbers;
+use crate::common::{half_of, numbers};
 use crate::marks::{assert_all_met, assert_met};
 use everleaf_machine::simulated::{Config, CrashConfig, Report};
 use everleaf_prove::campaign::WORK;
@@ -16,7 +16,7 @@ fn batch() -> &'static Structure {
     find("batch").expect("in the list")
 }
 
-/// Random plans, everyday.
+/// Random plans, of which half are everyday.
 const PLANS: u64 = 24;
 
 fn say(what: &str, report: &Report) {
@@ -30,7 +30,7 @@ fn say(what: &str, report: &Report) {
 #[test]
 fn random_plans_survive_with_whole_batches() {
     let mut total = Report::default();
-    for number in numbers(0.1, PLANS) {
+    for number in numbers(0.1, half_of(PLANS)) {
         let Step { program, config, .. } = batch().step(1, number, Fixed::default());
         let config = Config { work_limit: WORK, ..config };
         let (report, failure) = batch().case(&program).expect("known").explore(&config, 10);
@@ -45,8 +45,23 @@ fn random_plans_survive_with_whole_batches() {
 
 #[test]
 fn small_programs_keep_batches_whole_in_every_preempted_order() {
+    let marks = ["batch.tree_is_gone", "journal.lengthened", "journal.taken_back"];
+    assert_met(&keep_whole(false), &marks);
+}
+
+#[test]
+#[ignore = "guards a landing"]
+fn landing_small_programs_with_fillers_keep_batches_whole() {
+    keep_whole(true);
+}
+
+/// Those with fillers or the others: four programs have two thirds of all crash states.
+fn keep_whole(with_fillers: bool) -> Report {
     let mut total = Report::default();
     for program in batch().small() {
+        if program.contains("fillers") != with_fillers {
+            continue;
+        }
         let config = exhaustive(&Config::default(), 1);
         let (report, failure) = batch().case(&program).expect("known").explore(&config, 3000);
         say(&program, &report);
@@ -55,8 +70,7 @@ fn small_programs_keep_batches_whole_in_every_preempted_order() {
             panic!("{program}: {failure}");
         }
     }
-    let marks = ["batch.tree_is_gone", "journal.lengthened", "journal.taken_back"];
-    assert_met(&total, &marks);
+    total
 }
 
 /// Memory is refused to what would replace a leaf that another thread has frozen, behind a change that is made.

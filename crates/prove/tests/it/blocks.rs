@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use crate::common::{budget, tell, tell_marks};
+use crate::common::{budget, half_of, tell, tell_marks};
 use everleaf_designs::allocators::{
     Allocator, Everleaf, Naive, NvAllocLike, NvmMallocLike, PmdkLike, Shape,
 };
@@ -55,7 +55,7 @@ fn random_programs_survive_on_every_machine() {
     let count = allocators().chain(trees()).count() as f64;
     for structure in allocators().chain(trees()) {
         let started = Instant::now();
-        let (budget, seed) = budget(0.5 / count, 100, 7);
+        let (budget, seed) = budget(0.5 / count, half_of(100), 7);
         let settings = Settings { budget, schedules: 10, seed, ..Settings::default() };
         let verdict = run(structure, &settings, &mut |_| {});
         if let Some((record, failure)) = verdict.failure {

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use crate::common::{is_long, plain, survive, tell};
+use crate::common::{half_of, is_everyday, is_long, plain, survive, tell};
 use crate::marks::assert_met;
 use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::Small;
@@ -90,14 +90,15 @@ fn ours() -> Vec<Scenario> {
 
 #[test]
 fn random_plans_survive() {
-    let report =
-        survive("random plans", 0.1, 30, plain, |number, config| random(number, false, config));
+    let report = survive("random plans", 0.1, half_of(30), plain, |number, config| {
+        random(number, false, config)
+    });
     assert_met(&report, &["fast_fair.search.restarted"]);
 }
 
 #[test]
 fn random_plans_with_leaf_locks_survive() {
-    survive("random plans, leaf locks", 0.06, 30, plain, |number, config| {
+    survive("random plans, leaf locks", 0.06, half_of(30), plain, |number, config| {
         random(number, true, config)
     });
 }
@@ -111,22 +112,28 @@ fn all(name: &str, locked: bool, part: f64, base: impl Fn(u64) -> Config, schedu
     });
 }
 
+/// Schedules of each scenario. Four rounds of landings have what the everyday one leaves out.
+fn schedules() -> u64 {
+    if is_everyday() { 2 } else { 5 }
+}
+
 #[test]
 fn scenarios_survive() {
-    all("scenarios", false, 0.08, plain, 4);
+    all("scenarios", false, 0.08, plain, schedules());
 }
 
 #[test]
 fn scenarios_with_leaf_locks_survive() {
-    all("scenarios, leaf locks", true, 0.04, plain, 4);
+    all("scenarios, leaf locks", true, 0.04, plain, schedules());
 }
 
 #[test]
 fn trees_survive_a_crash_while_a_crash_is_repaired() {
     let crash = CrashConfig { nested_one_in: 50, ..CrashConfig::default() };
     let base = |_| Config { crash, ..Config::default() };
-    let report =
-        survive("crashed repairs", 0.06, 8, base, |number, config| random(number, false, config));
+    let report = survive("crashed repairs", 0.06, half_of(8), base, |number, config| {
+        random(number, false, config)
+    });
     assert!(report.counts.nested_runs > 0);
     assert!(
         report.marks.iter().any(|(mark, _)| *mark == "fast_fair.mended"),
@@ -137,7 +144,9 @@ fn trees_survive_a_crash_while_a_crash_is_repaired() {
 #[test]
 fn opening_inside_the_simulation_survives() {
     let base = |_| Config { simulate_open: true, ..Config::default() };
-    survive("simulated opening", 0.03, 8, base, |number, config| random(number, false, config));
+    survive("simulated opening", 0.03, half_of(8), base, |number, config| {
+        random(number, false, config)
+    });
 }
 
 #[test]
@@ -155,7 +164,7 @@ fn readers_survive_a_writer_that_stops_for_ever() {
         let abandon = Abandon { thread: 0, after_points: number * 7 % 97 };
         Config { abandon: Some(abandon), crash: no_crash(), ..Config::default() }
     };
-    survive("abandoned writers", 0.04, 33, base, |number, config| {
+    survive("abandoned writers", 0.04, half_of(33), base, |number, config| {
         let history = [1, 2, 3, 4, 5].map(|key| Insert(key, key * 10)).to_vec();
         let writes = match number % 3 {
             0 => vec![Insert(6, 60), Insert(0, 1)],
@@ -244,6 +253,8 @@ fn trees_survive_harmless_changes() {
     for mutant in HARMLESS.iter().filter(|mutant| mutant.structure == "fast-fair") {
         let base = |_| Config { mutants: vec![mutant.name], ..Config::default() };
         all(mutant.name, false, 0.03, base, 3);
-        survive(mutant.name, 0.03, 10, base, |number, config| random(number, false, config));
+        survive(mutant.name, 0.03, half_of(10), base, |number, config| {
+            random(number, false, config)
+        });
     }
 }

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Instant;
 
-use crate::common::{Witnesses, all_of, is_long, plain, survive, tell};
+use crate::common::{Witnesses, all_of, half_of, is_long, plain, survive, tell};
 use crate::marks::assert_met;
 use everleaf_index::Tiny;
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
@@ -29,7 +29,7 @@ fn run_scenario(scenario: &Scenario, config: &Config, schedules: u64) -> Outcome
 
 #[test]
 fn random_plans_on_trees_of_numbers_survive() {
-    survive("random plans", 0.15, 24, plain, |number, config| match number % 3 {
+    survive("random plans", 0.15, half_of(24), plain, |number, config| match number % 3 {
         0 => {
             let (program, plan) = plans::random::<Nb2>(number, 2);
             explore(program, plan, config, 20)
@@ -47,15 +47,16 @@ fn random_plans_on_trees_of_numbers_survive() {
 
 #[test]
 fn random_plans_on_trees_of_byte_strings_survive() {
-    let report = survive("random plans on byte strings", 0.15, 24, plain, |number, config| {
-        if number % 2 == 0 {
-            let (program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
-            explore(program, plan, config, 20)
-        } else {
-            let (program, plan) = plans::random_words::<Tiny<3, 3>>(number, 3);
-            explore(program, plan, config, 20)
-        }
-    });
+    let report =
+        survive("random plans on byte strings", 0.15, half_of(24), plain, |number, config| {
+            if number % 2 == 0 {
+                let (program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
+                explore(program, plan, config, 20)
+            } else {
+                let (program, plan) = plans::random_words::<Tiny<3, 3>>(number, 3);
+                explore(program, plan, config, 20)
+            }
+        });
     assert_met(&report, &["nbtree.write.frozen_claim"]);
 }
 
@@ -63,7 +64,7 @@ fn random_plans_on_trees_of_byte_strings_survive() {
 fn the_fifteen_nasty_scenarios_survive() {
     let scenarios = scenarios::published_bugs();
     assert_eq!(scenarios.len(), 15);
-    let report = survive("published_bugs scenarios", 0.1, 2, plain, |_, config| {
+    let report = survive("published_bugs scenarios", 0.1, half_of(2), plain, |_, config| {
         all_of(&scenarios, |scenario| run_scenario(scenario, config, 10))
     });
     assert_met(
@@ -81,7 +82,7 @@ fn the_fifteen_nasty_scenarios_survive() {
 #[test]
 fn merging_scanning_and_emptying_survive() {
     let scenarios = scenarios::others();
-    survive("other scenarios", 0.08, 2, plain, |_, config| {
+    survive("other scenarios", 0.08, half_of(2), plain, |_, config| {
         all_of(&scenarios, |scenario| run_scenario(scenario, config, 10))
     });
 }
@@ -90,7 +91,7 @@ fn merging_scanning_and_emptying_survive() {
 fn all_scenarios_survive_on_byte_strings() {
     let scenarios: Vec<_> =
         scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
-    let report = survive("scenarios on byte strings", 0.1, 2, plain, |_, config| {
+    let report = survive("scenarios on byte strings", 0.1, half_of(2), plain, |_, config| {
         all_of(&scenarios, |scenario| run_words(scenario, config, 5, Space::default()))
     });
     assert_met(&report, &["nbtree.merge.given_up", "nbtree.merge.helped"]);
@@ -132,7 +133,7 @@ fn trees_survive_harmless_changes() {
 #[test]
 fn trees_survive_a_full_pool() {
     let mut seen = Witnesses::default();
-    survive("full pools", 0.04, 12, plain, |number, config| {
+    survive("full pools", 0.04, half_of(12), plain, |number, config| {
         let (program, plan) = exhaustion::near_full::<Nb2>(number, false);
         seen.0.push(Rc::clone(&program.seen));
         explore(program, plan, config, 10)
@@ -145,7 +146,7 @@ fn trees_survive_a_full_pool() {
 #[test]
 fn a_pool_that_grows_under_its_users_survives() {
     let mut seen = Witnesses::default();
-    survive("growing pools", 0.04, 12, plain, |number, config| {
+    survive("growing pools", 0.04, half_of(12), plain, |number, config| {
         let (program, plan) = exhaustion::near_full::<Nb2>(number, true);
         seen.0.push(Rc::clone(&program.seen));
         explore(program, plan, config, 10)
@@ -176,7 +177,7 @@ fn trees_survive_an_allocation_that_fails_anywhere() {
     let scenarios: Vec<_> =
         scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
     let mut seen = Witnesses::default();
-    survive("failing allocations", 0.04, 14, base, |number, config| {
+    survive("failing allocations", 0.04, half_of(14), base, |number, config| {
         let (mut program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
         program.space = space;
         seen.0.push(Rc::clone(&program.seen));
@@ -211,13 +212,13 @@ fn no_memory_is_refused_to_an_opening_that_is_simulated() {
 fn trees_survive_recoveries_that_are_cut_and_repeated() {
     let crash = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };
     let base = |_| Config { crash, ..Config::default() };
-    let report = survive("crashed recoveries", 0.05, 12, base, |number, config| {
+    let report = survive("crashed recoveries", 0.05, half_of(12), base, |number, config| {
         let (program, plan) = plans::random::<Nb2>(number, 2);
         explore(program, plan, config, 5)
     });
     assert!(report.counts.nested_runs > 0);
     let name = "crashed recoveries of byte strings";
-    let report = survive(name, 0.05, 12, base, |number, config| {
+    let report = survive(name, 0.05, half_of(12), base, |number, config| {
         let (program, plan) = plans::random_words::<Tiny<3, 3>>(number, 3);
         explore(program, plan, config, 5)
     });

@@ -48,23 +48,43 @@ pub fn is_landing() -> bool {
     turn(1).start > 0
 }
 
+/// How many numbers a search has everyday, and how many landings take their times of: the same, unless the
+/// everyday search has less than its part.
+#[derive(Clone, Copy)]
+pub struct Rounds {
+    everyday: u64,
+    part: u64,
+}
+
+impl From<u64> for Rounds {
+    fn from(everyday: u64) -> Self {
+        Self { everyday, part: everyday }
+    }
+}
+
+/// Everyday the first half of so many; landings begin behind it, and end where they would if all were.
+pub fn half_of(part: u64) -> Rounds {
+    Rounds { everyday: part / 2, part }
+}
+
 /// The numbers of programs, rounds or machines, of which there are so many everyday; at landings those behind
 /// them.
-pub fn turn(everyday: u64) -> Range<u64> {
-    given::<u64>(TIMES).map_or(0..everyday, |times| everyday..times * everyday)
+pub fn turn(rounds: impl Into<Rounds>) -> Range<u64> {
+    let Rounds { everyday, part } = rounds.into();
+    given::<u64>(TIMES).map_or(0..everyday, |times| everyday..times * part)
 }
 
 /// The numbers of a search, which begins now: where time ends it, until then.
-pub fn numbers(part: f64, everyday: u64) -> impl Iterator<Item = u64> {
-    let (started, Range { start, end }) = (Instant::now(), turn(everyday));
+pub fn numbers(part: f64, rounds: impl Into<Rounds>) -> impl Iterator<Item = u64> {
+    let (started, Range { start, end }) = (Instant::now(), turn(rounds));
     let is_time = move || share(part).is_some_and(|time| started.elapsed() < time);
     (start..).take_while(move |number| *number < end || is_time())
 }
 
 /// What ends a search of which everyday there are so many schedules, and the seed that it begins with: at
 /// landings another one.
-pub fn budget(part: f64, everyday: u64, seed: u64) -> (Budget, u64) {
-    let turn = turn(everyday);
+pub fn budget(part: f64, schedules: impl Into<Rounds>, seed: u64) -> (Budget, u64) {
+    let turn = turn(schedules);
     let schedules = Budget::Schedules(turn.end - turn.start);
     (share(part).map_or(schedules, Budget::Cpu), seed + 1000 * u64::from(turn.start > 0))
 }
@@ -96,7 +116,7 @@ pub fn tell_marks(report: &Report) {
 pub fn survive(
     name: &str,
     part: f64,
-    rounds: u64,
+    rounds: impl Into<Rounds>,
     base: impl Fn(u64) -> Config,
     mut run: impl FnMut(u64, &Config) -> Outcome,
 ) -> Report {

@@ -113,7 +113,9 @@ fn a_closing_that_frees_what_others_need_is_found() {
     assert!(is_found("store.close_frees_needed", 60));
 }
 
+/// The log's own tests find it everyday.
 #[test]
-fn half_a_batch_of_what_was_written_and_not_synced_is_found() {
+#[ignore = "guards a landing"]
+fn landing_half_a_batch_of_what_was_not_synced_is_found() {
     assert!(is_found("log.takes_torn_chunk", 600));
 }
