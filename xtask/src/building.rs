@@ -14,6 +14,8 @@ pub struct Built {
     pub programs: Vec<Program>,
     /// Whether everything was compiled, and nothing was there from before.
     pub is_cold: bool,
+    /// How many of them were handed on while it went on.
+    pub handed_on: usize,
     /// CPU seconds that it took.
     pub cpu: f64,
     /// How long it took.
@@ -23,7 +25,7 @@ pub struct Built {
 }
 
 /// Builds all test programs, or those that the arguments choose, and calls `see` with each as soon as it is
-/// there; if nothing has to be compiled, when that is known.
+/// there, if anything has to be compiled.
 pub fn build(mut command: Command, see: &mut dyn FnMut(&Program)) -> Built {
     let name = shown(&command);
     let format = match std::io::stderr().is_terminal() {
@@ -40,15 +42,13 @@ pub fn build(mut command: Command, see: &mut dyn FnMut(&Program)) -> Built {
             return built;
         }
     };
-    let mut messages = Messages { built: &mut built, is_compiling: false, seen: 0 };
+    let mut messages = Messages { built: &mut built, is_compiling: false };
     for line in child.stdout.take().into_iter().flat_map(|output| BufReader::new(output).lines()) {
         let Ok(line) = line else { break };
         if let Ok(message) = serde_json::from_str(&line) {
             messages.read(&message, see);
         }
     }
-    messages.is_compiling = true;
-    messages.hand_on(see);
     built.cpu = programs::cpu_when_ended(&child);
     built.time = started.elapsed();
     match child.wait() {
@@ -64,8 +64,6 @@ struct Messages<'b> {
     built: &'b mut Built,
     /// Whether anything was compiled: before, it may be that nothing has to be.
     is_compiling: bool,
-    /// Programs that were handed on.
-    seen: usize,
 }
 
 impl Messages<'_> {
@@ -92,8 +90,8 @@ impl Messages<'_> {
     /// Hands on the programs that were not.
     fn hand_on(&mut self, see: &mut dyn FnMut(&Program)) {
         if self.is_compiling {
-            self.built.programs[self.seen..].iter().for_each(see);
-            self.seen = self.built.programs.len();
+            self.built.programs[self.built.handed_on..].iter().for_each(see);
+            self.built.handed_on = self.built.programs.len();
         }
     }
 }
@@ -160,19 +158,16 @@ mod tests {
                 std::fs::write(&mark, "").unwrap();
             });
         assert_eq!((names(&seen), built.failures.len()), (vec!["b", "a"], 0));
-        assert!(!built.is_cold && built.programs == seen);
+        assert!(!built.is_cold && built.programs == seen && built.handed_on == 2);
     }
 
+    /// They would begin one after the other, in the order of Cargo.
     #[test]
-    fn when_nothing_is_compiled_programs_are_handed_on_together() {
-        let folder = tempfile::tempdir().unwrap();
-        let mark = folder.path().join("mark");
-        let end = format!("sleep 0.2; [ ! -e {} ]", mark.display());
-        let built = build(script(&[artifact("b", true), artifact("a", true)], &end), &mut |_| {
-            std::fs::write(&mark, "").unwrap();
-        });
-        assert!(built.failures.is_empty() && !built.is_cold && mark.exists());
-        assert_eq!(names(&built.programs), ["b", "a"]);
+    fn when_nothing_is_compiled_nothing_is_handed_on() {
+        let lines = [artifact("b", true), artifact("a", true)];
+        let built = build(script(&lines, "true"), &mut |_| panic!("nothing is compiled"));
+        assert!(built.failures.is_empty() && !built.is_cold);
+        assert_eq!((names(&built.programs), built.handed_on), (vec!["b", "a"], 0));
     }
 
     #[test]

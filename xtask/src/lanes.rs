@@ -55,15 +55,18 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Everything is built: adds the last jobs, all at once, so that the longest of them begin first.
+    pub fn finish(&self, jobs: Vec<Job>) {
+        let mut state = lock(&self.state);
+        state.waiting.extend(jobs);
+        state.is_building = false;
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// Takes back what has not begun.
     pub fn clear(&self) {
         lock(&self.state).waiting.clear();
-    }
-
-    /// Everything is built, and no job will be added.
-    fn close(&self) {
-        lock(&self.state).is_building = false;
-        self.changed.notify_all();
     }
 
     /// The next job for a lane, with its number and whether there is still a build; waits until there is one.
@@ -154,7 +157,7 @@ struct Close<'q>(&'q Queue);
 
 impl Drop for Close<'_> {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.finish(Vec::new());
     }
 }
 
@@ -294,6 +297,17 @@ mod tests {
             std::fs::write(&go, "").unwrap();
         });
         assert_eq!(names(&ran), ["a", "long", "less", "b", "c"]);
+    }
+
+    #[test]
+    fn the_last_jobs_begin_together_and_with_all_cores() {
+        let (_, _, ran) = run(|queue| {
+            let names = ["a", "b", "less", "long"];
+            queue.finish(names.map(|name| job(name, "[ -z \"$RUST_TEST_THREADS\" ]")).into());
+            thread::sleep(Duration::from_millis(100));
+        });
+        assert_eq!(names(&ran), ["long", "less", "a", "b"]);
+        assert!(ran.iter().all(|one| !one.is_early));
     }
 
     #[test]

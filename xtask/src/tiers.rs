@@ -104,9 +104,11 @@ fn build_and_run(
             true => later.extend(jobs_of(program)),
             false => jobs_of(program).into_iter().for_each(|job| queue.add(job)),
         });
-        match built.failures.is_empty() {
-            true => later.into_iter().for_each(|job| queue.add(job)),
-            false => queue.clear(),
+        if built.failures.is_empty() {
+            later.extend(built.programs[built.handed_on..].iter().flat_map(jobs_of));
+            queue.finish(later);
+        } else {
+            queue.clear();
         }
         built
     });
