@@ -2,7 +2,8 @@
 //!
 //! It answers as a plain non-blocking socket would: a read that is shorter than the buffer has emptied the socket, and
 //! a write takes what fits. Records that the kernel did not take are kept, and nothing is taken before they are gone, so
-//! that at most one chunk is kept ([`CHUNK_SIZE`]).
+//! that at most one chunk is kept ([`CHUNK_SIZE`]). Of what the peer sends, a session keeps parts of a record, or of a
+//! message of the handshake, until they are whole; they count as they come ([`UNREAD_SIZE_MAX`]).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -15,8 +16,12 @@ use super::Tls;
 
 /// Bytes that become records at once.
 const CHUNK_SIZE: usize = 64 << 10;
-/// What a session holds, about.
+/// What a session holds, about, with what it reads at once.
 const SESSION_SIZE: usize = 16 << 10;
+/// What a session reads at once.
+const READ_SIZE: usize = 4 << 10;
+/// The most that a session keeps of what has come: a message of the handshake, and a record.
+const UNREAD_SIZE_MAX: usize = (64 << 10) + (18 << 10);
 
 /// A TCP socket with a session of TLS on it; non-blocking.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub struct TlsSocket {
     session: Box<ServerConnection>,
     /// The peer ended its half.
     ended: bool,
+    /// Bytes that came since a request's last ones were given out: the session may keep them.
+    unread: usize,
 }
 
 impl TlsSocket {
@@ -32,7 +39,7 @@ impl TlsSocket {
     pub fn new(stream: TcpStream, tls: &Arc<Tls>) -> io::Result<Self> {
         let mut session = Box::new(ServerConnection::new(tls.config()).map_err(io::Error::other)?);
         session.set_buffer_limit(None);
-        Ok(TlsSocket { stream, session, ended: false })
+        Ok(TlsSocket { stream, session, ended: false, unread: 0 })
     }
 
     /// The socket below.
@@ -62,7 +69,8 @@ impl TlsSocket {
 
     /// Bytes that it holds, about.
     pub fn memory(&self) -> usize {
-        SESSION_SIZE + if self.has_unsent() { CHUNK_SIZE } else { 0 }
+        let unsent = if self.has_unsent() { CHUNK_SIZE } else { 0 };
+        SESSION_SIZE + self.unread.saturating_sub(READ_SIZE) + unsent
     }
 
     /// Fills the buffer as far as there is something.
@@ -106,7 +114,15 @@ impl TlsSocket {
                 result => break result?,
             }
         };
+        let was_handshaking = self.session.is_handshaking();
         let processed = self.session.process_new_packets();
+        let given = processed.as_ref().is_ok_and(|state| state.plaintext_bytes_to_read() > 0);
+        let kept = if given || was_handshaking != self.session.is_handshaking() {
+            0 // but for what came last
+        } else {
+            self.unread
+        };
+        self.unread = (kept + size).min(UNREAD_SIZE_MAX);
         // The handshake, or why there is none.
         let flushed = self.flush();
         processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;

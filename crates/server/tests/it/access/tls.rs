@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everleaf_server::{ClientCertificates, TlsConfig, TlsFiles};
+use everleaf_server::{ClientCertificates, Config, TlsConfig, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::support::{TestServer, encode, eventually};
+use crate::support::{Client, TestServer, encode, eventually};
 
 /// Who signs certificates.
 struct Authority {
@@ -69,6 +69,14 @@ impl Authority {
 
 /// A server with TLS, and who signed its certificate.
 fn serve(clients: Option<(&Authority, ClientCertificates)>) -> (TestServer, Authority) {
+    serve_with(clients, |_| {})
+}
+
+/// The same, with something else changed.
+fn serve_with(
+    clients: Option<(&Authority, ClientCertificates)>,
+    change: impl FnOnce(&mut Config),
+) -> (TestServer, Authority) {
     let authority = Authority::new();
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = authority.write(folder.path(), "server");
@@ -83,6 +91,7 @@ fn serve(clients: Option<(&Authority, ClientCertificates)>) -> (TestServer, Auth
     let server = TestServer::on(folder, store, |config| {
         let handshake_timeout = Duration::from_millis(300);
         config.tls = Some(TlsConfig { port: 0, files, handshake_timeout });
+        change(config);
     });
     (server, authority)
 }
@@ -107,9 +116,9 @@ impl Write for Narrow {
     }
 }
 
-type Client = StreamOwned<ClientConnection, Narrow>;
+type TlsClient = StreamOwned<ClientConnection, Narrow>;
 
-fn connect(server: &TestServer, config: Arc<ClientConfig>, width: usize) -> Client {
+fn connect(server: &TestServer, config: Arc<ClientConfig>, width: usize) -> TlsClient {
     let stream = TcpStream::connect(server.handle.tls_addr().unwrap()).unwrap();
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -118,7 +127,7 @@ fn connect(server: &TestServer, config: Arc<ClientConfig>, width: usize) -> Clie
 }
 
 /// Sends a request; exactly this must come back.
-fn ask(client: &mut Client, request: &[u8], reply: &[u8]) {
+fn ask(client: &mut TlsClient, request: &[u8], reply: &[u8]) {
     client.write_all(request).unwrap();
     let mut found = vec![0; reply.len()];
     client.read_exact(&mut found).unwrap();
@@ -223,6 +232,49 @@ fn who_does_not_speak_tls_disturbs_nobody() {
     drop((forged, wrong));
     let mut plain = server.connect();
     eventually("all of them are gone", || plain.line("CLIENT LIST").matches("id=").count() == 2);
+}
+
+/// What counted as 16 KiB each, however much of it was there: a first message of which all but the end came.
+#[test]
+fn unfinished_handshakes_count_with_what_was_sent() {
+    const LIMIT: usize = 4 << 20;
+    let (server, authority) = serve_with(None, |config| {
+        config.client_memory_max = Some(LIMIT);
+        if let Some(tls) = &mut config.tls {
+            tls.handshake_timeout = Duration::from_secs(600);
+        }
+    });
+    let message = [&[1, 0, 0xfd, 0xe8][..], &[0; 60_000]].concat();
+    let mut hello = Vec::new();
+    for part in message.chunks(16_384) {
+        let size = u16::try_from(part.len()).unwrap().to_be_bytes();
+        hello.extend([&[22, 3, 1], &size[..], part].concat());
+    }
+    let mut plain = server.connect();
+    let clients: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.handle.tls_addr().unwrap()).unwrap();
+            // Some are closed meanwhile.
+            let _ = stream.write_all(&hello);
+            stream
+        })
+        .collect();
+    let number = |plain: &mut Client, field: &str| {
+        let info = plain.line("INFO");
+        let value = info.split(&format!("\\r\\n{field}:")).nth(1).unwrap();
+        value.split("\\r\\n").next().unwrap().parse::<usize>().unwrap()
+    };
+    eventually("some are closed", || number(&mut plain, "evicted_clients") >= 40);
+    eventually("the rest is within the limit", || {
+        number(&mut plain, "mem_clients_normal") <= LIMIT
+    });
+    drop(clients);
+    // Who has agreed is counted as before.
+    let mut client = connect(&server, authority.trusted(None), usize::MAX);
+    ask(&mut client, b"PING\r\n", b"+PONG\r\n");
+    let list = plain.line("CLIENT LIST");
+    let held = list.rsplit("tot-mem=").next().unwrap().split(' ').next().unwrap();
+    assert!(held.parse::<usize>().unwrap() < 20 << 10, "{list}");
 }
 
 #[test]
