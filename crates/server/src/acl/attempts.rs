@@ -1,7 +1,8 @@
 //! Wrong passwords: from one address only so many a minute are looked at, so that none is found by trying.
 //!
 //! Of version 6 of the Internet protocol the first half of an address counts, because a client that has one address
-//! has all of such a network. Unix sockets are not limited: the path's permissions are.
+//! has all of such a network. Unix sockets are not limited: the path's permissions are. So many lines of the log are
+//! written about all of them together that the log does not grow with what somebody tries.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How long a wrong password counts.
 const WINDOW_MS: u64 = 60_000;
+/// Wrong passwords of which a line is written within that time.
+const LINE_COUNT_MAX: u64 = 100;
 /// Addresses that are remembered.
 const ADDRESS_COUNT_MAX: usize = 4096;
 
@@ -16,9 +19,22 @@ const ADDRESS_COUNT_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Attempts {
     failed: Mutex<HashMap<IpAddr, Failed>>,
+    /// Those of all addresses.
+    all: Mutex<Failed>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What the log is to say of a wrong password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// That it was given.
+    Own,
+    /// That of the next ones nothing will be said.
+    Last,
+    /// Nothing.
+    None,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
 struct Failed {
     since_ms: u64,
     count: u64,
@@ -33,8 +49,19 @@ impl Attempts {
         recent.is_none_or(|failed| failed.count < limit)
     }
 
-    /// Notes a wrong password.
-    pub fn failed(&self, peer: &str, now_ms: u64) {
+    /// Notes a wrong password. Returns what the log is to say.
+    pub fn failed(&self, peer: &str, now_ms: u64) -> Line {
+        self.count(peer, now_ms);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.add(now_ms);
+        match all.count {
+            ..=LINE_COUNT_MAX => Line::Own,
+            count if count == LINE_COUNT_MAX + 1 => Line::Last,
+            _ => Line::None,
+        }
+    }
+
+    fn count(&self, peer: &str, now_ms: u64) {
         let Some(address) = network(peer) else { return };
         let mut failed = self.lock();
         if failed.len() >= ADDRESS_COUNT_MAX && !failed.contains_key(&address) {
@@ -46,11 +73,7 @@ impl Attempts {
                 failed.iter().min_by_key(|(_, failed)| failed.count).map(|(least, _)| *least);
             least.and_then(|least| failed.remove(&least));
         }
-        let entry = failed.entry(address).or_insert(Failed { since_ms: now_ms, count: 0 });
-        if !entry.is_recent(now_ms) {
-            *entry = Failed { since_ms: now_ms, count: 0 };
-        }
-        entry.count += 1;
+        failed.entry(address).or_default().add(now_ms);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, Failed>> {
@@ -59,6 +82,13 @@ impl Attempts {
 }
 
 impl Failed {
+    fn add(&mut self, now_ms: u64) {
+        if self.count == 0 || !self.is_recent(now_ms) {
+            *self = Failed { since_ms: now_ms, count: 0 };
+        }
+        self.count += 1;
+    }
+
     fn is_recent(self, now_ms: u64) -> bool {
         now_ms.saturating_sub(self.since_ms) < WINDOW_MS
     }
@@ -80,6 +110,22 @@ fn network(peer: &str) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Over a Unix socket, or from many addresses, a line was written for each.
+    #[test]
+    fn lines_about_wrong_passwords_have_a_limit() {
+        let attempts = Attempts::default();
+        let lines = |count: u64, now_ms: u64| {
+            let told = (0..count).map(|_| attempts.failed("/run/everleaf.sock:0", now_ms));
+            let told: Vec<Line> = told.collect();
+            let of = |line: Line| told.iter().filter(|it| **it == line).count();
+            (of(Line::Own), of(Line::Last))
+        };
+        assert_eq!(lines(99, 5), (99, 0));
+        assert_eq!(lines(1_000, 59_000), (1, 1));
+        assert_eq!(lines(1_000, 60_004), (0, 0));
+        assert_eq!(lines(1_000, 60_005), (100, 1), "the next minute begins");
+    }
 
     #[test]
     fn an_address_that_guesses_is_not_looked_at_for_a_while() {

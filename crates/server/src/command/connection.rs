@@ -1,6 +1,7 @@
 //! The connection itself: `HELLO`, `AUTH`, `PING` and their like.
 
 use super::{Context, Failure, Outcome, integer_arg, parse_integer, permission, shown};
+use crate::acl::attempts::Line;
 use crate::databases::Database;
 use crate::resp::{Protocol, Request};
 
@@ -180,8 +181,17 @@ fn authenticate(
         ));
     }
     let Some(access) = shared.acl.admit(user, given) else {
-        tracing::info!("client {} from {} gave a wrong password", client.id, client.peer);
-        shared.acl.attempts.failed(&client.peer, now_ms);
+        match shared.acl.attempts.failed(&client.peer, now_ms) {
+            Line::Own => {
+                tracing::info!("client {} from {} gave a wrong password", client.id, client.peer);
+            }
+            Line::Last => tracing::warn!(
+                "very many wrong passwords, the last from {}: of the next ones nothing is said here for a while; \
+                 ACL LOG counts them",
+                client.peer
+            ),
+            Line::None => {}
+        }
         permission::note_wrong_password(context, request.arg(0), user);
         return Err(Failure::text("WRONGPASS invalid username-password pair or user is disabled."));
     };

@@ -321,8 +321,12 @@ fn is_http(name: &[u8]) -> bool {
 }
 
 fn close_http(context: &mut Context<'_>) {
-    let client = &context.session.client;
-    tracing::warn!("client {} from {} speaks HTTP and is closed", client.id, client.peer);
+    let Context { shared, session, .. } = context;
+    let client = &session.client;
+    // Who need not know a password fills no disk with lines.
+    if shared.defences.allows(shared.now_ms()) {
+        tracing::warn!("client {} from {} speaks HTTP and is closed", client.id, client.peer);
+    }
     context.session.closing = true;
 }
 
