@@ -1,12 +1,11 @@
 //! `CONFIG`: reading settings, and changing those that can change while the server runs.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::PoisonError;
 
 use everleaf::regular_file::read_regular;
 
+use super::certificates::{Certificates, ReadAhead};
 use super::{Context, Failure, Outcome, facts, parse_integer, shown};
 use crate::Config;
 use crate::acl::file;
@@ -15,7 +14,7 @@ use crate::glob;
 use crate::resp::Request;
 use crate::settings::{ENCODINGS, IDLE_TIMEOUT_MAX_S};
 use crate::shared::Shared;
-use crate::tls::{ClientCertificates, LoadedCertificates, TlsFiles};
+use crate::tls::{LoadedCertificates, TlsFiles};
 
 /// A longer file is not one of options.
 const FILE_SIZE_MAX: u64 = 16 << 20;
@@ -204,8 +203,24 @@ fn get(context: &mut Context<'_>, request: &Request<'_>) {
 
 /// All values are checked before the first is changed.
 fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let mut changes = Vec::new();
     let mut certificates = Certificates::of(context);
+    let mut changes = parse_changes(context.shared, request, &mut certificates)?;
+    if certificates.is_changed() {
+        let ready = certificates.load(context.later.as_deref_mut())?;
+        changes.push(NewValue::Certificates(ready));
+    }
+    context.act(move |shared| changes.into_iter().for_each(|change| change.make(shared)));
+    context.reply.ok();
+    Ok(())
+}
+
+/// What `CONFIG SET` is to change, with that of TLS apart.
+fn parse_changes(
+    shared: &Shared,
+    request: &Request<'_>,
+    certificates: &mut Certificates,
+) -> Result<Vec<NewValue>, Failure> {
+    let mut changes = Vec::new();
     for index in (2..request.len()).step_by(2) {
         let name = request.arg(index);
         let mut before = (2..index).step_by(2).map(|before| request.arg(before));
@@ -218,63 +233,30 @@ fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         if certificates.take(request.arg(index), request.arg(index + 1))? {
             continue;
         }
-        changes.push(parse_change(context.shared, request.arg(index), request.arg(index + 1))?);
+        changes.push(parse_change(shared, request.arg(index), request.arg(index + 1))?);
     }
-    let certificates = certificates.read()?;
-    if let (Some(ready), Some(later)) = (&certificates, &mut context.later) {
-        later.tls_files = Some(ready.files().clone());
-    }
-    changes.extend(certificates.map(NewValue::Certificates));
-    context.act(move |shared| changes.into_iter().for_each(|change| change.make(shared)));
-    context.reply.ok();
-    Ok(())
+    Ok(changes)
 }
 
-/// The files of TLS, as they are to be.
-struct Certificates {
-    /// `None` without TLS.
-    files: Option<TlsFiles>,
-    is_changed: bool,
-}
-
-impl Certificates {
-    /// Those that are used, or will be when the transaction is done that this is a part of.
-    fn of(context: &Context<'_>) -> Self {
-        let changed = context.later.as_ref().and_then(|later| later.tls_files.clone());
-        let used = || context.shared.control.tls.as_ref().map(|tls| tls.files());
-        Certificates { files: changed.or_else(used), is_changed: false }
-    }
-
-    /// Takes a setting, if it is one of TLS; also one that is as it was, because what the file holds may not be.
-    fn take(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Failure> {
-        let Some(files) = &mut self.files else { return Ok(false) };
-        let path = || PathBuf::from(OsStr::from_bytes(value));
-        match name.to_ascii_lowercase().as_slice() {
-            b"tls-cert-file" => files.certificate = path(),
-            b"tls-key-file" => files.key = path(),
-            b"tls-ca-cert-file" => {
-                files.client_authorities = Some(path()).filter(|_| !value.is_empty());
-            }
-            b"tls-auth-clients" => {
-                files.client_certificates =
-                    ClientCertificates::of_name(value).ok_or(Failure::text(
-                        "ERR CONFIG SET failed (possibly related to argument 'tls-auth-clients') - \
-                         argument(s) must be one of the following: no, optional, yes",
-                    ))?;
-            }
-            _ => return Ok(false),
+/// Reads the files of TLS that the commands of a transaction name, before it is run.
+pub fn read_ahead<'a>(shared: &Shared, requests: impl Iterator<Item = Request<'a>>) -> ReadAhead {
+    let mut ahead = ReadAhead::default();
+    let mut files = shared.control.tls.as_ref().map(|tls| tls.files());
+    for request in requests {
+        let is = |index: usize, word: &str| {
+            request.get(index).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+        };
+        let is_whole = request.len() >= 4 && request.len().is_multiple_of(2);
+        if files.is_none() || !is_whole || !is(0, "config") || !is(1, "set") {
+            continue;
         }
-        self.is_changed = true;
-        Ok(true)
+        let mut certificates = Certificates::new(files.clone());
+        // What is refused here will be refused there.
+        if parse_changes(shared, &request, &mut certificates).is_ok() && certificates.is_changed() {
+            files = ahead.read(certificates).or(files);
+        }
     }
-
-    /// Reads them.
-    fn read(self) -> Result<Option<LoadedCertificates>, Failure> {
-        let Some(files) = self.files.filter(|_| self.is_changed) else { return Ok(None) };
-        let ready = LoadedCertificates::read(files)
-            .map_err(|why| Failure::text(format!("ERR CONFIG SET failed - {why}")))?;
-        Ok(Some(ready))
-    }
+    ahead
 }
 
 enum NewValue {

@@ -3,6 +3,7 @@
 mod acl;
 mod admin;
 mod bits;
+mod certificates;
 mod client;
 mod client_line;
 mod configuration;
@@ -55,6 +56,7 @@ use std::time::{Duration, Instant};
 
 use everleaf::Error;
 
+use self::certificates::ReadAhead;
 use self::keys::Keys;
 use crate::client_state::{ClientState, ReplyMode};
 pub use crate::failure::Failure;
@@ -85,9 +87,21 @@ pub struct Later {
     acts: Vec<Act>,
     /// The files of TLS as they will be, if it changes them: what changes them once more begins with these.
     pub tls_files: Option<TlsFiles>,
+    /// The files of TLS that its commands name.
+    pub ahead: ReadAhead,
 }
 
 impl Later {
+    /// Nothing is to be done yet.
+    pub fn new(ahead: ReadAhead) -> Self {
+        Later { ahead, ..Later::default() }
+    }
+
+    /// Nothing is to be done any more.
+    pub fn restart(&mut self) {
+        *self = Later::new(std::mem::take(&mut self.ahead));
+    }
+
     /// Does all of it.
     pub fn perform(self, shared: &Shared) {
         self.acts.into_iter().for_each(|act| act(shared));

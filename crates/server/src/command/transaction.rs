@@ -26,7 +26,7 @@ use super::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX, Queue, Transaction};
 use super::stage::{Source, Stage, Staged};
 use super::waiting::service::{Service, serve_rest};
 use super::watched::{self, Watched};
-use super::{Context, Failure, Later, Outcome, connection, permission, rename};
+use super::{Context, Failure, Later, Outcome, configuration, connection, permission, rename};
 use crate::latency::Ending;
 use crate::resp::{Reply, Request};
 
@@ -138,7 +138,8 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     for (index, request) in queue.requests.iter() {
         prepare(context, &request, &COMMANDS[index])?;
     }
-    let (mut answers, mut later) = (Answers::default(), Later::default());
+    let ahead = configuration::read_ahead(context.shared, queue.requests.iter().map(|(_, it)| it));
+    let (mut answers, mut later) = (Answers::default(), Later::new(ahead));
     let before = context.session.state();
     let done = run_all(context, &queue, &watched, &mut answers, &mut later);
     if matches!(done, Ok(true)) {
@@ -275,7 +276,7 @@ fn run_alone(
             // The batch will be refused; nothing may be done that is not in it.
             return Ok(());
         }
-        *later = Later::default();
+        later.restart();
         run(context, queue, &mut stage, alone, answers, later)?;
         if let Some(service) = &mut service {
             service.serve(&mut stage, alone)?;

@@ -35,7 +35,7 @@ pub struct TlsConfig {
 }
 
 /// Where certificates are, and who must show one. All files are PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TlsFiles {
     /// The certificate of the server, followed by those that lead to one that clients know.
     pub certificate: PathBuf,
@@ -48,7 +48,7 @@ pub struct TlsFiles {
 }
 
 /// Whether clients must show a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClientCertificates {
     /// Nobody is asked.
     No,
@@ -82,6 +82,7 @@ pub struct Tls {
 }
 
 /// Certificates that were read and fit together.
+#[derive(Clone)]
 pub struct LoadedCertificates {
     files: TlsFiles,
     config: Arc<ServerConfig>,

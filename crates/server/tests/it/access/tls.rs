@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everleaf_server::{ClientCertificates, Config, TlsConfig, TlsFiles};
+use everleaf_server::{ClientCertificates, Config, DebugCommand, TlsConfig, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -361,4 +361,35 @@ fn settings_of_one_transaction_add_up() {
     }
     assert!(!is_served(&server, &authority.trusted(None)));
     assert!(is_served(&server, &authority.trusted(Some(&authority))));
+}
+
+/// They were read while nobody else was served.
+#[test]
+fn certificates_of_a_transaction_are_read_before_it_is_run() {
+    let (server, authority) = serve_with(None, |config| config.debug_command = DebugCommand::Yes);
+    let path = |name: &str| server.folder.path().join(name).to_str().unwrap().to_string();
+    std::fs::copy(path("server.crt"), path("renewed.crt")).unwrap();
+    let (mut plain, mut other) = (server.connect(), server.connect());
+    let set = |name: &str, file: &str| encode(&["CONFIG", "SET", name, &path(file)]);
+    plain.send(b"MULTI\r\nDEBUG SLEEP 1.5\r\n");
+    plain.send(&[set("tls-cert-file", "renewed.crt"), set("tls-cert-file", "none.crt")].concat());
+    plain.send(b"EXEC\r\n");
+    // It is run when others are not served any more.
+    other.stream.set_read_timeout(Some(Duration::from_millis(250))).unwrap();
+    loop {
+        other.send(b"GET k\r\n");
+        let mut reply = [0; 5];
+        if other.stream.read_exact(&mut reply).is_err() {
+            break;
+        }
+    }
+    std::fs::rename(path("renewed.crt"), path("none.crt")).unwrap();
+    for reply in ["+OK", "+QUEUED", "+QUEUED", "+QUEUED"] {
+        assert_eq!(plain.reply(), reply);
+    }
+    let replies = plain.reply();
+    assert!(replies.starts_with("[+OK +OK -ERR"), "{replies}");
+    assert!(replies.contains("none.crt cannot be read"), "{replies}");
+    assert!(plain.line("CONFIG GET tls-cert-file").contains("renewed.crt"));
+    assert!(is_served(&server, &authority.trusted(None)));
 }
