@@ -13,12 +13,24 @@ pub fn is_infinite(text: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"inf") || word.eq_ignore_ascii_case(b"infinity")
 }
 
-/// A number with 17 digits behind the point.
+/// Numbers of more digits before the point are refused.
+const ORDER_MAX: i64 = 21;
+/// Smaller numbers than with so many zeros behind the point change no sum.
+const ORDER_MIN: i64 = -60;
+/// More digits than any number half way between two of 64 binary digits has.
+const DIGITS_MAX: usize = 800;
+
+/// A number of 64 binary digits: `mantissa * 2^exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decimal(i128);
+pub struct Decimal {
+    is_negative: bool,
+    /// Its highest bit is set, unless the number is zero.
+    mantissa: u64,
+    exponent: i32,
+}
 
 impl Decimal {
-    pub const ZERO: Decimal = Decimal(0);
+    pub const ZERO: Decimal = Decimal { is_negative: false, mantissa: 0, exponent: 0 };
 
     /// A number as clients write it: digits, a point, an exponent. `None` if it is none, or too large.
     pub fn parse(bytes: &[u8]) -> Option<Decimal> {
@@ -37,65 +49,166 @@ impl Decimal {
         if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let shift = i64::from(SCALE) + exponent - i64::try_from(all.len() - whole.len()).ok()?;
-        // The digits before the last one that counts, and the one behind it; `None` if even that is a zero
-        // before all of them.
-        let cut = usize::try_from(shift.min(0).unsigned_abs()).ok()?;
-        let kept = all.len().checked_sub(cut);
-        let mut number: i128 = 0;
-        for digit in all.bytes().take(kept.unwrap_or(0)) {
-            number = number.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
+        let exponent = exponent - i64::try_from(part.len()).ok()?;
+        let digits = all.trim_start_matches('0');
+        let order = i64::try_from(digits.len()).ok()? + exponent;
+        if digits.is_empty() || order < ORDER_MIN {
+            return Some(Decimal { is_negative, ..Decimal::ZERO });
         }
-        let next = kept.and_then(|kept| all.as_bytes().get(kept));
-        if next.is_some_and(|digit| *digit >= b'5') {
-            number = number.checked_add(1)?;
+        if order > ORDER_MAX {
+            return None;
         }
-        if number != 0 && shift > 0 {
-            number = number.checked_mul(10_i128.checked_pow(u32::try_from(shift).ok()?)?)?;
-        }
-        Some(Decimal(if is_negative { -number } else { number }).rounded())
+        let (kept, cut) = digits.split_at(digits.len().min(DIGITS_MAX));
+        let exponent = exponent + i64::try_from(cut.len()).ok()?;
+        let is_cut = cut.bytes().any(|digit| digit != b'0');
+        Some(Decimal { is_negative, ..nearest(kept, i32::try_from(exponent).ok()?, is_cut) })
     }
 
     /// The sum, unless it is too large.
     pub fn plus(self, other: Decimal) -> Option<Decimal> {
-        self.0.checked_add(other.0).map(|sum| Decimal(sum).rounded())
+        let (large, small) = match self.place() >= other.place() {
+            true => (self, other),
+            false => (other, self),
+        };
+        if small.mantissa == 0 {
+            return large.in_range();
+        }
+        // Far enough below the last digit it changes nothing.
+        let distance = u32::try_from(large.exponent - small.exponent).ok()?;
+        if distance > 66 {
+            return large.in_range();
+        }
+        // Room for a carry, and for the digits that are rounded.
+        const ROOM: u32 = 62;
+        let (a, b) = (u128::from(large.mantissa) << ROOM, u128::from(small.mantissa) << ROOM);
+        let (b, rest) = (b >> distance, b & ((1 << distance) - 1) != 0);
+        let sum = match large.is_negative == small.is_negative {
+            true => a + b,
+            false if b <= a => a - b - u128::from(rest),
+            // Both have the same exponent: nothing was cut.
+            false => b - a,
+        };
+        let is_negative = if a < b { small.is_negative } else { large.is_negative };
+        let sum = rounded(sum, rest, large.exponent - ROOM as i32);
+        Decimal { is_negative, ..sum }.in_range()
     }
 
-    /// The nearest number of 64 binary digits.
-    fn rounded(self) -> Decimal {
-        let number = self.0.unsigned_abs();
-        let (whole, part) = (number / ONE, number % ONE);
-        let digits = u128::BITS - whole.leading_zeros();
-        let rounded = if digits == 0 {
-            // All that is told of it is kept.
-            number
-        } else if digits >= 64 {
-            let unit = 1_u128 << (digits - 64);
-            let (count, rest) = (whole / unit, (whole % unit) * ONE + part);
-            let half = unit * ONE / 2;
-            let up = rest > half || rest == half && count % 2 == 1;
-            (count + u128::from(up)).saturating_mul(unit).saturating_mul(ONE)
-        } else {
-            let scale = 1_u128 << (64 - digits);
-            let part = nearest(part * scale, ONE);
-            whole * ONE + nearest(part * ONE, scale)
-        };
-        let rounded = i128::try_from(rounded).unwrap_or(i128::MAX);
-        Decimal(if self.0 < 0 { -rounded } else { rounded })
+    /// Compares numbers but for their last 63 digits: zero is below all.
+    fn place(self) -> (bool, i32) {
+        (self.mantissa != 0, self.exponent)
+    }
+
+    fn in_range(self) -> Option<Decimal> {
+        (self.units() / ONE < 10_u128.pow(ORDER_MAX as u32)).then_some(self)
+    }
+
+    /// How many units of the last digit that is told it is, rounded to the nearest, and to the even one of two.
+    fn units(self) -> u128 {
+        let units = u128::from(self.mantissa) * ONE;
+        match u32::try_from(self.exponent) {
+            // At most 10^21 have 70 binary digits, and these 57.
+            Ok(up) if up <= 6 => units << up,
+            Ok(_) => u128::MAX,
+            Err(_) => match self.exponent.unsigned_abs() {
+                down @ ..=127 => {
+                    let (count, rest) = (units >> down, units & ((1 << down) - 1));
+                    let half = 1 << (down - 1);
+                    count + u128::from(rest > half || rest == half && count % 2 == 1)
+                }
+                _ => 0,
+            },
+        }
     }
 }
 
-/// The quotient, rounded to the nearest, and to the even one of two.
-fn nearest(dividend: u128, divisor: u128) -> u128 {
-    let (quotient, rest) = (dividend / divisor, dividend % divisor);
-    let up = rest > divisor - rest || rest == divisor - rest && quotient % 2 == 1;
-    quotient + u128::from(up)
+/// The nearest number of 64 binary digits to `digits * 10^exponent`, and a little more if digits were cut.
+fn nearest(digits: &str, exponent: i32, is_cut: bool) -> Decimal {
+    let mut number = Long::default();
+    digits.bytes().for_each(|digit| number.multiply_add(10, u32::from(digit - b'0')));
+    let (mut shift, mut has_rest) = (0, is_cut);
+    if exponent >= 0 {
+        (0..exponent).for_each(|_| number.multiply_add(10, 0));
+    } else {
+        // At least 66 digits are left behind the division.
+        shift = 70 + exponent.unsigned_abs() * 10 / 3;
+        number.shift_up(shift);
+        (0..exponent.unsigned_abs()).for_each(|_| has_rest |= number.divide(10) != 0);
+    }
+    let (top, rest, exponent) = number.top();
+    rounded(top, rest || has_rest, exponent - shift as i32)
+}
+
+/// The nearest number of 64 binary digits to `number * 2^exponent`, and a little more if there is a rest.
+fn rounded(number: u128, has_rest: bool, exponent: i32) -> Decimal {
+    let size = u128::BITS - number.leading_zeros();
+    let Some(cut) = size.checked_sub(64).filter(|cut| *cut > 0) else {
+        // Nothing is cut, and nothing was.
+        let mantissa = number as u64;
+        let up = mantissa.leading_zeros() % 64;
+        return Decimal {
+            is_negative: false,
+            mantissa: mantissa << up,
+            exponent: exponent - up as i32,
+        };
+    };
+    let (mut count, rest) = (number >> cut, number & ((1 << cut) - 1));
+    let half = 1 << (cut - 1);
+    let up = rest > half || rest == half && (has_rest || count % 2 == 1);
+    count += u128::from(up);
+    let mut exponent = exponent + cut as i32;
+    if count >> 64 != 0 {
+        (count, exponent) = (count >> 1, exponent + 1);
+    }
+    Decimal { is_negative: false, mantissa: count as u64, exponent }
+}
+
+/// A whole number of any size, its lowest part first.
+#[derive(Default)]
+struct Long(Vec<u32>);
+
+impl Long {
+    fn multiply_add(&mut self, factor: u32, summand: u32) {
+        let mut carry = u64::from(summand);
+        for part in &mut self.0 {
+            carry += u64::from(*part) * u64::from(factor);
+            *part = carry as u32;
+            carry >>= 32;
+        }
+        if carry > 0 {
+            self.0.push(carry as u32);
+        }
+    }
+
+    fn shift_up(&mut self, count: u32) {
+        self.multiply_add(1 << (count % 32), 0);
+        self.0.splice(0..0, (0..count / 32).map(|_| 0));
+    }
+
+    /// Divides, and returns what remains.
+    fn divide(&mut self, divisor: u32) -> u32 {
+        let mut rest = 0_u64;
+        for part in self.0.iter_mut().rev() {
+            let dividend = rest << 32 | u64::from(*part);
+            *part = (dividend / u64::from(divisor)) as u32;
+            rest = dividend % u64::from(divisor);
+        }
+        rest as u32
+    }
+
+    /// Its highest parts, whether there is more below, and by how many binary digits they were shifted down.
+    fn top(&self) -> (u128, bool, i32) {
+        let used = self.0.iter().rposition(|part| *part != 0).map_or(0, |at| at + 1);
+        let (low, high) = self.0[..used].split_at(used.saturating_sub(4));
+        let top = high.iter().rev().fold(0, |top, part| top << 32 | u128::from(*part));
+        (top, low.iter().any(|part| *part != 0), 32 * low.len() as i32)
+    }
 }
 
 impl fmt::Display for Decimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if self.0 < 0 { "-" } else { "" };
-        let (whole, part) = (self.0.unsigned_abs() / ONE, self.0.unsigned_abs() % ONE);
+        let units = self.units();
+        let sign = if self.is_negative && units > 0 { "-" } else { "" };
+        let (whole, part) = (units / ONE, units % ONE);
         let part = format!("{part:017}");
         let part = part.trim_end_matches('0');
         let point = if part.is_empty() { "" } else { "." };
@@ -120,6 +233,16 @@ mod tests {
         assert_eq!(sum("-0.25", "0"), "-0.25");
         assert_eq!(sum("1", "-1"), "0");
         assert_eq!(sum(".5", "5."), "5.5");
+        // What was one binary digit off: half way between two numbers the even one is taken.
+        assert_eq!(
+            sum("-7.9722446507448e+06", "-6908956.670883008"),
+            "-14881201.32162780799990287"
+        );
+        assert_eq!(sum("-438391190.671", "-2e+08"), "-638391190.67099999997299165");
+        assert_eq!(sum("8.949e-16", "-0.0002066390506984397"), "-0.00020663905069754");
+        assert_eq!(sum("5e-18", "-2.84045156e+00"), "-2.84045156");
+        assert_eq!(sum("3.091183e-12", "4.2636202722e-11"), "0.00000000004572739");
+        assert_eq!(sum("5.", "4.9999e-18"), "5.00000000000000001");
         // Of 64 binary digits.
         assert_eq!(sum("9223372036854775807", "10.5"), "9223372036854775818");
         assert_eq!(sum("1000", "0.1"), "1000.09999999999999998");
@@ -136,7 +259,7 @@ mod tests {
             ("9e-19", Some("0")),
             ("99e-19", Some("0.00000000000000001")),
             ("4e-18", Some("0")),
-            ("5e-18", Some("0.00000000000000001")),
+            ("5e-18", Some("0")),
             ("-9e-18", Some("-0.00000000000000001")),
             ("9e-2147483648", Some("0")),
             ("0.0009e-2147483648", Some("0")),
