@@ -61,7 +61,7 @@ pub type Fact = (&'static str, u32, Access, Access);
 
 /// All commands and subcommands, by name.
 #[rustfmt::skip]
-pub static FACTS: [Fact; 232] = [
+pub static FACTS: [Fact; 235] = [
     ("acl", SLOW, NONE, NONE),
     ("acl|cat", SLOW, NONE, NONE),
     ("acl|deluser", ADMIN | SLOW | DANGEROUS, NONE, NONE),
@@ -94,6 +94,7 @@ pub static FACTS: [Fact; 232] = [
     ("bzpopmin", WRITE | SORTEDSET | FAST | BLOCKING, CHANGES, CHANGES),
     ("client", SLOW, NONE, NONE),
     ("client|getname", SLOW | CONNECTION, NONE, NONE),
+    ("client|getredir", SLOW | CONNECTION, NONE, NONE),
     ("client|id", SLOW | CONNECTION, NONE, NONE),
     ("client|info", SLOW | CONNECTION, NONE, NONE),
     ("client|kill", ADMIN | SLOW | DANGEROUS | CONNECTION, NONE, NONE),
@@ -103,6 +104,7 @@ pub static FACTS: [Fact; 232] = [
     ("client|reply", SLOW | CONNECTION, NONE, NONE),
     ("client|setinfo", SLOW | CONNECTION, NONE, NONE),
     ("client|setname", SLOW | CONNECTION, NONE, NONE),
+    ("client|trackinginfo", SLOW | CONNECTION, NONE, NONE),
     ("client|unblock", ADMIN | SLOW | DANGEROUS | CONNECTION, NONE, NONE),
     ("command", SLOW | CONNECTION, NONE, NONE),
     ("command|count", SLOW | CONNECTION, NONE, NONE),
@@ -214,6 +216,7 @@ pub static FACTS: [Fact; 232] = [
     ("renamenx", KEYSPACE | WRITE | FAST, CHANGES, WRITES),
     ("reset", FAST | CONNECTION, NONE, NONE),
     ("restore", KEYSPACE | WRITE | SLOW | DANGEROUS, WRITES, WRITES),
+    ("role", ADMIN | FAST | DANGEROUS, NONE, NONE),
     ("rpop", WRITE | LIST | FAST, CHANGES, CHANGES),
     ("rpoplpush", WRITE | LIST | SLOW, CHANGES, WRITES),
     ("rpush", WRITE | LIST | FAST, WRITES, WRITES),

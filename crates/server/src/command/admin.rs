@@ -1,4 +1,4 @@
-//! `SHUTDOWN`, `TIME`.
+//! `SHUTDOWN`, `ROLE`, `TIME`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,6 +28,15 @@ pub fn shutdown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     tracing::info!("client {} from {} asked for a shutdown", client.id, client.peer);
     context.session.closing = true;
     context.shared.control.shutdown();
+    Ok(())
+}
+
+/// `ROLE`: that of a master, with no replicas.
+pub fn role(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+    context.reply.array(3);
+    context.reply.bulk(b"master");
+    context.reply.integer(0);
+    context.reply.array(0);
     Ok(())
 }
 

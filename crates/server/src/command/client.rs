@@ -38,6 +38,9 @@ pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             context.session.client.change(|details| details.name = name.into());
             context.reply.ok();
         }
+        // Nobody is told which keys change.
+        (b"getredir", 2) => context.reply.integer(-1),
+        (b"trackinginfo", 2) => tracking_info(context),
         (b"setinfo", 4) => return setinfo(context, request),
         (b"reply", 3) => return reply(context, request),
         (b"no-evict", 3) => {
@@ -82,6 +85,19 @@ fn unblock(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let done = waiting::unblock(context.shared, loop_index, client_id, with_error);
     context.reply.integer(i64::from(done));
     Ok(())
+}
+
+/// `CLIENT TRACKINGINFO`: it is off.
+fn tracking_info(context: &mut Context<'_>) {
+    let reply = &mut context.reply;
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(1);
+    reply.bulk(b"off");
+    reply.bulk(b"redirect");
+    reply.integer(-1);
+    reply.bulk(b"prefixes");
+    reply.array(0);
 }
 
 fn setinfo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {

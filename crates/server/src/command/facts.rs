@@ -202,6 +202,7 @@ pub const SUBCOMMANDS: [(&str, Subcommands); 8] = [
         "client",
         &[
             ("getname", 2),
+            ("getredir", 2),
             ("id", 2),
             ("info", 2),
             ("kill", -3),
@@ -211,6 +212,7 @@ pub const SUBCOMMANDS: [(&str, Subcommands); 8] = [
             ("reply", 3),
             ("setinfo", 4),
             ("setname", 3),
+            ("trackinginfo", 2),
             ("unblock", -3),
         ],
     ),
@@ -251,7 +253,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-pub const COUNT: usize = 179;
+pub const COUNT: usize = 180;
 
 /// All commands.
 #[rustfmt::skip]
@@ -275,6 +277,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "ping" -1 [FAST] (0 0 0) "connection", "Returns PONG or its argument.";
     "pttl" 2 [READ | FAST] (1 1 1) "generic", "Returns the milliseconds until a key expires; -1 if it does not, -2 if there is none.";
     "quit" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection", "Closes the connection.";
+    "role" 1 [FAST] (0 0 0) "server", "Tells that this is a master without replicas.";
     "scan" -2 [READ] (0 0 0) "generic", "Goes through the keys in steps.";
     "type" 2 [READ | FAST] (1 1 1) "generic", "Returns string for a key, none for no key.";
     "copy" -3 [TYPED | WRITE | GROWS] (1 2 1) "generic", "Copies what a key holds to another key.";

@@ -33,6 +33,7 @@ static FUNCTIONS: [(&str, Run); COUNT] = [
     ("ping", connection::ping),
     ("pttl", expiry::pttl),
     ("quit", connection::quit),
+    ("role", admin::role),
     ("scan", scan::scan),
     ("type", keyspace::type_of),
     ("copy", rename::copy),

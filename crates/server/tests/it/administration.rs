@@ -184,6 +184,20 @@ fn a_client_is_killed_once() {
 }
 
 /// What was lost: the reply to what switches them on as the one request without a reply, for which clients wait.
+/// Libraries ask for it when they connect, or are told to look for a master.
+#[test]
+fn who_asks_is_told_that_nothing_is_replicated_or_tracked() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.line("ROLE"), "[\"master\" :0 []]");
+    assert_eq!(client.line("CLIENT GETREDIR"), ":-1");
+    let off = "[\"flags\" [\"off\"] \"redirect\" :-1 \"prefixes\" []]";
+    assert_eq!(client.line("CLIENT TRACKINGINFO"), off);
+    client.line("HELLO 3");
+    let off = "{\"flags\" (\"off\") \"redirect\" :-1 \"prefixes\" []}";
+    assert_eq!(client.line("CLIENT TRACKINGINFO"), off);
+}
+
 #[test]
 fn replies_can_be_switched_off() {
     let server = TestServer::start();
