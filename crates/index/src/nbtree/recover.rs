@@ -156,7 +156,13 @@ pub(crate) fn sort_blocks<K: Kind<M>, M: Machine>(
 ) -> Result<Vec<Task>, AllocError> {
     let base = PoolBase::of(heap);
     let mut blocks = live.blocks;
-    for (low, number) in &blocks {
+    // What all fences but the lowest begin with: heads are read behind it.
+    let mut shared = None;
+    for (index, (low, number)) in blocks.iter().enumerate() {
+        if let Some((ahead, _)) = blocks.get(index + AHEAD).filter(|_| K::HAS_TAILS) {
+            // Fences of byte strings are records, of which this is the place.
+            M::prefetch(base.start().wrapping_add(*ahead as usize));
+        }
         K::mark_fence(heap, recovery, *low).map_err(|error| match error {
             AllocError::Corrupt { what, .. } => {
                 let offset = u64::from(*number) * BLOCK_SIZE as u64;
@@ -164,8 +170,21 @@ pub(crate) fn sort_blocks<K: Kind<M>, M: Machine>(
             }
             other => other,
         })?;
+        if *low != 0 {
+            let (first, length) = shared.unwrap_or((*low, usize::MAX));
+            shared = Some((first, length.min(K::shared_prefix(base, first, *low))));
+        }
     }
-    blocks.sort_unstable_by(|a, b| K::compare_fences(base, a.0, b.0));
+    // One that is alone has no more in common with others than it has bytes.
+    let skip = shared.map_or(0, |(_, length)| length);
+    let head = |low: u64| if low == 0 { 0 } else { K::fence_head(base, low, skip) };
+    // The heads apart: then most pairs are compared without a look at a record.
+    let mut heads: Vec<_> = blocks.iter().map(|block| (head(block.0), *block)).collect();
+    heads.sort_unstable_by(|(head, (low, _)), (other_head, (other_low, _))| {
+        head.cmp(other_head).then_with(|| K::compare_fences(base, *low, *other_low))
+    });
+    blocks.clear();
+    blocks.extend(heads.into_iter().map(|(_, block)| block));
     let corrupt = |number: u32, what: &str| AllocError::Corrupt {
         offset: u64::from(number) * BLOCK_SIZE as u64,
         what: what.to_string(),
