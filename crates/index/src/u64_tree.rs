@@ -87,11 +87,8 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         keys: &[u64],
         values: &mut [Option<u64>],
     ) -> Result<(), IndexError> {
-        let values = &mut values[..keys.len()];
         Ok(self.slot.with(session, |tree, session| {
-            tree.get_many_payloads(session, keys, Extent::Heads, |_, index, value| {
-                values[index] = value;
-            })
+            tree.get_many_payloads(session, keys, Extent::Heads, values)
         })??)
     }
 

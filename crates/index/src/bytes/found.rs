@@ -44,6 +44,18 @@ pub(crate) fn sound_record_of<'a, M: Machine>(
     is_same(record.key, key).then_some(record)
 }
 
+/// The value of what was found for `key` by lengths and key alone, if that is nearly all there is to most records: it is
+/// short, and does not expire. What else it is, or whether it is damaged, [`sound_record_of`] tells.
+#[inline(always)]
+pub(crate) fn plain_value_of<'a, M: Machine>(
+    base: PoolBase<M>,
+    payload: u64,
+    key: &[u8],
+) -> Option<&'a [u8]> {
+    // SAFETY: as in `record_of`.
+    unsafe { record::read_plain_value(base, record_offset(payload), key) }
+}
+
 /// Whether what was found for a key had expired at this moment, while pinned. What is damaged has not.
 #[inline(always)]
 pub(crate) fn had_expired<M: Machine>(heap: &Heap<M>, payload: u64, moment: &Moment) -> bool {

@@ -42,7 +42,7 @@ use everleaf_pool::{FEATURE_EXPIRY, FEATURE_EXPIRY_WORD};
 
 use self::read::header;
 pub use self::read::{Owned, read, read_checked, read_from, read_key};
-pub(crate) use self::read::{ask_for_rest, read_verified, size_at};
+pub(crate) use self::read::{ask_for_rest, read_plain_value, read_verified, size_at};
 use crate::pool_trees::pool_base::PoolBase;
 
 /// The longest key, in bytes.
@@ -421,16 +421,24 @@ pub(crate) const WRONG_KEY: Damage = "its key is not the one that its entry stan
 pub fn hash(key: &[u8]) -> u64 {
     const SEEDS: [u64; 3] = [0xA076_1D64_78BD_642F, 0xE703_7ED1_A0B4_28DB, 0x8EBC_6AF0_9C88_C6E3];
     let mut state = SEEDS[0] ^ key.len() as u64;
-    let mut chunks = key.chunks_exact(8);
-    for chunk in &mut chunks {
-        let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
-        state = fold(state ^ word, SEEDS[1]);
+    if let Ok(word) = key.try_into() {
+        // Numbers are keys often, and need no loop.
+        state = fold(state ^ u64::from_le_bytes(word), SEEDS[1]);
+        return fold(state, SEEDS[1] ^ SEEDS[2]);
     }
-    let rest = chunks.remainder();
+    let (words, rest) = key.as_chunks();
+    for word in words {
+        state = fold(state ^ u64::from_le_bytes(*word), SEEDS[1]);
+    }
     if !rest.is_empty() {
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        state = fold(state ^ u64::from_le_bytes(last), SEEDS[2]);
+        // What is left, with zeros behind it: of a longer key, its last eight bytes without those before.
+        let last = key.last_chunk().map(|last| u64::from_le_bytes(*last) >> (8 * (8 - rest.len())));
+        let last = last.unwrap_or_else(|| {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            u64::from_le_bytes(last)
+        });
+        state = fold(state ^ last, SEEDS[2]);
     }
     fold(state, SEEDS[1] ^ SEEDS[2])
 }
@@ -452,6 +460,35 @@ mod tests {
         Heap::<Hardware>::create(pool).expect("room")
     }
 
+    /// It is a part of the format: keys of all lengths have the hash of these.
+    #[test]
+    fn a_key_has_the_hash_that_pools_have() {
+        let by_pieces = |key: &[u8]| {
+            let mut state = 0xA076_1D64_78BD_642F ^ key.len() as u64;
+            for piece in key.chunks(8) {
+                let mut word = [0; 8];
+                word[..piece.len()].copy_from_slice(piece);
+                let whole = piece.len() == 8;
+                let seed = if whole { 0xE703_7ED1_A0B4_28DB } else { 0x8EBC_6AF0_9C88_C6E3 };
+                state = fold(state ^ u64::from_le_bytes(word), seed);
+            }
+            fold(state, 0xE703_7ED1_A0B4_28DB ^ 0x8EBC_6AF0_9C88_C6E3)
+        };
+        let key: Vec<u8> = (0..50_u8).map(|at| at.wrapping_mul(83) | 1).collect();
+        for length in 0..=key.len() {
+            assert_eq!(hash(&key[..length]), by_pieces(&key[..length]), "{length}");
+        }
+        let known: [(&[u8], u64); 4] = [
+            (b"", 0xF919_2AEB_C956_DAE2),
+            (b"oak", 0x4AAE_41A7_42FB_190B),
+            (b"everleaf", 0x2EC0_FFA9_2E74_F377),
+            (b"everleaf index", 0x0567_9F20_A69D_A72F),
+        ];
+        for (key, expected) in known {
+            assert_eq!(hash(key), expected, "{}", key.escape_ascii());
+        }
+    }
+
     #[test]
     fn a_record_is_read_as_it_was_written_with_and_without_expiry() {
         let heap = heap();
@@ -467,6 +504,19 @@ mod tests {
                 let record = record.expect("sound");
                 assert_eq!((record.key, record.value), (&key[..], &value[..]));
                 assert_eq!(record.expiry_ms, expiry_ms);
+                // SAFETY: private to us.
+                let plain =
+                    |key: &[u8]| unsafe { read_plain_value(PoolBase::of(&heap), offset, key) };
+                let is_plain = expiry_ms == 0 && key_length < KEY_SIZE_MAX;
+                assert_eq!(plain(&key), is_plain.then_some(&value[..]));
+                let longer = [&key[..], b"k"].concat();
+                let others = [&longer[..], &key[..key_length.saturating_sub(1)], &longer[..1]];
+                for other in others.into_iter().filter(|other| *other != key) {
+                    assert_eq!(plain(other), None, "{} of {key_length}", other.len());
+                }
+                if let Some(last) = key.split_last().map(|(_, rest)| [rest, b"x"].concat()) {
+                    assert_eq!(plain(&last), None, "{key_length}");
+                }
                 // SAFETY: private to us.
                 let size = unsafe { size_at(PoolBase::of(&heap), offset) };
                 assert_eq!(size, 8 + key_length + value_length + 8 * usize::from(expiry_ms != 0));
@@ -492,6 +542,16 @@ mod tests {
                 // SAFETY: private to us.
                 let found = unsafe { read_verified(PoolBase::of(&heap), offset, Verify::Sum) };
                 assert!(found.is_err(), "bit {bit}, expiry {expiry_ms}");
+                // What is read in fewer steps is no more than what is read with all of them.
+                // SAFETY: private to us.
+                let plain = unsafe { read_plain_value(PoolBase::of(&heap), offset, b"a key") };
+                // SAFETY: private to us.
+                let found = unsafe { read_verified(PoolBase::of(&heap), offset, Verify::Key) };
+                let found = found.ok().filter(|record| record.key == b"a key");
+                let found = found.filter(|record| record.expiry_ms == 0);
+                assert!(
+                    plain.is_none_or(|value| found.is_some_and(|record| record.value == value))
+                );
                 word.write_private(word.read_private() ^ 1 << (bit % 64));
             }
         }

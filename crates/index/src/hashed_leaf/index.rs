@@ -44,10 +44,7 @@ impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
         values: &mut [Option<u64>],
     ) -> Result<(), IndexError> {
         let mut session = session.pinned();
-        self.get_many_payloads(&mut session, keys, Extent::Heads, |_, index, value| {
-            values[index] = value;
-        })?;
-        Ok(())
+        Ok(self.get_many_payloads(&mut session, keys, Extent::Heads, values)?)
     }
 
     fn write_many(

@@ -26,18 +26,19 @@ struct Traveller<G> {
 }
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
-    /// Calls `found(i, payload)` for each of `keys`, in order. Each is looked up as by `get_payload`.
+    /// The payloads of `keys`, in order, each to its place in `payloads`. Each is looked up as by `get_payload`.
     ///
     /// # Errors
-    /// As there.
+    /// As there; then it is open which places were written to.
     pub(crate) fn get_many_payloads(
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
         extent: Extent,
-        mut found: impl FnMut(&mut Session<M>, usize, Option<u64>),
+        payloads: &mut [Option<u64>],
     ) -> Result<(), AllocError> {
-        for (number, keys) in keys.chunks(group::<M>()).enumerate() {
+        let payloads = payloads[..keys.len()].chunks_mut(group::<M>());
+        for (keys, payloads) in keys.chunks(group::<M>()).zip(payloads) {
             let travellers = self.descend_together(keys.len(), |index| keys[index], false);
             for traveller in &travellers[..keys.len()] {
                 self.prefetch_matches(traveller, false);
@@ -47,24 +48,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                     self.prefetch_record(traveller);
                 }
             }
-            let mut payloads = [None; TOGETHER];
-            for (index, (key, traveller)) in keys.iter().zip(&travellers).enumerate() {
-                let payload = self.get_from(session, traveller.leaf, *key, traveller.probe)?;
-                if !K::HAS_TAILS {
-                    found(session, number * group::<M>() + index, payload);
-                }
-                payloads[index] = payload;
+            for ((key, traveller), payload) in keys.iter().zip(&travellers).zip(&mut *payloads) {
+                *payload = self.get_from(session, traveller.leaf, *key, traveller.probe)?;
             }
-            if !K::HAS_TAILS {
-                continue;
-            }
-            if extent == Extent::Whole && !M::SIMULATED {
+            if K::HAS_TAILS && extent == Extent::Whole && !M::SIMULATED {
                 for payload in payloads.iter().flatten() {
                     K::ask_for_rest(self.base, *payload);
                 }
-            }
-            for (index, payload) in payloads[..keys.len()].iter().enumerate() {
-                found(session, number * group::<M>() + index, *payload);
             }
         }
         Ok(())

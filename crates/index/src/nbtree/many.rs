@@ -26,7 +26,7 @@ pub(crate) const fn group<M: Machine>() -> usize {
 }
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
-    /// Calls `found(i, payload)` for each of `keys`, in order. Where keys have tails, the payload is that of an
+    /// The payloads of `keys`, in order, each to its place in `payloads`. Where keys have tails, the payload is that of an
     /// entry that is the key's by all that entries say: whoever comes to a record of another key asks
     /// [`Self::get_payload`].
     pub(crate) fn get_many_payloads(
@@ -34,18 +34,15 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
         extent: Extent,
-        mut found: impl FnMut(&mut Session<M>, usize, Option<u64>),
+        payloads: &mut [Option<u64>],
     ) {
-        for (number, keys) in keys.chunks(group::<M>()).enumerate() {
-            let mut payloads = [None; TOGETHER];
-            self.get_group(session, keys, extent, &mut payloads);
+        let payloads = payloads[..keys.len()].chunks_mut(group::<M>());
+        for (keys, payloads) in keys.chunks(group::<M>()).zip(payloads) {
+            self.get_group(session, keys, extent, payloads);
             if extent == Extent::Whole && !M::SIMULATED {
                 for payload in payloads.iter().flatten() {
                     K::ask_for_rest(self.base, *payload);
                 }
-            }
-            for (index, payload) in payloads[..keys.len()].iter().enumerate() {
-                found(session, number * group::<M>() + index, *payload);
             }
         }
     }
@@ -55,7 +52,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
         extent: Extent,
-        payloads: &mut [Option<u64>; TOGETHER],
+        payloads: &mut [Option<u64>],
     ) {
         let mut leaves = self.descend_group(keys.len(), |index| keys[index]);
         let mut hits_of = [0; TOGETHER];
@@ -78,8 +75,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 M::prefetch(block.wrapping_add(BLOCK_HEADER_SIZE + slot * 16));
             }
         }
-        for (index, key) in keys.iter().enumerate() {
-            payloads[index] = if K::HAS_TAILS {
+        for (index, (key, payload)) in keys.iter().zip(payloads).enumerate() {
+            *payload = if K::HAS_TAILS {
                 self.get_likely_among(leaves[index], hits_of[index], *key, extent)
             } else {
                 self.get_among(leaves[index], hits_of[index], *key)
@@ -213,11 +210,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 }
             }
         }
-        // SAFETY: children of level 1 are leaves, read while pinned; unused places are given the
-        // first key's leaf.
-        std::array::from_fn(|index| unsafe {
-            Shared::new(nodes[if index < count { index } else { 0 }].cast())
-        })
+        // Unused places are given the first key's leaf.
+        let first = nodes[0];
+        nodes[count..].fill(first);
+        // SAFETY: children of level 1 are leaves, read while pinned.
+        nodes.map(|node| unsafe { Shared::new(node.cast()) })
     }
 }
 

@@ -218,14 +218,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
         extent: Extent,
-        found: impl FnMut(&mut Session<M>, usize, Option<u64>),
+        payloads: &mut [Option<u64>],
     ) -> Result<(), AllocError> {
         match self {
             Nodes::NbTree(tree) => {
-                tree.get_many_payloads(session, keys, extent, found);
+                tree.get_many_payloads(session, keys, extent, payloads);
                 Ok(())
             }
-            Nodes::HashedLeaf(tree) => tree.get_many_payloads(session, keys, extent, found),
+            Nodes::HashedLeaf(tree) => tree.get_many_payloads(session, keys, extent, payloads),
         }
     }
 

@@ -6,7 +6,7 @@ use everleaf_machine::Machine;
 use super::BytesTree;
 use crate::api::error::IndexError;
 use crate::bytes::entry::BytesKey;
-use crate::bytes::found::{record_of, sound_record_of};
+use crate::bytes::found::{plain_value_of, record_of, sound_record_of};
 use crate::bytes::record::{self, Record, Verify};
 use crate::geometry::Geometry;
 use crate::nbtree::{Extent, TOGETHER, group as together};
@@ -50,19 +50,19 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let base = PoolBase::of(session.heap());
             let mut show = |session: &mut Session<M>, group: &Group<'_>| {
                 for (index, (key, payload)) in group.found().enumerate() {
-                    let Some(payload) = payload else {
-                        see(first + index, None);
-                        continue;
+                    let plain = |payload| match verify {
+                        Verify::Key => plain_value_of(base, payload, key.bytes),
+                        Verify::Sum => None,
                     };
-                    if let Some(record) = sound_record_of(base, payload, key.bytes, verify) {
-                        see(first + index, (!record.has_expired::<M>()).then_some(record.value));
-                        continue;
-                    }
-                    match record_again(tree, session, key, verify) {
-                        Ok(record) => {
-                            let record = record.filter(|record| !record.has_expired::<M>());
-                            see(first + index, record.map(|record| record.value));
-                        }
+                    let value = match *payload {
+                        None => Ok(None),
+                        Some(payload) => match plain(payload) {
+                            None => value_closely(tree, session, *key, payload, verify),
+                            value => Ok(value),
+                        },
+                    };
+                    match value {
+                        Ok(value) => see(first + index, value),
                         Err(error) => result = Err(error),
                     }
                 }
@@ -80,10 +80,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     }
                     _ => verify.into(),
                 };
-                let payloads = &mut group.payloads;
-                let looked = tree.get_many_payloads(session, keys, extent, |_, index, payload| {
-                    payloads[index] = payload;
-                });
+                let looked = tree.get_many_payloads(session, keys, extent, &mut group.payloads);
                 show(session, last);
                 looked?;
                 if group.count == 0 {
@@ -118,10 +115,26 @@ impl<'k> Group<'k> {
         }
     }
 
-    fn found(&self) -> impl Iterator<Item = (BytesKey<'k>, Option<u64>)> {
-        let keys = self.keys[..self.count].iter().copied();
-        keys.zip(self.payloads.iter().copied())
+    fn found(&self) -> impl Iterator<Item = (&BytesKey<'k>, &Option<u64>)> {
+        self.keys[..self.count].iter().zip(&self.payloads)
     }
+}
+
+/// The value of a key by the payload of the entry that seems to be its, of a record of any kind; none if it has expired.
+#[inline(never)]
+fn value_closely<'a, const HEADS: bool, G: Geometry, M: Machine>(
+    tree: &BytesNodes<G, M, HEADS>,
+    session: &mut Session<M>,
+    key: BytesKey<'_>,
+    payload: u64,
+    verify: Verify,
+) -> Result<Option<&'a [u8]>, IndexError> {
+    let base = PoolBase::of(session.heap());
+    let record = match sound_record_of(base, payload, key.bytes, verify) {
+        None => record_again(tree, session, key, verify)?,
+        record => record,
+    };
+    Ok(record.filter(|record| !record.has_expired::<M>()).map(|record| record.value))
 }
 
 /// The record of a key, looked for by itself: the entry that seemed to be the key's is another one's, or its record is
