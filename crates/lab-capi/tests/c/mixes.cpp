@@ -1,19 +1,27 @@
-// Uses the wrapper for PiBench as PiBench does: a load, then mixes of operations drawn at random by some
+// Loads a library for PiBench and uses it as PiBench does: a load, then mixes of operations drawn at random by some
 // threads, each on keys of its own, whose contents it knows. Any difference ends it with 1.
 //
-//     mixes DESIGN POOL THREADS
+//     mixes LIBRARY POOL THREADS ordered|hashed|blind KEY_SIZE VALUE_SIZE
+//
+// A hashed design cannot scan; a blind one writes without a look at what is there, so its answers to that say nothing.
+// With a pool the tree is closed in the end and opened once more, and has what it had.
 
-#include "tree_api.hpp"
+#include <dlfcn.h>
+#include <unistd.h>
 
-#include "../../pibench/everleaf_lab_wrapper.cpp"
-
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <tree_api.hpp>
+#include <vector>
 
 namespace {
 
@@ -23,8 +31,8 @@ constexpr unsigned OPERATIONS = 2000;
 
 // Shares of reads, inserts, updates, removals and scans, in percent: PiBench's default first.
 const std::vector<std::vector<double>> MIXES = {
-    {100, 0, 0, 0, 0}, {0, 100, 0, 0, 0}, {0, 0, 100, 0, 0},
-    {0, 0, 0, 100, 0}, {0, 0, 0, 0, 100}, {40, 20, 20, 10, 10},
+    {100, 0, 0, 0, 0}, {0, 100, 0, 0, 0}, {0, 0, 100, 0, 0},     {0, 0, 0, 100, 0},
+    {0, 0, 0, 0, 100}, {50, 0, 50, 0, 0}, {40, 20, 20, 10, 10},
 };
 
 std::atomic<int> wrong{0};
@@ -38,101 +46,178 @@ std::atomic<int> wrong{0};
         }                                                                                          \
     } while (0)
 
-const char *bytes(const std::uint64_t &number) { return reinterpret_cast<const char *>(&number); }
+// What the command line says.
+std::size_t key_size = 8, value_size = 8;
+bool is_ordered = true, is_blind = false;
 
-// The keys of a thread: scattered over all integers as PiBench's hash does it, never 0.
-std::uint64_t key_of(unsigned thread, unsigned number) {
-    return ((std::uint64_t{number} * THREADS + thread + 1) * 11400714819323198485u) | 1;
+// Numbers of eight bytes are in their order, others in that of their bytes.
+struct in_order {
+    bool operator()(const std::string &a, const std::string &b) const {
+        if (key_size != 8) return a < b;
+        std::uint64_t x = 0, y = 0;
+        std::memcpy(&x, a.data(), 8);
+        std::memcpy(&y, b.data(), 8);
+        return x < y;
+    }
+};
+
+using contents = std::map<std::string, std::string, in_order>;
+
+// The keys of a thread: scattered over all integers as PiBench's hash does it, never 0; what is before them in longer
+// ones is the same for many.
+std::string key_of(unsigned thread, unsigned number) {
+    const std::uint64_t scattered =
+        ((std::uint64_t{number} * THREADS + thread + 1) * 11400714819323198485u) | 1;
+    std::string key(key_size, static_cast<char>('a' + scattered % 3));
+    std::memcpy(&key[key_size - 8], &scattered, 8);
+    return key;
 }
 
-// Whether the design has its keys in order; a hash index cannot scan.
-bool is_ordered = true;
+// Some designs hold no integer of which the highest bits are set, and not 0.
+std::string value_of(std::mt19937_64 &random) {
+    std::string value(value_size, '\0');
+    for (std::size_t at = 0; at < value_size; at += 8) {
+        const std::uint64_t drawn = random() >> 16 | 1;
+        std::memcpy(&value[at], &drawn, std::min<std::size_t>(8, value_size - at));
+    }
+    return value;
+}
 
-void run(tree_api &tree, unsigned thread, bool is_single) {
-    std::mt19937_64 random(thread + 7);
-    std::map<std::uint64_t, std::uint64_t> expected;
-    unsigned next = 0;
-    std::vector<std::uint64_t> keys;
-    auto insert = [&] {
-        const std::uint64_t key = key_of(thread, next++), value = random() >> 16 | 1;
-        EXPECT(tree.insert(bytes(key), 8, bytes(value), 8));
-        expected[key] = value;
-        keys.push_back(key);
-    };
-    for (unsigned n = 0; n < LOADED; n++) insert();
-    for (const auto &mix : MIXES) {
-        std::discrete_distribution<int> choose(mix.begin(), mix.end());
-        for (unsigned n = 0; n < OPERATIONS / MIXES.size() && !wrong; n++) {
-            const std::uint64_t key = keys[random() % keys.size()], value = random() >> 16 | 1;
-            const auto entry = expected.find(key);
-            const bool is_there = entry != expected.end();
-            std::uint64_t found = 0;
-            switch (choose(random)) {
-            case 0:
-                EXPECT(tree.find(bytes(key), 8, reinterpret_cast<char *>(&found)) == is_there);
-                EXPECT(!is_there || found == entry->second);
-                break;
-            case 1:
-                insert();
-                break;
-            case 2:
-                if (!is_there) break;
-                EXPECT(tree.update(bytes(key), 8, bytes(value), 8));
-                entry->second = value;
-                break;
-            case 3:
-                if (!is_there) break;
-                EXPECT(tree.remove(bytes(key), 8));
-                expected.erase(entry);
-                break;
-            default: {
-                if (!is_ordered) break;
-                char *pairs = nullptr;
-                const int count = tree.scan(bytes(key), 8, 50, pairs);
-                EXPECT(count >= 0 && count <= 50);
-                std::uint64_t before = 0;
-                auto mine = expected.lower_bound(key);
-                for (int at = 0; at < count; at++) {
-                    std::uint64_t pair[2];
-                    std::memcpy(pair, pairs + at * 16, 16);
-                    EXPECT(pair[0] >= key && pair[0] > before);
-                    before = pair[0];
-                    while (mine != expected.end() && mine->first < before) {
-                        EXPECT(!"a key of ours was left out");
-                    }
-                    if (mine != expected.end() && mine->first == before) {
-                        EXPECT(pair[1] == mine->second);
-                        ++mine;
-                    }
-                }
-                EXPECT(count == 50 || !is_single || mine == expected.end());
-            }
-            }
+class user {
+  public:
+    user(unsigned thread, bool is_single) : thread_(thread), is_single_(is_single), random_(thread + 7) {}
+
+    void run(tree_api &tree) {
+        for (unsigned n = 0; n < LOADED; n++) insert(tree);
+        for (const auto &mix : MIXES) {
+            std::discrete_distribution<int> choose(mix.begin(), mix.end());
+            for (unsigned n = 0; n < OPERATIONS / MIXES.size() && !wrong; n++) step(tree, choose(random_));
+        }
+        compare(tree);
+    }
+
+    // All that it knows; and that no other value comes back, nor a byte behind one.
+    void compare(tree_api &tree) {
+        for (const auto &key : keys_) {
+            const auto entry = known_.find(key);
+            std::string found(value_size + 1, '.');
+            EXPECT(tree.find(key.data(), key_size, &found[0]) == (entry != known_.end()));
+            EXPECT(entry == known_.end() || found == entry->second + '.');
+        }
+        if (!is_single_ || !is_ordered || known_.empty()) return;
+        // All pairs by one scan, from before the first.
+        char *pairs = nullptr;
+        const int count = tree.scan(known_.begin()->first.data(), key_size, 1 << 14, pairs);
+        EXPECT(static_cast<std::size_t>(count) == known_.size());
+        for (const auto &[key, value] : known_) {
+            EXPECT(key + value == std::string(pairs, key_size + value_size));
+            pairs += key_size + value_size;
         }
     }
-    for (const auto &[key, value] : expected) {
-        std::uint64_t found = 0;
-        EXPECT(tree.find(bytes(key), 8, reinterpret_cast<char *>(&found)) && found == value);
+
+  private:
+    void insert(tree_api &tree) {
+        const std::string key = key_of(thread_, next_++), value = value_of(random_);
+        EXPECT(tree.insert(key.data(), key_size, value.data(), value_size));
+        known_[key] = value;
+        keys_.push_back(key);
     }
-}
+
+    void step(tree_api &tree, int operation) {
+        const std::string key = keys_[random_() % keys_.size()], value = value_of(random_);
+        const auto entry = known_.find(key);
+        const bool is_there = entry != known_.end();
+        switch (operation) {
+        case 0: {
+            std::string found(value_size + 1, '.');
+            EXPECT(tree.find(key.data(), key_size, &found[0]) == is_there);
+            EXPECT(!is_there || found == entry->second + '.');
+            break;
+        }
+        case 1:
+            // What is there is not inserted, and stays.
+            if (is_there && !is_blind) EXPECT(!tree.insert(key.data(), key_size, value.data(), value_size));
+            insert(tree);
+            break;
+        case 2:
+            if (!is_there && is_blind) break;
+            EXPECT(tree.update(key.data(), key_size, value.data(), value_size) == is_there);
+            if (is_there) entry->second = value;
+            break;
+        case 3:
+            if (!is_there && is_blind) break;
+            EXPECT(tree.remove(key.data(), key_size) == is_there);
+            if (is_there) known_.erase(entry);
+            break;
+        default:
+            if (is_ordered) scan(tree, key);
+        }
+    }
+
+    // Keys and values one after another, in order, and none of ours left out.
+    void scan(tree_api &tree, const std::string &from) {
+        char *pairs = nullptr;
+        const int count = tree.scan(from.data(), key_size, 50, pairs);
+        EXPECT(count >= 0 && count <= 50);
+        const in_order less{};
+        std::string before;
+        auto mine = known_.lower_bound(from);
+        for (int at = 0; at < count; at++, pairs += key_size + value_size) {
+            const std::string key(pairs, key_size), value(pairs + key_size, value_size);
+            EXPECT(!less(key, from) && (at == 0 || less(before, key)));
+            EXPECT(mine == known_.end() || !less(mine->first, key));
+            if (mine != known_.end() && mine->first == key) {
+                EXPECT(value == mine->second);
+                ++mine;
+            }
+            before = key;
+        }
+        EXPECT(count == 50 || !is_single_ || mine == known_.end());
+    }
+
+    unsigned thread_;
+    bool is_single_;
+    std::mt19937_64 random_;
+    contents known_;
+    std::vector<std::string> keys_;
+    unsigned next_ = 0;
+};
 
 } // namespace
 
 int main(int count, char **arguments) {
-    if (count != 5) return 2;
-    is_ordered = std::string(arguments[4]) == "ordered";
-    setenv("EVERLEAF_DESIGN", arguments[1], 1);
+    if (count != 7) return 2;
     const unsigned threads = std::atoi(arguments[3]);
+    is_ordered = std::string(arguments[4]) != "hashed";
+    is_blind = std::string(arguments[4]) == "blind";
+    key_size = std::atoi(arguments[5]);
+    value_size = std::atoi(arguments[6]);
+    void *library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+    void *create = library ? dlsym(library, "create_tree") : nullptr;
+    if (!create) {
+        std::cerr << dlerror() << '\n';
+        return 1;
+    }
     tree_options_t options;
+    options.key_size = key_size;
+    options.value_size = value_size;
     options.pool_path = arguments[2];
     options.pool_size = 1 << 28;
     options.num_threads = threads;
-    std::unique_ptr<tree_api> tree(create_tree(options));
+    const auto open = [&] {
+        return std::unique_ptr<tree_api>(reinterpret_cast<decltype(&create_tree)>(create)(options));
+    };
+    auto tree = open();
+    std::vector<user> users;
+    for (unsigned thread = 0; thread < threads; thread++) users.emplace_back(thread, threads == 1);
     std::vector<std::thread> running;
-    for (unsigned thread = 0; thread < threads; thread++) {
-        running.emplace_back([&tree, thread, threads] { run(*tree, thread, threads == 1); });
-    }
+    for (auto &user : users) running.emplace_back([&] { user.run(*tree); });
     for (auto &thread : running) thread.join();
+    tree.reset();
+    if (!wrong && access(arguments[2], F_OK) == 0) {
+        tree = open();
+        for (auto &user : users) user.compare(*tree);
+    }
     if (!wrong) std::cout << "fine\n";
     return wrong ? 1 : 0;
 }
