@@ -32,7 +32,9 @@ pub fn render(built: &Built, ran: &[Ran], time: Duration) -> String {
         let _ = writeln!(text, "{programs:4} {cpu:9.1}  {package}");
     }
     let minutes = |time: Duration| time.as_secs_f64() / 60.0;
-    let early: f64 = ran.iter().filter(|program| program.is_early).map(|program| program.cpu).sum();
+    let early = ran.iter().filter(|program| program.is_early);
+    // An empty sum is a negative zero, which would be shown.
+    let early = early.fold(0.0, |sum, program| sum + program.cpu);
     let _ = writeln!(
         text,
         "{} test programs: built in {:.0} CPU seconds and {:.1} minutes ({}), run in {:.0} CPU seconds, {early:.0} of \
@@ -72,5 +74,6 @@ mod tests {
         assert_eq!(lines[5], "2       5.0  pool");
         let end = "run in 5 CPU seconds, 2 of them from within the build; 1.0 minutes in all";
         assert!(lines[6].ends_with(end), "{}", lines[6]);
+        assert!(render(&Built::default(), &[], Duration::ZERO).contains("CPU seconds, 0 of them"));
     }
 }
