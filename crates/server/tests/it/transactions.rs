@@ -128,7 +128,9 @@ fn a_transaction_is_run_as_a_whole() {
     let server = TestServer::start();
     let (mut client, mut other) = (server.connect(), server.connect());
     let unknown = client.line("CLIENT NONE");
-    assert!(unknown.starts_with("-ERR unknown subcommand 'NONE'. CLIENT knows GETNAME, ID"));
+    assert!(
+        unknown.starts_with("-ERR unknown subcommand 'NONE'. CLIENT knows GETNAME, GETREDIR, ID")
+    );
     run(
         &mut client,
         &[
