@@ -84,7 +84,8 @@ impl Pool<Hardware> {
     /// `Missing`, `Exists`, `NotAFile`, `Permission`; `Locked` if it is open for writing
     /// anywhere, or open at all and to be opened for writing; `Empty`, `Foreign`, `Truncated`,
     /// `NewerFormat`, `UnknownFeatures`, `Damaged` by the contents; `MachineCrashed`; `DiskFull` if
-    /// it is created, or has holes; `AddressSpace`; `Io`.
+    /// it is created, or has holes; `AddressSpace`; `Io`, also if it cannot be found out for want of descriptors
+    /// whether the machine crashed.
     ///
     /// *Blocking:* never waits for the lock. Waits for the disk when the pool is created, or was
     /// closed cleanly and is opened for writing.

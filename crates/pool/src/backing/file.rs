@@ -76,7 +76,11 @@ impl FileBacking {
             return Err(error(io::ErrorKind::InvalidInput.into()));
         };
         let mapping = Mapping::of_file(file, length, reserved, access).map_err(error)?;
-        let environment = Environment::of_this_machine();
+        let environment = Environment::of_this_machine().map_err(|source| PoolError::Io {
+            path: path.into(),
+            action: "compare the boot of the system with that",
+            source,
+        })?;
         Ok(FileBacking {
             path: path.into(),
             mapping,

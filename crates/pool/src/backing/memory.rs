@@ -24,7 +24,7 @@ impl MemoryBacking {
         let size = whole(size)?;
         let capacity = whole(max)?.max(size);
         let mapping = Mapping::of_memory(size as usize, capacity as usize).map_err(error)?;
-        Ok(MemoryBacking { mapping, capacity, environment: Environment::of_this_machine() })
+        Ok(MemoryBacking { mapping, capacity, environment: Environment::of_memory() })
     }
 }
 
