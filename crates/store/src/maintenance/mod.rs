@@ -8,4 +8,5 @@ pub mod new_file;
 pub mod regular_file;
 pub mod repair;
 pub mod saved;
+pub mod unreadable;
 pub mod upkeep;

@@ -11,6 +11,7 @@ use everleaf_index::{Record, Verify, What, journal};
 
 use crate::maintenance::new_file::NewFile;
 use crate::maintenance::regular_file::{next_data, open_regular};
+use crate::maintenance::unreadable::Readable;
 use crate::map::Map;
 use crate::map::reserved::is_reserved;
 use crate::opening::refuse_log_beside;
@@ -97,7 +98,8 @@ impl Store {
             TryLockError::Error(error) => cannot(error),
         })?;
         let size = file.metadata().map_err(cannot)?.len();
-        let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
+        let readable = Readable::new(|bytes: &mut [u8], offset| file.read_exact_at(bytes, offset));
+        let read = |offset: u64, bytes: &mut [u8]| readable.read(offset, bytes);
         // A pool may be nearly all hole: what is no data is not read.
         let next_data = |offset: u64| next_data(&file, size, offset);
         let salvage = Salvage::new(size, &read, &next_data);
@@ -130,6 +132,7 @@ impl Store {
         target.compare_counts();
         target.repaired.is_complete = salvage.is_sealed();
         target.repaired.dropped.extend(salvage.missing());
+        target.repaired.dropped.extend(readable.told());
         target.finish_batches()?;
         // Last: a batch may have keys of such a map, and of one that it alone has.
         target.tell_of_lost();
