@@ -91,12 +91,12 @@ fn place_of(file: &Path) -> IoResult<PathBuf> {
 
 /// Makes the name of a file durable.
 pub(crate) fn sync_name(path: &Path) -> IoResult<()> {
-    sync_folder(folder_of(path))
+    sync_folder(&File::open(folder_of(path))?)
 }
 
 /// Makes the names in a folder durable. Some file systems cannot.
-fn sync_folder(folder: &Path) -> IoResult<()> {
-    match File::open(folder).and_then(|folder| folder.sync_all()) {
+fn sync_folder(folder: &File) -> IoResult<()> {
+    match folder.sync_all() {
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
             Ok(())
         }
@@ -217,8 +217,10 @@ impl NewFile {
             }
             let file = File::open(self.path())?;
             file.sync_all()?;
+            // Before: who is told that the file could not be made is not to find it.
+            let folder = File::open(folder_of(&self.target))?;
             name(&file, &self.target)?;
-            sync_folder(folder_of(&self.target))
+            sync_folder(&folder)
         };
         complete().map_err(io(format!("cannot write {}", self.target.display())))
     }
