@@ -6,7 +6,7 @@ use everleaf::Error;
 use everleaf::new_file::NewFile;
 use everleaf::regular_file::is_pool;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written.
@@ -26,9 +26,11 @@ impl TargetFile {
     /// Starts the file `name`; one that is there stays as it is until the new one is complete.
     pub fn create(name: &Path) -> Result<Self, Failure> {
         let refuse = |error| refusal(name, &error);
-        let special = fs::metadata(name).is_ok_and(|found| !found.is_file());
-        let is_pool = || File::open(name).and_then(|file| is_pool(&file)).unwrap_or(false);
-        if !special && is_pool() {
+        let special = match fs::metadata(name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            found => !found.map_err(refuse)?.is_file(),
+        };
+        if !special && is_pool_at(name)? {
             let text = format!(
                 "{} is an Everleaf pool, which is not replaced: choose another path",
                 name.display()
@@ -65,6 +67,19 @@ impl TargetFile {
         match self.new {
             Some(new) => Ok(new.replace()?),
             None => Ok(()),
+        }
+    }
+}
+
+/// Whether there is a pool. What cannot be read may be one.
+fn is_pool_at(name: &Path) -> Result<bool, Failure> {
+    match File::open(name).and_then(|file| is_pool(&file)) {
+        Ok(is_pool) => Ok(is_pool),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => {
+            let name = name.display();
+            let why = "it cannot be read, and may be a pool, which is not replaced";
+            Err(Failure::io(&format!("cannot write {name}: {why}"), &error))
         }
     }
 }
