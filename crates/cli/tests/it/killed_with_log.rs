@@ -33,27 +33,6 @@ fn with_log() -> Place {
     place
 }
 
-/// The pool of another place with its log.
-fn copy_of(other: &Place) -> Place {
-    let place = Place::empty();
-    std::fs::create_dir(place.path("pool.log")).expect("room");
-    for name in ["pool", "pool.log"] {
-        let from = other.path(name);
-        let files: Vec<PathBuf> = match from.is_dir() {
-            true => {
-                let files = std::fs::read_dir(&from).expect("readable");
-                files.map(|file| file.expect("readable").path()).collect()
-            }
-            false => Vec::from_iter(from.exists().then_some(from)),
-        };
-        for file in files {
-            let inside = file.strip_prefix(other.path("")).expect("it is in there");
-            std::fs::copy(&file, place.path("").join(inside)).expect("room");
-        }
-    }
-    place
-}
-
 /// The number of keys, which must be the first ones with their values, but for `extra`.
 fn prefix(place: &Place) -> usize {
     let checked = place.run(["check", "pool"]).succeeded();
@@ -77,14 +56,14 @@ fn rebuild(place: &Place) {
 fn loses_nothing(arguments: &[&str], from: usize) {
     let first = with_log();
     for at in kills(from) {
-        let place = copy_of(&first);
+        let place = first.copy();
         let Some(killed) = kill_before(&mut place.command(arguments), at) else { return };
         if !killed {
             assert!(at > 10, "{arguments:?} changes something");
             return;
         }
         if place.path("pool").exists() {
-            let other = copy_of(&place);
+            let other = place.copy();
             rebuild(&other);
             assert_eq!(prefix(&other), KEYS, "{arguments:?} at {at}, the pool is lost");
         }
@@ -163,7 +142,7 @@ fn ends_as_if_it_had_not_been_killed(from: usize) {
     let refused = first.run(["put", "pool", "extra", "1"]);
     assert_ne!(refused.code, 0);
     assert!(refused.err.contains("--salvage-log"), "{}", refused.err);
-    let whole = copy_of(&first);
+    let whole = first.copy();
     let ended = whole.run(SALVAGE);
     assert_eq!(ended.code, 0, "{}", ended.err);
     assert!(ended.err.contains("what was logged behind it is lost: "), "{}", ended.err);
@@ -171,14 +150,14 @@ fn ends_as_if_it_had_not_been_killed(from: usize) {
     assert!((1..KEYS).contains(&left), "{left} of {KEYS}");
 
     for at in kills(from) {
-        let place = copy_of(&first);
+        let place = first.copy();
         let Some(killed) = kill_before(&mut place.command(SALVAGE), at) else { return };
         if !killed {
             assert!(at > 10, "it changes something");
             return;
         }
         // Whoever does not ask for it is refused, or has what is left.
-        let unasked = copy_of(&place);
+        let unasked = place.copy();
         if unasked.run(["put", "pool", "extra", "1", "--quiet"]).code == 0 {
             assert_eq!(prefix(&unasked), left, "at {at}");
         }

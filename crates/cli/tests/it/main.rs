@@ -17,6 +17,7 @@ mod killed_with_log;
 mod loading;
 mod pairs;
 mod redis;
+mod refusals;
 mod round_trip;
 mod serving;
 mod traced;

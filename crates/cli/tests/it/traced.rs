@@ -1,8 +1,11 @@
-//! Commands that are traced (`ptrace`) and killed before one of their system calls.
+//! Commands that are traced (`ptrace`) and killed before one of their system calls, or refused one.
 
-use std::os::unix::process::CommandExt;
+use crate::common::Ended;
+use std::io::Read;
+use std::ops::Range;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 /// The system calls that change something outside of the process, or say that it is done.
 fn is_change(number: i64) -> bool {
@@ -46,19 +49,23 @@ fn call_of(pid: i32) -> Option<i64> {
 
 /// Goes on to the next system call, or from it; false if the process has ended.
 fn step(pid: i32) -> bool {
+    step_or_end(pid).is_none()
+}
+
+/// As [`step`]; the status of a process that has ended.
+fn step_or_end(pid: i32) -> Option<i32> {
+    let mut status = -1;
     // SAFETY: a request without memory, about a child that stands still.
     if unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, 0) } != 0 {
-        return false;
+        return Some(status);
     }
-    let mut status = 0;
     // SAFETY: the status is ours.
     let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
-    waited == pid && libc::WIFSTOPPED(status)
+    (waited != pid || !libc::WIFSTOPPED(status)).then_some(status)
 }
 
 /// Starts a command that stands still before its first instruction; `None` if that is not allowed.
 fn traced(command: &mut Command) -> Option<Child> {
-    command.stdout(Stdio::null()).stderr(Stdio::null());
     let trace_me = || {
         // SAFETY: a system call without memory.
         match unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } {
@@ -96,7 +103,7 @@ pub fn syncs_before(
     file: &Path,
     is_over: impl Fn() -> bool,
 ) -> Option<bool> {
-    let mut child = traced(command)?;
+    let mut child = traced(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
     let pid = child.id() as i32;
     let mut synced = false;
     while step(pid) {
@@ -113,7 +120,7 @@ pub fn syncs_before(
 /// Runs a command and kills it before its change number `at`; whether it came so far. `None` if
 /// processes cannot be traced here.
 pub fn kill_before(command: &mut Command, at: usize) -> Option<bool> {
-    let mut child = traced(command)?;
+    let mut child = traced(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
     let (pid, mut count) = (child.id() as i32, 0);
     while step(pid) {
         if !call_of(pid).is_some_and(is_change) {
@@ -127,4 +134,52 @@ pub fn kill_before(command: &mut Command, at: usize) -> Option<bool> {
         count += 1;
     }
     Some(false)
+}
+
+/// Runs a command whose main thread is refused the calls of these numbers among those named, with this error of the system.
+/// How it ended, if it came so far; otherwise, and where processes cannot be traced so, `None`.
+#[cfg(target_arch = "x86_64")]
+pub fn refuse(
+    command: &mut Command,
+    calls: &[i64],
+    refused: Range<usize>,
+    error: i32,
+) -> Option<Ended> {
+    // What it says is short, and fits into the pipes.
+    let mut child = traced(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let (pid, mut count) = (child.id() as i32, 0);
+    let status = loop {
+        if let Some(status) = step_or_end(pid) {
+            break status;
+        }
+        if !call_of(pid).is_some_and(|call| calls.contains(&call)) {
+            continue;
+        }
+        if refused.contains(&count) {
+            // No call has this number, so that the kernel does nothing.
+            change_registers(pid, |registers| registers.orig_rax = u64::MAX);
+            assert!(step(pid), "it comes back from the call");
+            change_registers(pid, |registers| registers.rax = i64::from(-error).cast_unsigned());
+        }
+        count += 1;
+    };
+    let (mut stdout, mut stderr) = (vec![], vec![]);
+    child.stdout.take()?.read_to_end(&mut stdout).expect("a pipe of ours");
+    child.stderr.take()?.read_to_end(&mut stderr).expect("a pipe of ours");
+    (count > refused.start)
+        .then(|| Output { status: ExitStatus::from_raw(status), stdout, stderr }.into())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn change_registers(pid: i32, change: impl FnOnce(&mut libc::user_regs_struct)) {
+    let mut registers = std::mem::MaybeUninit::<libc::user_regs_struct>::uninit();
+    // SAFETY: the kernel writes all of the registers of a child that stands still into memory of ours.
+    let got = unsafe { libc::ptrace(libc::PTRACE_GETREGS, pid, 0, registers.as_mut_ptr()) };
+    assert_eq!(got, 0, "it stands still");
+    // SAFETY: they were just written.
+    let mut registers = unsafe { registers.assume_init() };
+    change(&mut registers);
+    // SAFETY: the kernel reads them.
+    let set = unsafe { libc::ptrace(libc::PTRACE_SETREGS, pid, 0, &raw const registers) };
+    assert_eq!(set, 0, "it stands still");
 }

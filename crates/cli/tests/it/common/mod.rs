@@ -11,6 +11,20 @@ pub struct Place {
     dir: tempfile::TempDir,
 }
 
+fn copy_files(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("readable");
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match from.is_dir() {
+            true => {
+                std::fs::create_dir(&to).expect("room");
+                copy_files(&from, &to);
+            }
+            false => drop(std::fs::copy(&from, &to).expect("room")),
+        }
+    }
+}
+
 /// How a run ended.
 pub struct Ended {
     /// The exit code.
@@ -32,6 +46,13 @@ impl Place {
         let place = Self::empty();
         place.run(["create", "pool"]).succeeded();
         place
+    }
+
+    /// A directory with the same files, and the same folders of files.
+    pub fn copy(&self) -> Self {
+        let copy = Self::empty();
+        copy_files(self.dir.path(), copy.dir.path());
+        copy
     }
 
     /// The path of a file in the directory.

@@ -1,0 +1,153 @@
+//! Commands that have too few file descriptors, or that one system call is refused: what they say they did is done, and what
+//! they did not do costs nothing.
+
+use crate::common::{Ended, Place};
+#[cfg(target_arch = "x86_64")]
+use crate::traced::refuse;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+
+/// What a program ends with that cannot be loaded.
+const NOT_LOADED: i32 = 127;
+/// More descriptors than any of these commands has open at a time.
+const ENOUGH: usize = 24;
+
+/// A pool whose process was killed, with a key in it.
+fn killed(durability: &str) -> Place {
+    let place = Place::empty();
+    place.run(["create", "pool", "--durability", durability, "--quiet"]).succeeded();
+    place.run(["put", "pool", "old", "value", "--quiet"]).succeeded();
+    let mut command = place.command(["load", "pool", "-", "--quiet"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("the binary runs");
+    // It waits for its input, and has the pool. Who looked by opening it would keep it from that.
+    let inode = format!(":{} ", std::fs::metadata(place.path("pool")).expect("there").ino());
+    let has_lock = || std::fs::read_to_string("/proc/locks").expect("Linux").contains(&inode);
+    while !has_lock() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().expect("it is ours");
+    child.wait().expect("it is ours");
+    place
+}
+
+/// Runs the program with so few descriptors.
+fn run_with(place: &Place, descriptors: usize, arguments: &[&str]) -> Ended {
+    let mut command = Command::new("sh");
+    let first = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+    command.args(["-c", &first, crate::PROGRAM]).args(arguments);
+    command.current_dir(place.path(".")).stdin(Stdio::null()).env_remove("EVERLEAF_POOL");
+    command.output().expect("there is a shell").into()
+}
+
+/// What was lost: a pool whose process was killed. Who had no descriptor left for the kernel's boot id took every boot for
+/// another one: the pool was refused as after a crash of the machine, by who opened it and, if that one died, by all later ones.
+#[test]
+fn too_few_descriptors_are_not_taken_for_a_crash_of_the_machine() {
+    for durability in ["process", "interval", "power"] {
+        let first = killed(durability);
+        for descriptors in 3..ENOUGH {
+            let place = first.copy();
+            for arguments in [&["get", "pool", "old"][..], &["put", "pool", "new", "value"]] {
+                let ended = run_with(&place, descriptors, arguments);
+                let what = format!("{durability}, {descriptors}: {arguments:?}: {}", ended.err);
+                assert!(matches!(ended.code, 0 | 7 | NOT_LOADED), "{what}");
+                assert!(!ended.err.contains("started anew"), "{what}");
+                if ended.code == 0 {
+                    place.run(["get", "pool", arguments[2]]).succeeded();
+                }
+            }
+            assert_eq!(place.run(["get", "pool", "old"]).succeeded(), "value");
+            assert!(place.run(["check", "pool"]).succeeded().starts_with("sound: "));
+        }
+    }
+}
+
+/// What was lost: a pool. Where it could not be looked at what is there, an export replaced it.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn an_export_takes_the_place_of_no_pool_that_it_cannot_read() {
+    let place = Place::with_pool();
+    place.run(["create", "other", "--quiet"]).succeeded();
+    place.run(["put", "other", "key", "value", "--quiet"]).succeeded();
+    let before = place.read("other");
+    for at in 0.. {
+        let mut export = place.command(["export", "pool", "-o", "other"]);
+        let refused = at..at + 1;
+        let ended = refuse(&mut export, &[libc::SYS_openat], refused, libc::EACCES);
+        let Some(ended) = ended else { break };
+        assert!(matches!(ended.code, 4 | 7 | NOT_LOADED), "{at}: {}", ended.err);
+        assert!(place.read("other") == before, "{at}: {}", ended.err);
+    }
+}
+
+/// What was lost: keys, and nobody was told. What a bad disk did not give back was passed over, in a pool that was not closed
+/// with code 0; and with one page of it all that was to be read together with it.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_repair_tells_what_it_cannot_read_and_takes_the_rest() {
+    let closed = Place::with_pool();
+    closed.run(["put", "pool", "old", "value", "--quiet"]).succeeded();
+    for first in [closed, killed("process")] {
+        let repair = |refused| {
+            let place = first.copy();
+            let mut repair = place.command(["repair", "pool", "made"]);
+            let ended = refuse(&mut repair, &[libc::SYS_pread64], refused, libc::EIO);
+            ended.map(|ended| (place, ended))
+        };
+        // How many readings there are. Most are of the directory; leaves and records come last.
+        let (mut some, mut count) = (0_usize, 1_usize << 14);
+        while some + 1 < count {
+            let middle = some.midpoint(count);
+            match repair(middle..middle + 1) {
+                Some(_) => some = middle,
+                None => count = middle,
+            }
+        }
+        for at in (0..count).step_by(count / 8 + 1).chain(count.saturating_sub(12)..count) {
+            for calls in [1, 2] {
+                let Some((place, ended)) = repair(at..at + calls) else { return };
+                let what = format!("{at} of {count}, {calls}: {}{}", ended.text(), ended.err);
+                let got = || place.run(["get", "made", "old"]);
+                match ended.code {
+                    0 => assert_eq!(got().succeeded(), "value", "{what}"),
+                    NOT_LOADED => {}
+                    // The new one could not be read.
+                    7 => assert!(!place.path("made").exists(), "{what}"),
+                    1 => assert!(calls == 2 && ended.text().contains("cannot be read"), "{what}"),
+                    _ => panic!("{what}"),
+                }
+            }
+        }
+    }
+}
+
+/// What was lost: the old file, though it was said that no new one could be written. Its folder was opened, to make the new name
+/// durable, when that was there already; who has no descriptor left, or may not read the folder, was refused that.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_could_not_be_made_for_want_of_a_descriptor_is_not_there() {
+    let first = Place::with_pool();
+    first.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
+    for arguments in [
+        &["export", "pool", "-o", "made"][..],
+        &["backup", "pool", "made"],
+        &["restore", "pool", "made"],
+        &["repair", "pool", "made"],
+    ] {
+        for at in 0.. {
+            let place = first.copy();
+            let refused = at..at + 1;
+            let ended =
+                refuse(&mut place.command(arguments), &[libc::SYS_openat], refused, libc::EMFILE);
+            let Some(ended) = ended else { break };
+            assert!(at < 1_000, "it ends");
+            let is_made = place.path("made").exists();
+            let what = format!("{arguments:?}, {at}: {}: {}", ended.code, ended.err);
+            assert_eq!(is_made, ended.code == 0, "{what}");
+            assert!(!ended.err.contains("panicked"), "{what}");
+            if !is_made {
+                place.run([arguments, &["--quiet"]].concat()).succeeded();
+            }
+        }
+    }
+}
