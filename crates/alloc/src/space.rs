@@ -307,9 +307,15 @@ impl Space {
         if !M::mutant("alloc.give_back_forgets_used") {
             self.used.add(chunk, count);
         }
-        let (start, count) = self.free.add(chunk, count);
+        let (start, whole) = self.free.add(chunk, count);
         // One store joins the run with its neighbours (S2).
-        self.commit(pool, start, free_run(count));
+        self.commit(pool, start, free_run(whole));
+        for former in [chunk, chunk + count] {
+            // A header until now, and within a run from here on, where nobody looks (S1).
+            if start < former && former < start + whole {
+                M::lifetime(pool.word(former << self.shift).as_ptr(), 8, false);
+            }
+        }
     }
 
     /// Notes a run that recovery found free, without touching its header.

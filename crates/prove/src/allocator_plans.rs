@@ -55,9 +55,13 @@ pub(crate) fn shared(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
     (AllocatorProgram { shared, ..program }, plan)
 }
 
-/// A third of the files can return space.
+/// Some of the files can return space.
 fn file_of(random: &mut Random) -> File {
-    if random.one_in(3) { File::Sparse } else { File::Plain }
+    match random.below(8) {
+        0 => File::Returning,
+        1..4 => File::Sparse,
+        _ => File::Plain,
+    }
 }
 
 /// A full pool, of which some chunks that lie together were freed in the life before: their space is returned,

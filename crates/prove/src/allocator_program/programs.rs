@@ -187,6 +187,6 @@ impl step::Programs for Programs {
 
     fn more_small(&self) -> Vec<String> {
         let shared = SHARED.iter().map(|(name, ..)| format!("shared/{name}"));
-        shared.chain(creation::names()).collect()
+        shared.chain(creation::names()).chain([RETURNED.to_owned()]).collect()
     }
 }
