@@ -25,7 +25,7 @@ pub(crate) fn random_of(seed: u64, is_tiny: bool) -> (AllocatorProgram, Plan<Ope
     let mut operation = |thread: u64, index: u64| {
         let key = if is_tiny { focus + random.below(2) } else { random.below(PLACES) };
         match random.below(21) {
-            20 => Operation::Return,
+            20 => Operation::Return((thread + index) % 4),
             0..8 => Operation::Put(key, 1000 * (thread + 1) + 10 * index + random.below(6)),
             8..12 => Operation::Remove(key),
             12..14 => Operation::Get(key),
@@ -43,8 +43,16 @@ pub(crate) fn random_of(seed: u64, is_tiny: bool) -> (AllocatorProgram, Plan<Ope
     let threads = threads as usize;
     let pool_bytes = SIZE_MIN as usize * if seed.is_multiple_of(4) { 2 } else { 1 };
     let file = file_of(random);
-    let program =
-        AllocatorProgram { initial, threads, pool_bytes, warm_up, file, ..Default::default() };
+    let has_wide_chunks = seed % 3 == 1;
+    let program = AllocatorProgram {
+        initial,
+        threads,
+        pool_bytes,
+        warm_up,
+        file,
+        has_wide_chunks,
+        ..Default::default()
+    };
     (program, plan)
 }
 
@@ -78,8 +86,8 @@ pub(crate) fn returned() -> (AllocatorProgram, Plan<Operation>) {
     walk.extend([12, 14, 16].map(|key| put(key, 16_320)));
     walk.extend([Operation::Remove(0), Operation::Remove(2)]);
     // Three times, so that they are free before it is opened again.
-    walk.extend([Operation::Return; 3]);
-    let plan = vec![vec![Operation::Return, put(1, 8), put(3, 8)]];
+    walk.extend([Operation::Return(0); 3]);
+    let plan = vec![vec![Operation::Return(0), put(1, 8), put(3, 8)]];
     let pool_bytes = 2 * SIZE_MIN as usize;
     let file = File::Returning;
     let program = AllocatorProgram { threads: 1, pool_bytes, walk, file, ..Default::default() };
@@ -100,7 +108,7 @@ pub(crate) fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
             value += all;
             let key = low + random.below(width);
             match random.below(21) {
-                20 => Operation::Return,
+                20 => Operation::Return(value / all % 4),
                 0 => Operation::Release,
                 1 => Operation::Rejoin,
                 2 => Operation::Turn,

@@ -44,6 +44,8 @@ pub(crate) const LONG_PLACES: u64 = 24;
 pub(crate) const MANY_PLACES: u64 = 120;
 /// Binary logarithm of the size of their chunks.
 const LONG_CHUNKS: u32 = 14;
+/// The same in some of the others, whose chunks are otherwise as large as the page of a header.
+const WIDE_CHUNKS: u32 = 13;
 /// The size of a record that covers a multiple of the size of a block, wherever in a chunk it lies.
 const UNFLUSHED_SIZE: usize = 1200;
 /// What a volatile node holds, plus the number of its maker.
@@ -69,8 +71,8 @@ pub enum Operation {
     Rejoin,
     /// Gives chunks that are free back, so that they can serve for something else.
     Release,
-    /// Returns the space of free chunks to the file system, where that can be done.
-    Return,
+    /// Returns the space of free chunks to the file system, where that can be done, but for about so many.
+    Return(u64),
 }
 
 /// The file that a pool lies in.
@@ -100,6 +102,8 @@ pub struct AllocatorProgram {
     pub warm_up: Vec<Operation>,
     /// Whether the pool lies in a file that can return its space, and what it has when it is opened.
     pub file: File,
+    /// Whether chunks are wider than the page of a header, where the program is not long: all of a long one are.
+    pub has_wide_chunks: bool,
     /// Whether a long program has very many places.
     pub has_many: bool,
     /// Sessions that all threads share, if they do.
@@ -271,7 +275,11 @@ impl Program for AllocatorProgram {
     fn format(&self, memory: Memory) {
         let size = if self.walk.is_empty() { SIZE_MIN } else { memory.size() as u64 };
         let pool = new_pool_up_to(memory, size).expect("new memory becomes a pool");
-        let shift = if self.walk.is_empty() { 12 } else { LONG_CHUNKS };
+        let shift = match self.walk.is_empty() {
+            true if self.has_wide_chunks => WIDE_CHUNKS,
+            true => 12,
+            false => LONG_CHUNKS,
+        };
         let heap = Heap::create_with_chunks(pool, shift).expect("room for a heap");
         if !self.walk.is_empty() {
             return self.do_walk(heap);
@@ -378,7 +386,7 @@ impl Program for AllocatorProgram {
             | Operation::Peek
             | Operation::Rejoin
             | Operation::Release
-            | Operation::Return => {}
+            | Operation::Return(_) => {}
         }
     }
 
@@ -443,6 +451,7 @@ impl AllocatorProgram {
         match opened.run(&mut pinned, thread, operation) {
             Ok(reply) => replies.extend(reply),
             Err(error) if error.is_full() => {
+                opened.demand_full(&mut pinned, operation);
                 self.refused.set(self.refused.get() + 1);
                 replies.push(Reply::Refused);
             }

@@ -181,6 +181,8 @@ pub const PLAIN: &[Mutant] = &[
     of("expiry", "bytes.expiry_revives"),
     of("hashed-leaf", "hashed.keeps_refused"),
     of("wort", "wort.keeps_refused"),
+    of("alloc", "alloc.remainder_in_hole"),
+    of("alloc", "session.releases_nothing"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

@@ -57,6 +57,19 @@ impl Opened {
         value
     }
 
+    /// Demands that there was no space where one thread was refused some: none is free in chunks that serve for
+    /// something else. The session is pinned as it was then, so that nothing more can be collected.
+    pub(super) fn demand_full(&self, session: &mut Session<M>, operation: Operation) {
+        let is_alone = self.sessions.len() == 1 && self.pool.borrow().is_none();
+        let Operation::Put(key, value) = operation else { return };
+        if !is_alone || self.late.is_some() {
+            return;
+        }
+        self.heap.release_empty_chunks();
+        let found = Self::allocate(session, key, value);
+        assert!(found.is_err(), "{operation:?} was refused space, and there is some");
+    }
+
     fn turn(&self, session: &mut Session<M>, thread: usize) -> Result<(), AllocError> {
         let node: *mut Atomic<u64, M> = session.allocate_node(NODE_SIZE)?.cast();
         // SAFETY: ours alone, aligned and large enough.
@@ -115,10 +128,10 @@ impl Opened {
                 self.heap.release_empty_chunks();
                 None
             }
-            Operation::Return => {
+            Operation::Return(keep) => {
                 session.collect_all();
                 session.give_back();
-                self.heap.return_space()?;
+                self.heap.return_space_but(keep << self.heap.chunk_shift(), || true)?;
                 None
             }
             Operation::Rejoin => unreachable!("done without a session"),
