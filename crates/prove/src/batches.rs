@@ -87,6 +87,9 @@ pub enum Operation {
     /// A batch: changes the expiry of both keys of a thread's own, if they are there; with an odd number, the second is
     /// put.
     Expire(usize, u64),
+    /// A batch: adds a key of the thread's that nobody reads, and changes the expiry of both of its own, if they are
+    /// there.
+    Renew(usize, u64),
     /// Reads the first of a thread's own keys.
     GetOwn(usize),
     /// A batch of one change: sets a thread's lone key, or with 0 removes it.
@@ -106,6 +109,8 @@ pub enum Operation {
 enum OwnKind {
     Put,
     Expire,
+    /// The same beside a key that is added.
+    Renew,
     Remove,
 }
 
@@ -181,6 +186,11 @@ fn time_of(value: u64) -> u64 {
 /// The value of which that is the expiry.
 fn value_of(expiry_ms: u64) -> u64 {
     expiry_ms & (FAR - 1)
+}
+
+/// A key that a batch adds beside a change of expiries.
+fn added_key(thread: usize) -> Vec<u8> {
+    format!("new {thread}").into_bytes()
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -300,7 +310,7 @@ impl Program for Batches {
             Operation::Own(thread, value) => {
                 Some((OWN_NUMBER + thread as u64, Call::Upsert(value)))
             }
-            Operation::Expire(thread, value) => {
+            Operation::Expire(thread, value) | Operation::Renew(thread, value) => {
                 Some((OWN_NUMBER + thread as u64, Call::Update(value)))
             }
             Operation::GetOwn(thread) => Some((OWN_NUMBER + thread as u64, Call::Get)),

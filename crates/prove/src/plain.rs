@@ -183,6 +183,7 @@ pub const PLAIN: &[Mutant] = &[
     of("wort", "wort.keeps_refused"),
     of("alloc", "alloc.remainder_in_hole"),
     of("alloc", "session.releases_nothing"),
+    of("batch", "journal.expiry_unreserved"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

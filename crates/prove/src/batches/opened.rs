@@ -5,8 +5,8 @@ use everleaf_machine::simulated::history::Reply;
 use everleaf_pool::FEATURE_EXPIRY_IN_BATCHES;
 
 use super::{
-    G, LONE_FIRST, M, Opened, Operation, OwnKind, SINGLE, TWINS, fillers, lone_key, moving_key,
-    number, own_keys, text, time_of, value_of,
+    G, LONE_FIRST, M, Opened, Operation, OwnKind, SINGLE, TWINS, added_key, fillers, lone_key,
+    moving_key, number, own_keys, text, time_of, value_of,
 };
 
 impl Opened {
@@ -90,10 +90,16 @@ impl Opened {
                     false => BatchOp::expire(tree, key, time_of(value)),
                 }
             }),
+            (OwnKind::Renew, _) => {
+                of_both.map(|(tree, key)| BatchOp::expire(tree, key, time_of(value)))
+            }
             (OwnKind::Put, _) => of_both.map(|(tree, key)| put(tree, key)),
         };
+        let added = added_key(thread);
+        let added = matches!(kind, OwnKind::Renew).then(|| put(&self.tree, &added));
+        let operations: Vec<_> = operations.into_iter().chain(added).collect();
         let done = self.journal.apply(session, &operations);
-        if done.is_ok() && matches!(kind, OwnKind::Expire) {
+        if done.is_ok() && matches!(kind, OwnKind::Expire | OwnKind::Renew) {
             // Code that knows no such batches must refuse the pool.
             let features = self.trees.heap().pool().features();
             assert!(
@@ -121,7 +127,7 @@ impl Opened {
         let bytes = value.to_le_bytes();
         let change = match kind {
             OwnKind::Remove => BatchOp::remove(&self.tree, &key),
-            OwnKind::Expire => BatchOp::expire(&self.tree, &key, time_of(value)),
+            OwnKind::Expire | OwnKind::Renew => BatchOp::expire(&self.tree, &key, time_of(value)),
             OwnKind::Put => BatchOp::put(&self.tree, &key, &bytes, time_of(value)),
         };
         let done = self.journal.apply(session, &[change]);
@@ -185,6 +191,9 @@ impl Opened {
             }
             Operation::Expire(thread, value) => {
                 self.change_own(session, thread, OwnKind::Expire, value)?
+            }
+            Operation::Renew(thread, value) => {
+                self.change_own(session, thread, OwnKind::Renew, value)?
             }
             Operation::GetOwn(thread) => {
                 self.read(session, &own_keys(thread)[0], |record| value_of(record.expiry_ms))?

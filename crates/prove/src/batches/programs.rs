@@ -54,11 +54,11 @@ fn is_refusing(seed: u64) -> bool {
 }
 
 use Operation::{
-    Batch, Expire, GetLone, GetOwn, Lone, LoneExpire, LowerIfIdle, Move, Own, Put, Twins,
+    Batch, Expire, GetLone, GetOwn, Lone, LoneExpire, LowerIfIdle, Move, Own, Put, Renew, Twins,
 };
 
 /// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 22] = [
+const SMALL: [(&str, usize, &[&[Operation]]); 23] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
@@ -87,6 +87,8 @@ const SMALL: [(&str, usize, &[&[Operation]]); 22] = [
     ("move, move", 16, &[&[Move(0), Move(0)], &[Move(1)]]),
     // One put and a removal, with no room for a leaf, and with room for a long record only in the journal.
     ("move, full", 16, &[&[Move(0), Move(0)], &[GetOwn(1)]]),
+    // One put for which there is no leaf, and expiries that change in place: nobody may begin what a crash cannot end.
+    ("move, full, renew", 16, &[&[Renew(1, 4)], &[GetOwn(1)]]),
 ];
 
 /// Those of them that are run on hashed leaves, too.
@@ -129,7 +131,7 @@ fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {
     let (fills, moves) = (wanted.starts_with("fillers"), wanted.starts_with("move"));
     let room = match wanted {
         "crowded" => Room::Little,
-        "full, lone" | "full, look" | "move, full" => Room::None,
+        "full, lone" | "full, look" | "move, full" | "move, full, renew" => Room::None,
         _ => Room::Enough,
     };
     let (stripes, threads) = (*stripes, plan.len());
