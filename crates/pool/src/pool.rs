@@ -159,7 +159,8 @@ impl<M: Machine> Pool<M> {
             directory_lock: SpinLock::ranked(Rank::PoolDirectory, ()),
             backing,
         };
-        if !last.clean && pool.backing.outlives_stores() {
+        let trusts_caches = M::mutant("pool.trusts_caches");
+        if !last.clean && pool.backing.outlives_stores() && !trusts_caches {
             // Persist: what a killed process stored and did not flush is still in the caches; recovery
             // and readers will rely on it, and none of their flushes covers it.
             pool.medium.persist(pool.base, last.size as usize);

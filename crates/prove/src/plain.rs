@@ -184,6 +184,7 @@ pub const PLAIN: &[Mutant] = &[
     of("alloc", "alloc.remainder_in_hole"),
     of("alloc", "session.releases_nothing"),
     of("batch", "journal.expiry_unreserved"),
+    of("pool", "pool.trusts_caches"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

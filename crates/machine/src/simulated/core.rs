@@ -58,6 +58,8 @@ pub struct Core {
     fiber: Cell<usize>,
     /// Thread 0 is still opening the pool.
     pub opening: Cell<bool>,
+    /// The process died before this life, and the caches kept what it had stored.
+    pub was_killed: Cell<bool>,
     /// Operations left until a recovery at full speed counts as endless.
     patience: Cell<u64>,
     /// What the calendar says, and goes on saying.
@@ -82,6 +84,7 @@ impl Core {
             fiber: Cell::new(0),
             dying: Cell::new(false),
             opening: Cell::new(false),
+            was_killed: Cell::new(false),
             patience: Cell::new(u64::MAX),
             lent: RefCell::default(),
         }
@@ -91,14 +94,24 @@ impl Core {
     pub fn memory(&self) -> Memory {
         let state = self.state.borrow();
         let base = state.space.region().base();
-        Memory { base, size: state.space.pool_bytes, domain: state.config.domain }
+        Memory {
+            base,
+            size: state.space.pool_bytes,
+            domain: state.config.domain,
+            outlives_stores: self.was_killed.get(),
+        }
     }
 
     /// The crash image that is built on top of the durable words.
     pub fn image_memory(&self) -> Memory {
         let state = self.state.borrow();
         let base = state.persistence.shadow.region().base();
-        Memory { base, size: state.space.pool_bytes, domain: state.config.domain }
+        Memory {
+            base,
+            size: state.space.pool_bytes,
+            domain: state.config.domain,
+            outlives_stores: false,
+        }
     }
 
     /// Whether operations are simulated now.

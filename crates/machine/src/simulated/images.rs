@@ -102,6 +102,11 @@ impl Images {
         }
     }
 
+    /// Whether all that is visible is durable.
+    pub fn is_single(&self) -> bool {
+        self.choices.is_empty()
+    }
+
     /// Calls `visit` with the hash and the cut of each image to be checked, until it fails: all of
     /// them if they are at most `budget`, else a choice.
     pub fn visit<E>(
@@ -138,6 +143,28 @@ impl Images {
             visit(self.hash(&cut), &cut)?;
         }
         Ok(())
+    }
+
+    /// The image of what is visible now, as the caches have it.
+    pub fn visible(&self, state: &State) -> (u64, Vec<u32>) {
+        let as_seen = |choice: &Choice| {
+            let line = choice.line as usize;
+            let durable = state.persistence.shadow.region().read_line(line);
+            let mut words = durable;
+            for entry in &state.persistence.lines[line].log {
+                words[entry.word as usize] = entry.value;
+            }
+            let mut delta = 0u64;
+            for (index, (old, new)) in durable.into_iter().zip(words).enumerate() {
+                let word = line * 8 + index;
+                delta = delta.wrapping_sub(word_hash(word, old)).wrapping_add(word_hash(word, new));
+            }
+            let found = (0..choice.count).find(|index| self.prefix(choice, *index).delta == delta);
+            // Where a store waits for the one that it is kept with, all but that.
+            found.unwrap_or(choice.count - 1)
+        };
+        let cut: Vec<u32> = self.choices.iter().map(as_seen).collect();
+        (self.hash(&cut), cut)
     }
 
     fn visit_all<E>(

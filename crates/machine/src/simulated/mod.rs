@@ -31,6 +31,7 @@ mod fault;
 mod fibers;
 pub mod history;
 mod images;
+mod kills;
 mod line_store;
 mod machine;
 mod memo;

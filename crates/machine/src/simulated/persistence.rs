@@ -125,6 +125,20 @@ impl Persistence {
         self.set_template(live);
     }
 
+    /// Behind [`Self::load`] of the durable words of another pool: stores once more what of it is not durable yet.
+    pub fn follow(&mut self, other: &Persistence, live: &Region) {
+        for &line in &other.dirty {
+            for entry in &other.lines[line as usize].log {
+                let word = line as usize * 8 + entry.word as usize;
+                live.write(word, entry.value);
+                self.record(word, entry.value);
+                if entry.glued {
+                    self.glue_last(line as usize);
+                }
+            }
+        }
+    }
+
     /// Declares everything in `live` durable: the state in which a schedule begins.
     pub fn make_all_durable(&mut self, live: &Region) {
         for index in 0..self.touched.len() {

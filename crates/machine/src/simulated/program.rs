@@ -27,6 +27,7 @@ pub trait Program {
 
     /// Opens the pool: on a formatted pool, a crash image, or an image of a crash during `open`.
     /// Runs the structure's recovery and must work whatever the pool went through.
+    /// If [`Memory::outlives_stores`], it makes durable what a dead process left in the caches before it returns.
     ///
     /// # Errors
     /// What makes the pool unusable, in words; any error is a failure of the schedule.

@@ -103,6 +103,7 @@ pub struct Memory {
     pub(super) base: *mut u8,
     pub(super) size: usize,
     pub(super) domain: Domain,
+    pub(super) outlives_stores: bool,
 }
 
 // SAFETY: an address and two numbers; a caller that follows the address answers for that.
@@ -124,6 +125,12 @@ impl Memory {
     /// What a crash of this run keeps, for a program that asks its pool for it.
     pub fn domain(self) -> Domain {
         self.domain
+    }
+
+    /// Whether stores of an earlier process may still wait in the caches: so behind a death of the process
+    /// without a power cut, where a power cut may follow.
+    pub fn outlives_stores(self) -> bool {
+        self.outlives_stores
     }
 }
 
@@ -152,6 +159,7 @@ impl OwnedMemory {
     /// The memory, to be used no longer than `self` or a clone of it lives.
     pub fn memory(&self) -> Memory {
         let region = &self.held.0;
-        Memory { base: region.base(), size: region.size(), domain: self.domain }
+        let (base, size) = (region.base(), region.size());
+        Memory { base, size, domain: self.domain, outlives_stores: false }
     }
 }

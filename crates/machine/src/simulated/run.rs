@@ -12,6 +12,7 @@ use super::failure::FailureKind;
 use super::fibers::Fibers;
 use super::history::{Monitor, Reply};
 use super::images::{Cut, Images};
+use super::kills::End;
 use super::memo::Contents;
 use super::panics;
 use super::program::Program;
@@ -19,6 +20,7 @@ use super::random::mix;
 use super::report::NESTED_LEVELS;
 use super::runner::{Runner, Scenario};
 use super::scheduler::Scheduler;
+use super::state::State;
 
 type Verdict = Result<(), (FailureKind, String)>;
 
@@ -170,6 +172,10 @@ impl<P: Program + 'static> Runner<P> {
         if !self.config.crash.enabled || is_spent {
             return Ok(());
         }
+        if context.core.was_killed.get() && context.core.opening.get() {
+            // What the dead process had begun may go or stay until opening has made durable what it found.
+            return Ok(());
+        }
         self.counts.crash_points += 1;
         context.crash_points.set(context.crash_points.get() + 1);
         let mut images = self.spare_images.pop().unwrap_or_default();
@@ -178,8 +184,19 @@ impl<P: Program + 'static> Runner<P> {
         let result = images.visit(self.config.crash.budget, seed, |hash, cut| {
             self.check_image(level, context, &images, hash, cut)
         });
+        let result = result.and_then(|()| self.check_kill(level, context, &images));
         self.spare_images.push(images);
         result
+    }
+
+    /// Lets the process die here, if this death is tried.
+    fn check_kill(&mut self, level: usize, context: &Context<P>, images: &Images) -> Verdict {
+        let chosen = self.choose_kill(level, &context.core.state.borrow(), images);
+        let Some((hash, cut)) = chosen else { return Ok(()) };
+        if self.memo.find(hash).is_none() {
+            self.recover(context, images, hash, &cut);
+        }
+        self.run_nested(level, context, images, hash, &cut, End::Killed)
     }
 
     #[inline]
@@ -237,7 +254,7 @@ impl<P: Program + 'static> Runner<P> {
         if level >= nested_depth || !is_chosen || self.work() >= self.config.work_limit {
             return Ok(outcome);
         }
-        self.run_nested(level, context, images, hash, cut)?;
+        self.run_nested(level, context, images, hash, cut, End::PowerCut)?;
         // The nested run may have filled the memo, which then forgot this image too.
         Ok(self.memo.find(hash).unwrap_or_else(|| self.recover(context, images, hash, cut)))
     }
@@ -274,6 +291,7 @@ impl<P: Program + 'static> Runner<P> {
         images: &Images,
         hash: u64,
         cut: &Cut,
+        end: End,
     ) -> Verdict {
         let Some(number) = self.memo.find(hash) else { return Ok(()) };
         let Ok(contents) = self.memo.outcome(number).result.clone() else { return Ok(()) };
@@ -287,9 +305,16 @@ impl<P: Program + 'static> Runner<P> {
         }
         {
             let state = &mut *context.core.state.borrow_mut();
-            images.build(state, cut);
-            let inner = &mut *self.cores[level + 1].state.borrow_mut();
-            inner.persistence.load(state.persistence.shadow.region(), inner.space.region());
+            let core = &self.cores[level + 1];
+            core.was_killed.set(end == End::Killed);
+            let State { persistence, space, .. } = &mut *core.state.borrow_mut();
+            if end == End::PowerCut {
+                images.build(state, cut);
+            }
+            persistence.load(state.persistence.shadow.region(), space.region());
+            if end == End::Killed {
+                persistence.follow(&state.persistence, space.region());
+            }
             state.persistence.shadow.roll_back();
         }
         self.counts.nested_runs += 1;
@@ -301,7 +326,7 @@ impl<P: Program + 'static> Runner<P> {
             let state = context.core.state.borrow();
             let lost = images.describe(&state, cut);
             let step = state.steps;
-            (kind, format!("in the life after a crash at step {step} ({lost}): {message}"))
+            (kind, format!("in the life after {} at step {step} ({lost}): {message}", end.name()))
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Runs schedules of a program and judges them.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use super::config::{Config, Domain, SchedulerKind};
@@ -92,6 +93,8 @@ pub struct Runner<P: Program> {
     pub(super) initial: Rc<Contents>,
     pub(super) stacks: Stacks,
     pub(super) memo: Memo,
+    /// Deaths of the process that had a life after them.
+    pub(super) kills: HashSet<u64>,
     pub(super) spare_images: Vec<Images>,
     pub(super) counts: Counts,
     pub(super) runs: u64,
@@ -134,6 +137,7 @@ impl<P: Program + 'static> Runner<P> {
             initial: Rc::default(),
             stacks: Stacks::default(),
             memo: Memo::default(),
+            kills: HashSet::new(),
             spare_images: Vec::new(),
             counts: Counts::default(),
             runs: 0,

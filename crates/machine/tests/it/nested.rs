@@ -1,7 +1,11 @@
 //! Crashes during recovery, and the life after a crash.
 
 use crate::support::list::ListProgram;
-use everleaf_machine::simulated::{Config, Counts, CrashConfig, Domain, Failure, Runner};
+use everleaf_machine::simulated::history::{Call, Reply};
+use everleaf_machine::simulated::{
+    Config, Counts, CrashConfig, Domain, Failure, FailureKind, Memory, Program, Runner,
+};
+use everleaf_machine::{Atomic, Machine, Ordering, Simulated};
 
 fn search(config: &Config, programs: u64) -> (Counts, Vec<(&'static str, u64)>, Option<Failure>) {
     let (mut counts, mut marks) = (Counts::default(), Vec::new());
@@ -69,4 +73,66 @@ fn a_schedule_begins_no_life_that_it_cannot_afford() {
     let (all, part) = (work_of(u64::MAX), work_of(10_000));
     assert!(all.nested_at[1] > all.nested_at[0], "{all:?}");
     assert!(part.work() < all.work() / 2 && part.nested_runs > 0, "{part:?}");
+}
+
+/// One word that a thread sets and flushes. Whoever opens it must make durable what a dead process left in the caches.
+struct Word {
+    persists: bool,
+}
+
+impl Program for Word {
+    type Operation = u64;
+    type Instance = &'static Atomic<u64, Simulated>;
+
+    fn pool_bytes(&self) -> usize {
+        64
+    }
+
+    fn format(&self, _memory: Memory) {}
+
+    fn open(&self, memory: Memory) -> Result<Self::Instance, String> {
+        // SAFETY: aligned, zeroed at first, and the runner outlives every instance.
+        let word: Self::Instance = unsafe { &*memory.base().cast() };
+        if memory.outlives_stores() && self.persists {
+            Simulated::flush(word.as_ptr());
+            Simulated::drain();
+        }
+        Ok(word)
+    }
+
+    fn contents(&self, word: &Self::Instance) -> Result<Vec<(u64, u64)>, String> {
+        // Relaxed: nobody else runs.
+        let value = word.load(Ordering::Relaxed);
+        Ok(if value == 0 { vec![] } else { vec![(0, value)] })
+    }
+
+    fn calls(&self, _value: &u64, calls: &mut Vec<(u64, Call)>) {
+        calls.push((0, Call::Upsert(7)));
+    }
+
+    fn run(&self, word: &Self::Instance, _: usize, value: &u64, replies: &mut Vec<Reply>) {
+        // Relaxed: there is one thread. Who finds the value trusts that it is durable.
+        let previous = word.load(Ordering::Relaxed);
+        if previous != *value {
+            // Relaxed: as above.
+            word.store(*value, Ordering::Relaxed);
+            Simulated::flush(word.as_ptr());
+            Simulated::drain();
+        }
+        replies.push(Reply::Previous((previous != 0).then_some(previous)));
+    }
+}
+
+/// The process dies between a store and its flush, and the power fails in the life after.
+#[test]
+fn what_a_dead_process_left_in_the_caches_is_lost_unless_opening_persists_it() {
+    let explore = |persists| {
+        let crash = CrashConfig { nested_one_in: 1, nested_depth: 1, ..CrashConfig::default() };
+        let config = Config { crash, ..Config::default() };
+        Runner::new(Word { persists }, vec![vec![7]], config)?.explore(200)
+    };
+    assert!(explore(true).is_ok());
+    let failure = explore(false).expect_err("an answer relied on what was not durable");
+    assert_eq!(failure.kind, FailureKind::NotDurable);
+    assert!(failure.message.contains("a kill of the process"), "{}", failure.message);
 }

@@ -120,6 +120,10 @@ unsafe impl Backing for SimulatedBacking {
         Ok(())
     }
 
+    fn outlives_stores(&self) -> bool {
+        self.memory.outlives_stores()
+    }
+
     fn has_holes(&self) -> bool {
         self.holes.is_some()
     }

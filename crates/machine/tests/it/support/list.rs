@@ -341,6 +341,12 @@ impl Program for ListProgram {
     /// Recovery: completes interrupted removals; every node not reached is free.
     fn open(&self, memory: Memory) -> Result<List, String> {
         let list = self.attach(memory);
+        if memory.outlives_stores() {
+            // Recovery and readers rely on what a dead process left in the caches.
+            let lines = (0..memory.size()).step_by(64);
+            lines.for_each(|line| M::flush(memory.base().wrapping_add(line)));
+            M::drain();
+        }
         let mut used = vec![false; list.nodes as usize + 1];
         let (mut last, mut changed) = (0, false);
         for (node, _, link) in list.walk()? {
