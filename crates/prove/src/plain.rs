@@ -185,6 +185,8 @@ pub const PLAIN: &[Mutant] = &[
     of("alloc", "session.releases_nothing"),
     of("batch", "journal.expiry_unreserved"),
     of("pool", "pool.trusts_caches"),
+    of("hashed-leaf", "hashed.spares_nothing"),
+    of("nbtree", "nbtree.spares_nothing"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.
