@@ -100,6 +100,7 @@ pub mod subject;
 pub mod tiny;
 pub mod trees;
 pub mod u64_program;
+mod unjudged;
 mod vanishing;
 
 pub use design::Of;

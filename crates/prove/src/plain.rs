@@ -187,6 +187,7 @@ pub const PLAIN: &[Mutant] = &[
     of("pool", "pool.trusts_caches"),
     of("hashed-leaf", "hashed.spares_nothing"),
     of("nbtree", "nbtree.spares_nothing"),
+    of("nbtree-published", "nbtree_published.keeps_lost_copy"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

@@ -21,8 +21,9 @@ use crate::operation::Operation::{self, Exchange, Get, Insert, Remove, Update};
 use crate::scenarios::Scenario;
 use crate::step::{Programs, Step};
 use crate::subject::Subject;
-use crate::trees::Trees;
+use crate::trees::{Trees, draw_brief};
 use crate::u64_program::U64Program;
+use crate::unjudged;
 
 /// A program on which the protocol fails, and where that is looked for.
 pub struct Anomaly {
@@ -367,11 +368,20 @@ impl Programs for Alone {
         if let Some(guarded) = guarded().into_iter().find(|guarded| guarded.program() == name) {
             return Some(PlannedCase::boxed(guarded.scenario.numbers_on(self.of_slots(2))));
         }
-        self.trees().case(name)
+        unjudged::case(name, |slots| self.of_slots(slots)).or_else(|| self.trees().case(name))
     }
 
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
-        self.trees().step(number, random, fixed)
+        let step = self.trees().step(number, random, fixed);
+        if !random.one_in(4) {
+            return step;
+        }
+        let (slots, seed) = (2 + random.below(2), random.below(1 << 40) << 8 | number & 255);
+        unjudged::step(Step { program: format!("random/{slots}/{seed}"), ..step })
+    }
+
+    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
+        Some(unjudged::step(draw_brief(random, &[2, 3], fixed)))
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

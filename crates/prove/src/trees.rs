@@ -399,7 +399,7 @@ fn draw_tiny(random: &mut Random, slots: &[usize], mut drawn: Drawn, lock_free: 
 
 /// A tiny program of any form, of which some orders are run: mostly with small leaves, which are full soon, and
 /// often where space or memory ends within the program.
-fn draw_brief(random: &mut Random, slots: &[usize], fixed: Fixed) -> Step {
+pub(crate) fn draw_brief(random: &mut Random, slots: &[usize], fixed: Fixed) -> Step {
     let pick = |random: &mut Random, count: usize| random.below(count as u64) as usize;
     let mut drawn = dimensions::draw(random, fixed);
     let few = if random.one_in(3) { slots.len() } else { slots.len().min(3) };

@@ -87,7 +87,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             if !right.is_null() {
                 Self::unmake_leaf(session, self.is_writable, right);
             }
-            blocks.iter().for_each(|block| self.space.give_back(session, *block));
+            if !M::mutant("nbtree_published.keeps_lost_copy") {
+                blocks.iter().for_each(|block| self.space.give_back(session, *block));
+            }
         }
         Ok(logged)
     }
