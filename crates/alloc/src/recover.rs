@@ -66,6 +66,18 @@ pub struct Mark<'r, M: Machine> {
 }
 
 impl<M: Machine> Mark<'_, M> {
+    /// Whether the record was marked as in use.
+    pub fn is_set(&self) -> bool {
+        // Relaxed: who must know what came before puts a fence behind it.
+        self.word.load(Ordering::Relaxed) & self.bit != 0
+    }
+
+    /// Whether two of some marks are of the same record. Sorts them.
+    pub fn are_twice(marks: &mut [Self]) -> bool {
+        marks.sort_unstable_by_key(|mark| mark.offset);
+        marks.windows(2).any(|pair| pair[0].offset == pair[1].offset)
+    }
+
     /// Marks the record as in use.
     ///
     /// # Errors

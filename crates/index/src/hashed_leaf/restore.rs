@@ -183,6 +183,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 Err(wild) => wrong = wrong.or(Some(wild)),
             }
         }
+        let is_twice = marks.iter().any(Mark::is_set) || Mark::are_twice(&mut marks);
+        if is_twice {
+            // Acquire: `RESTORED` of the leaf behind which the mark was set; pairs with the release fence in
+            // `publish_restored`. If ours is not restored even then, it was another, and both lead to the record.
+            M::fence(Ordering::Acquire);
+        }
         // What was changed since it was restored is told by it.
         if !early && self.is_restored(leaf) && !M::mutant("hashed.restore_looks_once") {
             M::mark("hashed.restore.late");
@@ -196,6 +202,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if let Some(what) = damage {
             let offset = u64::from(leaf.block::<G>()) * BLOCK_SIZE as u64;
             return Err(AllocError::Corrupt { offset, what: format!("a leaf: {what}") });
+        }
+        if is_twice && wrong.is_none() {
+            let offset = u64::from(leaf.block::<G>()) * BLOCK_SIZE as u64;
+            let what = "a leaf: a record is in use twice".to_string();
+            wrong = Some(AllocError::Corrupt { offset, what });
         }
         if let Some(wrong) = wrong {
             return Err(wrong);
@@ -251,8 +262,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// they refer to.
     ///
     /// # Errors
-    /// Some of that was marked before: two entries refer to it. The leaf is restored all the same, and what has no mark
-    /// is never given out.
+    /// Some of that was marked since it was read: another leaf that was restored at the same time refers to it, too. This
+    /// one is restored all the same, and what has no mark is never given out.
     fn publish_restored(
         &self,
         leaf: LeafId,
@@ -292,6 +303,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             return Ok(());
         }
         self.keys.add(usize::MAX, keys as i64);
+        // Release: `RESTORED` before the marks; pairs with the acquire fence in `restore_leaf`.
+        M::fence(Ordering::Release);
         // These were read before anybody could change the leaf. By now a record may have been freed, and be in use
         // again: it is marked all the same, for it is in somebody's list or leaf (`LateMarks`).
         let skips = M::mutant("hashed.restore_marks_nothing");
