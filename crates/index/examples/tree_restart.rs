@@ -7,8 +7,11 @@
 //! when the first answer is there. What is restored first is restored on THREADS threads, in the background it is
 //! always one. *All restored* is when that one has gone through all leaves.
 //!
+//! Behind the first answer come the time that its thread was on a CPU until then, and the page faults of the process:
+//! what else a machine does changes these less than the time of the wall.
+//!
 //! The file is in memory all the time: what a file on a disk takes that was not read since the machine began is
-//! another question, for the header of a leaf of 4 KiB brings all of it.
+//! another question.
 //!
 //! `cargo run --release -p everleaf-index --example tree_restart -- FOLDER [KEYS] [ROUNDS] [THREADS]`
 
@@ -41,6 +44,17 @@ fn pool(path: &Path, create: CreateMode) -> Result<Pool<everleaf_index::Hardware
     Ok(Pool::open(path, &PoolOptions { create, ..PoolOptions::default() })?)
 }
 
+/// A number of a file of the kernel about this process, by its place among the words; 0 if it cannot be read.
+fn number_of(file: &str, place: usize) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.split_whitespace().nth(place).and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// Nanoseconds that the calling thread was on a CPU, if it is the first of its process, and page faults of that.
+fn effort() -> (u64, u64) {
+    (number_of("/proc/self/schedstat", 0), number_of("/proc/self/stat", 9))
+}
+
 /// What the child does first: then it waits until it is killed.
 fn fill(path: &Path, keys: u64) -> Result<(), Failure> {
     let opened: HashedPool = SingleTreePool::create(pool(path, CreateMode::New)?)?;
@@ -53,6 +67,7 @@ fn fill(path: &Path, keys: u64) -> Result<(), Failure> {
 
 /// What a child does then: one opening.
 fn open(path: &Path, keys: u64, at_once: bool, threads: usize) -> Result<(), Failure> {
+    let (on_cpu_before, faults_before) = effort();
     let started = Instant::now();
     let ms = || started.elapsed().as_secs_f64() * 1e3;
     let pool = pool(path, CreateMode::Never)?;
@@ -64,6 +79,8 @@ fn open(path: &Path, keys: u64, at_once: bool, threads: usize) -> Result<(), Fai
     let mut session = opened.heap().session()?;
     let found = opened.tree().get(&mut session, key(keys / 3))?;
     let answered = ms();
+    let (on_cpu, faults) = effort();
+    let (on_cpu, faults) = ((on_cpu - on_cpu_before) as f64 / 1e6, faults - faults_before);
     if found != Some(keys / 3) {
         return Err(format!("{found:?} is a wrong answer").into());
     }
@@ -91,8 +108,8 @@ fn open(path: &Path, keys: u64, at_once: bool, threads: usize) -> Result<(), Fai
     let whole = whole_us.load(Ordering::Acquire) as f64 / 1e3;
     let how = if at_once { "at once" } else { "restored" };
     println!(
-        "{how}, {threads} threads: open {opened_at:.1} ms, first answer {answered:.1} ms, all restored {:.1} ms, \
-         {:.2} M answers in the first second",
+        "{how}, {threads} threads: open {opened_at:.1} ms, first answer {answered:.1} ms ({on_cpu:.1} ms on a CPU, \
+         {faults} page faults), all restored {:.1} ms, {:.2} M answers in the first second",
         if at_once { whole } else { opened_at },
         reads as f64 / 1e6
     );
