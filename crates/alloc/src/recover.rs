@@ -72,10 +72,19 @@ impl<M: Machine> Mark<'_, M> {
         self.word.load(Ordering::Relaxed) & self.bit != 0
     }
 
-    /// Whether two of some marks are of the same record. Sorts them.
-    pub fn are_twice(marks: &mut [Self]) -> bool {
-        marks.sort_unstable_by_key(|mark| mark.offset);
-        marks.windows(2).any(|pair| pair[0].offset == pair[1].offset)
+    /// Whether two of some marks are of the same record.
+    ///
+    /// For the marks of a leaf, some hundreds: one look at each, and a comparison with those before it for one that a
+    /// filter of bits takes for one of them. That is seldom, unless somebody chose the records for it.
+    pub fn are_twice(marks: &[Self]) -> bool {
+        let mut seen = [0_u64; FILTER_BITS / 64];
+        marks.iter().enumerate().any(|(index, mark)| {
+            let place = filter_place(mark.offset);
+            let (word, bit) = (&mut seen[place / 64], 1 << (place % 64));
+            let was_seen = *word & bit != 0;
+            *word |= bit;
+            was_seen && marks[..index].iter().any(|before| before.offset == mark.offset)
+        })
     }
 
     /// Marks the record as in use.
@@ -91,6 +100,17 @@ impl<M: Machine> Mark<'_, M> {
             Err(corrupt(self.offset, "a record is in use twice"))
         }
     }
+}
+
+/// Of 254 records one falls on the bit of another.
+const FILTER_BITS: usize = 1 << 15;
+
+/// The bit of a record in a filter. Records of a size lie at equal distances: one multiplication would leave those of
+/// some sizes a third of the bits.
+fn filter_place(offset: u64) -> usize {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = offset.wrapping_mul(FACTOR);
+    ((mixed ^ mixed >> 32).wrapping_mul(FACTOR) >> (64 - FILTER_BITS.ilog2())) as usize
 }
 
 /// What recovery knows about the space of a pool.
@@ -306,4 +326,51 @@ impl<M: Machine> Recovery<M> {
 
 pub(crate) fn corrupt(offset: u64, what: &str) -> AllocError {
     AllocError::Corrupt { offset, what: what.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use everleaf_machine::Hardware;
+
+    use super::*;
+
+    fn are_twice(offsets: &[u64]) -> bool {
+        let word = Atomic::<u64, Hardware>::new(0);
+        let mark = |offset: &u64| Mark { word: &word, bit: 1, offset: *offset };
+        Mark::are_twice(&offsets.iter().map(mark).collect::<Vec<_>>())
+    }
+
+    /// Few places, many, and any distance between records: now two are the same, now none, and the filter tells some
+    /// apart and others not.
+    #[test]
+    fn marks_are_twice_as_a_set_says() {
+        let (mut counts, mut collisions, mut state) = ([0, 0], 0, 1_u64);
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state >> 33
+        };
+        for round in 0..2000_u64 {
+            let (places, distance) = (1 << (8 + round % 16), 16 << (round / 16 % 8));
+            let count = next() % 300;
+            let offsets: Vec<_> = (0..count).map(|_| next() % places * distance).collect();
+            let different: BTreeSet<_> = offsets.iter().collect();
+            let expected = different.len() < offsets.len();
+            assert_eq!(are_twice(&offsets), expected, "{offsets:?}");
+            let bits: BTreeSet<_> = offsets.iter().map(|offset| filter_place(*offset)).collect();
+            counts[usize::from(expected)] += 1;
+            collisions += u64::from(!expected && bits.len() < offsets.len());
+        }
+        assert!(counts[0] > 200 && counts[1] > 200 && collisions > 50, "{counts:?}, {collisions}");
+    }
+
+    /// Records of one size that lie side by side are told apart.
+    #[test]
+    fn neighbours_fall_together_seldom() {
+        for size in (16..=2048_u64).step_by(16) {
+            let bits: BTreeSet<_> = (0..254).map(|slot| filter_place(64 + slot * size)).collect();
+            assert!(bits.len() >= 245, "{} places for records of {size} bytes", bits.len());
+        }
+    }
 }

@@ -183,7 +183,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 Err(wild) => wrong = wrong.or(Some(wild)),
             }
         }
-        let is_twice = marks.iter().any(Mark::is_set) || Mark::are_twice(&mut marks);
+        let is_twice = marks.iter().any(Mark::is_set) || Mark::are_twice(&marks);
         if is_twice {
             // Acquire: `RESTORED` of the leaf behind which the mark was set; pairs with the release fence in
             // `publish_restored`. If ours is not restored even then, it was another, and both lead to the record.
