@@ -26,6 +26,7 @@ mod control;
 mod core;
 pub mod counting;
 mod current;
+mod end;
 mod failure;
 mod fault;
 mod fibers;

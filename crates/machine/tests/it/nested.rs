@@ -114,7 +114,7 @@ impl Program for Word {
         // Relaxed: there is one thread. Who finds the value trusts that it is durable.
         let previous = word.load(Ordering::Relaxed);
         if previous != *value {
-            // Relaxed: as above.
+            // Relaxed: there is one thread; the flush below is what makes it durable.
             word.store(*value, Ordering::Relaxed);
             Simulated::flush(word.as_ptr());
             Simulated::drain();
@@ -125,7 +125,7 @@ impl Program for Word {
 
 /// The process dies between a store and its flush, and the power fails in the life after.
 #[test]
-fn what_a_dead_process_left_in_the_caches_is_lost_unless_opening_persists_it() {
+fn caches_of_a_dead_process_are_persisted_by_opening() {
     let explore = |persists| {
         let crash = CrashConfig { nested_one_in: 1, nested_depth: 1, ..CrashConfig::default() };
         let config = Config { crash, ..Config::default() };

@@ -78,7 +78,7 @@ mod tests {
 
     /// All that was read together with a page that cannot be read was lost, and where nothing else missed it, nobody was told.
     #[test]
-    fn what_lies_beside_an_unreadable_page_is_read_and_the_page_is_told() {
+    fn an_unreadable_page_is_told_and_what_lies_beside_it_is_read() {
         let file: Vec<u8> = (0..10 * PAGE as usize).map(|at| (at / 7) as u8).collect();
         let read_at = |bytes: &mut [u8], offset: u64| {
             let (start, end) = (offset, offset + bytes.len() as u64);
