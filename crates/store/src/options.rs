@@ -110,6 +110,9 @@ impl Options {
     }
 
     /// Create the pool, and fail if there is one. The last of [`Self::create`] and this one counts. Default: no.
+    ///
+    /// A pool that was made and then cannot be opened, for want of a descriptor for instance, stays: it is whole
+    /// and empty, and another process may have it open already. It is opened without this option.
     pub fn create_new(mut self, yes: bool) -> Self {
         self.pool.create = if yes { CreateMode::New } else { CreateMode::Never };
         self

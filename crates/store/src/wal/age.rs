@@ -37,11 +37,10 @@ pub(super) fn refuse_older(
     let generation = generation_in(own, session, identity)?;
     // A pool that notes nothing is one of an older version, or was made from the log.
     let is_older = |noted: u64, beside: u64| noted != 0 && noted < beside;
+    let (reached, beside) = (place.reached(identity)?, place.number_in(GENERATION, identity)?);
     // Older versions wrote the folder's note first, and were killed in between.
     let has_order = trees.heap().pool().was_clean() || generation != 0;
-    if has_order && is_older(closed_at, place.reached(identity))
-        || is_older(generation, place.number_in(GENERATION, identity))
-    {
+    if has_order && is_older(closed_at, reached) || is_older(generation, beside) {
         return Err(older_than_its_log(trees, place));
     }
     Ok(closed_at)
@@ -95,8 +94,13 @@ fn next(
     place: &LogDirectory,
     identity: Identity,
 ) -> Result<(Vec<u8>, u64)> {
-    let beside = place.number_in(GENERATION, identity);
-    let number = beside.max(generation_in(own, session, identity)?).saturating_add(1);
+    let noted = generation_in(own, session, identity)?;
+    let beside = match place.number_in(GENERATION, identity) {
+        // The pool's is never behind. A lack of descriptors must not be in the way of closing.
+        Err(_) if noted != 0 => noted,
+        beside => beside?,
+    };
+    let number = beside.max(noted).saturating_add(1);
     Ok(([&identity[..], &number.to_le_bytes()].concat(), number))
 }
 

@@ -21,7 +21,9 @@
 //! Invariants:
 //! - LD1 what the log has is removed or replaced only when `incomplete` says durably that it is of no
 //!   use, or when the pool knows the log as its own and has everything itself;
-//! - LD2 a folder with records that none of these files explains is refused, whatever the pool is like.
+//! - LD2 a folder with records that none of these files explains is refused, whatever the pool is like;
+//! - LD3 of these files only one that is not there says nothing. One that cannot be read (no descriptor, a bad
+//!   disk) is an error: it may be what says that the pool is an older copy, or that the log lacks its end.
 
 use std::collections::BTreeSet;
 use std::io::Result as IoResult;
@@ -318,9 +320,15 @@ impl LogDirectory {
         Ok(())
     }
 
-    /// What the pool of this log has to be like, if that can be read.
-    pub fn settings(&self) -> Option<Settings> {
-        Settings::decode(&self.read(SETTINGS).ok()??)
+    /// Refuses a folder of which a small file is there and cannot be read, before anything is changed (LD3).
+    pub fn refuse_unreadable(&self) -> Result<()> {
+        let names = [SETTINGS, REACHED, TREE, GENERATION, SALVAGING];
+        names.into_iter().try_for_each(|name| self.read(name).map(drop))
+    }
+
+    /// What the pool of this log has to be like, if it says so and is not damaged.
+    pub fn settings(&self) -> Result<Option<Settings>> {
+        Ok(self.read(SETTINGS)?.and_then(|line| Settings::decode(&line)))
     }
 
     /// Writes what the pool of this log has to be like, durably.
@@ -333,17 +341,17 @@ impl LogDirectory {
     }
 
     /// Which tree the maps of its pool are in.
-    pub fn tree(&self) -> Tree {
-        let line = self.read(TREE).ok().flatten().unwrap_or_default();
-        match std::str::from_utf8(&line).ok().and_then(unsealed) {
+    pub fn tree(&self) -> Result<Tree> {
+        let line = self.read(TREE)?.unwrap_or_default();
+        Ok(match std::str::from_utf8(&line).ok().and_then(unsealed) {
             Some(HASHED_LEAF) => Tree::HashedLeaf,
             _ => Tree::NbTree,
-        }
+        })
     }
 
     /// Notes durably which tree the maps of its pool are in.
     pub fn write_tree(&self, disk: &LogDisk, tree: Tree) -> Result<()> {
-        if self.tree() == tree {
+        if self.tree()? == tree {
             return Ok(());
         }
         let name = if tree == Tree::HashedLeaf { HASHED_LEAF } else { NBTREE };
@@ -351,25 +359,25 @@ impl LogDirectory {
     }
 
     /// An LSN of this log that was durable once; 0 if nothing is known.
-    pub fn reached(&self, identity: Identity) -> Lsn {
+    pub fn reached(&self, identity: Identity) -> Result<Lsn> {
         self.number_in(REACHED, identity)
     }
 
     /// What a small file says of this log in a number; 0 if it says nothing.
-    pub(super) fn number_in(&self, name: &str, identity: Identity) -> u64 {
-        let line = self.read(name).ok().flatten().unwrap_or_default();
+    pub(super) fn number_in(&self, name: &str, identity: Identity) -> Result<u64> {
+        let line = self.read(name)?.unwrap_or_default();
         let text = std::str::from_utf8(&line).ok().and_then(unsealed);
-        match text.and_then(|text| text.split_once(' ')) {
+        Ok(match text.and_then(|text| text.split_once(' ')) {
             Some((log, number)) if parse_digits(log) == Some(identity) => {
                 number.parse().unwrap_or(0)
             }
             _ => 0,
-        }
+        })
     }
 
     /// Notes durably that this log is durable up to an LSN.
     pub fn write_reached(&self, disk: &LogDisk, identity: Identity, lsn: Lsn) -> Result<()> {
-        match self.reached(identity) == lsn {
+        match self.reached(identity)? == lsn {
             true => Ok(()),
             false => self.write(disk, REACHED, &numbered(identity, lsn)),
         }
@@ -422,7 +430,7 @@ impl LogDirectory {
 
     /// Removes a log that is of no use any more, durably. What else is in its folder stays.
     pub fn remove(&self) -> Result<()> {
-        if !self.is_there() {
+        if !self.folder.exists().map_err(io(self.cannot("remove")))? {
             return Ok(());
         }
         let disk = self.open()?;
@@ -434,10 +442,6 @@ impl LogDirectory {
         removed.map_err(io(self.cannot("remove")))?;
         drop(disk);
         self.folder.remove().map_err(io(self.cannot("remove")))
-    }
-
-    fn is_there(&self) -> bool {
-        self.folder.exists()
     }
 }
 

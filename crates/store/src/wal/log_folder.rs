@@ -29,7 +29,7 @@ pub(crate) trait Folder: Sized {
     fn path(&self) -> &Path;
 
     /// Whether there is one.
-    fn exists(&self) -> bool;
+    fn exists(&self) -> IoResult<bool>;
 
     /// The disk with the log. The folder is made if there is none.
     fn open(&self) -> everleaf_log::Result<Self::Disk>;
@@ -72,8 +72,12 @@ impl Folder for RealFolder {
         &self.0
     }
 
-    fn exists(&self) -> bool {
-        self.0.exists()
+    fn exists(&self) -> IoResult<bool> {
+        match std::fs::metadata(&self.0) {
+            Ok(_) => Ok(true),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn open(&self) -> everleaf_log::Result<RealDisk> {

@@ -70,6 +70,7 @@ impl StoreLog {
     ) -> Result<StoreLog> {
         // Before anything is made that looks as if the log were its own.
         let known = own_log(trees, place)?;
+        known.map_or(Ok(()), |_| place.refuse_unreadable())?;
         refuse_integers(trees)?;
         let mut session = trees.heap().session().map_err(IndexError::from)?;
         let own = trees.bytes_tree(NAME)?;
@@ -161,7 +162,7 @@ impl Opening<'_> {
         let closed_at = age::refuse_older(&self.own, session, (trees, place), identity)?;
         let was_salvaging = place.is_salvaging()?;
         let salvages = self.options.salvage_log;
-        let log_options = self.log_options(closed_at).salvage(salvages && was_salvaging);
+        let log_options = self.log_options(closed_at)?.salvage(salvages && was_salvaging);
         let mut opened = Log::open(disk, &log_options);
         // A log that is whole is not marked as one that is being salvaged.
         if salvages && !was_salvaging && matches!(opened, Err(LogError::Damaged(_))) {
@@ -190,7 +191,7 @@ impl Opening<'_> {
         let disk = self.place.open()?;
         self.place.mark_salvage(&disk)?;
         let aside = self.place.put_aside()?;
-        let opened = Log::open(disk, &self.log_options(closed_at));
+        let opened = Log::open(disk, &self.log_options(closed_at)?);
         if opened.is_err() && self.place.put_aside()? == aside {
             // Nothing was changed.
             self.place.end_salvage(&self.place.open()?)?;
@@ -198,20 +199,20 @@ impl Opening<'_> {
         Ok(opened)
     }
 
-    fn log_options(&self, closed_at: Lsn) -> LogOptions {
-        let reached = self.place.reached(self.identity).max(closed_at);
+    fn log_options(&self, closed_at: Lsn) -> Result<LogOptions> {
+        let reached = self.place.reached(self.identity)?.max(closed_at);
         let pool = self.trees.heap().pool();
         // It is as it was sealed, and it was sealed behind all that is known to have been logged.
         let is_proven =
             pool.was_clean() && pool.seal().is_some() && closed_at != 0 && closed_at == reached;
         let is_interval = matches!(self.durability, Durability::Interval(_));
-        log_options(self.identity, self.durability, self.options)
+        Ok(log_options(self.identity, self.durability, self.options)
             .starts_empty(false)
             .owner_is_proven(is_proven)
             .owes_snapshot(self.owes && is_interval && self.is_known)
             .reached(reached)
             // The pool can be trusted.
-            .owner_has_all(true)
+            .owner_has_all(true))
     }
 
     /// Brings pool and log together.

@@ -81,7 +81,9 @@ fn try_rebuild(
     let LogState::Whole(identity) = place.state()? else {
         return Err(place.mention(from_pool(lost, path), path));
     };
-    let settings = place.settings();
+    place.refuse_unreadable()?;
+    let (settings, tree) = (place.settings()?, place.tree()?);
+    let reached = place.reached(identity)?;
     let belongs = belongs(path, &lost, identity, settings);
     if belongs == Some(false) {
         return Err(not_its_pool(&lost, path, place));
@@ -93,7 +95,6 @@ fn try_rebuild(
     let was_salvaging = place.is_salvaging()?;
     let aside = place.put_aside()?;
     let mut damages = place.begin_salvage(&disk, options.salvage_log)?;
-    let reached = place.reached(identity);
     let log_options =
         log_options(identity, durability, options).starts_empty(false).reached(reached);
     let opened = Log::open(disk, &log_options);
@@ -120,7 +121,7 @@ fn try_rebuild(
     };
     let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
     let trees = Trees::create(pool)?;
-    options.tree.unwrap_or_else(|| place.tree()).choose_for(&trees)?;
+    options.tree.unwrap_or(tree).choose_for(&trees)?;
     let settings = Settings { max_size_bytes, durability, pool: Some(trees.heap().pool().uuid()) };
     // A log that was salvaged goes on behind all LSNs that were ever durable, as if the pool had had them.
     let reached = recovered.report().end.max(reached);

@@ -44,8 +44,8 @@ impl Folder for EitherFolder {
         self.real.path()
     }
 
-    fn exists(&self) -> bool {
-        self.simulated.is_some() || self.real.exists()
+    fn exists(&self) -> IoResult<bool> {
+        if self.simulated.is_some() { Ok(true) } else { self.real.exists() }
     }
 
     fn open(&self) -> everleaf_log::Result<EitherDisk> {

@@ -242,3 +242,73 @@ fn a_copy_of_a_closed_pool_is_refused_behind_a_kill() {
     let _ = fs::copy(&old, killed.join("pool")).expect("room");
     is_refused(&killed.join("pool"), Durability::Power, 30);
 }
+
+/// A folder takes the place of a note beside the log, which cannot be read then. Returns where the note is meanwhile.
+fn hide(log: &Path, name: &str) -> PathBuf {
+    let (note, aside) = (log.join(name), log.with_extension("aside").join(name));
+    fs::create_dir_all(aside.parent().expect("it has one")).expect("room");
+    if note.exists() {
+        fs::rename(&note, &aside).expect("there");
+    }
+    fs::create_dir(&note).expect("room");
+    aside
+}
+
+fn show(log: &Path, name: &str, aside: &Path) {
+    fs::remove_dir(log.join(name)).expect("nothing is in it");
+    if aside.exists() {
+        fs::rename(aside, log.join(name)).expect("there");
+    }
+}
+
+/// What was lost: acknowledged writes. A note beside the log that could not be read, for want of a descriptor or
+/// on a bad disk, was taken for one that is not there. So an older copy of the pool was opened; a log without its
+/// end was all there ever was; and a pool was made again as another one, in another tree.
+#[test]
+fn a_note_that_cannot_be_read_is_an_error_that_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, old) = (folder.path().join("pool"), folder.path().join("old"));
+    let log = path.with_extension("log");
+    let open = || options(Durability::Power).open(&path);
+    let refused = |opened: everleaf::Result<Store>, name: &str| match opened.map(drop) {
+        Err(Error::Io(what, _)) => {
+            assert!(what.contains(&log.join(name).display().to_string()), "{name}: {what}");
+        }
+        other => panic!("{name}: {other:?}"),
+    };
+    for (from, to) in [(0, 10), (10, 20)] {
+        let store = open().expect("it opens");
+        put(&store, from..to);
+        store.close().expect("it closes");
+        if !old.exists() {
+            let _ = fs::copy(&path, &old).expect("room");
+        }
+    }
+    let newest = fs::read(&path).expect("there");
+    for name in ["settings", "reached", "tree", "generation", "salvaging"] {
+        let aside = hide(&log, name);
+        let before = image(&log);
+        let is_evidence = ["reached", "generation"].contains(&name);
+        refused(open(), name);
+        if is_evidence {
+            refused(Options::new().read_only(true).open(&path), name);
+            refused(options(Durability::Process).open(&path), name);
+        }
+        fs::remove_file(&path).expect("there");
+        refused(open(), name);
+        assert!(!path.exists(), "{name}: nothing was made");
+        let _ = fs::copy(&old, &path).expect("room");
+        refused(open(), name);
+        assert!(image(&log) == before, "{name}: nothing was changed");
+        show(&log, name, &aside);
+        is_older(open());
+        fs::write(&path, &newest).expect("room");
+    }
+    let store = open().expect("it opens");
+    assert_eq!(store.default_map().len(), 20);
+    // What is not there any more at the end is no reason not to close.
+    for name in ["reached", "generation"] {
+        let _ = hide(&log, name);
+    }
+    store.close().expect("only evidence is missing");
+}
