@@ -43,22 +43,32 @@ fn run_with(place: &Place, descriptors: usize, arguments: &[&str]) -> Ended {
 /// another one: the pool was refused as after a crash of the machine, by who opened it and, if that one died, by all later ones.
 #[test]
 fn too_few_descriptors_are_not_taken_for_a_crash_of_the_machine() {
+    too_few_descriptors_cost_nothing("process", 3..14);
+}
+
+#[test]
+#[ignore = "guards a landing"]
+fn landing_too_few_descriptors_cost_nothing() {
     for durability in ["process", "interval", "power"] {
-        let first = killed(durability);
-        for descriptors in 3..ENOUGH {
-            let place = first.copy();
-            for arguments in [&["get", "pool", "old"][..], &["put", "pool", "new", "value"]] {
-                let ended = run_with(&place, descriptors, arguments);
-                let what = format!("{durability}, {descriptors}: {arguments:?}: {}", ended.err);
-                assert!(matches!(ended.code, 0 | 7 | NOT_LOADED), "{what}");
-                assert!(!ended.err.contains("started anew"), "{what}");
-                if ended.code == 0 {
-                    place.run(["get", "pool", arguments[2]]).succeeded();
-                }
+        too_few_descriptors_cost_nothing(durability, 3..ENOUGH);
+    }
+}
+
+fn too_few_descriptors_cost_nothing(durability: &str, limits: std::ops::Range<usize>) {
+    let first = killed(durability);
+    for descriptors in limits {
+        let place = first.copy();
+        for arguments in [&["get", "pool", "old"][..], &["put", "pool", "new", "value"]] {
+            let ended = run_with(&place, descriptors, arguments);
+            let what = format!("{durability}, {descriptors}: {arguments:?}: {}", ended.err);
+            assert!(matches!(ended.code, 0 | 7 | NOT_LOADED), "{what}");
+            assert!(!ended.err.contains("started anew"), "{what}");
+            if ended.code == 0 {
+                place.run(["get", "pool", arguments[2]]).succeeded();
             }
-            assert_eq!(place.run(["get", "pool", "old"]).succeeded(), "value");
-            assert!(place.run(["check", "pool"]).succeeded().starts_with("sound: "));
         }
+        assert_eq!(place.run(["get", "pool", "old"]).succeeded(), "value");
+        assert!(place.run(["check", "pool"]).succeeded().starts_with("sound: "));
     }
 }
 
@@ -85,37 +95,50 @@ fn an_export_takes_the_place_of_no_pool_that_it_cannot_read() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_repair_tells_what_it_cannot_read_and_takes_the_rest() {
+    is_told_by_repair(&killed("process"), 2, 4);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+#[ignore = "guards a landing"]
+fn landing_a_repair_tells_what_it_cannot_read_of_any_pool() {
     let closed = Place::with_pool();
     closed.run(["put", "pool", "old", "value", "--quiet"]).succeeded();
     for first in [closed, killed("process")] {
-        let repair = |refused| {
-            let place = first.copy();
-            let mut repair = place.command(["repair", "pool", "made"]);
-            let ended = refuse(&mut repair, &[libc::SYS_pread64], refused, libc::EIO);
-            ended.map(|ended| (place, ended))
-        };
-        // How many readings there are. Most are of the directory; leaves and records come last.
-        let (mut some, mut count) = (0_usize, 1_usize << 14);
-        while some + 1 < count {
-            let middle = some.midpoint(count);
-            match repair(middle..middle + 1) {
-                Some(_) => some = middle,
-                None => count = middle,
-            }
+        is_told_by_repair(&first, 8, 12);
+    }
+}
+
+/// As many readings are refused, at equal distances, and as many at the end.
+#[cfg(target_arch = "x86_64")]
+fn is_told_by_repair(first: &Place, spread: usize, last: usize) {
+    let repair = |refused| {
+        let place = first.copy();
+        let mut repair = place.command(["repair", "pool", "made"]);
+        let ended = refuse(&mut repair, &[libc::SYS_pread64], refused, libc::EIO);
+        ended.map(|ended| (place, ended))
+    };
+    // How many readings there are. Most are of the directory; leaves and records come last.
+    let (mut some, mut count) = (0_usize, 1_usize << 14);
+    while some + 1 < count {
+        let middle = some.midpoint(count);
+        match repair(middle..middle + 1) {
+            Some(_) => some = middle,
+            None => count = middle,
         }
-        for at in (0..count).step_by(count / 8 + 1).chain(count.saturating_sub(12)..count) {
-            for calls in [1, 2] {
-                let Some((place, ended)) = repair(at..at + calls) else { return };
-                let what = format!("{at} of {count}, {calls}: {}{}", ended.text(), ended.err);
-                let got = || place.run(["get", "made", "old"]);
-                match ended.code {
-                    0 => assert_eq!(got().succeeded(), "value", "{what}"),
-                    NOT_LOADED => {}
-                    // The new one could not be read.
-                    7 => assert!(!place.path("made").exists(), "{what}"),
-                    1 => assert!(calls == 2 && ended.text().contains("cannot be read"), "{what}"),
-                    _ => panic!("{what}"),
-                }
+    }
+    for at in (0..count).step_by(count / spread + 1).chain(count.saturating_sub(last)..count) {
+        for calls in [1, 2] {
+            let Some((place, ended)) = repair(at..at + calls) else { return };
+            let what = format!("{at} of {count}, {calls}: {}{}", ended.text(), ended.err);
+            let got = || place.run(["get", "made", "old"]);
+            match ended.code {
+                0 => assert_eq!(got().succeeded(), "value", "{what}"),
+                NOT_LOADED => {}
+                // The new one could not be read.
+                7 => assert!(!place.path("made").exists(), "{what}"),
+                1 => assert!(calls == 2 && ended.text().contains("cannot be read"), "{what}"),
+                _ => panic!("{what}"),
             }
         }
     }
@@ -128,26 +151,37 @@ fn a_repair_tells_what_it_cannot_read_and_takes_the_rest() {
 fn what_could_not_be_made_for_want_of_a_descriptor_is_not_there() {
     let first = Place::with_pool();
     first.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
-    for arguments in [
-        &["export", "pool", "-o", "made"][..],
-        &["backup", "pool", "made"],
-        &["restore", "pool", "made"],
-        &["repair", "pool", "made"],
-    ] {
-        for at in 0.. {
-            let place = first.copy();
-            let refused = at..at + 1;
-            let ended =
-                refuse(&mut place.command(arguments), &[libc::SYS_openat], refused, libc::EMFILE);
-            let Some(ended) = ended else { break };
-            assert!(at < 1_000, "it ends");
-            let is_made = place.path("made").exists();
-            let what = format!("{arguments:?}, {at}: {}: {}", ended.code, ended.err);
-            assert_eq!(is_made, ended.code == 0, "{what}");
-            assert!(!ended.err.contains("panicked"), "{what}");
-            if !is_made {
-                place.run([arguments, &["--quiet"]].concat()).succeeded();
-            }
+    for arguments in [&["export", "pool", "-o", "made"][..], &["backup", "pool", "made"]] {
+        is_made_or_is_not_there(&first, arguments);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+#[ignore = "guards a landing"]
+fn landing_what_could_not_be_restored_or_repaired_is_not_there() {
+    let first = Place::with_pool();
+    first.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
+    for arguments in [["restore", "pool", "made"], ["repair", "pool", "made"]] {
+        is_made_or_is_not_there(&first, &arguments);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_made_or_is_not_there(first: &Place, arguments: &[&str]) {
+    for at in 0.. {
+        let place = first.copy();
+        let refused = at..at + 1;
+        let ended =
+            refuse(&mut place.command(arguments), &[libc::SYS_openat], refused, libc::EMFILE);
+        let Some(ended) = ended else { break };
+        assert!(at < 1_000, "it ends");
+        let is_made = place.path("made").exists();
+        let what = format!("{arguments:?}, {at}: {}: {}", ended.code, ended.err);
+        assert_eq!(is_made, ended.code == 0, "{what}");
+        assert!(!ended.err.contains("panicked"), "{what}");
+        if !is_made {
+            place.run([arguments, &["--quiet"]].concat()).succeeded();
         }
     }
 }

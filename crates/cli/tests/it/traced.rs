@@ -1,11 +1,10 @@
 //! Commands that are traced (`ptrace`) and killed before one of their system calls, or refused one.
 
+#[cfg(target_arch = "x86_64")]
 use crate::common::Ended;
-use std::io::Read;
-use std::ops::Range;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// The system calls that change something outside of the process, or say that it is done.
 fn is_change(number: i64) -> bool {
@@ -142,9 +141,12 @@ pub fn kill_before(command: &mut Command, at: usize) -> Option<bool> {
 pub fn refuse(
     command: &mut Command,
     calls: &[i64],
-    refused: Range<usize>,
+    refused: std::ops::Range<usize>,
     error: i32,
 ) -> Option<Ended> {
+    use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{ExitStatus, Output};
     // What it says is short, and fits into the pipes.
     let mut child = traced(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
     let (pid, mut count) = (child.id() as i32, 0);
