@@ -99,7 +99,7 @@ impl Space {
         header: ChunkHeader,
     ) -> Result<u64, AllocError> {
         let count = u64::from(header.run);
-        let part = match self.find_backed::<M>(count) {
+        let part = match self.find_backed(count) {
             Some(part) => Some(part),
             None if (self.frontier + count) << self.shift <= pool.size().min(POOL_SIZE_MAX) => None,
             None => self.fill_or_grow(pool, count)?,
@@ -146,14 +146,13 @@ impl Space {
     }
 
     /// Free chunks that have their space, from the end of theirs in their run.
-    fn find_backed<M: Machine>(&self, count: u64) -> Option<Part> {
+    fn find_backed(&self, count: u64) -> Option<Part> {
         let part = |(start, length): (u64, u64)| {
             let (head, whole) = self.free.at(start)?;
             let (end, run) = (start + length, (head, head + whole));
             // What is left behind begins with a header, which needs a page.
             let has_page = end == run.1 || self.heads.contains(&end);
-            let is_trusted = has_page || M::mutant("alloc.remainder_in_hole");
-            let end = if is_trusted { end } else { end - 1 };
+            let end = if has_page { end } else { end - 1 };
             (end >= start + count).then(|| Part { start: end - count, run })
         };
         let exact = self.backed.of_length(count).take(EXACT_TRIES).find_map(part);

@@ -181,12 +181,7 @@ pub const PLAIN: &[Mutant] = &[
     of("expiry", "bytes.expiry_revives"),
     of("hashed-leaf", "hashed.keeps_refused"),
     of("wort", "wort.keeps_refused"),
-    of("alloc", "alloc.remainder_in_hole"),
-    of("alloc", "session.releases_nothing"),
-    of("batch", "journal.expiry_unreserved"),
     of("pool", "pool.trusts_caches"),
-    of("hashed-leaf", "hashed.spares_nothing"),
-    of("nbtree", "nbtree.spares_nothing"),
     of("nbtree-published", "nbtree_published.keeps_lost_copy"),
 ];
 

@@ -86,6 +86,16 @@ pub struct Opened {
     tree: Box<dyn Living>,
 }
 
+impl Opened {
+    /// Ends the sessions of all threads, and gives back what is held back.
+    pub(crate) fn end_sessions(&self) {
+        self.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
+        if let Some(hoard) = self.hoard.take() {
+            hoard.give_back();
+        }
+    }
+}
+
 fn text(error: impl Display) -> String {
     error.to_string()
 }
@@ -296,10 +306,7 @@ impl Program for U64Program {
     }
 
     fn contents(&self, opened: &Opened) -> Result<Pairs, String> {
-        opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
-        if let Some(hoard) = opened.hoard.take() {
-            hoard.give_back();
-        }
+        opened.end_sessions();
         let heap = opened.tree.heap();
         let pairs = {
             let mut session = heap.session().map_err(text)?;

@@ -115,9 +115,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Space for the largest replacement, before anything is frozen: a full pool must not leave
     /// frozen leaves behind. A tree that `grows` leaves some for those that make room.
     pub(super) fn reserve(&self, session: &mut Session<M>, grows: bool) -> Result<(), AllocError> {
-        let leaves_some = grows && !M::mutant("hashed.spares_nothing");
-        let count = if leaves_some { 2 + SPARE_BLOCKS } else { 2 };
-        session.reserve_blocks_of(G::BLOCK_CLASS, count)
+        session.reserve_blocks_of(G::BLOCK_CLASS, if grows { 2 + SPARE_BLOCKS } else { 2 })
     }
 
     /// As [`Self::reserve`] for a leaf that is frozen and must not stay so: one block is enough to

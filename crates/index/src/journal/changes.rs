@@ -51,7 +51,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
     ) -> Result<(), IndexError> {
         self.prepare_without_blocks(session, operations)?;
         let has_expiries = operations.iter().any(|operation| operation.change.what == What::Expire);
-        if self.puts <= 1 && (!has_expiries || M::mutant("journal.expiry_unreserved")) {
+        if self.puts <= 1 && !has_expiries {
             // The put comes first (J8).
             return Ok(());
         }

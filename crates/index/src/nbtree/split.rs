@@ -112,8 +112,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// Space for the largest replacement, before anything is frozen: a full pool must not leave
     /// frozen leaves behind. A tree that `grows` leaves some for those that make room.
     pub(super) fn reserve(&self, session: &mut Session<M>, grows: bool) -> Result<(), AllocError> {
-        let leaves_some = grows && !M::mutant("nbtree.spares_nothing");
-        session.reserve_blocks(if leaves_some { 2 + SPARE_BLOCKS } else { 2 })
+        session.reserve_blocks(if grows { 2 + SPARE_BLOCKS } else { 2 })
     }
 
     /// As [`Self::reserve`] for a leaf that is frozen and must not stay so: one block is enough to
