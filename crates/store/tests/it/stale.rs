@@ -263,7 +263,7 @@ fn show(log: &Path, name: &str, aside: &Path) {
 
 /// What was lost: acknowledged writes. A note beside the log that could not be read, for want of a descriptor or
 /// on a bad disk, was taken for one that is not there. So an older copy of the pool was opened; a log without its
-/// end was all there ever was; and a pool was made again as another one, in another tree.
+/// end was all there ever was; and a pool was rebuilt as another one, in another tree.
 #[test]
 fn a_note_that_cannot_be_read_is_an_error_that_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
