@@ -185,3 +185,26 @@ fn is_made_or_is_not_there(first: &Place, arguments: &[&str]) {
         }
     }
 }
+
+/// What was lost: acknowledged writes. What tells that a pool is an older copy, put back in its place, was taken
+/// for absent if it could not be read.
+#[cfg(target_arch = "x86_64")]
+#[test]
+#[ignore = "guards a landing"]
+fn landing_an_older_copy_is_refused_whatever_cannot_be_read() {
+    let place = Place::empty();
+    place.run(["create", "pool", "--durability", "power", "--quiet"]).succeeded();
+    place.write("older", place.read("pool"));
+    place.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
+    place.write("pool", place.read("older"));
+    assert!(place.run(["check", "pool"]).failed(4).contains("is older than its log"));
+    // Two notes tell it, one read behind the other.
+    for at in 0.. {
+        let mut check = place.command(["check", "pool"]);
+        let opens = [libc::SYS_openat, libc::SYS_open];
+        let refused = refuse(&mut check, &opens, at..at + 2, libc::EMFILE);
+        let Some(ended) = refused else { break };
+        let what = format!("{at}: {}: {}", ended.code, ended.err);
+        assert!(matches!(ended.code, 4 | 7 | NOT_LOADED), "{what}");
+    }
+}

@@ -56,7 +56,9 @@ pub(crate) fn refuse_stale(trees: &Trees, place: &LogDirectory) -> Result<()> {
             Some(known) => known,
             None => return Ok(()),
         },
-        // What cannot be read says nothing about the pool.
+        // Read by nobody now, it may be what says that the pool is an older copy (LD3).
+        Err(error @ Error::Io(..)) if known.is_some() => return Err(error),
+        // What is damaged, or beside a pool without a log, says nothing about the pool.
         _ => return Ok(()),
     };
     let Some(own) = own.filter(|_| known == Some(identity)) else {
