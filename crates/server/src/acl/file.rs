@@ -89,15 +89,10 @@ fn parse(words: &[&[u8]], at: &str, errors: &mut String) -> Rules {
 pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
     // Through a link, what it leads to is replaced, or made.
     let path = followed(path)?;
-    match open_regular(&path) {
-        Ok(old) if is_pool(&old)? => {
-            let text = "it is an Everleaf pool, which is not replaced";
-            return Err(io::Error::new(ErrorKind::InvalidInput, text));
-        }
-        Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
-        // One that cannot be read can be replaced.
-        _ => {}
-    }
+    refuse_pool(open_regular(&path))?;
+    // Before anything is changed: there may be no descriptor left, or no right to read it.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = File::open(folder.unwrap_or(Path::new(".")))?;
     let (new, file) = make_beside(&path)?;
     let written = write_new(file, &path, text).and_then(|()| fs::rename(&new, &path));
     if written.is_err() {
@@ -105,8 +100,25 @@ pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&new);
     }
     written?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    folder.sync_all()
+}
+
+/// Refuses to replace a pool, or what cannot be read and may be one.
+fn refuse_pool(old: io::Result<File>) -> io::Result<()> {
+    match old.and_then(|old| is_pool(&old)) {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            let text = "it is an Everleaf pool, which is not replaced";
+            Err(io::Error::new(ErrorKind::InvalidInput, text))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Err(error),
+        Err(error) => {
+            let text =
+                format!("{error}: it cannot be read, and may be a pool, which is not replaced");
+            Err(io::Error::new(error.kind(), text))
+        }
+    }
 }
 
 /// A new file beside another one. What has its name already is neither opened nor followed: it may be a link that somebody
@@ -143,6 +155,24 @@ fn write_new(mut file: File, old: &Path, text: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    /// What was lost: a pool, to which the name was a link. What could not be read was replaced.
+    #[test]
+    fn what_cannot_be_read_may_be_a_pool_and_is_not_replaced() {
+        let kinds = [ErrorKind::PermissionDenied, ErrorKind::Interrupted, ErrorKind::Other];
+        for kind in kinds {
+            let error = refuse_pool(Err(kind.into())).unwrap_err();
+            assert_eq!(error.kind(), kind);
+            assert!(error.to_string().contains("may be a pool"), "{error}");
+        }
+        // A file that is open to be written cannot be read.
+        let folder = tempfile::tempdir().unwrap();
+        let unreadable = File::create(folder.path().join("file")).unwrap();
+        assert!(refuse_pool(Ok(unreadable)).is_err());
+        assert!(refuse_pool(Err(ErrorKind::NotFound.into())).is_ok());
+        fs::write(folder.path().join("pool"), [&b"EVERLEAF"[..], &[0; 5000]].concat()).unwrap();
+        assert!(save(&folder.path().join("pool"), b"user").is_err());
+    }
 
     /// What was written followed a link that had the name of the new file.
     #[test]
