@@ -8,7 +8,7 @@ use crate::global::Global;
 use crate::output::{counted, remark};
 use crate::progress::Progress;
 use clap::Args;
-use everleaf::{Event, Map, Options, Rebuilt, Store};
+use everleaf::{Error, Event, Map, Options, Rebuilt, Store};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +21,9 @@ pub struct MapArgs {
     #[command(flatten)]
     pub trust: TrustArgs,
 }
+
+/// The option of [`TrustArgs`] as errors of the store name it.
+const TRUST: &str = "--trust-after-machine-crash";
 
 /// Whether to open a pool that the machine crashed on.
 #[derive(Args, Clone, Copy, Debug)]
@@ -42,6 +45,23 @@ impl TrustArgs {
         options
             .trust_after_machine_crash(self.trust_after_machine_crash)
             .salvage_log(self.salvage_log)
+    }
+}
+
+/// The failure of a command that has no [`TrustArgs`], over a pool that the machine crashed on.
+pub fn without_trust(error: Error) -> Failure {
+    let failure = Failure::from(error);
+    match failure.message.contains(TRUST) {
+        false => failure,
+        true => Failure::new(
+            failure.code,
+            format!(
+                "{}; this command has no {TRUST}: if `everleaf check` with it finds nothing wrong, \
+                 open the pool with it by a command that writes, such as `everleaf put`, and then try \
+                 again",
+                failure.message
+            ),
+        ),
     }
 }
 
@@ -126,5 +146,18 @@ pub fn map_or_new(store: &Store, name: Option<&str>) -> Result<Map, Failure> {
     match name {
         None => Ok(store.default_map().clone()),
         Some(name) => Ok(store.map(name)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_has_no_option_of_trust_names_a_way() {
+        let text = |error| without_trust(error).message;
+        let crashed = text(Error::MachineCrashed(format!("repair it, or open it with {TRUST}")));
+        assert!(crashed.starts_with("repair it") && crashed.contains("this command has no "));
+        assert_eq!(text(Error::Locked("in use".into())), "in use");
     }
 }

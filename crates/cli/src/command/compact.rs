@@ -4,7 +4,7 @@ use crate::arguments::{TreeArg, pool_and_rest};
 use crate::command::backup::tell;
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::open::Rebuilding;
+use crate::open::{Rebuilding, without_trust};
 use crate::output::Output;
 use crate::progress::Progress;
 use clap::Args;
@@ -42,7 +42,8 @@ pub fn run(args: CompactArgs, global: Global, out: &mut Output) -> Result<(), Fa
     let copied = options.compact(&pool, |keys| {
         rebuilding.clear();
         progress.set(keys);
-    })?;
+    });
+    let copied = copied.map_err(without_trust)?;
     drop((rebuilding, progress));
     tell(copied, "compacted", &pool, global, out)
 }

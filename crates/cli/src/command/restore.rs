@@ -4,6 +4,7 @@ use crate::command::backup::tell;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::global::Global;
+use crate::open::without_trust;
 use crate::output::Output;
 use crate::progress::Progress;
 use clap::Args;
@@ -38,7 +39,8 @@ pub fn run(args: RestoreArgs, global: Global, out: &mut Output) -> Result<(), Fa
             ),
         ));
     }
-    let copied = Store::restore(&args.backup, &args.pool, |keys| progress.set(keys))?;
+    let copied = Store::restore(&args.backup, &args.pool, |keys| progress.set(keys))
+        .map_err(without_trust)?;
     drop(progress);
     tell(copied, "restored", &args.pool, global, out)
 }

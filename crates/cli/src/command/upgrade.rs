@@ -3,7 +3,7 @@
 use crate::arguments::pool_and_rest;
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::open::Rebuilding;
+use crate::open::{Rebuilding, without_trust};
 use crate::output::Output;
 use clap::Args;
 use everleaf::Options;
@@ -35,7 +35,7 @@ struct Upgraded<'a> {
 pub fn run(args: UpgradeArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
     let rebuilding = Rebuilding::new(global);
-    let new = rebuilding.shown_by(Options::new()).upgrade(&pool)?;
+    let new = rebuilding.shown_by(Options::new()).upgrade(&pool).map_err(without_trust)?;
     drop(rebuilding);
     if global.json {
         return out.json(&Upgraded { new: &new });
