@@ -23,6 +23,7 @@ fn killed(durability: &str) -> Place {
     let inode = format!(":{} ", std::fs::metadata(place.path("pool")).expect("there").ino());
     let has_lock = || std::fs::read_to_string("/proc/locks").expect("Linux").contains(&inode);
     while !has_lock() {
+        assert!(child.try_wait().expect("it is ours").is_none(), "it ended without the pool");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     child.kill().expect("it is ours");
