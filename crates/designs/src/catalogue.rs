@@ -190,7 +190,11 @@ pub fn registry<M: Machine>() -> Registry<M> {
 
 #[cfg(test)]
 mod tests {
-    use everleaf_index::Reads;
+    use everleaf_index::{BytesKind, Kind, Reads};
+    use everleaf_machine::Hardware;
+
+    use crate::node::variant::Named;
+    use crate::{bztree, f3tree, nbtree_published, pactree, skiplist};
 
     use super::*;
 
@@ -214,6 +218,69 @@ mod tests {
                 assert_ne!(one.name, other.name);
                 assert_ne!(one.kind, other.kind, "{} and {}", one.name, other.name);
             }
+        }
+    }
+
+    /// Numbers of trees that only tests and experiments name by their type, not by name.
+    fn unlisted() -> Vec<(u16, &'static str)> {
+        fn of<V: Named>() -> (u16, &'static str) {
+            (V::KIND, V::NAME)
+        }
+        let small_wort = <Wort<1> as Design<Hardware>>::INFO;
+        vec![
+            of::<fast_fair::Unfenced>(),
+            of::<fast_fair::Small>(),
+            of::<f3tree::variant::Small>(),
+            of::<nbtree_published::variant::LockedOnPmdk>(),
+            of::<nbtree_published::variant::LockedOnNvmMalloc>(),
+            of::<nbtree_published::variant::LockedOnNvAlloc>(),
+            of::<nbtree_published::variant::LockedOnEverleaf>(),
+            (small_wort.kind, small_wort.name),
+            of::<pactree::variant::Small>(),
+            of::<cceh::Small>(),
+            of::<skiplist::variant::Small>(),
+            of::<bztree::variant::Compact>(),
+            of::<bztree::variant::Small>(),
+        ]
+    }
+
+    /// What a store's trees are in the pool's directory, beside the flagship's integers.
+    fn of_the_store() -> [(u16, &'static str); 4] {
+        [
+            (<BytesKind as Kind<Hardware>>::CODE, "bytes"),
+            (<BytesKind<false> as Kind<Hardware>>::CODE, "bytes-without-heads"),
+            (<BytesKind as Kind<Hardware>>::HASHED_CODE, "hashed-bytes"),
+            (<U64Kind as Kind<Hardware>>::HASHED_CODE, "hashed-integers"),
+        ]
+    }
+
+    /// The numbers on the page about the format: each is followed by the name that it belongs to.
+    fn on_the_page() -> Vec<(u16, String)> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
+        let page = std::fs::read_to_string(path).expect("the page is there");
+        let section =
+            page.split("\n## Numbers of trees\n").nth(1).expect("the page has the section");
+        let numbered = section.split("| 0x").skip(1).map(|row| {
+            let number = u16::from_str_radix(&row[..2], 16).expect("two digits");
+            (number, row.split('`').nth(1).expect("the name").to_string())
+        });
+        numbered.collect()
+    }
+
+    /// A tree with the number of another one would be opened as that one. A new one takes a number that the page
+    /// does not have.
+    #[test]
+    fn the_page_has_the_number_of_each_tree_once() {
+        let mut there: Vec<_> = designs().iter().map(|info| (info.kind, info.name)).collect();
+        there.extend(unlisted());
+        there.extend(of_the_store());
+        there.sort_unstable();
+        let mut page = on_the_page();
+        page.sort_unstable();
+        let page: Vec<_> = page.iter().map(|(number, name)| (*number, name.as_str())).collect();
+        assert_eq!(page, there);
+        for two in page.windows(2) {
+            assert_ne!(two[0].0, two[1].0, "{} and {}", two[0].1, two[1].1);
         }
     }
 }
