@@ -13,9 +13,11 @@
 //! | a batch | raises the gate, takes the stripes of all its keys, writes ([`batch`](crate::Journal)) |
 //! | a view | raises the gate, takes all stripes for an instant |
 //!
-//! *Why no reader sees half a batch*: a batch changes its first key when it has all stripes. A thread
+//! *Why no get that begins later sees half a batch*: a batch changes its first key when it has all stripes. A thread
 //! that has seen one of its changes therefore finds the stripes of all its keys taken until the last
-//! of them is changed, and so does a thread that learns of the change from it.
+//! of them is changed, and so does a thread that learns of the change from it. The exceptions: a read that began before
+//! the stripes were taken may see a change, also one that is then rolled back, and a scan looks at no stripe
+//! (`docs/store.md`).
 //!
 //! *No deadlock*: a session is entered before a stripe is taken, several stripes are taken in
 //! ascending order, and no thread is pinned while it waits for a stripe or for pins.
