@@ -1,5 +1,5 @@
-//! Writes while something needs order among writers (a log, a batch, a view, a watch): the steps that each of
-//! them takes, in this order.
+//! Writes while the gate is up, since something needs order among writers (`docs/store.md` lists what): the steps that
+//! each of them takes, in this order.
 //!
 //! | step | of one key | of a batch |
 //! |---|---|---|
