@@ -14,8 +14,9 @@
 //! The simulated side is compiled with the feature `simulated` only; the product is built without.
 //! Code that is generic over the machine does not know the feature.
 //!
-//! Nothing else in Everleaf may use `std::sync::atomic`, intrinsics, or the operating system's
-//! memory calls: this is the one seam (`cargo xtask tidy` checks it).
+//! The crates of a tree (`pool`, `alloc`, `index`, `designs`) use no standard atomic, lock, thread or clock, no
+//! intrinsic, and no allocation of memory but through this crate: it is their one seam (`cargo xtask tidy` checks it).
+//! The log, the store and what is above them may: they do not run on the simulated machine.
 
 pub mod ascending;
 mod atomic;

@@ -148,7 +148,8 @@ pub struct PairCell {
 /// What Everleaf needs of a machine: the only way to a shared word, a cache line, memory or time.
 ///
 /// *Orderings* are the source's claim about real memory models; a simulated machine executes
-/// sequential consistency or total store order and treats every access as a scheduling point.
+/// sequential consistency, total store order or a weak memory, where a load may be given the value before the last
+/// write, and treats every access as a scheduling point.
 ///
 /// *Persistence.* [`Machine::flush`] starts the write-back of one line and orders nothing;
 /// [`Machine::drain`] waits until every line this thread flushed is durable. What a crash keeps of

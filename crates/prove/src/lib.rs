@@ -41,8 +41,8 @@
 //! | `mutation` | mutants by rule: a fault in every access in turn |
 //! | `arguments` | why nobody can miss some of them |
 //!
-//! Everything here runs on one OS thread and is decided by numbers: the same number gives the same
-//! program, the same configuration the same schedules.
+//! Everything here but `store_program` runs on one OS thread and is decided by numbers: the same number gives the same
+//! program, the same configuration the same schedules. A run of the store has threads of its own.
 
 pub mod ablation;
 mod allocator_plans;

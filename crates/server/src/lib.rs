@@ -15,9 +15,9 @@
 //! A write is acknowledged after the store made it durable in the store's own sense, so whatever
 //! a client has seen acknowledged survives the death of the process.
 //!
-//! What is served is the store's default map as database 0, and further maps as the others. Each command is atomic on one key. Commands on many
-//! keys (`MSET`, `DEL a b`, `MSETNX`) are a sequence of such steps, and other clients may see the
-//! state in between.
+//! What is served is the store's default map as database 0, and further maps as the others. Each command is atomic on
+//! one key, and `MSET`, `MSETNX`, `RENAME` and `COPY` are one step for all their keys. `DEL`, `UNLINK`, `EXISTS` and
+//! `MGET` of several keys are a sequence of steps of one key each, and other clients may see the state in between.
 //!
 //! Who may do what is said by users (`ACL`, [`Config::acl_file`]); metrics are told by HTTP ([`Config::metrics`]).
 //!

@@ -9,7 +9,8 @@
 //!   tree        which tree the maps of a pool are in that is rebuilt, if it is not the usual one
 //!   reached     the log's identity, and an LSN that was durable when the store was closed: a log that
 //!               ends before it lacks its end
-//!   generation  the log's identity, and how often the store was opened and closed (`age.rs`); not synced
+//!   generation  the log's identity, and how often the store was opened and closed (`age.rs`); synced at
+//!               an opening, not at a closing
 //!   salvaging   a salvage is under way: the log may lack acknowledged writes without looking damaged
 //!               (`salvaging.rs`)
 //! ```
