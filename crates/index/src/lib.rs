@@ -2,8 +2,23 @@
 //!
 //! The flagship is [`NbTree`]: lock-free leaves whose entries live in the pool, everything else in
 //! DRAM. See the table in `nbtree/mod.rs` for which function is which step of the paper and where
-//! operations take effect and become durable. Other designs are in the crate `everleaf_designs`:
-//! they implement [`Design`], and a program that knows some passes them on in a [`Registry`].
+//! operations take effect and become durable. Beside it is [`HashedLeafTree`], which a pool may be made with. The
+//! published designs are in the crate `everleaf_designs`: they implement [`Design`], and a program that knows some
+//! passes them on in a [`Registry`].
+//!
+//! | folder or file | what it has |
+//! |---|---|
+//! | `api` | what every tree of integers can do, and what a design implements |
+//! | `nbtree` | the flagship |
+//! | `hashed_leaf` | the tree with hashed leaves |
+//! | `kind`, `geometry` | what differs between integers and byte strings; node capacities |
+//! | `bytes` | the tree of byte strings: records, expiry, decisions, above either of the two |
+//! | `u64_tree` | the tree of integers, likewise |
+//! | `pool_trees` | the trees of a pool: found, opened, restored, loaded, emptied, removed |
+//! | `write_order` | the gate and the stripes: order among writers, where it is needed |
+//! | `journal` | batches: all or nothing, whenever the process dies |
+//! | `salvage` | what can be proven of a damaged pool |
+//! | `build` | what designs of other crates are made of |
 //!
 //! A tree never calls the operating system and never names a concrete machine: the same code runs
 //! on hardware and on a simulated machine.

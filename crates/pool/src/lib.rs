@@ -11,6 +11,8 @@
 //!   | header A  | header B  | root directory       | chunks of the allocator     | addresses |
 //!   | session A | session B | 1000 x 64 B          |                             | reserved  |
 //!   | ids A     | ids B     |                      |                             |           |
+//!   | seal A    | seal B    |                      |                             |           |
+//!   | holder    |           |                      |                             |           |
 //!   +-----------+-----------+----------------------+-----------------------------+- - - - - -+
 //! ```
 //!
@@ -20,7 +22,8 @@
 //! *Crashes.* Every change of the pool's own bytes is made durable before it is relied on, and a
 //! crash between any two stores leaves a pool that opens:
 //!
-//! - I1: at every instant at least one copy of each pair (header, session, ids) is whole.
+//! - I1: at every instant at least one copy of each pair (header, session, ids) is whole. (A seal that is not whole,
+//!   or not of the session's generation, counts as none.)
 //! - I2: the space of the file up to the recorded size is allocated before the size is recorded,
 //!   and the size is durable before other threads see it.
 //! - I3: a root is on durable bytes before its commit word makes it exist.

@@ -1,4 +1,8 @@
 //! Batches: many changes of many maps as one.
+//!
+//! This file collects changes and conditions, in one buffer; nothing is taken or locked for it. `batch/conditions.rs`
+//! compares the conditions and `batch/write.rs` writes the batch, both behind the stripes of all its keys. The life of
+//! a batch, step by step, is in `ARCHITECTURE.md`.
 
 mod conditions;
 mod write;

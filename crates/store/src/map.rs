@@ -1,4 +1,11 @@
 //! One ordered map of byte strings.
+//!
+//! All writes of one key come through `Map::write`: without order (`try_write`), or, while the gate is up, in the
+//! steps of `ordered_write.rs`. A write that finds no space is tried twice, with what idle threads hold back reclaimed
+//! in between. All reads of one key come through `Map::read`, which waits only for a batch that has the key's stripe.
+//!
+//! *Thread safety*: shared and cloned freely; each call takes a session for its length, and so does one that is made
+//! from within another call.
 
 pub(crate) mod bulk;
 pub(crate) mod change;

@@ -1,4 +1,5 @@
-//! How to open a store.
+//! How to open a store: settings only. What they mean for a pool and its log is decided in `opening.rs` and
+//! `wal/open.rs`.
 
 use std::sync::Arc;
 

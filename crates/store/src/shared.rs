@@ -1,4 +1,17 @@
 //! What the maps of a store share, and the sessions of threads.
+//!
+//! | part | has | written by |
+//! |---|---|---|
+//! | `trees` | the pool, its heap, its sessions and trees | every call, through a session |
+//! | `order` | the gate and the stripes | writes in order (`ordered_write.rs`), batches, views, watches |
+//! | `views`, `watches` | old values; marks | a write that has the stripe of its key |
+//! | `log` | places, append buffers, numbers of maps | a write that has the stripe of its key |
+//! | `journal` | batches under way | a batch, in the record of its session |
+//! | the rest | counts, and words that are set once when the store is opened | see there |
+//!
+//! *Thread safety*: shared by `Arc` among maps, views and the sweep; what is ranked is taken in the order of
+//! `docs/concurrency.md`. *Session*: a thread has one while it is inside a call; nothing here waits for the disk with a
+//! session or a stripe held.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

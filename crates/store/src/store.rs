@@ -1,4 +1,7 @@
 //! A store: the named maps of one pool.
+//!
+//! What is open is in `shared.rs`; how it is opened, in `opening.rs`; how it ends, in `lifecycle.rs`. A store has what
+//! its maps share, and the default map, which keeps the store open as every handle does.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -1,4 +1,10 @@
-//! The tree with byte-string keys and values.
+//! The tree with byte-string keys and values: records, expiry and decisions above the nodes of one of two trees
+//! (`pool_trees/nodes.rs`).
+//!
+//! A write makes the record of key and value, durable, before the nodes refer to it; the nodes then exchange one word,
+//! which is where the write linearizes and, flushed, becomes durable. What is replaced is retired afterwards. A record
+//! that has expired counts as absent in every call. *Thread safety*: shared; each thread brings its own session, and is
+//! pinned for the length of a call.
 
 mod many;
 mod scan;
