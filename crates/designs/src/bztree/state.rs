@@ -10,7 +10,7 @@
 //! | state | where it is | others |
 //! |---|---|---|
 //! | FROZEN | bit 38 of the status | read it; writers build what replaces it. No operation on it succeeds |
-//! | RESERVED | metadata | readers pass; who reserved a later pair waits for a while, and then gives it up |
+//! | RESERVED | metadata | readers pass; a thread that reserved a later pair waits for a while, and then gives it up |
 //! | VISIBLE | metadata | read the pair |
 //! | GONE | metadata | pass |
 //!

@@ -14,9 +14,9 @@
 //! |---|---|---|
 //! | LINKED, dirty | bit 1 of the link in front | make the link durable before they go on |
 //! | value dirty | bit 63 of the value | readers make it durable, writers wait |
-//! | value dead | all other bits of the value | find no key; who wants to insert it helps with the marks |
+//! | value dead | all other bits of the value | find no key; a thread that wants to insert it helps with the marks |
 //! | marked | bit 0 of each of its links | do not stand on it; writers unlink it |
-//! | LINKED_UP, DEAD | bits 9 and 8 behind the key | who sets the second one of the two retires it |
+//! | LINKED_UP, DEAD | bits 9 and 8 behind the key | the thread that sets the second one of the two retires it |
 
 use everleaf_machine::{Atomic, Machine, Ordering};
 

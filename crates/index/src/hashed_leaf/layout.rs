@@ -73,7 +73,7 @@ pub const REPLACED: u64 = 2;
 pub const RESTORED: u64 = 4;
 
 /// The number of no leaf, for the pool's header is there. Inner nodes lead to it in place of leaves that
-/// opening has left, and who comes there finds a leaf that is full and replaced, and looks again.
+/// opening has left, and a thread that comes there finds a leaf that is full and replaced, and looks again.
 pub const NO_LEAF: u32 = 0;
 
 /// The number of a leaf, and where its keys are in it.
