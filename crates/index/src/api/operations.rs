@@ -89,10 +89,7 @@ pub trait Operations: Design<<Self as Operations>::Machine> {
         keys: &[u64],
         values: &mut [Option<u64>],
     ) -> Result<(), IndexError> {
-        for (key, value) in keys.iter().zip(values) {
-            *value = self.get(session, *key)?;
-        }
-        Ok(())
+        get_each(self, session, keys, values)
     }
 
     /// As [`OrderedIndex::write_many`], with as many outcomes as changes. The session is not pinned.
@@ -105,10 +102,7 @@ pub trait Operations: Design<<Self as Operations>::Machine> {
         changes: &[Change],
         outcomes: &mut [Outcome],
     ) -> Result<(), IndexError> {
-        for (change, outcome) in changes.iter().zip(outcomes) {
-            *outcome = self.change(session, change.key, change.intent, change.value)?;
-        }
-        Ok(())
+        change_each(self, session, changes, outcomes)
     }
 
     /// As [`OrderedIndex::persist_deferred`], in a pool that may be written. The session is not pinned.
@@ -176,6 +170,32 @@ pub trait Operations: Design<<Self as Operations>::Machine> {
 const NO_ORDER: IndexError = IndexError::Unsupported("order of its keys, and so no scans");
 /// The same of a design that scans ascending only.
 const NO_WAY_BACK: IndexError = IndexError::Unsupported("way of scanning backwards");
+
+/// Gets one key after the other: compiled once for all designs that do it so.
+fn get_each<M: Machine>(
+    tree: &dyn OrderedIndex<M>,
+    session: &mut Session<M>,
+    keys: &[u64],
+    values: &mut [Option<u64>],
+) -> Result<(), IndexError> {
+    for (key, value) in keys.iter().zip(values) {
+        *value = tree.get(session, *key)?;
+    }
+    Ok(())
+}
+
+/// As [`get_each`], makes one change after the other.
+fn change_each<M: Machine>(
+    tree: &dyn OrderedIndex<M>,
+    session: &mut Session<M>,
+    changes: &[Change],
+    outcomes: &mut [Outcome],
+) -> Result<(), IndexError> {
+    for (change, outcome) in changes.iter().zip(outcomes) {
+        *outcome = tree.change(session, change.key, change.intent, change.value)?;
+    }
+    Ok(())
+}
 
 /// Performs a write and counts.
 #[inline(always)]

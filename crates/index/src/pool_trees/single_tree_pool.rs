@@ -117,33 +117,11 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
     }
 
     fn open_with(pool: Pool<M>, threads: usize, at_once: bool) -> Result<Self, IndexError> {
-        let found = match find::<M>(&pool, T::INFO.kind) {
-            Ok(found) => found,
-            Err(error) => {
-                // Nothing was changed. Without its mark the pool would count as not closed.
-                let _ = pool.leave_as_found();
-                return Err(error);
-            }
+        let (heap, recovery, root) = match begin_opening(pool, T::INFO.kind)? {
+            Beginning::Unmade(heap) => return Self::on_heap(heap),
+            Beginning::HalfMade(heap, root) => return Self::under_root(heap, &root),
+            Beginning::Made(heap, recovery, root) => (heap, recovery, root),
         };
-        if found.is_none() && !Heap::exists(&pool) {
-            return Self::on_heap(Heap::create(pool)?);
-        }
-        let (heap, recovery) = Heap::open(pool)?;
-        let Some(root) = found else {
-            if recovery.has_chunks() {
-                let _ = heap.pool().leave_as_found();
-                let offset = heap.pool().data_start();
-                let what = format!("there is no name '{NAME}', and something was allocated");
-                return Err(AllocError::Corrupt { offset, what }.into());
-            }
-            recovery.finish(&heap);
-            return Self::on_heap(heap);
-        };
-        if root.value == BEING_MADE {
-            // Whatever was allocated for it is free.
-            recovery.finish(&heap);
-            return Self::under_root(heap, &root);
-        }
         let mut session = heap.session()?;
         let recover = if at_once { T::recover_at_once } else { T::recover };
         let mut tree = recover(&mut session, &recovery, root.value, threads)?;
@@ -241,6 +219,51 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         }
         Ok(self.heap.pool().set_clean()?)
     }
+}
+
+/// What an opening finds in a pool.
+enum Beginning<M: Machine> {
+    /// Nothing.
+    Unmade(Arc<Heap<M>>),
+    /// A root without its tree.
+    HalfMade(Arc<Heap<M>>, Root),
+    /// A tree.
+    Made(Arc<Heap<M>>, Recovery<M>, Root),
+}
+
+/// Opens the heap of a pool that may have a tree of this kind. Compiled once and not for each design.
+///
+/// # Errors
+/// As [`SingleTreePool::open`].
+fn begin_opening<M: Machine>(pool: Pool<M>, kind: u16) -> Result<Beginning<M>, IndexError> {
+    let found = match find::<M>(&pool, kind) {
+        Ok(found) => found,
+        Err(error) => {
+            // Nothing was changed. Without its mark the pool would count as not closed.
+            let _ = pool.leave_as_found();
+            return Err(error);
+        }
+    };
+    if found.is_none() && !Heap::exists(&pool) {
+        return Ok(Beginning::Unmade(Heap::create(pool)?));
+    }
+    let (heap, recovery) = Heap::open(pool)?;
+    let Some(root) = found else {
+        if recovery.has_chunks() {
+            let _ = heap.pool().leave_as_found();
+            let offset = heap.pool().data_start();
+            let what = format!("there is no name '{NAME}', and something was allocated");
+            return Err(AllocError::Corrupt { offset, what }.into());
+        }
+        recovery.finish(&heap);
+        return Ok(Beginning::Unmade(heap));
+    };
+    if root.value == BEING_MADE {
+        // Whatever was allocated for it is free.
+        recovery.finish(&heap);
+        return Ok(Beginning::HalfMade(heap, root));
+    }
+    Ok(Beginning::Made(heap, recovery, root))
 }
 
 /// Refuses a pool that is not new: what is in it would be free space.
