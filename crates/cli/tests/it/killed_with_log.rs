@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 const KEYS: usize = 12;
-/// Of so many changes one is tried, and one more at landings; `EVERLEAF_KILL_EVERY=1` tries all.
-const EVERY: usize = 10;
+/// Of so many changes one is tried, and three more at landings; `EVERLEAF_KILL_EVERY=1` tries all.
+const EVERY: usize = 20;
 
 /// The changes to be killed before, from this one.
 fn kills(from: usize) -> impl Iterator<Item = usize> {
@@ -104,8 +104,10 @@ fn a_killed_put_that_may_salvage_loses_nothing_of_pool_or_log() {
 #[ignore = "guards a landing"]
 fn landing_more_kills_lose_nothing_of_pool_or_log() {
     let commands = [&SNAPSHOT[..], &COMPACT, &PUT, &PUT_OR_SALVAGE];
-    commands.into_iter().for_each(|arguments| loses_nothing(arguments, EVERY / 2));
-    ends_as_if_it_had_not_been_killed(EVERY / 2);
+    for from in [EVERY / 4, EVERY / 2, EVERY * 3 / 4] {
+        commands.iter().for_each(|arguments| loses_nothing(arguments, from));
+        ends_as_if_it_had_not_been_killed(from);
+    }
 }
 
 /// A damaged log without its pool, of which a part can be salvaged.
