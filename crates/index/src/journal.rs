@@ -42,6 +42,7 @@
 //!   does if the record of the key is damaged, so that nobody can tell whether the put was made.
 
 mod batch_bytes;
+mod batch_op;
 mod changes;
 
 use std::sync::Arc;
@@ -54,7 +55,6 @@ use everleaf_pool::{Domain, FEATURE_BATCHES, FEATURE_EXPIRY_IN_BATCHES};
 use self::batch_bytes::{encode, lengthen};
 use crate::api::error::IndexError;
 use crate::bytes::change::{Change, What};
-use crate::bytes::entry::BytesKey;
 use crate::bytes::record::{Record, Verify};
 use crate::bytes::staged_write::{StagedWrite, free_payload};
 use crate::bytes::tree::BytesTree;
@@ -62,6 +62,7 @@ use crate::geometry::{Geometry, Production};
 use crate::pool_trees::trees::Trees;
 
 pub use self::batch_bytes::decode;
+pub use self::batch_op::{BatchOp, NotMade};
 pub(crate) use self::changes::Changes;
 
 /// The name of the journal in the pool's directory.

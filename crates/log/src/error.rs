@@ -4,6 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+/// The result of an operation of the log.
+pub type Result<T> = std::result::Result<T, Error>;
+
 /// Why the log cannot be opened, written or read. It can be cloned, because a log that has failed
 /// tells everybody the same.
 #[derive(Clone, Debug)]

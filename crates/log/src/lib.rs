@@ -39,7 +39,7 @@ mod walk;
 mod writer;
 
 pub use disk::{Disk, DiskFile, Portions};
-pub use error::Error;
+pub use error::{Error, Result};
 pub use log::{Log, Place};
 pub use options::{LogOptions, SyncMode};
 pub use owner::{FileOwner, is_file_of_log, is_put_aside, owner_of};
@@ -52,6 +52,3 @@ pub use snapshot::{SnapshotBlock, SnapshotInfo, SnapshotReader, SnapshotWriter};
 pub fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
-
-/// The result of an operation of the log.
-pub type Result<T> = std::result::Result<T, Error>;

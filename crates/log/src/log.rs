@@ -8,22 +8,23 @@ mod interval;
 mod lead;
 mod owed;
 mod place;
+mod shared;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use everleaf_machine::OwnerProcess;
 use everleaf_machine::lock_rank::Rank;
-use everleaf_machine::ranked_mutex::{RankedGuard, RankedMutex};
+use everleaf_machine::ranked_mutex::RankedMutex;
 
 use self::interval::Clock;
 pub use self::place::Place;
-use crate::buffers::{BROKEN_OFF, Buffers, Taken, thread_number};
+pub(crate) use self::shared::{Shared, Turn};
+use crate::buffers::{Buffers, Taken, thread_number};
 use crate::record::group_size;
 use crate::recovery::{self, Recovered};
-use crate::writer::Writer;
 use crate::{Disk, Error, LogOptions, Lsn, RealDisk, Record, Result, SyncMode};
 
 /// How many bytes may wait in one buffer before the background thread writes them.
@@ -413,87 +414,5 @@ impl<D: Disk> Drop for Log<D> {
             // Nobody is left to be told. Who wants to know calls `close`.
             drop(self.end());
         }
-    }
-}
-
-impl<D: Disk> Shared<D> {
-    pub(crate) fn turn(&self) -> RankedGuard<'_, Turn> {
-        // The lock protects plain flags that are whole at every moment.
-        self.turn.lock()
-    }
-
-    /// The writing end. If its holder panicked, the log has failed, and nobody writes any more.
-    pub(crate) fn writer(&self) -> RankedGuard<'_, Writer<D>> {
-        self.writer.lock_unless(|| self.disk.waits("log.awaits_writer"))
-    }
-
-    pub(crate) fn durable_lsn(&self) -> Lsn {
-        // Acquire: pairs with the Release in `Writer::publish`.
-        self.durable.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn last_lsn(&self) -> Lsn {
-        self.buffers.last_lsn()
-    }
-
-    /// Every change up to this LSN was made before this call.
-    pub(crate) fn made_lsn(&self) -> Lsn {
-        self.buffers.collected()
-    }
-
-    /// Takes a place back, or leaves nothing there.
-    pub(crate) fn give_up(&self, place: Taken, thread: usize) {
-        if !self.buffers.give_back(place) {
-            let _waiting = self.buffers.fill(thread, place, 0, &[]);
-        }
-    }
-
-    /// Ends the log: the change of a place may have been made, and will not be logged.
-    pub(crate) fn break_off(&self, thread: usize) {
-        self.fail(&Error::Failed(BROKEN_OFF.into()));
-        self.buffers.break_off(thread);
-    }
-
-    /// Stops the log; returns what everybody is told.
-    fn fail(&self, cause: &Error) -> Error {
-        let mut turn = self.turn();
-        let error = turn.failed.get_or_insert_with(|| Error::failed_by(cause)).clone();
-        if self.disk.mutant("log.goes_on_after_failure") {
-            turn.failed = None;
-            return error;
-        }
-        // Release: the reason is there when the flag is; pairs with the Acquire in `Log::check`.
-        self.has_failed.store(true, Ordering::Release);
-        self.done.notify_all();
-        error
-    }
-
-    /// Waits until everything up to this LSN is durable that was not given up; returns the last LSN of
-    /// it. One that was given up at the end may never be given again.
-    pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<Lsn> {
-        let wanted = || lsn.min(self.last_lsn());
-        self.await_owed(|| self.durable_lsn() >= lsn)?;
-        while self.durable_lsn() < lsn {
-            let now = wanted();
-            if self.durable_lsn() >= now {
-                return Ok(now);
-            }
-            self.turn_or_wait(true, |_| self.durable_lsn() >= wanted())?;
-        }
-        Ok(lsn)
-    }
-
-    /// Writes what waits, as soon as no other thread does.
-    pub(crate) fn take_turn(&self, sync: bool) -> Result<()> {
-        while !self.turn_or_wait(sync, |_| false)? {}
-        Ok(())
-    }
-
-    /// Waits until somebody has begun the sync that is due, or does it.
-    pub(crate) fn take_due_turn(&self) -> Result<()> {
-        while self.turn().is_sync_due {
-            self.turn_or_wait(false, |turn| !turn.is_sync_due)?;
-        }
-        Ok(())
     }
 }

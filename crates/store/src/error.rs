@@ -10,6 +10,9 @@ pub const KEY_SIZE_MAX: usize = 64 << 10;
 /// The longest value, in bytes.
 pub const VALUE_SIZE_MAX: usize = 512 << 20;
 
+/// The result of a store operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
 /// Everything that can go wrong in a store. The message says what, where, and what to do.
 #[derive(Debug)]
 #[non_exhaustive]

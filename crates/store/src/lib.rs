@@ -153,7 +153,7 @@ mod watches;
 pub use alone::Alone;
 pub use batch::{WriteBatch, Written};
 pub use durability::Durability;
-pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use error::{Error, KEY_SIZE_MAX, Result, VALUE_SIZE_MAX};
 pub use event::Event;
 pub use everleaf_index::{CheckReport, Domain, human_size};
 #[doc(hidden)]
@@ -182,6 +182,3 @@ pub use wal::Rebuilt;
 #[doc(hidden)]
 pub use wal::simulated::crashes as simulated;
 pub use watch::Watch;
-
-/// The result of a store operation.
-pub type Result<T> = std::result::Result<T, Error>;

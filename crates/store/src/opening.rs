@@ -113,7 +113,7 @@ pub fn is_untouched(trees: &Trees, place: &LogDirectory) -> bool {
         let mut session = trees.heap().session().map_err(IndexError::from)?;
         let tree = trees.find_bytes_tree(DEFAULT_MAP)?;
         let is_empty = tree.is_some_and(|tree| tree.len(&mut session).is_ok_and(|keys| keys == 0));
-        Ok(is_default && is_empty && wal::own_log(trees, place)?.is_none())
+        Ok(is_default && is_empty && wal::log_identity(trees, place)?.is_none())
     };
     untouched().unwrap_or(false)
 }
@@ -200,7 +200,7 @@ fn open_log(
         }
         return Ok(Some(log));
     }
-    if wal::own_log(trees, place)?.is_some() {
+    if wal::log_identity(trees, place)?.is_some() {
         // What only the log has is not removed with it.
         wal::refuse_stale(trees, place)?;
     }

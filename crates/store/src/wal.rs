@@ -48,6 +48,7 @@ mod log_directory;
 mod log_effect;
 mod log_folder;
 mod log_metadata;
+mod metadata_keys;
 mod open;
 mod owed;
 mod rebuild;
@@ -73,13 +74,14 @@ pub(crate) use self::age::refuse_stale;
 pub(crate) use self::live_maps::refuse_lost_maps;
 pub(crate) use self::log_directory::{LogDirectory, LogState};
 pub use self::log_effect::LogEffect;
-use self::log_effect::log_record;
 use self::log_folder::LogDisk;
 pub(crate) use self::log_folder::{Folder, LogFolder};
 pub(crate) use self::log_metadata::{
-    copy_log_metadata, last_durability, last_number, leave_refused, logged_at_close,
-    note_durability, own_log,
+    copy_log_metadata, last_durability, last_number, leave_refused, log_identity, logged_at_close,
+    note_durability,
 };
+pub(crate) use self::metadata_keys::NAME;
+use self::metadata_keys::{LAST, LOGGED, NAMES, REACHED, map_key};
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::reservation::LogReservation;
@@ -87,20 +89,11 @@ use self::snapshot_map::Numbered;
 use crate::ranked::{RankedGuard, RankedMutex};
 use crate::{Durability, Error, Result};
 
-/// The map of the pool that says which log is its own.
-pub(crate) const NAME: &str = "\u{1}log";
-const IDENTITY: &[u8] = b"identity";
-const MODE: &[u8] = b"mode";
-const LAST: &[u8] = b"last";
-const LOGGED: &[u8] = b"logged";
-const REACHED: &[u8] = b"reached";
 /// A snapshot is due, too, when the files of the log have grown by so many times what keys and values may
 /// grow by: small writes that are waited for one by one take a block each.
 const FILES_FACTOR: u64 = 4;
 /// And when the store was opened so often: each opening begins a file, at which all later ones look.
 const OPENINGS_MAX: u64 = 1000;
-/// The map of the log that has the names.
-const NAMES: u32 = 0;
 
 /// Logs opened so far: each has a number, which no other log of this process ever has.
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -113,7 +106,7 @@ thread_local! {
 /// The log of an open store.
 pub(crate) struct StoreLog {
     log: Log<LogDisk>,
-    place: LogDirectory,
+    directory: LogDirectory,
     identity: [u8; 16],
     /// Which log of this process it is.
     id: u64,
@@ -123,7 +116,7 @@ pub(crate) struct StoreLog {
     /// The largest number given so far; held while one is given.
     last_number: RankedMutex<u32>,
     /// The map [`NAME`] of the pool.
-    own: Arc<BytesTree>,
+    metadata: Arc<BytesTree>,
     /// Bytes appended since the last snapshot began.
     bytes: AtomicU64,
     /// What the log had stored then; less by what earlier lives of the store had since.
@@ -134,11 +127,6 @@ pub(crate) struct StoreLog {
     pub snapshot_due: AtomicBool,
     /// Whether the pool may say a number of a map that is not the one in the log.
     is_pool_misnumbered: AtomicBool,
-}
-
-fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
-    let what = what.into();
-    move |error| Error::Io(what, error)
 }
 
 impl StoreLog {
@@ -180,12 +168,12 @@ impl StoreLog {
 
     /// Notes in the pool that there is a map, so that its loss can be told.
     pub fn note_map(&self, name: &str, session: &mut Session<Hardware>) {
-        live_maps::note(&self.own, session, name);
+        live_maps::note(&self.metadata, session, name);
     }
 
     /// Forgets the note of a map, which is then dropped: before it is, or it would count as lost.
     pub fn forget_note(&self, name: &str, session: &mut Session<Hardware>) -> Result<()> {
-        live_maps::forget(&self.own, session, name)
+        live_maps::forget(&self.metadata, session, name)
     }
 
     /// A number that no map had, noted in the pool as that of `name`.
@@ -197,9 +185,9 @@ impl StoreLog {
         })?;
         let bytes = number.to_le_bytes();
         // Before the map has it, so that it is not given again when the map is gone.
-        self.own.change(session, &Change::upsert(LAST, &bytes))?;
+        self.metadata.change(session, &Change::upsert(LAST, &bytes))?;
         *last = number;
-        self.own.change(session, &Change::upsert(&own_key(name), &bytes))?;
+        self.metadata.change(session, &Change::upsert(&map_key(name), &bytes))?;
         Ok(number)
     }
 
@@ -252,7 +240,7 @@ impl StoreLog {
             reservation.give_up();
             // Relaxed: we have all stripes.
             let old = self.number_of(tree).load(Ordering::Relaxed).to_le_bytes();
-            let undone = self.own.change(session, &Change::upsert(&own_key(name), &old));
+            let undone = self.metadata.change(session, &Change::upsert(&map_key(name), &old));
             if undone.is_err() {
                 // The pool has a number that the log does not know. It does not matter before the next opening.
                 // Relaxed: a request, which carries nothing.
@@ -276,7 +264,7 @@ impl StoreLog {
             if let Some(tree) = trees.find_bytes_tree(name)? {
                 // Relaxed: the thread that emptied a map, and gave it another number, has ended.
                 let number = self.number_of(&tree).load(Ordering::Relaxed).to_le_bytes();
-                self.own.change(session, &Change::upsert(&own_key(name), &number))?;
+                self.metadata.change(session, &Change::upsert(&map_key(name), &number))?;
             }
         }
         Ok(())
@@ -299,7 +287,7 @@ impl StoreLog {
         }
         let lsn = reservation.fill(&[Record::delete(NAMES, name.as_bytes())])?;
         // Last: that it is left behind harms nobody, because only names of maps are looked for.
-        self.own.change(session, &Change::remove(&own_key(name)))?;
+        self.metadata.change(session, &Change::remove(&map_key(name)))?;
         Ok(lsn)
     }
 
@@ -449,18 +437,18 @@ impl StoreLog {
         let reached = self.log.durable_lsn();
         if self.note_reached(session).is_err() {
             // It must not say less than the log has; its removal needs no space.
-            self.own.change(session, &Change::remove(REACHED))?;
+            self.metadata.change(session, &Change::remove(REACHED))?;
         }
         // Behind the pool's note, which must not be the older one (`age.rs`). Only evidence: without it the
         // end of the log could be cut off unnoticed.
-        let _ = self.place.write_reached(self.log.disk(), self.identity, reached);
-        let beside = (&self.place, self.log.disk());
-        age::begin_generation(&self.own, session, beside, self.identity, false)?;
+        let _ = self.directory.write_reached(self.log.disk(), self.identity, reached);
+        let beside = (&self.directory, self.log.disk());
+        age::begin_generation(&self.metadata, session, beside, self.identity, false)?;
         // Relaxed: a statistic.
         let openings = self.openings.load(Ordering::Relaxed);
         let logged = [self.lag().0, self.file_growth(), openings].map(u64::to_le_bytes);
         // A full pool must not be in the way of its closing: that much is counted anew.
-        let _ = self.own.change(session, &Change::upsert(LOGGED, logged.as_flattened()));
+        let _ = self.metadata.change(session, &Change::upsert(LOGGED, logged.as_flattened()));
         Ok(())
     }
 
@@ -472,8 +460,4 @@ impl StoreLog {
         self.log.sync()?;
         Ok(())
     }
-}
-
-fn own_key(name: &str) -> Vec<u8> {
-    [b"map:", name.as_bytes()].concat()
 }

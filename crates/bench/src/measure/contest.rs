@@ -6,8 +6,10 @@
 
 pub use super::entrant::Entrant;
 use super::index_kind::IndexKind;
-use super::session::{BenchRun, Instruments};
-use super::{Progress, Settings, check};
+use super::instruments::Instruments;
+use super::progress::Progress;
+use super::session::BenchRun;
+use super::settings::{Settings, check};
 use crate::error::BenchError;
 use crate::random::Random;
 use crate::report::Report;

@@ -1,7 +1,7 @@
 //! What takes part in a contest.
 
-use super::Progress;
-use super::session::Instruments;
+use super::instruments::Instruments;
+use super::progress::Progress;
 use crate::error::BenchError;
 use crate::report::Report;
 

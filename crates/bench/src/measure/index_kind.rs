@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use everleaf_index::{Design, Scans};
-
 use super::entrant::Entrant;
-use super::{Settings, enter};
+use super::settings::Settings;
 
 /// A design of trees of 64-bit integers that can be measured.
 pub struct MeasuredDesign {
@@ -16,18 +14,6 @@ pub struct MeasuredDesign {
     /// Whether it has its keys in order; if not, nothing that scans is measured.
     pub is_ordered: bool,
     pub(crate) enter: fn(&Settings) -> Box<dyn Entrant>,
-}
-
-impl MeasuredDesign {
-    /// The design `T`.
-    pub const fn of<T: Design>() -> Self {
-        MeasuredDesign {
-            name: T::INFO.name,
-            caveat: T::CAVEAT,
-            is_ordered: !matches!(T::INFO.scans, Scans::Never),
-            enter: enter::<T>,
-        }
-    }
 }
 
 impl fmt::Debug for MeasuredDesign {

@@ -16,10 +16,11 @@
 mod client;
 mod connection;
 mod control;
+mod phase;
 mod protocol;
+mod server;
 mod table;
 
-use std::io;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,10 +28,12 @@ use std::time::{Duration, Instant};
 use everleaf_machine::topology;
 
 use super::index_kind::IndexKind;
+use super::instruments::Instruments;
 use super::measured::Measured;
-use super::session::{Instruments, limit_removals, name_of, plan_of};
+use super::progress::Progress;
+use super::session::{limit_removals, name_of, plan_of};
+use super::settings::{Case, Length, Settings, check, setup};
 use super::tally::Tally;
-use super::{Case, Length, Progress, Settings, check, setup};
 use crate::clock::thread_time;
 use crate::distribution::Distribution;
 use crate::driver::Outcome;
@@ -41,65 +44,14 @@ use crate::stream::{Plan, Stream, draw};
 use crate::workload::Workload;
 use client::Client;
 use connection::Connection;
+use phase::Phase;
+pub use server::Server;
 pub use table::render;
 
 /// Requests in flight while keys are loaded or put back, on each connection.
 const LOADING_DEPTH: usize = 64;
 /// Operations of the trial that finds out how many fit into some seconds.
 const TRIAL_COUNT: u64 = 20_000;
-
-/// The server to measure, and how to talk to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Host and port, such as `localhost:6379`.
-    pub address: String,
-    /// The password of the default user, if it has one.
-    pub password: Option<String>,
-    /// Connections, 1 to 10,000; shared out among the client threads of each case.
-    pub connections: usize,
-    /// Requests in flight on each connection in a closed loop, 1 to 10,000.
-    pub depth: usize,
-    /// Whether the keys are loaded first; if not, they are there from an earlier run.
-    pub is_loading: bool,
-}
-
-impl Server {
-    fn lost(&self, error: io::Error) -> BenchError {
-        BenchError::Io(format!("the connection to the server at {} failed", self.address), error)
-    }
-
-    fn refuses(&self, command: &str, text: &[u8]) -> BenchError {
-        let shown = |letter: char| if letter.is_control() { ' ' } else { letter };
-        let text: String = String::from_utf8_lossy(text).chars().map(shown).collect();
-        BenchError::Target(format!(
-            "the server at {} answers {command} by \"{text}\"",
-            self.address
-        ))
-    }
-
-    fn says(&self, command: &str, text: &str) -> BenchError {
-        BenchError::Target(format!("the server at {} answers {command} by {text}", self.address))
-    }
-
-    fn misses(&self, key: &[u8]) -> BenchError {
-        let key = key.escape_ascii();
-        BenchError::Wrong(format!(
-            "the server at {} does not have the key \"{key}\", which was loaded: does it evict \
-             keys, or does somebody else use it?",
-            self.address
-        ))
-    }
-}
-
-/// What the connections do together.
-pub(super) struct Phase<'s> {
-    settings: &'s Settings,
-    workload: Workload,
-    /// Whether what the workload removed is written again.
-    is_putting_back: bool,
-    is_scheduled: bool,
-    depth: usize,
-}
 
 /// Measures a server. `progress` is told what comes next, before each measurement.
 ///

@@ -1,14 +1,11 @@
 //! One run of the bench on one kind of index: the rounds, the pools, the calibration between.
 
-use std::thread;
-
-use everleaf_machine::topology;
-
 use super::entrant::Entrant;
+use super::instruments::Instruments;
 use super::measured::Measured;
+use super::progress::Progress;
+use super::settings::{Case, Length, Settings, setup};
 use super::tally::Tally;
-use super::{Case, Length, Progress, Settings, setup};
-use crate::calibrate::Chase;
 use crate::driver::{self, Manner};
 use crate::error::BenchError;
 use crate::report::{Memory, Report, Round};
@@ -27,37 +24,6 @@ pub(super) const OPERATION_COUNT_MAX: u64 = 1 << 27;
 /// A scan, or a transaction, counts as this many operations when the length of a round is chosen.
 const SCAN_WEIGHT: u64 = 10;
 const TRANSACTION_WEIGHT: u64 = 20;
-
-/// What every measurement needs of the machine.
-pub(crate) struct Instruments {
-    /// The CPUs of the threads, in turn.
-    cpus: Vec<usize>,
-    chase: Chase,
-}
-
-impl Instruments {
-    /// `miss_region`: bytes of the memory that is walked to time a dependent miss.
-    pub fn new(miss_region: usize) -> Self {
-        Instruments { cpus: topology::allowed_cpus(), chase: Chase::new(miss_region) }
-    }
-
-    /// The CPU of a thread.
-    pub fn cpu(&self, thread: usize) -> usize {
-        self.cpus[thread % self.cpus.len()]
-    }
-
-    /// Nanoseconds of a dependent miss, on the first CPU.
-    pub fn miss_ns(&mut self) -> f64 {
-        let (cpu, chase) = (self.cpus[0], &mut self.chase);
-        let walk = || {
-            // Where the system refuses, the walk is where the system puts it.
-            let _ = topology::pin_current_thread(cpu);
-            chase.measure()
-        };
-        thread::scope(|scope| scope.spawn(walk).join())
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-}
 
 /// An index full of keys, and where it is.
 struct Filled<T, H> {

@@ -1,7 +1,7 @@
 //! The rounds of one case, and the row that sums them up.
 
-use super::Case;
 use super::measured::Measured;
+use super::settings::Case;
 use crate::latency::Latencies;
 use crate::report::{Round, Row, Spread};
 

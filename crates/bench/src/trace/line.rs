@@ -1,6 +1,6 @@
 //! Lines of the plain format: a word, a key, a number.
 
-use super::Trace;
+use super::operations::Trace;
 use crate::workload::Action;
 
 /// Bytes of a value, at most.

@@ -22,34 +22,18 @@
 
 mod line;
 mod monitor;
+mod operations;
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::ops::Range;
 use std::path::Path;
 
 use crate::error::BenchError;
 use crate::keys::{KeyList, hash};
-use crate::stream::{OwnStreams, Plan, Step, Stream};
+use crate::stream::{OwnStreams, Plan, Stream};
 use crate::workload::Action;
-
-/// The operations of a trace, in order.
-///
-/// # Example
-/// ```
-/// let file = b"put user:1 100\nget user:1\n1339518083.1 [0 :1] \"incr\" \"visits\"\n";
-/// let trace = everleaf_bench::Trace::parse(&file[..], "example")?;
-/// assert_eq!(trace.len(), 4, "incr reads, then writes");
-/// # Ok::<(), everleaf_bench::BenchError>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace {
-    operations: Vec<(Step, Range<usize>)>,
-    /// The keys, one behind the other.
-    texts: Vec<u8>,
-    skipped: u64,
-}
+pub use operations::Trace;
 
 impl Trace {
     /// The trace in a file.
@@ -90,39 +74,6 @@ impl Trace {
             return Err(BenchError::Settings(text));
         }
         Ok(trace)
-    }
-
-    /// Operations.
-    pub fn len(&self) -> usize {
-        self.operations.len()
-    }
-
-    /// Never: a trace has at least one operation.
-    pub fn is_empty(&self) -> bool {
-        self.operations.is_empty()
-    }
-
-    /// Commands of a capture that were left out, because they are not about strings by key.
-    pub fn skipped(&self) -> u64 {
-        self.skipped
-    }
-
-    /// Whether some operation needs an index that has its keys in order.
-    pub fn scans(&self) -> bool {
-        self.operations.iter().any(|(step, _)| step.action == Action::Scan)
-    }
-
-    /// Bytes that all operations together write, at most, with what an index needs for each.
-    pub(crate) fn written_bytes(&self) -> u64 {
-        let size = |step: &Step| if step.action == Action::Put { step.length } else { 0 };
-        let values: u64 = self.operations.iter().map(|(step, _)| u64::from(size(step)) + 128).sum();
-        values + self.texts.len() as u64
-    }
-
-    fn add(&mut self, action: Action, length: u32, key: &[u8]) {
-        let start = self.texts.len();
-        self.texts.extend_from_slice(key);
-        self.operations.push((Step { action, length }, start..self.texts.len()));
     }
 }
 

@@ -4,8 +4,8 @@
 //! The commands on strings become reads, writes and removals; a counter is a read, then a write of
 //! 8 bytes. All others are counted and left out.
 
-use super::Trace;
 use super::line::hex_byte;
+use super::operations::Trace;
 use crate::workload::Action;
 
 /// Bytes of a counter.

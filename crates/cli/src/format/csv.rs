@@ -6,7 +6,7 @@
 
 use super::columns::{ColumnChoice, Columns};
 use super::lines::{LINE_SIZE_MAX, skip_line};
-use super::{BYTE_ORDER_MARK, Pair, PairReader, PairWriter, ReadError};
+use super::pair::{BYTE_ORDER_MARK, Pair, PairReader, PairWriter, ReadError};
 use csv_core::ReadRecordResult;
 use everleaf::human_size;
 use std::io::{self, BufRead, Write};

@@ -1,6 +1,6 @@
 //! Lines of bounded length, with their numbers.
 
-use super::{BYTE_ORDER_MARK, ReadError};
+use super::pair::{BYTE_ORDER_MARK, ReadError};
 use everleaf::human_size;
 use std::io::{self, BufRead, Read};
 

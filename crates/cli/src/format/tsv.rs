@@ -6,7 +6,7 @@
 
 use super::columns::{ColumnChoice, Columns};
 use super::lines::Lines;
-use super::{BYTE_ORDER_MARK, Pair, PairReader, PairWriter, ReadError};
+use super::pair::{BYTE_ORDER_MARK, Pair, PairReader, PairWriter, ReadError};
 use std::io::{self, BufRead, Write};
 
 /// Reads tab-separated pairs.

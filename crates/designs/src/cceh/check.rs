@@ -5,7 +5,7 @@ use everleaf_index::CheckReport;
 use everleaf_machine::Machine;
 
 use super::Cceh;
-use super::directory::Directory;
+use super::directory_word::Directory;
 use super::layout::{DIRECTORY_WORD, Segment, hash_of};
 use super::recover::Stride;
 use super::variant::Variant;

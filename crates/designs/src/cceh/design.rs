@@ -8,7 +8,7 @@ use everleaf_index::{
 use everleaf_machine::Machine;
 
 use super::Cceh;
-use super::directory::Directory;
+use super::directory_word::Directory;
 use super::layout::{NO_KEY, Segment};
 use super::variant::Variant;
 

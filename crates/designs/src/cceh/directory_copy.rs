@@ -7,7 +7,7 @@
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
-use super::directory::Directory;
+use super::directory_word::Directory;
 use crate::node::place_table::{Cell, Table};
 
 /// Entries of a line.

@@ -84,6 +84,7 @@ mod check;
 mod design;
 mod directory;
 mod directory_copy;
+mod directory_word;
 mod layout;
 mod recover;
 mod search;

@@ -6,8 +6,8 @@ use everleaf_index::{IndexError, PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::Cceh;
-use super::directory::{DEPTH_MAX, Directory};
 use super::directory_copy::DirectoryCopy;
+use super::directory_word::{DEPTH_MAX, Directory};
 use super::layout::{DIRECTORY_WORD, LOG_WORD, Segment, TAG};
 use super::variant::Variant;
 use crate::node::buffer_table::Buffers;

@@ -7,7 +7,7 @@ use everleaf_index::{CheckReport, Geometry};
 use everleaf_machine::Machine;
 
 use super::NbPublished;
-use super::layout::Leaf;
+use super::layout::{Leaf, fingerprint};
 use super::state::COMMITTED;
 use super::variant::Variant;
 
@@ -73,7 +73,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             if key < low || high != 0 && key >= high {
                 problems.push(format!("key {key} is outside its leaf, {low} to {high} (NP2)"));
             }
-            if leaf.fingerprints.read_private(slot) != super::fingerprint::<M>(key) {
+            if leaf.fingerprints.read_private(slot) != fingerprint::<M>(key) {
                 problems.push(format!("the fingerprint of key {key} is not its own (NP6)"));
             }
             keys.push(key);

@@ -11,7 +11,7 @@
 //! ```
 
 use everleaf_alloc::{AllocError, Session};
-use everleaf_index::PoolBase;
+use everleaf_index::{Kind, PoolBase, U64Kind};
 use everleaf_machine::{Atomic, AtomicPointer, FingerprintLine, LINE_SIZE, Machine, Ordering};
 
 use super::variant::Variant;
@@ -99,7 +99,7 @@ impl<M: Machine> Leaf<M> {
         for slot in 0..LINE_SIZE {
             let key = start.keys.get(slot).copied().unwrap_or(0);
             bitmap |= u64::from(key != 0) << slot;
-            let fingerprint = if key == 0 { 0 } else { super::fingerprint::<M>(key) };
+            let fingerprint = if key == 0 { 0 } else { fingerprint::<M>(key) };
             self.fingerprints.write_private(slot, fingerprint);
         }
         self.bitmap.write_private(bitmap);
@@ -212,3 +212,9 @@ const _: () = {
     assert!(size_of::<Leaf<Plain>>() == LEAF_SIZE);
     assert!(std::mem::offset_of!(Leaf<Plain>, bitmap) == LINE_SIZE);
 };
+
+/// The fingerprint of a key.
+#[inline(always)]
+pub(super) fn fingerprint<M: Machine>(key: u64) -> u8 {
+    <U64Kind as Kind<M>>::fingerprint(key)
+}

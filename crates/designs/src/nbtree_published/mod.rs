@@ -77,7 +77,7 @@ use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_index::build::Tally;
-use everleaf_index::{Geometry, Kind, PoolBase, Production, RootObject, U64Kind};
+use everleaf_index::{Geometry, PoolBase, Production, RootObject};
 use everleaf_machine::{Atomic, Hardware, Machine, Ordering};
 use everleaf_pool::Medium;
 
@@ -128,12 +128,6 @@ pub type NbTreeCoupled<G = Production, M = Hardware> = NbPublished<variant::Coup
 unsafe impl<V: Variant, G: Geometry, M: Machine> Send for NbPublished<V, G, M> {}
 // SAFETY: as for `Send`.
 unsafe impl<V: Variant, G: Geometry, M: Machine> Sync for NbPublished<V, G, M> {}
-
-/// The fingerprint of a key.
-#[inline(always)]
-fn fingerprint<M: Machine>(key: u64) -> u8 {
-    <U64Kind as Kind<M>>::fingerprint(key)
-}
 
 impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     /// Slots of a leaf that are used.

@@ -5,7 +5,7 @@ use everleaf_index::Geometry;
 use everleaf_machine::{LINE_SIZE, Machine, Ordering};
 
 use super::NbPublished;
-use super::layout::Leaf;
+use super::layout::{Leaf, fingerprint};
 use super::lock::Held;
 use super::state::{COMMITTED, COPIED, SYNC, SYNCED, plain};
 use super::variant::Variant;
@@ -73,7 +73,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         // Acquire: committed slots and their fingerprints are written; pairs with the commit in
         // `write.rs`.
         let bitmap = leaf.bitmap.load(Ordering::Acquire);
-        let mut hits = leaf.fingerprints.matches(super::fingerprint::<M>(key)) & bitmap & COMMITTED;
+        let mut hits = leaf.fingerprints.matches(fingerprint::<M>(key)) & bitmap & COMMITTED;
         if hits == 0 {
             return None;
         }

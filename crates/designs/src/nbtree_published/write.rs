@@ -6,7 +6,7 @@ use everleaf_index::build::{Change, Effect, Intent, Outcome};
 use everleaf_machine::{Machine, Ordering};
 
 use super::NbPublished;
-use super::layout::Leaf;
+use super::layout::{Leaf, fingerprint};
 use super::search::Entry;
 use super::state::{SMO, plain};
 use super::variant::Variant;
@@ -80,7 +80,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             self.medium.persist(entry.as_ptr(), 16);
         }
         // Relaxed: published with the slot by the commit.
-        leaf.fingerprints.store(slot, super::fingerprint::<M>(change.key), Ordering::Relaxed);
+        leaf.fingerprints.store(slot, fingerprint::<M>(change.key), Ordering::Relaxed);
         // Relaxed: the exchange checks it again.
         let mut bitmap = leaf.bitmap.load(Ordering::Relaxed);
         loop {

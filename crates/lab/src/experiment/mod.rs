@@ -12,6 +12,7 @@
 //! that is shown was counted or measured in the run that shows it.
 
 mod cores;
+mod entry;
 mod f3;
 mod fast_fair;
 pub(crate) mod finding;
@@ -29,8 +30,7 @@ pub mod text;
 mod timed;
 mod waiting;
 
-use everleaf_bench::BenchError;
-
+pub use entry::{Context, Entry, Family, Kind, Make};
 pub(crate) use finding::number;
 pub use finding::{
     Axis, Bar, Chart, Figure, Finding, Grid, Judgement, Line, Outcome, Scale, Series, Side,
@@ -39,117 +39,6 @@ pub use pace::Pace;
 pub use proof::{PAPERS_PROTOCOL_WITH_THREADS, Proof, Prover, no_prover};
 pub(crate) use runner::read_json;
 pub use runner::{Folder, Plan, run};
-
-/// What an experiment needs of a machine to be made at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// C: exact counts; no clock.
-    Counts,
-    /// L: times of one thread.
-    Latency,
-    /// M: many threads on many cores.
-    ManyCores,
-    /// R: recovery.
-    Recovery,
-    /// S: space.
-    Space,
-    /// X: crashes and orders of execution; a proof, not a measurement.
-    Crashes,
-}
-
-impl Kind {
-    /// The letter used in lists.
-    pub fn letter(self) -> char {
-        match self {
-            Kind::Counts => 'C',
-            Kind::Latency => 'L',
-            Kind::ManyCores => 'M',
-            Kind::Recovery => 'R',
-            Kind::Space => 'S',
-            Kind::Crashes => 'X',
-        }
-    }
-}
-
-/// What a running experiment is given.
-pub struct Context<'c> {
-    /// How much to measure.
-    pub scale: Scale,
-    /// The seed of keys and operations.
-    pub seed: u64,
-    /// Searches for failures.
-    pub(crate) prove: Prover,
-    /// Told what is being done.
-    pub(crate) tell: &'c mut dyn FnMut(&str),
-}
-
-/// A function that makes an experiment.
-pub type Make = fn(&mut Context<'_>) -> Result<Outcome, BenchError>;
-
-/// An experiment.
-///
-/// # Example
-/// ```
-/// use everleaf_bench::BenchError;
-/// use everleaf_lab::experiment::{Context, Entry, Figure, Kind, Outcome};
-/// fn made(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
-///     let keys = context.scale.pick(100_000_u64, 10_000_000);
-///     let ours = keys as f64 / 1e6; // count or measure here
-///     let figure = Figure::near("what it is", 0.1, ours, "lines", 0.05).if_above("why more");
-///     Ok(Outcome { figures: vec![figure], ..Outcome::default() })
-/// }
-/// let entry = Entry {
-///     id: "paper.fig1",
-///     what: "Figure 1: what is measured",
-///     claim: "what the paper says",
-///     kinds: &[Kind::Counts],
-///     seconds: (10, 100),
-///     needs: &["nbtree"],
-///     make: made,
-/// };
-/// assert_eq!(entry.family(), "paper");
-/// ```
-pub struct Entry {
-    /// Its name: family and place, such as `nbtree.table1`.
-    pub id: &'static str,
-    /// What is measured.
-    pub what: &'static str,
-    /// What the paper claims; for experiments of our own, what is shown.
-    pub claim: &'static str,
-    /// What it needs.
-    pub kinds: &'static [Kind],
-    /// Seconds that it takes at about, on a quiet machine with two cores: quick, full.
-    pub seconds: (u32, u32),
-    /// Designs of the catalogue that it runs.
-    pub needs: &'static [&'static str],
-    /// The function that makes it.
-    pub make: Make,
-}
-
-impl Entry {
-    /// The letters of its kinds, such as `C+L`.
-    pub fn letters(&self) -> String {
-        let letters: Vec<_> = self.kinds.iter().map(|kind| kind.letter().to_string()).collect();
-        letters.join("+")
-    }
-
-    /// The family: the part of the name before the first dot.
-    pub fn family(&self) -> &'static str {
-        self.id.split('.').next().unwrap_or(self.id)
-    }
-}
-
-/// A paper, or ourselves.
-pub struct Family {
-    /// The first part of the names of its experiments.
-    pub name: &'static str,
-    /// The paper.
-    pub source: &'static str,
-    /// The machine and sizes of the paper.
-    pub setting: &'static str,
-    /// Its experiments.
-    pub entries: &'static [Entry],
-}
 
 /// Everything there is. A family joins with one line.
 pub static FAMILIES: &[Family] =

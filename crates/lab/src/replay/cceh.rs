@@ -5,7 +5,7 @@
 use everleaf_bench::random::mix;
 
 use super::machine::{DRAM, Machine};
-use super::{Heap, Log, Play, Techniques};
+use super::parts::{Heap, Log, Play, Techniques};
 
 const BUCKETS: usize = 256;
 /// Pairs of a segment.

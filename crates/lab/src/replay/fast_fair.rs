@@ -2,7 +2,7 @@
 //! on the way, and the header written but not flushed. With buffers: 12 pairs for each leaf.
 
 use super::machine::{DRAM, Machine};
-use super::{Heap, Log, Play, Techniques};
+use super::parts::{Heap, Log, Play, Techniques};
 
 const SIZE: u64 = 512;
 /// Usable records.

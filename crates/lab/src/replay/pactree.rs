@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use everleaf_bench::random::mix;
 
 use super::machine::Machine;
-use super::{HEADER, Play};
+use super::parts::{HEADER, Play};
 
 /// Slots of a data node.
 const SLOTS: usize = 64;

@@ -5,7 +5,7 @@
 use everleaf_bench::random::Random;
 
 use super::machine::{DRAM, Machine};
-use super::{Heap, Log, Play, Techniques};
+use super::parts::{Heap, Log, Play, Techniques};
 
 const LEVELS: usize = 12;
 /// Pairs in the buffer of a node.

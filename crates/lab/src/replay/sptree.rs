@@ -6,7 +6,7 @@ use everleaf_bench::random::mix;
 
 use super::fast_fair::FastFair;
 use super::machine::Machine;
-use super::{Heap, Log, LogWrites, Play, Techniques};
+use super::parts::{Heap, Log, LogWrites, Play, Techniques};
 
 /// Slots of a leaf.
 const SLOTS: usize = 64;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::log::Shared;
+use super::shared::Shared;
 use crate::{Disk, Error, Result, SyncMode};
 
 /// When the next sync is due. Times are counted from any fixed moment.

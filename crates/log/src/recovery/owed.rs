@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::Opening;
 use crate::layout::BLOCK_SIZE;
 use crate::scan::{Gap, SegmentHeader, SegmentReader};
-use crate::{Disk, Error, Lsn, Result};
+use crate::{Disk, Lsn, Result};
 
 /// Each segment with the last LSN that counts in it: what a later one begins with, and what follows, does
 /// not. Segments of which nothing counts are left out.
@@ -70,23 +69,6 @@ pub(crate) fn is_any_durable<'h, D: Disk>(
 /// before that of nobody was durable. If it is not there, neither is anything before it.
 pub(super) fn proven_by_owed(headers: &VecDeque<SegmentHeader>, counting: usize) -> Lsn {
     headers.get(counting).map_or(0, |header| header.first.saturating_sub(2))
-}
-
-impl<D: Disk> Opening<'_, D> {
-    /// Where no segment counts: up to LSN `proven` there were some.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`].
-    pub(super) fn demand_none(&mut self, proven: Lsn) -> Result<()> {
-        let is_proven = proven > 0 && !self.disk.mutant("log.owed_proves_nothing");
-        if !is_proven || self.is_damaged_behind(proven) {
-            return Ok(());
-        }
-        self.damage(Error::Damaged(format!(
-            "of the log up to LSN {proven}, which was durable, no segment is found before those that count only with a \
-             snapshot: restore a backup, or use `everleaf snapshot POOL --salvage-log` to go on with what is left"
-        )))
-    }
 }
 
 /// The first LSN that the segments have. Not that of a segment that was owed in vain, behind which another begins

@@ -2,7 +2,7 @@
 
 use everleaf_machine::Machine;
 
-use super::{ids, lasting_domain};
+use super::ids;
 use crate::layout::{FEATURE_SUM_OF_EMPTY, HEADER_OFFSETS, SIZE_GRANULE};
 use crate::session_record::SessionRecord;
 use crate::view::View;
@@ -48,4 +48,10 @@ pub(super) fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: D
     } else {
         header.write(view, 0);
     }
+}
+
+/// What the stores of a session that works by `domain` really survive. On a disk a pool may be
+/// ordered to flush its lines, for a test, but that takes them no further than the kernel's cache.
+pub(super) fn lasting_domain(backing: &dyn Backing, domain: Domain) -> Domain {
+    if backing.survives_machine() { domain } else { Domain::Process }
 }

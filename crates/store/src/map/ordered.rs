@@ -7,7 +7,7 @@ use everleaf_index::{Hardware, Session, Verify};
 use super::Map;
 use crate::Result;
 use crate::map::key_range::{KeyRange, owned_bounds, prefix_bounds};
-use crate::map::pages::{PageLimit, Reader};
+use crate::map::pages::{Bounds, Page, PageLimit, Pages, Reader};
 use crate::map::range::Range;
 use crate::map::scan::Scan;
 
@@ -83,6 +83,18 @@ impl Map {
         verify: Verify,
     ) -> Reader<'a> {
         Reader { tree: &self.tree, session, verify, shows_expired: false }
+    }
+
+    /// Copies the next page of a range, from one of its ends.
+    pub(crate) fn page(
+        &self,
+        bounds: Bounds<'_>,
+        reverse: bool,
+        limit: PageLimit,
+        verify: Verify,
+    ) -> Result<Page> {
+        let mut session = self.shared().session()?;
+        Page::copy(&mut self.reader(&mut session, verify), bounds, reverse, limit)
     }
 
     /// The pair with the lowest key.
@@ -163,5 +175,24 @@ impl Map {
             ControlFlow::Break(())
         })?;
         Ok(found)
+    }
+}
+
+impl Pages {
+    /// Visits the pairs of the next page of a map in place; `visit` as that of [`Scan::visit`](crate::Scan::visit).
+    /// Nothing is left once it breaks.
+    ///
+    /// # Errors
+    /// As [`Map::get`].
+    pub fn visit(
+        &mut self,
+        map: &Map,
+        reverse: bool,
+        limit: PageLimit,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut session = map.shared().session()?;
+        let mut reader = map.reader(&mut session, map.shared().verify_scans);
+        self.read(&mut reader, reverse, limit, &mut |record| visit(record.key, record.value))
     }
 }

@@ -12,7 +12,6 @@ use std::ops::{Bound, ControlFlow};
 use everleaf_index::{BytesTree, Hardware, Record, Session, Verify};
 
 use crate::Result;
-use crate::map::Map;
 use crate::map::key_range::{
     KeyRange, OwnedBounds, are_crossed, as_slice, is_beyond, owned_bounds,
 };
@@ -138,23 +137,6 @@ impl Pages {
         Pages { from, to, has_more: true }
     }
 
-    /// Visits the pairs of the next page of a map in place; `visit` as that of [`Scan::visit`](crate::Scan::visit).
-    /// Nothing is left once it breaks.
-    ///
-    /// # Errors
-    /// As [`Map::get`].
-    pub fn visit(
-        &mut self,
-        map: &Map,
-        reverse: bool,
-        limit: PageLimit,
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let mut session = map.shared().session()?;
-        let mut reader = map.reader(&mut session, map.shared().verify_scans);
-        self.read(&mut reader, reverse, limit, &mut |record| visit(record.key, record.value))
-    }
-
     /// Whether anything may be left.
     pub fn has_more(&self) -> bool {
         self.has_more
@@ -198,20 +180,6 @@ impl Pages {
             self.has_more &= is_beyond(&reached, as_slice(bound), reverse);
             *bound = Bound::Excluded(reached);
         }
-    }
-}
-
-impl Map {
-    /// Copies the next page of a range, from one of its ends.
-    pub(crate) fn page(
-        &self,
-        bounds: Bounds<'_>,
-        reverse: bool,
-        limit: PageLimit,
-        verify: Verify,
-    ) -> Result<Page> {
-        let mut session = self.shared().session()?;
-        Page::copy(&mut self.reader(&mut session, verify), bounds, reverse, limit)
     }
 }
 
@@ -262,7 +230,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Options, Store};
+    use crate::{Map, Options, Store};
 
     fn store(folder: &std::path::Path) -> Store {
         Options::new().create(true).sweep(false).open(folder.join("p")).expect("opens")

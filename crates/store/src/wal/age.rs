@@ -12,11 +12,12 @@
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 use everleaf_log::Lsn;
 
+use super::log_directory::LogState;
 use super::log_directory::{GENERATION, Identity, LogDirectory, numbered};
 use super::log_folder::LogDisk;
 use super::log_metadata::{identity_in, older_than_its_log, reached_in};
+use super::metadata_keys::NAME;
 use super::small_file::write_unsynced;
-use super::{LogState, NAME};
 use crate::{Error, Result};
 
 /// Key of the number in the pool.

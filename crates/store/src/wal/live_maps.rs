@@ -10,7 +10,7 @@ use std::path::Path;
 
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 
-use super::{NAME, own_key};
+use super::metadata_keys::{NAME, map_key};
 use crate::map::reserved::is_reserved;
 use crate::{Error, Result};
 
@@ -85,7 +85,7 @@ pub(crate) fn refuse_lost_maps(trees: &Trees, path: &Path) -> Result<()> {
     let missing = missing(&own, &mut session, &trees.names())?;
     for name in missing {
         // An older version dropped it, which knows no notes.
-        let is_numbered = own.get_with(&mut session, &own_key(&name), |_| ())?.is_some();
+        let is_numbered = own.get_with(&mut session, &map_key(&name), |_| ())?.is_some();
         if is_numbered || is_reserved(&name) {
             return Err(Error::Corrupt(format!(
                 "the map {name:?} of {} is missing and was not dropped: the pool is damaged; keep what can be \

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_log::SnapshotReader;
 
-use super::NAMES;
 use super::filling::{Filling, Names, name_of};
 use super::log_folder::LogDisk;
+use super::metadata_keys::NAMES;
 use crate::{Error, Result};
 
 /// Pieces per thread, so that all end at about the same time.
@@ -48,7 +48,8 @@ pub(super) fn load(
                     loaded.fetch_add(count, Ordering::Relaxed);
                 }
                 Ok::<(), Error>(())
-            })?;
+            },
+        )?;
         names.enter(name, number, tree);
     }
     let (loaded, pair_count) = (loaded.into_inner(), snapshot.pair_count());

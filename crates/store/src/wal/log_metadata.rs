@@ -8,8 +8,8 @@ use everleaf_log::Lsn;
 
 use super::age::{self, not_its_log};
 use super::live_maps;
-use super::log_directory::{Identity, LogState};
-use super::{IDENTITY, LAST, LOGGED, LogDirectory, MODE, NAME, REACHED};
+use super::log_directory::{Identity, LogDirectory, LogState};
+use super::metadata_keys::{IDENTITY, LAST, LOGGED, MODE, NAME, REACHED};
 use crate::map::reserved::is_reserved;
 use crate::{Durability, Error, Result};
 
@@ -56,7 +56,7 @@ pub fn note_durability(trees: &Trees, durability: Durability) -> Result<()> {
 ///
 /// # Errors
 /// The log is another's, or nobody knows whose: one of the two is not what is wanted.
-pub fn own_log(trees: &Trees, place: &LogDirectory) -> Result<Option<Identity>> {
+pub fn log_identity(trees: &Trees, place: &LogDirectory) -> Result<Option<Identity>> {
     let known = identity_in(trees)?;
     match place.state()? {
         LogState::Absent | LogState::Incomplete => Ok(None),

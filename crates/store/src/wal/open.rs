@@ -9,8 +9,9 @@ use everleaf_log::{Disk, Error as LogError, Log, LogOptions, Lsn, Recovered, Syn
 
 use super::log_directory::{Identity, LogDirectory, LogState, Settings};
 use super::log_folder::LogDisk;
-use super::log_metadata::{new_identity, older_than_its_log, own_log, refuse_integers};
-use super::{IDENTITY, LOGGED, MODE, NAME, OPENED, StoreLog, age, live_maps, own_key};
+use super::log_metadata::{log_identity, new_identity, older_than_its_log, refuse_integers};
+use super::metadata_keys::{IDENTITY, LOGGED, MODE, NAME, map_key};
+use super::{OPENED, StoreLog, age, live_maps};
 use crate::ranked::{Rank, RankedMutex};
 use crate::{Durability, Options, Result, Tree};
 
@@ -27,10 +28,10 @@ struct Found {
 /// What is opened, and how.
 struct Opening<'a> {
     trees: &'a Trees,
-    place: &'a LogDirectory,
+    directory: &'a LogDirectory,
     durability: Durability,
     options: &'a Options,
-    own: Arc<BytesTree>,
+    metadata: Arc<BytesTree>,
     identity: Identity,
     /// Whether the pool had this log before.
     is_known: bool,
@@ -63,36 +64,36 @@ impl StoreLog {
     /// lacks what the pool has, until this has returned a log.
     pub fn open(
         trees: &Trees,
-        place: &LogDirectory,
+        directory: &LogDirectory,
         durability: Durability,
         options: &Options,
         lacks: &mut bool,
     ) -> Result<StoreLog> {
         // Before anything is made that looks as if the log were its own.
-        let known = own_log(trees, place)?;
-        known.map_or(Ok(()), |_| place.refuse_unreadable())?;
+        let known = log_identity(trees, directory)?;
+        known.map_or(Ok(()), |_| directory.refuse_unreadable())?;
         refuse_integers(trees)?;
         let mut session = trees.heap().session().map_err(IndexError::from)?;
-        let own = trees.bytes_tree(NAME)?;
-        let disk = place.open()?;
+        let metadata = trees.bytes_tree(NAME)?;
+        let disk = directory.open()?;
         if known.is_none() {
-            place.begin(&disk)?;
+            directory.begin(&disk)?;
         }
         let owes_none = disk.mutant("store.owes_no_snapshot");
         let opening = Opening {
             trees,
-            place,
+            directory,
             durability,
             options,
-            own,
+            metadata,
             identity: known.unwrap_or_else(|| new_identity(trees)),
             is_known: known.is_some(),
-            is_unsaid: known.is_some() && matches!(place.state()?, LogState::Unexplained(_)),
+            is_unsaid: known.is_some() && matches!(directory.state()?, LogState::Unexplained(_)),
             owes: !trees.heap().pool().was_clean() && !owes_none,
         };
         let Some(found) = opening.find(disk, &mut session)? else {
-            place.begin(&place.open()?)?;
-            return Self::open(trees, place, durability, options, lacks);
+            directory.begin(&directory.open()?)?;
+            return Self::open(trees, directory, durability, options, lacks);
         };
         *lacks = found.is_cut;
         opening.complete(found, &mut session)
@@ -100,12 +101,12 @@ impl StoreLog {
 
     /// Notes durably which tree the maps are in of a pool that is rebuilt from the log.
     pub fn note_tree(&self, tree: Tree) -> Result<()> {
-        self.place.write_tree(self.log.disk(), tree)
+        self.directory.write_tree(self.log.disk(), tree)
     }
 
     /// Goes on counting what is logged where earlier lives have ended.
     fn go_on_counting(&self, session: &mut Session<Hardware>) -> Result<()> {
-        let logged = self.own.get_with(session, LOGGED, |bytes| {
+        let logged = self.metadata.get_with(session, LOGGED, |bytes| {
             let (words, _) = bytes.as_chunks::<8>();
             [0, 1, 2].map(|index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word)))
         })?;
@@ -122,7 +123,7 @@ impl StoreLog {
     /// Gives every map its number.
     fn number_all(&self, trees: &Trees, session: &mut Session<Hardware>) -> Result<()> {
         let mut last = 0;
-        self.own.scan(
+        self.metadata.scan(
             session,
             std::ops::Bound::Unbounded,
             std::ops::Bound::Unbounded,
@@ -136,10 +137,10 @@ impl StoreLog {
         )?;
         *self.last_number.lock() = last;
         let names = trees.names();
-        live_maps::note_all(&self.own, session, &names)?;
+        live_maps::note_all(&self.metadata, session, &names)?;
         for name in names.iter().filter(|name| !crate::map::reserved::is_reserved(name)) {
             if let Some(tree) = trees.find_bytes_tree(name)? {
-                let own = self.own.get_with(session, &own_key(name), |value| {
+                let own = self.metadata.get_with(session, &map_key(name), |value| {
                     <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)
                 })?;
                 match own {
@@ -158,9 +159,9 @@ impl Opening<'_> {
     /// # Errors
     /// Besides those of the log: it is not the one of this pool as it is.
     fn find(&self, disk: LogDisk, session: &mut Session<Hardware>) -> Result<Option<Found>> {
-        let Opening { trees, place, identity, .. } = *self;
-        let closed_at = age::refuse_older(&self.own, session, (trees, place), identity)?;
-        let was_salvaging = place.is_salvaging()?;
+        let Opening { trees, directory, identity, .. } = *self;
+        let closed_at = age::refuse_older(&self.metadata, session, (trees, directory), identity)?;
+        let was_salvaging = directory.is_salvaging()?;
         let salvages = self.options.salvage_log;
         let log_options = self.log_options(closed_at)?.salvage(salvages && was_salvaging);
         let mut opened = Log::open(disk, &log_options);
@@ -179,28 +180,28 @@ impl Opening<'_> {
         drop(recovered);
         if trees.heap().pool().was_clean() && closed_at != 0 && closed_at < end {
             if !is_salvaged {
-                place.end_salvage(log.disk())?;
+                directory.end_salvage(log.disk())?;
             }
-            return Err(older_than_its_log(trees, place));
+            return Err(older_than_its_log(trees, directory));
         }
         Ok(Some(Found { log, is_cut, was_owing }))
     }
 
     /// Opens a damaged log with what can be proven of it, and says so beside it before anything is changed.
     fn salvage(&self, closed_at: Lsn) -> Result<Opened> {
-        let disk = self.place.open()?;
-        self.place.mark_salvage(&disk)?;
-        let aside = self.place.put_aside()?;
+        let disk = self.directory.open()?;
+        self.directory.mark_salvage(&disk)?;
+        let aside = self.directory.put_aside()?;
         let opened = Log::open(disk, &self.log_options(closed_at)?);
-        if opened.is_err() && self.place.put_aside()? == aside {
+        if opened.is_err() && self.directory.put_aside()? == aside {
             // Nothing was changed.
-            self.place.end_salvage(&self.place.open()?)?;
+            self.directory.end_salvage(&self.directory.open()?)?;
         }
         Ok(opened)
     }
 
     fn log_options(&self, closed_at: Lsn) -> Result<LogOptions> {
-        let reached = self.place.reached(self.identity)?.max(closed_at);
+        let reached = self.directory.reached(self.identity)?.max(closed_at);
         let pool = self.trees.heap().pool();
         // It is as it was sealed, and it was sealed behind all that is known to have been logged.
         let is_proven =
@@ -217,17 +218,17 @@ impl Opening<'_> {
 
     /// Brings pool and log together.
     fn complete(self, found: Found, session: &mut Session<Hardware>) -> Result<StoreLog> {
-        let Opening { trees, place, durability, identity, .. } = self;
+        let Opening { trees, directory, durability, identity, .. } = self;
         let store_log = StoreLog {
             log: found.log,
-            place: place.clone(),
+            directory: directory.clone(),
             identity,
             // Relaxed: only distinct numbers are wanted.
             id: OPENED.fetch_add(1, Ordering::Relaxed),
             durability,
             numbers: RankedMutex::new(Rank::LogNumbers, HashMap::new()),
             last_number: RankedMutex::new(Rank::LogNumber, 0),
-            own: self.own,
+            metadata: self.metadata,
             bytes: AtomicU64::new(0),
             stored_before: AtomicU64::new(0),
             openings: AtomicU64::new(0),
@@ -237,11 +238,11 @@ impl Opening<'_> {
         store_log.number_all(trees, session)?;
         store_log.go_on_counting(session)?;
         let mode = durability.interval_ms().to_le_bytes();
-        store_log.own.change(session, &Change::upsert(MODE, &mode))?;
+        store_log.metadata.change(session, &Change::upsert(MODE, &mode))?;
         let pool = trees.heap().pool();
         let settings =
             Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
-        place.write_settings(store_log.log.disk(), settings)?;
+        directory.write_settings(store_log.log.disk(), settings)?;
         let is_hashed = trees.makes_hashed_leaves();
         store_log.note_tree(if is_hashed { Tree::HashedLeaf } else { Tree::NbTree })?;
         // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
@@ -251,20 +252,20 @@ impl Opening<'_> {
         if !self.is_known || is_owed_now || found.is_cut {
             // Damaged in it is only what it is made of.
             store_log.snapshot(trees, session).map_err(|error| match pool.path() {
-                Some(pool) => place.mention(error, pool),
+                Some(pool) => directory.mention(error, pool),
                 None => error,
             })?;
             // Only evidence: the next closing says it again.
             let _ = store_log.note_reached(session);
         }
         if !self.is_known {
-            store_log.own.change(session, &Change::upsert(IDENTITY, &identity))?;
+            store_log.metadata.change(session, &Change::upsert(IDENTITY, &identity))?;
         }
         let disk = store_log.log.disk();
-        place.end_salvage(disk)?;
-        age::begin_generation(&store_log.own, session, (place, disk), identity, true)?;
+        directory.end_salvage(disk)?;
+        age::begin_generation(&store_log.metadata, session, (directory, disk), identity, true)?;
         // Last: without it a crashed machine does not look at the log.
-        place.write_identity(disk, identity)?;
+        directory.write_identity(disk, identity)?;
         Ok(store_log)
     }
 }

@@ -2,8 +2,9 @@
 
 use everleaf_index::{Change, Hardware, IndexError, Session, Trees};
 
+use super::StoreLog;
 use super::log_metadata::reached_note;
-use super::{REACHED, StoreLog};
+use super::metadata_keys::REACHED;
 use crate::shared::{Shared, thread_number};
 use crate::{Durability, Error, Result};
 
@@ -22,14 +23,14 @@ impl StoreLog {
     /// the store, by one of its sessions: a check waits for those alone.
     pub fn note_reached(&self, session: &mut Session<Hardware>) -> Result<()> {
         let note = reached_note(self.identity, self.log.durable_lsn());
-        self.own.change(session, &Change::upsert(REACHED, &note))?;
+        self.metadata.change(session, &Change::upsert(REACHED, &note))?;
         Ok(())
     }
 
     /// Ends the log, because the snapshot that is owed cannot be written.
     pub fn fail_owed(&self, trees: &Trees, error: Error) {
         let error = match trees.heap().pool().path() {
-            Some(pool) => self.place.mention(error, pool),
+            Some(pool) => self.directory.mention(error, pool),
             None => error,
         };
         self.log.fail_owed(&error.to_string());

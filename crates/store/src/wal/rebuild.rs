@@ -17,9 +17,10 @@ use super::filling::{Filling, Names, Progress};
 use super::log_directory::{LogDirectory, LogState, Settings};
 use super::log_folder::LogDisk;
 use super::log_metadata::reached_note;
-use super::{
-    IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, open::log_options, own_key, replay,
-};
+use super::metadata_keys::{IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, map_key};
+use super::open::log_options;
+use super::small_file::io;
+use super::{load, replay};
 use crate::conversion::{from_pool, is_lost};
 use crate::maintenance::regular_file::open_regular;
 use crate::{Durability, Error, Options, Result};
@@ -231,7 +232,7 @@ fn fill(
         Ok(())
     };
     for (name, number) in &names.numbers {
-        put(&own_key(name), &number.to_le_bytes())?;
+        put(&map_key(name), &number.to_le_bytes())?;
     }
     put(LAST, &names.last.to_le_bytes())?;
     put(LOGGED, &replayed.bytes.to_le_bytes())?;

@@ -17,9 +17,9 @@ use everleaf_index::{
 };
 use everleaf_log::{Lsn, Record, RecordEffect, Recovered};
 
-use super::NAMES;
 use super::filling::{Filling, Names, Plants};
 use super::log_folder::LogDisk;
+use super::metadata_keys::NAMES;
 use crate::{Error, Result};
 
 /// Bytes in memory after which a share is handed over: the more changes it has, the closer together

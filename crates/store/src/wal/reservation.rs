@@ -5,8 +5,10 @@ use everleaf_index::{
 };
 use everleaf_log::{Disk, Log, Lsn, Place, Record};
 
+use super::StoreLog;
+use super::log_effect::{LogEffect, log_record};
 use super::log_folder::LogDisk;
-use super::{LogEffect, NAMES, StoreLog, log_record};
+use super::metadata_keys::NAMES;
 use crate::{Error, Result};
 
 /// What is logged of a batch that was taken back, in bytes, at most: as much memory it takes for a moment.

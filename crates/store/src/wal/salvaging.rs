@@ -7,10 +7,9 @@
 
 use everleaf_log::Disk;
 
-use super::io;
 use super::log_directory::{LogDirectory, SALVAGING, sealed};
 use super::log_folder::LogDisk;
-use super::small_file::remove_durably;
+use super::small_file::{io, remove_durably};
 use crate::{Error, Result};
 
 impl LogDirectory {

@@ -6,8 +6,8 @@ use std::time::Instant;
 use everleaf_index::{BytesTree, Change, Hardware, Machine, Session, Verify};
 use everleaf_log::{Disk, Log, SnapshotWriter};
 
+use super::log_effect::log_record;
 use super::log_folder::LogDisk;
-use super::log_record;
 use crate::map::pages::{PageLimit, Pages, Reader};
 use crate::{Error, Result};
 

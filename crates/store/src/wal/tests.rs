@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_log::{Record, SnapshotWriter};
 
-use super::NAMES;
+use super::metadata_keys::NAMES;
 use crate::{Action, Durability, Error, Exchange, Expiry, Options, Store, WriteBatch};
 
 fn open(path: &std::path::Path) -> Store {

@@ -6,7 +6,8 @@ use mio::{Events, Interest, Poll, Token};
 
 use super::connection::Connection;
 use super::control::PATIENCE;
-use super::{Phase, Server};
+use super::phase::Phase;
+use super::server::Server;
 use crate::error::BenchError;
 
 /// Before an arrival that is nearer than this the thread does not sleep, because the system may wake

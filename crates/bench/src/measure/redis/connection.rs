@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use mio::net::TcpStream;
 
+use super::phase::Phase;
 use super::protocol::{self, Reply};
-use super::{Phase, Server};
+use super::server::Server;
 use crate::error::BenchError;
 use crate::keys::{BytesKeys, KeyList};
 use crate::stream::{Step, Stream};

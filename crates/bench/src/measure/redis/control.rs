@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use super::Server;
 use super::protocol::{self, Reply};
+use super::server::Server;
 use crate::error::BenchError;
 
 /// How long a server may take to accept a connection, or to answer.

@@ -1,6 +1,6 @@
 //! What the arguments of `serve` mean for the server.
 
-use super::{HANDSHAKE_TIMEOUT, PASSWORD_FILE_SIZE_MAX, PASSWORD_VARIABLE, ServeArgs};
+use super::args::ServeArgs;
 use crate::failure::Failure;
 use everleaf::regular_file::read_at_most;
 use everleaf_server::{ClientCertificates, Config, TlsConfig, TlsFiles};
@@ -8,6 +8,15 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+
+/// The environment variable that holds the password.
+const PASSWORD_VARIABLE: &str = "EVERLEAF_REQUIREPASS";
+
+/// A file of a password is no longer.
+const PASSWORD_FILE_SIZE_MAX: u64 = 64 << 10;
+
+/// How long a client may take to show that it speaks TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
     Ok(Config {

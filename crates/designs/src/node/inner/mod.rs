@@ -34,10 +34,7 @@ use everleaf_index::Geometry;
 use everleaf_machine::{AtomicPointer, Machine, Ordering};
 
 use super::version_lock::{Retry, Version};
-use node::{Node, child_count};
-
-/// Locks of nodes are in DRAM: they have one generation.
-const GENERATION: u32 = 0;
+use node::{GENERATION, Node, child_count};
 
 /// The inner nodes of one tree. A leaf is its offset in the pool, a multiple of 64.
 pub struct InnerTree<G, M: Machine> {

@@ -9,7 +9,8 @@ use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine, Ordering};
 
 use crate::node::version_lock::VersionLock;
 
-use super::GENERATION;
+/// Locks of nodes are in DRAM: they have one generation.
+pub(super) const GENERATION: u32 = 0;
 
 /// Children that a node has room for: so few that a node right above the leaves, which is seldom in
 /// the cache, can be asked for whole.

@@ -4,8 +4,8 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_index::Geometry;
 use everleaf_machine::{Machine, Ordering};
 
-use super::node::{Below, Child, Node, child_count};
-use super::{GENERATION, InnerTree};
+use super::InnerTree;
+use super::node::{Below, Child, GENERATION, Node, child_count};
 use crate::node::version_lock::{Retry, Version};
 
 /// All levels over `leaves`; the root.

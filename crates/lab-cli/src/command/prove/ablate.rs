@@ -1,6 +1,6 @@
 //! `everleaf-lab prove ablate`: which flushes and drains are missed?
 
-use super::{ProveArgs, structures_of};
+use super::args::{ProveArgs, structures_of};
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;

@@ -1,7 +1,8 @@
 //! `everleaf-lab prove STRUCTURE --faults`: a fault in every access in turn, and which program finds it.
 
+use super::args::{ProveArgs, structures_of};
 use super::page::{Part, replaced};
-use super::{ProveArgs, show, structures_of};
+use super::show;
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;

@@ -1,7 +1,7 @@
 //! `everleaf-lab prove mutants`: every planted bug must be found, by what is known of it or, with a
 //! budget, by the plain search.
 
-use super::{ProveArgs, mutant_of};
+use super::args::{ProveArgs, mutant_of};
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;

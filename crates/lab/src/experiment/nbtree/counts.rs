@@ -7,7 +7,7 @@ use super::super::finding::{Bar, Chart, Figure, Grid, Series};
 use super::super::leaf_table::{self, Claim, More};
 use super::super::model::Latencies;
 use super::super::{Context, Outcome};
-use super::{PAPERS_TREE, is_published, rivals};
+use super::rivals::{PAPERS_TREE, is_published, rivals};
 use everleaf_bench::random::mix;
 use everleaf_lab_designs::count::{Counted, Operation, load, pool_bytes, scaled_caches};
 

@@ -9,7 +9,7 @@ use super::super::model::Latencies;
 use super::super::timed::{self, Contest};
 use super::super::waiting::{self, FOUR, Setting};
 use super::super::{Context, Outcome};
-use super::{PAPERS_TREE, is_published, rivals};
+use super::rivals::{PAPERS_TREE, is_published, rivals};
 
 /// Every tree, every operation.
 pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, BenchError> {

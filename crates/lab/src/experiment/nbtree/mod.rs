@@ -5,13 +5,13 @@ mod allocators;
 mod counts;
 mod latency;
 mod many;
+mod rivals;
 mod skewed;
 mod space;
 
-use everleaf_designs::catalogue;
-
 use super::{Entry, Family, Kind, cores, proof};
 
+use rivals::PAPERS_TREE;
 pub(super) use space::memory;
 
 pub(super) const FAMILY: Family = Family {
@@ -189,34 +189,3 @@ pub(super) const FAMILY: Family = Family {
         },
     ],
 };
-
-/// The paper's NBTree in the catalogue: its claims are judged on this one. `nbtree` is ours, made
-/// after it, and stands beside it.
-const PAPERS_TREE: &str = "nbtree-published";
-
-/// Whether a tree is one that a paper describes, not ours nor a variant for one experiment.
-fn is_published(name: &str) -> bool {
-    !["nbtree", "nbtree-coupled", "rntree-dual"].contains(&name)
-}
-
-/// The trees of the paper that are in the catalogue, those of ours that come close included.
-fn rivals() -> Vec<&'static str> {
-    let wanted = [
-        "nbtree",
-        "fast-fair",
-        "rntree",
-        "rntree-dual",
-        "fptree",
-        "wbtree",
-        "wbtree-so",
-        "nvtree",
-        "cdds",
-        "blink",
-        "utree",
-        "bztree",
-        "nbtree-published",
-        "nbtree-coupled",
-    ];
-    let known = catalogue::names();
-    wanted.into_iter().filter(|name| known.contains(name)).collect()
-}

@@ -9,7 +9,7 @@ use everleaf_machine::simulated::Domain;
 use super::super::finding::{Bar, Chart, Figure, Grid, Series, number};
 use super::super::model::Latencies;
 use super::super::{Context, Outcome};
-use super::{PAPERS_TREE, is_published, rivals};
+use super::rivals::{PAPERS_TREE, is_published, rivals};
 use everleaf_lab_designs::count::{load, scaled_caches, threads};
 
 /// As in the paper.

@@ -13,7 +13,7 @@ use everleaf_index::nbtree;
 use super::super::finding::{Bar, Chart, Figure, Grid, Series};
 use super::super::recovery::series;
 use super::super::{Context, Outcome};
-use super::{PAPERS_TREE, rivals};
+use super::rivals::{PAPERS_TREE, rivals};
 use everleaf_lab_designs::count::{load, scaled_caches};
 use everleaf_lab_designs::openings::openings;
 

@@ -1,5 +1,6 @@
 //! What runs next: one strategy per file, all treating threads and store-buffer steps alike.
 
+mod candidates;
 mod dfs;
 mod pct;
 mod random;
@@ -7,22 +8,10 @@ mod replay;
 
 use super::config::SchedulerKind;
 use super::random::{Random, mix};
+pub(super) use candidates::Candidates;
 use dfs::Dfs;
 use pct::Pct;
 use replay::Replay;
-
-/// The actors that can act at a scheduling point.
-pub(super) struct Candidates<'a> {
-    /// Threads are `0..threads`, the store buffer of thread t is `threads + t`. If the running
-    /// thread can go on it comes first.
-    pub actors: &'a [u8],
-    /// The number of threads.
-    pub threads: usize,
-    /// Whether `actors[0]` is the thread that is running now.
-    pub current_first: bool,
-    /// Scheduling points so far in this schedule.
-    pub step: u64,
-}
 
 /// A strategy in the middle of a search.
 pub(super) enum Scheduler {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use everleaf_index::Change;
 use everleaf_log::simulated::{Faults, SimulatedDisk};
 
-use super::super::super::{LAST, own_key};
+use super::super::super::metadata_keys::{LAST, map_key};
 use super::world::{folder, options};
 use crate::DEFAULT_MAP;
 
@@ -26,8 +26,8 @@ fn what_is_written_after_a_failed_emptying_is_not_lost() {
         let log = store.shared().log.as_ref().expect("it has a log");
         let mut session = store.shared().session().expect("there are enough");
         let number = (map.number() + 1).to_le_bytes();
-        for key in [LAST.to_vec(), own_key(DEFAULT_MAP)] {
-            log.own.change(&mut session, &Change::upsert(&key, &number)).expect("room");
+        for key in [LAST.to_vec(), map_key(DEFAULT_MAP)] {
+            log.metadata.change(&mut session, &Change::upsert(&key, &number)).expect("room");
         }
         *log.last_number.lock() += 1;
         // Relaxed: one thread.
