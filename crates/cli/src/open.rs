@@ -99,7 +99,7 @@ pub struct Rebuilding {
 impl Rebuilding {
     /// Shows nothing yet.
     pub fn new(global: Global) -> Self {
-        let what = "making the pool again from its log";
+        let what = "rebuilding the pool from its log";
         // It shows something only once a pool is rebuilt.
         Self { progress: Arc::new(Progress::count(global.wants_progress(), what)) }
     }
@@ -124,7 +124,7 @@ impl Rebuilding {
 /// What was done, in a line.
 fn told(rebuilt: &Rebuilt) -> String {
     format!(
-        "the machine had crashed: made the pool again from {} of a snapshot and {} of the log",
+        "the machine had crashed: rebuilt the pool from {} of a snapshot and {} of the log",
         counted(rebuilt.snapshot_pairs, "key"),
         counted(rebuilt.replayed, "commit")
     )

@@ -3,7 +3,7 @@
 //!
 //! The first run with a folder that is not there makes two stores in it, with random keys: the
 //! `snapshot` of the one has all of them, in the `log` of the other they are as they were put. Each
-//! further run loses both pools, makes them again from their logs, and prints keys per second.
+//! further run loses both pools, rebuilds them from their logs, and prints keys per second.
 
 #![allow(clippy::print_stdout, reason = "the figures are the result")]
 
@@ -58,7 +58,7 @@ fn main() {
         for (name, snapshot) in [("snapshot", true), ("log", false)] {
             make(&folder.join(name), keys, key_size as usize, value_size as usize, snapshot);
         }
-        println!("made; call again to measure");
+        println!("ready: run it again to measure");
         return;
     }
     for name in ["snapshot", "log"] {

@@ -28,7 +28,7 @@ pub struct OpenedPool {
     pub is_new: bool,
 }
 
-/// Opens the pool; if the machine crashed and there is a log, makes it again from there.
+/// Opens the pool; if the machine crashed and there is a log, rebuilds it from there.
 pub fn open_pool(
     path: &Path,
     place: &LogDirectory,
@@ -135,16 +135,16 @@ pub fn refuse_log_beside(path: &Path) -> Result<()> {
     LogDirectory::of(path, &Options::new()).refuse_other(path)
 }
 
-/// Refuses to make a pool again if that is not what was asked for.
+/// Refuses to rebuild a pool if that is not what was asked for.
 fn refuse_rebuilding(error: &PoolError, place: &LogDirectory, options: &Options) -> Result<()> {
     let log = place.display();
     let how = if options.pool.read_only {
-        "open it for writing once (for instance with `everleaf snapshot`), which makes the pool again \
+        "open it for writing once (for instance with `everleaf snapshot`), which rebuilds the pool \
          from there"
     } else if options.durability == Some(Durability::Process) {
-        "open the store with durability power or interval to make the pool again from there"
+        "open the store with durability power or interval to rebuild the pool from there"
     } else if options.pool.create == CreateMode::New {
-        "open it instead of creating it, which makes the pool again from there, or move the log away"
+        "open it instead of creating it, which rebuilds the pool from there, or move the log away"
     } else {
         return Ok(());
     };

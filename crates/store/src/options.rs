@@ -264,7 +264,7 @@ impl Options {
         self
     }
 
-    /// While opening makes the pool again from its log, `tell` is called from time to time with the
+    /// While opening rebuilds the pool from its log, `tell` is called from time to time with the
     /// number of pairs and changes done so far, by any of the threads that do it: one call at a time, in
     /// ascending numbers. The rebuilding waits for it, and it must not open this store. Default: nobody is
     /// told.

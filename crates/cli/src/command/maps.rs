@@ -16,8 +16,8 @@ Examples:
   everleaf maps words.pool --json
 
 Each line is the name of a map, a tab, and the number of its keys (`integers` for a map of 64-bit
-integers, which the command line does not read). A map comes to be with the
-first `everleaf put --map NAME` or `everleaf load --map NAME`.";
+integers, which the command line does not read). The first `everleaf put --map NAME`
+or `everleaf load --map NAME` makes a map.";
 
 /// List the maps of a pool
 #[derive(Args, Debug)]

@@ -109,7 +109,7 @@ fn commands_that_rebuild_a_pool_say_so_unless_quiet() {
             // The second time the key is not there any more.
             let is_gone = command[0] == "del" && !flag.is_empty();
             assert_eq!(ended.code, i32::from(is_gone), "{command:?} {flag}: {}", ended.err);
-            let says = ended.err.contains("made the pool again from 500 keys of a snapshot");
+            let says = ended.err.contains("rebuilt the pool from 500 keys of a snapshot");
             assert_eq!(says, flag.is_empty(), "{command:?} {flag}: {}", ended.err);
             assert!(!ended.err.contains('\r'), "a bar though nobody sees it: {}", ended.err);
         }
@@ -122,7 +122,8 @@ fn commands_that_rebuild_a_pool_say_so_unless_quiet() {
     assert_eq!(place.run(["get", "pool", "more"]).succeeded(), "1");
 }
 
-/// What was lost: a pool was put in the place of one that was lost, beside its log, which alone would have made it again.
+/// What was lost: a pool was put in the place of one that was lost, beside its log, from which alone it would have been
+/// rebuilt.
 #[test]
 fn an_import_makes_no_pool_beside_a_log() {
     let place = filled();

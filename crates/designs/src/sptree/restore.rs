@@ -124,7 +124,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         Ok(Some(from))
     }
 
-    /// Makes all buffers again that are not there yet. Others may be at work.
+    /// Rebuilds all buffers that are not there yet. Others may be at work.
     ///
     /// # Errors
     /// That of the first leaf whose records are damaged; the others are restored.

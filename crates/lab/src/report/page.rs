@@ -277,7 +277,7 @@ fn cell(found: &SavedRow, base: &SavedReport) -> String {
     }
 }
 
-/// How to make an experiment again.
+/// The command that repeats an experiment.
 pub(crate) fn command(finding: &Finding) -> String {
     let seed = if finding.seed == 1 { String::new() } else { format!(" --seed {}", finding.seed) };
     format!("everleaf-lab run {} --{}{seed}", finding.id, finding.scale.name())

@@ -73,7 +73,7 @@ pub(crate) fn refuse_stale(trees: &Trees, place: &LogDirectory) -> Result<()> {
 pub(super) fn not_its_log(place: &LogDirectory) -> Error {
     Error::Corrupt(format!(
         "the log in {} is not the one of this pool: move it away to go on without it, or move the pool away to \
-         make it again from that log",
+         rebuild it from that log",
         place.display()
     ))
 }

@@ -232,8 +232,8 @@ impl LogDirectory {
             LogState::Absent | LogState::Incomplete => Ok(()),
             LogState::Unexplained(owners) => Err(self.unexplained(&owners)),
             LogState::Whole(_) => Err(Error::Unsupported(format!(
-                "there is a log in {}, which is not that of what is to be put beside it: open {} to make \
-                 the pool again from that log, or move the log away first",
+                "there is a log in {}, which is not that of what is to be put beside it: open {} to rebuild \
+                 the pool from that log, or move the log away first",
                 self.display(),
                 pool.display()
             ))),
@@ -247,7 +247,7 @@ impl LogDirectory {
             error,
             &format!(
                 "; its log in {log} has what was acknowledged: move {pool} away and open it again, which \
-                 makes the pool again from there"
+                 rebuilds the pool from there"
             ),
         )
     }

@@ -156,8 +156,8 @@ pub fn reached_in(
 pub fn older_than_its_log(trees: &Trees, place: &LogDirectory) -> Error {
     let pool = trees.heap().pool().path().unwrap_or(Path::new("the pool")).display().to_string();
     Error::Corrupt(format!(
-        "{pool} is older than its log in {}, which went on after this copy of the pool was made, or was opened since: move \
-         {pool} away and open it again, which makes the pool again from the log, or move the log away to \
+        "{pool} is older than its log in {}, which went on after this copy of the pool was made, or was opened \
+         since: move {pool} away and open it again, which rebuilds the pool from the log, or move the log away to \
          go on with the older state",
         place.display()
     ))

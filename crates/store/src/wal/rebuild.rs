@@ -1,4 +1,4 @@
-//! Making a pool again from its log: the newest good snapshot, then what was logged behind it.
+//! Rebuilding a pool from its log: the newest good snapshot, then what was logged behind it.
 //!
 //! A snapshot is sorted, so its blocks are loaded in pieces of the key range, by several threads, as
 //! leaves that are full from the start (`load.rs`). What was logged comes in the order of the LSNs;
@@ -40,7 +40,7 @@ pub struct Rebuilt {
     pub damages: Vec<String>,
 }
 
-/// Makes the pool at `path` again from its log, beside it, and puts it in its place. It can grow as
+/// Rebuilds the pool at `path` from its log, beside it, and puts it in its place. It can grow as
 /// far as the one that was lost, and its log is kept as it was, unless the options say otherwise.
 ///
 /// Who holds the log looks at the pool again: another process may have made it meanwhile, and have it

@@ -3,7 +3,7 @@
 //!
 //! Each variant takes one of a few small stores (with maps, expiry, long records; with a log or without;
 //! closed or killed), damages its files by a seed, and then does what a user would: open, check, get
-//! everything, range, back up, compact, repair, and with a log make the pool again from it. The judge
+//! everything, range, back up, compact, repair, and with a log rebuild the pool from it. The judge
 //! knows what was written. It lets pass: what was written; an error; and an absent key only if the check
 //! or the repair said that something is damaged or cannot be proven.
 //!
@@ -188,7 +188,7 @@ fn exercise(truth: &Truth, folder: &Path, kind: Kind, damage: &Damage) -> Verdic
     try_copies(truth, folder, is_told)?;
     let again = folder.with_extension("again");
     copy(folder, &again);
-    // As the owner goes on with it: with a log this may make the pool again from there.
+    // As the owner goes on with it: with a log this may rebuild the pool from there.
     let result = match options(kind).verify_reads(true).open(again.join("pool")) {
         Ok(store) => judge_open(truth, &store, is_told, damage.cuts_log),
         Err(_) => Ok(()),

@@ -275,10 +275,7 @@ fn a_store_that_cannot_write_its_owed_snapshot_takes_no_writes() {
             Err(error) => break error.to_string(),
         }
     };
-    assert!(
-        error.contains("check sum is wrong") && error.contains("makes the pool again"),
-        "{error}"
-    );
+    assert!(error.contains("check sum is wrong") && error.contains("rebuilds the pool"), "{error}");
     assert!(store.sync().is_err() && store.close().is_err());
     fs::remove_file(left.join("pool")).expect("there");
     let store = interval().open(left.join("pool")).expect("the log has everything");

@@ -164,7 +164,7 @@ fn a_log_of_another_pool_is_refused_before_anything_is_made() {
     let path = make(folder.path());
     fs::remove_file(&path).expect("the pool is lost");
     let error = Options::new().create_new(true).open(&path).map(drop).expect_err("it has a log");
-    assert!(error.to_string().contains("makes the pool again"), "{error}");
+    assert!(error.to_string().contains("rebuilds the pool"), "{error}");
     assert!(!path.exists());
     is_whole(&power().open(&path).expect("it is rebuilt"));
 }
