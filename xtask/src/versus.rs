@@ -76,7 +76,7 @@ fn measure(arguments: &[String]) -> Outcome<Findings> {
     }
     let mut findings = Findings::default();
     for round in 0..rounds {
-        // Whoever is first has the caches as the one before left them.
+        // The program that is first has the caches as the one before left them.
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
         for (index, operations) in &wanted.of_indexes {
             for build in order {
@@ -360,7 +360,7 @@ impl Server {
             if let Some(rest) = line.split("ready on ").nth(1) {
                 let end = rest.find([',', ' ', '\n']).unwrap_or(rest.len());
                 server.address = rest[..end].to_string();
-                // Whoever logs needs a reader.
+                // A program that logs needs a reader.
                 std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
                 return Ok(server);
             }

@@ -49,7 +49,7 @@ impl Failure {
         match error.kind() {
             ErrorKind::BrokenPipe => Self::new(
                 ExitCode::Io,
-                "the output is cut off: whoever read it went away before its end",
+                "the output is cut off: the program that read it went away before its end",
             ),
             _ => Self::output(error),
         }

@@ -123,14 +123,14 @@ impl Buffers {
 
     /// The LSN taken last and not given back.
     pub(crate) fn last_lsn(&self) -> Lsn {
-        // Acquire: whoever uses this LSN as a bound has seen what was done before it was taken, and
+        // Acquire: a thread that uses this LSN as a bound has seen what was done before it was taken, and
         // who has seen a change finds its LSN here; pairs with the AcqRel in `take`.
         (self.next.load(Ordering::Acquire) & !HALF) - 1
     }
 
     /// Every change up to this LSN is made and collected.
     pub(crate) fn collected(&self) -> Lsn {
-        // Acquire: whoever reads the store from here on finds these changes; pairs with the Release in
+        // Acquire: a thread that reads the store from here on finds these changes; pairs with the Release in
         // `collect`.
         self.collected.load(Ordering::Acquire)
     }
@@ -253,7 +253,7 @@ impl Buffers {
         Ok(Collected { first: collected + 1, count: last - collected })
     }
 
-    /// Takes what has been left of one half; returns for how many places. With `sleeps`, whoever
+    /// Takes what has been left of one half; returns for how many places. With `sleeps`, a thread that
     /// fills another wakes the caller.
     fn gather(
         &self,

@@ -71,48 +71,6 @@ pub struct Log<D: Disk = RealDisk> {
     pub(crate) owner: OwnerProcess,
 }
 
-/// What the threads of a log share.
-pub(crate) struct Shared<D: Disk> {
-    pub(crate) disk: Arc<D>,
-    pub(crate) uuid: [u8; 16],
-    mode: SyncMode,
-    buffers: Buffers,
-    durable: Arc<AtomicU64>,
-    stored: Arc<AtomicU64>,
-    writer: RankedMutex<Writer<D>>,
-    turn: RankedMutex<Turn>,
-    /// A leader is done, or the log has failed.
-    done: Condvar,
-    /// The background thread has something to do.
-    pub(crate) work: Condvar,
-    has_failed: AtomicBool,
-    pub(crate) is_work_due: AtomicBool,
-    /// Whether a snapshot is being written.
-    pub(crate) is_snapshotting: AtomicBool,
-    /// Whether it is the one that is owed.
-    pub(crate) is_owed_being_written: AtomicBool,
-    /// Whether it may have read what is not so, and the log does not tell.
-    pub(crate) is_snapshot_spoiled: AtomicBool,
-    /// Whether nothing counts until there is a snapshot.
-    is_owing: AtomicBool,
-}
-
-/// Whose turn it is.
-pub(crate) struct Turn {
-    is_led: bool,
-    pub(crate) failed: Option<Error>,
-    pub(crate) is_ending: bool,
-    /// Whoever leads next is to sync.
-    pub(crate) is_sync_due: bool,
-    pub(crate) clock: Clock,
-}
-
-impl<D: Disk> std::fmt::Debug for Shared<D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("mode", &self.mode).finish_non_exhaustive()
-    }
-}
-
 impl<D: Disk> Log<D> {
     /// Opens the log in this folder, or makes one if there is none. What was there before is told
     /// by what comes with it.
@@ -251,7 +209,7 @@ impl<D: Disk> Log<D> {
         self.shared.await_owed(|| !self.is_snapshotting())
     }
 
-    /// Waits until whoever writes the snapshot that is owed, or was, has let the older log go, too: then
+    /// Waits until the thread that writes the snapshot that is owed, or was, has let the older log go, too: then
     /// another can be begun. Returns at once if nobody does.
     ///
     /// # Errors
@@ -280,8 +238,8 @@ impl<D: Disk> Log<D> {
         self.shared.wait_durable(self.last_lsn())
     }
 
-    /// Looks whether the log is still where it can be found: each sync does that, and whoever wants to know before the
-    /// next one asks here.
+    /// Looks whether the log is still where it can be found: each sync does that, and a caller that wants to know
+    /// before the next one asks here.
     ///
     /// # Errors
     /// [`Error::Failed`] if it was removed, or the log has failed.

@@ -131,7 +131,7 @@ impl LogOptions {
     }
 
     /// Whether the log has a thread of its own that syncs in [`SyncMode::Interval`]. Without it,
-    /// whoever owns the log calls [`crate::Log::tick`]; simulated runs do. Default: yes.
+    /// the owner of the log calls [`crate::Log::tick`]; simulated runs do. Default: yes.
     pub fn background_thread(mut self, yes: bool) -> Self {
         self.background = yes;
         self

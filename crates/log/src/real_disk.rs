@@ -41,7 +41,7 @@ impl RealDisk {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(failed(&error)),
         };
-        // Whoever made it may have died before its name was durable.
+        // The process that made it may have died before its name was durable.
         match sync_parent(&folder) {
             // Who made it could do it, or would have been refused.
             Err(error) if !is_new && error.kind() == io::ErrorKind::PermissionDenied => {}

@@ -406,7 +406,7 @@ fn write_locked(
         holders => {
             for (index, holder) in holders.iter().enumerate() {
                 write!(f, "{}{holder}", if index == 0 { "" } else { ", " })?;
-                // The kernel names who took the lock, which belongs to whoever has the open file.
+                // The kernel names who took the lock, which belongs to the process that has the open file.
                 if has_ended(holder.pid) {
                     f.write_str(
                         " (which has ended; a process that it forked may hold the lock until that one ends, too)",

@@ -60,7 +60,7 @@ impl<M: Machine> View<M> {
         let Some((last, rest)) = words.split_last() else { return };
         self.prepare(offset, rest);
         // Release (within AcqRel): a checksum is visible after what it covers; pairs with the
-        // acquire of whoever maps the pool next. A locked instruction, so that it is visible on
+        // acquire of the process that maps the pool next. A locked instruction, so that it is visible on
         // return and in a domain without flushes durable.
         self.word(offset + 8 * rest.len() as u64).swap(*last, Ordering::AcqRel);
         if !M::mutant("pool.no_record_persist") {

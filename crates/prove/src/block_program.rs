@@ -74,7 +74,7 @@ pub struct Opened<A> {
     allocator: A,
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<M>>>>,
-    /// One for each place: held by whoever reads or changes it.
+    /// One for each place: held by the thread that reads or changes it.
     locks: Vec<SpinLock<(), M>>,
 }
 

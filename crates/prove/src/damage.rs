@@ -31,8 +31,8 @@ const KEYS_OF_LEAF: usize = 3;
 
 /// The bytes of a pool, which nobody has open.
 fn bytes_of(memory: &Memory) -> &[u8] {
-    // SAFETY: whoever passed the memory out keeps it in its place as long as the program has it, and nobody writes
-    // to it meanwhile.
+    // SAFETY: the caller that passed the memory out keeps it in its place as long as the program has it, and nobody
+    // writes to it meanwhile.
     unsafe { std::slice::from_raw_parts(memory.base(), memory.size()) }
 }
 

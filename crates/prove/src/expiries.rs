@@ -342,7 +342,7 @@ impl Program for Expiries {
 
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
         let call = match *operation {
-            // Whoever writes what has expired by then removes the key.
+            // A thread that writes what has expired by then removes the key.
             Operation::Put(expiry) | Operation::Expire(expiry) | Operation::Update(expiry)
                 if expiry <= self.now =>
             {

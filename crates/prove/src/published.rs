@@ -183,7 +183,7 @@ fn beside_a_replacement() -> Vec<Anomaly> {
             &FULL,
             &[&[Insert(3, 30)], &[Remove(1)], &[Update(1, 11), Get(1)]],
         ),
-        // Whoever replaces the leaf stands still between the first phase and the second, so that
+        // The thread that replaces the leaf stands still between the first phase and the second, so that
         // nothing else can go wrong: a value that comes a second time is taken for the first.
         Anomaly {
             stops: true,

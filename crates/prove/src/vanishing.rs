@@ -297,7 +297,7 @@ impl Program for Vanishing {
 impl Vanishing {
     fn may_fail(&self, operation: Operation, error: &IndexError) -> bool {
         match error {
-            // Whoever prepares a batch is told, whatever it is to do there.
+            // A thread that prepares a batch is told, whatever it is to do there.
             IndexError::Removed => {
                 M::mark("batch.tree_is_gone");
                 matches!(operation, Operation::Put(_) | Operation::Removal(_))

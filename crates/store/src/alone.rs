@@ -147,7 +147,7 @@ impl Shared {
     ) -> Result<R> {
         let mut pinned = session.pinned();
         if self.order.is_free() {
-            // Whoever raises the gate waits for our pin.
+            // The thread that raises the gate waits for our pin.
             return act(false, &mut pinned);
         }
         drop(pinned);

@@ -18,10 +18,11 @@ pub enum Event<'a> {
     SnapshotFailed(&'a Error),
     /// The log has failed: nothing can be written any more.
     LogFailed(&'a Error),
-    /// A batch that was cut short was finished, but for what a damaged record is in the way of: a key of which it changes the
-    /// expiry alone keeps the one it had; in a full pool, one put and removals stay undone if that key's record is damaged.
-    /// Such a key is [`Error::Corrupt`] for whoever verifies what is read. Told while the store is opened, and once: a
-    /// program that does not listen is told by nothing else ([`Statistics`](crate::Statistics) have no count).
+    /// A batch that was cut short was finished, but for what a damaged record is in the way of: a key of which it
+    /// changes the expiry alone keeps the one it had; in a full pool, one put and removals stay undone if that key's
+    /// record is damaged. Such a key is [`Error::Corrupt`] for a program that verifies what it reads. Told while the
+    /// store is opened, and once: a program that does not listen is told by nothing else
+    /// ([`Statistics`](crate::Statistics) have no count).
     BatchLeft(&'a Error),
     /// A leaf that was [left](crate::Options::open_at_once) when the store was opened is damaged: what is in it is
     /// [`Error::Corrupt`] for an operation that touches it.

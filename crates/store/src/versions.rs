@@ -50,7 +50,7 @@ pub(crate) type Value = (Vec<u8>, u64);
 pub(crate) enum BeforeImage {
     Absent,
     Value(Value),
-    /// Nobody can tell: its record was damaged. What is said to whoever reads it.
+    /// Nobody can tell: its record was damaged. The error of a thread that reads it.
     Damaged(Arc<str>),
 }
 
@@ -139,7 +139,7 @@ struct Unsaved {
     /// Kept, so that its address is not given to another.
     tree: Arc<BytesTree>,
     version: u64,
-    /// What is said to whoever reads it.
+    /// The error of a thread that reads it.
     text: Arc<str>,
 }
 
@@ -236,7 +236,7 @@ impl Versions {
         if newest != 0 {
             let mut list = self.new_maps.list.lock().unwrap_or_else(PoisonError::into_inner);
             list.push((tree.clone(), newest));
-            // Relaxed: whoever looks for this map has found it, behind the lock of the names.
+            // Relaxed: a thread that looks for this map has found it, behind the lock of the names.
             self.new_maps.count.store(list.len(), Ordering::Relaxed);
         }
     }
@@ -309,7 +309,7 @@ impl Versions {
     fn leave(&self, open: &Open, version: u64) -> u64 {
         let newest = open.views.last_key_value().map_or(0, |(newest, _)| *newest);
         // Release: a writer that does not save any more for a view that was given up has seen that it
-        // was, and so has whoever sees its write; pairs with the acquire in `saves_for`.
+        // was, and so has a thread that sees its write; pairs with the acquire in `saves_for`.
         self.newest.store(newest, Ordering::Release);
         self.forget(open.views.first_key_value().map_or(u64::MAX, |(oldest, _)| *oldest));
         open.views.range(..version).next_back().map_or(0, |(before, _)| *before)
@@ -405,7 +405,7 @@ impl Versions {
         if self.limit_bytes == 0 || !is_over() {
             return;
         }
-        // Whoever is closing a view frees something, too; the next writer looks again.
+        // A thread that is closing a view frees something, too; the next writer looks again.
         let Some(_alone) = self.closing.try_lock() else { return };
         while is_over() {
             let mut open = self.open.lock();

@@ -46,7 +46,7 @@ impl Versions {
         self.save(tree, key, hash_of(key), || {
             match tree.get_verified(session, key, Verify::Sum, see).map_err(Error::from) {
                 Ok(found) => Ok(found.map_or(BeforeImage::Absent, BeforeImage::Value)),
-                // Views say so, and whoever changes it may go on.
+                // Views say so, and the thread that changes it may go on.
                 Err(Error::Corrupt(text)) => Ok(BeforeImage::Damaged(text.into())),
                 Err(error) => Err(error),
             }
@@ -105,7 +105,7 @@ impl Inner {
 
     /// Refuses what was read if the view was given up before (V3).
     fn check(&self) -> Result<()> {
-        // Acquire: pairs with the release of whoever gives it up. If what was read is a change that was
+        // Acquire: pairs with the release of the thread that gives it up. If what was read is a change that was
         // not saved for this view, or if an old value was missing, the mark is seen (V3).
         if self.lost.load(Ordering::Acquire) {
             return Err(Error::ViewLost(self.views().limit_bytes()));

@@ -283,8 +283,8 @@ fn roll_back_one(store: &Store, make: impl Fn(&mut WriteBatch)) {
     panic!("none was rolled back");
 }
 
-/// Whoever had read members of a batch that was rolled back, by a scan, depended on a header alone that was as before,
-/// and wrote what never was to another key. And who had read a key of it, and watched that, was told nothing.
+/// A thread that had read members of a batch that was rolled back, by a scan, depended on a header alone that was as
+/// before, and wrote what never was to another key. And who had read a key of it, and watched that, was told nothing.
 #[test]
 fn a_rolled_back_batch_refuses_those_that_may_have_read_it() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -232,7 +232,7 @@ fn a_damaged_heap_header_is_refused_and_costs_nothing() {
         std::fs::write(&path, &image).expect("writable");
         let error = Store::open(&path, Options::new().create(true)).expect_err("refused");
         assert!(matches!(error, everleaf::Error::Corrupt(_)), "bit {bit}: {error}");
-        // Whoever knows what was wrong gets everything back.
+        // A user who knows what was wrong gets everything back.
         image = std::fs::read(&path).expect("the image");
         image[magic + bit / 8] ^= 1 << (bit % 8);
     }

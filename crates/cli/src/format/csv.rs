@@ -207,7 +207,7 @@ impl<W: Write> PairWriter for Writer<W> {
     }
 }
 
-/// The I/O error itself: whoever asks for its kind must not find a wrapper.
+/// The I/O error itself: code that asks for its kind must not find a wrapper.
 fn cause(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,

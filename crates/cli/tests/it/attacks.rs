@@ -141,8 +141,8 @@ fn put_pipe_at(path: &Path) {
     assert!(made.success());
 }
 
-/// What was lost: whoever read a pool whose log had a pipe in the place of `identity`, `generation`, `reached` or
-/// `settings` waited for ever, as did `repair` of a pipe.
+/// What was lost: a program that read a pool whose log had a pipe in the place of `identity`, `generation`, `reached`
+/// or `settings` waited for ever, as did `repair` of a pipe.
 #[test]
 fn a_pipe_in_the_place_of_a_file_is_waited_for_by_nobody() {
     let place = Place::empty();

@@ -158,7 +158,7 @@ fn ends_as_if_it_had_not_been_killed(from: usize) {
             assert!(at > 10, "it changes something");
             return;
         }
-        // Whoever does not ask for it is refused, or has what is left.
+        // A user who does not ask for it is refused, or has what is left.
         let unasked = place.copy();
         if unasked.run(["put", "pool", "extra", "1", "--quiet"]).code == 0 {
             assert_eq!(prefix(&unasked), left, "at {at}");

@@ -274,7 +274,7 @@ fn what_was_acknowledged_survives_kill_9() {
     assert_eq!(place.run(["get", "pool", "apple"]).succeeded(), "red");
 }
 
-/// Whoever read the log of a server went away (`everleaf serve --log info 2>&1 | head -1`), and at the next
+/// The program that read the log of a server went away (`everleaf serve --log info 2>&1 | head -1`), and at the next
 /// event the server ended: telling on the same standard error that the event cannot be written panicked.
 #[test]
 fn a_server_goes_on_when_nobody_reads_its_log() {

@@ -65,7 +65,7 @@ impl<M: Machine> Allocator<M> for Everleaf<M> {
     }
 
     fn activate(&self, _session: &mut Session<M>, block: u64, destination: &Atomic<u64, M>) {
-        // Release: the block is filled; pairs with the acquire load of whoever follows the word.
+        // Release: the block is filled; pairs with the acquire load of the thread that follows the word.
         destination.store(block, Ordering::Release);
         if !M::mutant("everleaf.no_link_flush") {
             // Persist: the destination before this returns.
@@ -84,7 +84,7 @@ impl<M: Machine> Allocator<M> for Everleaf<M> {
     }
 
     fn check(&self, _used: &BTreeSet<u64>) -> Vec<String> {
-        // The heap's audit, which whoever has the heap runs, finds what is lost or free twice.
+        // The heap's audit, which the code that has the heap runs, finds what is lost or free twice.
         vec![]
     }
 

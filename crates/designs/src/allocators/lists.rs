@@ -52,7 +52,7 @@ impl<M: Machine> Lists<M> {
 
     /// The first block of an untouched chunk; the others go to the thread's list.
     fn begin_chunk(&self, space: &Space<M>, thread: usize) -> Option<u64> {
-        // Held until they are there: whoever finds no chunk then finds them in the list.
+        // Held until they are there: a thread that finds no chunk then finds them in the list.
         let mut untouched = self.untouched.lock();
         let chunk = untouched.pop()?;
         let mut list = self.of_threads[thread].lock();

@@ -209,7 +209,7 @@ impl<M: Machine> Allocator<M> for NvmMallocLike<M> {
         }
         self.change(FREEING, block, destination);
         if !is_early {
-            // After the state is ended: until then a crash frees it, whoever has it.
+            // After the state is ended: until then a crash frees it, whichever thread has it.
             self.lists.put(thread, block);
         }
     }

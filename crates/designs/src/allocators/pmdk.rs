@@ -228,7 +228,7 @@ impl<M: Machine> Allocator<M> for PmdkLike<M> {
         }
         self.change(thread, FREE, block, destination);
         if !is_early {
-            // After the lane is erased: else it would free the block from whoever has it next (L1).
+            // After the lane is erased: else it would free the block from the thread that has it next (L1).
             self.lists.put(thread, block);
         }
     }

@@ -240,7 +240,7 @@ impl<M: Machine> Space<M> {
 
     /// Stores what a destination names: a block, or 0. Not durable yet.
     pub fn link(&self, destination: &Atomic<u64, M>, block: u64) {
-        // Release: the block is filled; pairs with the acquire load of whoever follows the word.
+        // Release: the block is filled; pairs with the acquire load of the thread that follows the word.
         destination.store(block, Ordering::Release);
     }
 

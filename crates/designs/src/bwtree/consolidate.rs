@@ -129,7 +129,7 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
                 // SAFETY: planted: others may still read it.
                 unsafe { session.free_node(record.cast(), size) };
             } else {
-                // SAFETY: made with this size; only whoever took the chain out of the table, the caller,
+                // SAFETY: made with this size; only the thread that took the chain out of the table, the caller,
                 // retires it. Who is pinned may still read it.
                 unsafe { session.retire_node(record.cast(), size) };
             }

@@ -86,6 +86,6 @@ pub struct BwTree<const PAIRS: usize = 128, const CHAIN: u64 = 8, M: Machine = H
 }
 
 impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
-    /// Records on a page from which on whoever writes it makes one base of them first.
+    /// Records on a page from which on a thread that writes it makes one base of them first.
     pub(super) const CHAIN_MAX: u64 = 2 * CHAIN;
 }

@@ -35,7 +35,7 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
                 && key >= high
                 && !M::mutant("bwtree.no_range_check")
             {
-                // The page above did not know of the split yet: whoever comes by tells it.
+                // The page above did not know of the split yet: a thread that comes by tells it.
                 M::mark("bwtree.help");
                 self.enter(session, top.level(), high, right);
                 page = right;

@@ -25,7 +25,7 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
                 (Effect::Delete, _) => Kind::Delete,
             };
             if self.is_full(top) {
-                // Whoever comes here does the same, and the first one is through: nothing is put on the chain
+                // Threads that come here do the same, and the first one is through: nothing is put on the chain
                 // meanwhile. So a page that many write without a pause does not grow, and nobody waits.
                 M::mark("bwtree.full");
                 self.consolidate(session, page)?;

@@ -128,7 +128,7 @@ pub struct Cceh<V: Variant = Standard, M: Machine = Hardware> {
     root_object: RootObject<M>,
     /// What the root object says of the directory.
     current: Atomic<u64, M>,
-    /// Held by whoever changes the directory.
+    /// Held by the thread that changes the directory.
     directory_lock: VersionLock<M>,
     /// The directory in DRAM, in a variant with one.
     copy: DirectoryCopy<M>,

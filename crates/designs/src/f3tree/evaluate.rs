@@ -48,7 +48,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             self.set_drained(session, self.clock.load(Ordering::Relaxed));
         }
         // Acquire: a write with a smaller number had its shard's lock when it took the number, so
-        // that whoever gets the lock after this load finds it; pairs with `store` in `write.rs`.
+        // that the thread that gets the lock after this load finds it; pairs with `store` in `write.rs`.
         let mut horizon = self.clock.load(Ordering::Acquire);
         let mut count = 0;
         let mut damage = None;

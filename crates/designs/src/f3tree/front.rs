@@ -7,7 +7,7 @@ use super::F3Tree;
 use super::layout::{OBJECT_SIZE, Objects};
 use super::variant::Variant;
 
-/// The objects of a front, in the order in which their entries are used. Whoever holds the front's
+/// The objects of a front, in the order in which their entries are used. The thread that holds the front's
 /// lock may fill its free entries.
 #[derive(Default)]
 pub(super) struct Front {

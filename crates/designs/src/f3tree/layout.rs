@@ -125,7 +125,7 @@ impl<M: Machine> Objects<M> {
 
     /// The stamp of the entry at `entry`, while others may store it.
     pub fn stamp(&self, entry: u64) -> Stamp {
-        // Relaxed: compared with `drained` only, and whoever stores another stamp keeps the
+        // Relaxed: compared with `drained` only, and the thread that stores another stamp keeps the
         // sequence number on the same side of it (F3).
         Stamp(self.stamp_word(entry).load(Ordering::Relaxed))
     }

@@ -53,7 +53,7 @@ impl<M: Machine> Drop for ShardGuard<'_, M> {
         // Relaxed: only the holder of the lock stores the count.
         if self.count.load(Ordering::Relaxed) != count {
             // AcqRel: pairs with the acquire in `is_empty`. A swap and not a store, so
-            // that a call that returned is seen by whoever asks afterwards.
+            // that a call that returned is seen by a thread that asks afterwards.
             self.count.swap(count, Ordering::AcqRel);
         }
     }

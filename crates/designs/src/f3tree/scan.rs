@@ -39,7 +39,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             && pairs.len() < end
         {
             let direct = self.direct_writes();
-            // Whoever writes to the global tree without an entry holds this.
+            // A thread that writes to the global tree without an entry holds this.
             let round = is_under_way(direct).then(|| self.round.lock());
             let start = pairs.len();
             let last = self.scan_page(session, way, from, end - start, pairs)?;

@@ -129,7 +129,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         // Acquire: as in `free_entry`.
         let before = self.drained.load(Ordering::Acquire);
         let round = self.round.lock();
-        // Acquire: as in `free_entry`. Whoever had the lock before may have made the room.
+        // Acquire: as in `free_entry`. The thread that had the lock before may have made the room.
         if self.drained.load(Ordering::Acquire) == before {
             self.evaluate_locked(session, &round)?;
         }

@@ -17,5 +17,5 @@ pub(super) const ROOT_WORD: usize = 2;
 pub(super) const LOG_WORD: usize = 3;
 /// The largest value: a record's word has 8 more bits (`node/fast_node`).
 pub(super) const VALUE_MAX: u64 = (1 << 56) - 1;
-/// The generation of whoever may not write: no node is ever of it.
+/// The generation of code that may not write: no node is ever of it.
 pub(super) const NO_GENERATION: u32 = u32::MAX;

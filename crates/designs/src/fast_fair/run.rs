@@ -168,7 +168,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         // Release: the new leaves are complete; pairs with the loads of siblings in `read.rs`.
         leaf.sibling().store(offset | mark, Ordering::Release);
         if !M::mutant("f3.run_unlinked") {
-            // Persist: the way to the new records before whoever has them elsewhere forgets them, and to
+            // Persist: the way to the new records before the thread that has them elsewhere forgets them, and to
             // the moved ones before they go here.
             self.nodes.persist_header(leaf);
         }

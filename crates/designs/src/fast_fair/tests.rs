@@ -9,7 +9,7 @@ use super::variant::Small;
 type Tree = FastFair<Small<3, 1, 3>>;
 
 /// A full buffer's leaf had said that it was replaced, and was locked, when the way to its left neighbour turned
-/// out to be damaged. Both stayed, and whoever came to one of its keys afterwards waited for ever.
+/// out to be damaged. Both stayed, and a thread that came to one of its keys afterwards waited for ever.
 #[test]
 fn damage_beside_a_leaf_that_is_to_be_replaced_leaves_it_open() {
     let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Process).expect("memory");

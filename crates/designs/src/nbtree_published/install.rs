@@ -28,7 +28,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             let left = self.copy_of(leaf).expect("a leaf is linked when it has copies");
             let right = left.right();
             if !right.is_null() {
-                // First: whoever looks for its keys goes there, or over the old leaf.
+                // First: a thread that looks for its keys goes there, or over the old leaf.
                 let low = self.leaf(right).low();
                 if self.inner.insert(&writer, session, low, right).is_err() {
                     M::mark("nbtree_published.install_failed");

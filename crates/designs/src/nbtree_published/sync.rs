@@ -67,7 +67,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 cursor.slot += 1;
             }
         }
-        // AcqRel: whoever sees it finds the copies up to date; pairs with the load in `search`.
+        // AcqRel: a thread that sees it finds the copies up to date; pairs with the load in `search`.
         leaf.flag.fetch_or(SYNC, Ordering::AcqRel);
         true
     }

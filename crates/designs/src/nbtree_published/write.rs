@@ -60,7 +60,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         let claimed = || leaf.num.fetch_add(1, Ordering::Relaxed) as usize;
         let slot = if is_full { usize::MAX } else { claimed() };
         if slot >= Self::CAPACITY {
-            // AcqRel: no commit may follow, and whoever sees the bit sees what was committed; pairs
+            // AcqRel: no commit may follow, and a thread that sees the bit sees what was committed; pairs
             // with the commit below.
             leaf.bitmap.fetch_or(SMO, Ordering::AcqRel);
             self.replace(session, leaf)?;
@@ -90,7 +90,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 self.replace(session, leaf)?;
                 return Ok(None);
             }
-            // AcqRel: publishes entry and fingerprint to whoever sees the bit; pairs with the loads
+            // AcqRel: publishes entry and fingerprint to a thread that sees the bit; pairs with the loads
             // of the bitmap. Relaxed on failure: looked at again.
             match leaf.bitmap.compare_exchange(
                 bitmap,

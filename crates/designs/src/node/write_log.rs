@@ -186,7 +186,7 @@ impl<M: Machine> Logs<M> {
 
     fn words(&self, record: u64) -> [u64; 4] {
         let cells = self.cells(record);
-        // Whoever reads a record holds its leaf, or nobody writes the chunk any more.
+        // A thread that reads a record holds its leaf, or nobody writes the chunk any more.
         [&cells.key, &cells.value, &cells.link, &cells.meta].map(Atomic::read_private)
     }
 

@@ -41,7 +41,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
                 return Ok(place);
             }
             M::mark("pactree.log_full");
-            // Whoever has a place and has not linked it waits for nobody who holds a node.
+            // A thread that has a place and has not linked it waits for nobody who holds a node.
             if self.follow(session, 0)? == 0 {
                 M::spin(attempt);
                 attempt += 1;

@@ -17,8 +17,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     ///
     /// # Errors
     /// The log is damaged: a record has no predecessor, or is not what was written. Recovery has found them
-    /// whole, but a medium may lose them afterwards. The leaf needs its buffer still, and whoever comes next has
-    /// the same error; other leaves are served.
+    /// whole, but a medium may lose them afterwards. The leaf needs its buffer still, and the thread that comes next
+    /// has the same error; other leaves are served.
     #[cold]
     pub(super) fn restore(&self, place: Place<'_, M>) -> Result<(), AllocError> {
         M::mark("sptree.restore");
@@ -88,8 +88,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Restores the buffers of the next `leaves` leaves, from that of the key `from` on, as a write that changes
     /// nothing would; gives the key to go on with, if there are more leaves. For a thread in the background
     /// that begins with 0 when the tree is open: others may be at work, and [`Self::unrestored`] is how far it
-    /// has come. A leaf of which the log has something damaged is passed: what is wrong is added to `damaged`, and whoever
-    /// touches the leaf is told the same.
+    /// has come. A leaf of which the log has something damaged is passed: what is wrong is added to `damaged`, and the
+    /// thread that touches the leaf is told the same.
     ///
     /// # Errors
     /// None.

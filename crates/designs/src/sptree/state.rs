@@ -37,7 +37,7 @@ pub(super) const LOCK_GENERATION: u32 = 0;
 /// See the module.
 #[repr(C, align(128))]
 pub(super) struct Middle<M: Machine> {
-    /// Held by whoever changes the leaf.
+    /// Held by the thread that changes the leaf.
     pub lock: VersionLock<M>,
     low: Atomic<u64, M>,
     high: Atomic<u64, M>,

@@ -65,7 +65,7 @@ impl<M: Machine> Records<M> {
     #[cold]
     fn help_persist(&self, record: u64) {
         M::mark("wort.help_persist");
-        // Persist: the value before the reader acts on it (W2). It stays dirty: whoever cleaned it here
+        // Persist: the value before the reader acts on it (W2). It stays dirty: a thread that cleaned it here
         // could clean the next one that is the same.
         self.medium.persist(self.word(record + 8).as_ptr(), 8);
     }

@@ -13,8 +13,8 @@ fn trees() -> Trees {
     Trees::create(pool).expect("room")
 }
 
-/// How many batches were done again, and what was told of them: while the batch is still in the journal, so that whoever is
-/// killed right behind that is told again.
+/// How many batches were done again, and what was told of them: while the batch is still in the journal, so that a
+/// thread that is killed right behind that is told again.
 fn recover(
     journal: &Journal,
     trees: &Trees,

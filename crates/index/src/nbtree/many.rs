@@ -26,8 +26,8 @@ pub(crate) const fn group<M: Machine>() -> usize {
 }
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
-    /// The payloads of `keys`, in order, each to its place in `payloads`. Where keys have tails, the payload is that of an
-    /// entry that is the key's by all that entries say: whoever comes to a record of another key asks
+    /// The payloads of `keys`, in order, each to its place in `payloads`. Where keys have tails, the payload is that of
+    /// an entry that is the key's by all that entries say: a thread that comes to a record of another key asks
     /// [`Self::get_payload`].
     pub(crate) fn get_many_payloads(
         &self,

@@ -303,8 +303,8 @@ fn damage_found_by_a_touch_is_an_error_and_told_by_a_check() {
     }
 }
 
-/// What was lost: everything behind the first damaged leaf was left for whoever touched it first, since a thread in the
-/// background ended there and was not told where to go on.
+/// What was lost: everything behind the first damaged leaf was left for the thread that touched it first, since a
+/// thread in the background ended there and was not told where to go on.
 #[test]
 fn damaged_leaves_are_passed_and_told() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -376,7 +376,7 @@ fn damaged_headers_are_errors() {
             // A leaf that says that it is another tree's is in no tree.
             let is_lost = at == 16 && all_are_restored && missed > 100;
             assert!(is_lost || missed + errors == 0 || !problems.is_empty(), "{case}");
-            // Whoever restores all meets what nobody has asked for.
+            // The thread that restores all meets what nobody has asked for.
             assert!(errors == 0 || !all_are_restored, "{case}");
             told += usize::from(!all_are_restored);
         }

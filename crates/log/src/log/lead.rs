@@ -12,7 +12,7 @@ impl<D: Disk> Shared<D> {
         self.turn().is_led || self.writer.try_lock().is_some()
     }
 
-    /// Leads one round if nobody does, and says so; otherwise waits for whoever does. Neither if
+    /// Leads one round if nobody does, and says so; otherwise waits for the thread that does. Neither if
     /// `is_done`.
     pub(super) fn turn_or_wait(&self, sync: bool, is_done: impl Fn(&Turn) -> bool) -> Result<bool> {
         let turn = self.turn();

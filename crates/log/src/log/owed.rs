@@ -66,7 +66,7 @@ impl<D: Disk> Shared<D> {
         if self.is_snapshotting.swap(true, Ordering::AcqRel) {
             return false;
         }
-        // Relaxed: whoever spoils this snapshot takes a place after the turn of its beginning, or is waited
+        // Relaxed: a thread that spoils this snapshot takes a place after the turn of its beginning, or is waited
         // for there.
         self.is_snapshot_spoiled.store(false, Ordering::Relaxed);
         // Release: as in `end_snapshot`.
@@ -74,7 +74,7 @@ impl<D: Disk> Shared<D> {
         true
     }
 
-    /// No snapshot is being written any more: whoever waits for that looks again.
+    /// No snapshot is being written any more: a thread that waits for that looks again.
     pub(crate) fn end_snapshot(&self) {
         // Both behind the lock, so that who waits for the first and then begins one is not refused.
         let turn = self.turn();

@@ -237,7 +237,7 @@ fn pairs_out_of_order_are_refused() {
     assert!(matches!(refused, Err(everleaf_log::Error::Damaged(_))), "{refused:?}");
 }
 
-/// Whoever panics between its change and its record may have shown others what is not logged.
+/// A thread that panics between its change and its record may have shown others what is not logged.
 #[test]
 fn a_place_that_is_dropped_stops_the_log() {
     let disk = SimulatedDisk::new(Faults::default(), 1);

@@ -48,7 +48,7 @@ fn small_log() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn the_bytes_are_those_of_version_2() {
-    // Whoever changes these numbers changes the format: it then needs a new version, and old files
+    // A change of these numbers is a change of the format: it then needs a new version, and old files
     // must still be read.
     let found: Vec<(String, usize, u32)> = small_log()
         .into_iter()

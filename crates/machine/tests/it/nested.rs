@@ -75,7 +75,8 @@ fn a_schedule_begins_no_life_that_it_cannot_afford() {
     assert!(part.work() < all.work() / 2 && part.nested_runs > 0, "{part:?}");
 }
 
-/// One word that a thread sets and flushes. Whoever opens it must make durable what a dead process left in the caches.
+/// One word that a thread sets and flushes. The recovery that opens it must make durable what a dead process left in
+/// the caches.
 struct Word {
     persists: bool,
 }

@@ -72,7 +72,7 @@ fn a_store_that_waits_goes_with_its_word() {
                 // SAFETY: once; the words are not used any more, only their memory.
                 unsafe { ManuallyDrop::drop(&mut kept) };
             }
-            // Whoever has the memory next writes it as it likes.
+            // The thread that has the memory next writes it as it likes.
             *kept = ManuallyDrop::new([Word::new(5), Word::new(6)]);
             // Acquire and release: all that waits comes now.
             words.at(0).swap(1, AcqRel);
@@ -167,7 +167,7 @@ fn volatile_memory_that_nobody_gave_back_is_a_leak() {
     assert_eq!(failure.kind, FailureKind::Leak);
     assert!(failure.message.contains("memory are left: 1"), "{failure}");
     assert!(failure.message.ends_with("arena+0x20"), "{failure}");
-    // Whoever does not promise to give all back is not judged.
+    // A program that does not promise to give all back is not judged.
     assert!(run(script(false), Config::default()).is_ok());
 }
 

@@ -34,7 +34,7 @@ impl Operation {
 pub enum Mutant {
     /// Insertion: the entry is made live before its fingerprint is there.
     LiveBeforeFingerprint,
-    /// Insertion: whoever helps a pending entry leaves the fingerprint to its owner.
+    /// Insertion: a thread that helps a pending entry leaves the fingerprint to its owner.
     HelperSkipsFingerprint,
     /// Insertion: a chunk does not tell that keys went on to the next.
     NoOverflowBit,

@@ -320,7 +320,7 @@ fn a_check_from_within_a_load_is_refused() {
         });
         assert_eq!(store.load_map("outer", pairs).expect("room").len(), 300);
         is_sound(&store);
-        // From within an operation a load begins, whoever wants to check.
+        // From within an operation a load begins, whichever thread wants to check.
         store.default_map().put(b"k", b"v").expect("room");
         let checker = store.default_map().get_with(b"k", |_| {
             let (begins, is_begun) = mpsc::channel::<()>();

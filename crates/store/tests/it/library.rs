@@ -209,9 +209,10 @@ fn what_a_user_holds_can_be_printed() {
     }
 }
 
-/// What was lost: of two loads of one name at once both succeeded, each with pairs of the other between its own; and one that
-/// failed dropped what the other had loaded. Here the other load is made from its beginning to its end while the first one
-/// is asked for its pairs: with a log the first one has the name by then, and without one whoever is ready first.
+/// What was lost: of two loads of one name at once both succeeded, each with pairs of the other between its own; and
+/// one that failed dropped what the other had loaded. Here the other load is made from its beginning to its end while
+/// the first one is asked for its pairs: with a log the first one has the name by then, and without one the thread that
+/// is ready first.
 #[test]
 fn of_two_loads_of_one_name_one_is_refused() {
     use everleaf::Durability::{Power, Process};

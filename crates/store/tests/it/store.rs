@@ -384,7 +384,7 @@ fn a_store_is_reopened_as_it_was_left() {
     let store = place.open();
     assert!(store.statistics().was_clean);
     let map = store.map("letters").expect("there");
-    // The store is closed by whoever holds it last.
+    // The store is closed by the thread that holds it last.
     assert!(matches!(store.close(), Err(Error::StillOpen { handles: 1, .. })));
     assert_eq!(map.len(), 26);
     map.put(b"0", b"").expect("still open");

@@ -141,7 +141,7 @@ fn integers(path: &Path) -> (&'static str, Vec<(u64, u64)>) {
     (name, pairs)
 }
 
-/// Maps of integers are made by programs that use the libraries below the store; whoever copied a pool with one
+/// Maps of integers are made by programs that use the libraries below the store; a user who copied a pool with one
 /// was refused.
 #[test]
 fn a_copy_has_the_maps_of_integers_in_the_wanted_tree() {

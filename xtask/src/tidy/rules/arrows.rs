@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(lines_in(&RULE, "crates/store/Cargo.toml", manifest), [2]);
         assert_eq!(lines_in(&RULE, "crates/bench/Cargo.toml", manifest), [2]);
         assert!(lines_in(&RULE, "crates/prove/Cargo.toml", manifest).is_empty());
-        // Nor does the table allow it, whoever edits it.
+        // Nor does the table allow it, by whatever edit.
         for (folder, allowed) in ALLOWED.iter().filter(|(name, _)| !RESEARCH.contains(name)) {
             let research = RESEARCH.map(|name| format!("everleaf-{name}"));
             assert!(allowed.iter().all(|name| !research.contains(&name.to_string())), "{folder}");

@@ -111,6 +111,12 @@ fn finding(rule: &Rule, path: &str, line: usize, message: impl Into<String>) -> 
 
 /// The Rust files of a workspace.
 fn rust_files(workspace: &Workspace) -> impl Iterator<Item = (&SourceFile, &RustSource)> {
+/// What the ratchet counts a file with, where a rule counts by crate: the folder of its crate.
+fn counted_with(path: &str) -> String {
+    let depth = if path.starts_with("crates/") || path.starts_with("bindings/") { 2 } else { 1 };
+    path.split('/').take(depth).collect::<Vec<_>>().join("/")
+}
+
     workspace.files.iter().filter_map(|file| file.rust.as_ref().map(|rust| (file, rust)))
 }
 

@@ -79,7 +79,7 @@ impl<M: Machine> Node<M> {
                 // Acquire: what the writer did before it put this key here is seen; pairs with `insert`.
                 next = self.keys[index + 1].load(Ordering::Acquire);
             }
-            // Acquire: the child is complete, and whoever shifted it here shifted its neighbour
+            // Acquire: the child is complete, and a thread that shifted it here shifted its neighbour
             // before; pairs with the releases in `insert` and `replace`.
             let child = self.children[index].load(Ordering::Acquire);
             // Acquire: pairs with the releases in `insert`, behind the load of the child.

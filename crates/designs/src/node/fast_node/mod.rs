@@ -352,7 +352,7 @@ impl<S: NodeShape, M: Machine> Node<S, M> {
         self.state_word().load(Ordering::Acquire) & DELETED != 0
     }
 
-    /// Tells readers and whoever waits for the lock that the node has left the tree.
+    /// Tells readers and threads that wait for the lock that the node has left the tree.
     pub fn delete(self) {
         let state = self.state_word().read_private();
         // Release: after the node's records are in another one and that is linked; pairs with the

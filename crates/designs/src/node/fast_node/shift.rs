@@ -168,7 +168,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
             self.persist_slot(node, count);
             node.set_count(end);
         }
-        // Between the records and the sibling, which changes next: whoever read the former before
+        // Between the records and the sibling, which changes next: a thread that read the former before
         // and reads the latter after would miss what has moved. Now it reads again.
         node.turn(false, !M::mutant("fast_fair.quiet_merge"));
     }

@@ -13,7 +13,7 @@ use crate::node::version_lock::{Retry, VersionLock};
 /// The first words of every leaf.
 #[repr(C)]
 pub struct LeafHeader<M: Machine> {
-    /// Held by whoever changes the leaf. Not part of what recovery trusts.
+    /// Held by the thread that changes the leaf. Not part of what recovery trusts.
     pub lock: VersionLock<M>,
     /// Offset of the right neighbour; 0 if there is none. Persistent.
     pub next: Atomic<u64, M>,

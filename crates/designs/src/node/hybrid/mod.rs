@@ -177,7 +177,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     }
 
     fn first_leaf(&self) -> u64 {
-        // Acquire: the leaf is complete; pairs with the release of whoever replaces it.
+        // Acquire: the leaf is complete; pairs with the release of the thread that replaces it.
         self.head().load(Ordering::Acquire)
     }
 

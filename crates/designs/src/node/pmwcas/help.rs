@@ -11,7 +11,7 @@ use super::descriptor::{Entry, Reference, State, Status, VALUE_MAX, marker, poin
 use super::pool::Claim;
 
 impl<M: Machine> Pmwcas<M> {
-    /// The value of a word. Helps whoever is at work there, so it is durable, or will be whatever happens (W2).
+    /// The value of a word. Helps the thread that is at work there, so it is durable, or will be whatever happens (W2).
     ///
     /// *Linearizes at* the last load.
     #[inline(always)]
@@ -205,7 +205,7 @@ impl<M: Machine> Pmwcas<M> {
         self.medium.drain();
     }
 
-    /// Moves on whoever has put `seen`, which is no value, into a word.
+    /// Moves the thread on that has put `seen`, which is no value, into a word.
     #[cold]
     fn help(&self, stripe: usize, address: u64, seen: u64) {
         match reference(seen) {

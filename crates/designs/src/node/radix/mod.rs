@@ -124,7 +124,7 @@ pub struct RadixTree<const BITS: u32, M: Machine> {
     base: PoolBase<M>,
     medium: Medium<M>,
     is_writable: bool,
-    /// Held by whoever changes the tree.
+    /// Held by the thread that changes the tree.
     pub lock: SpinLock<(), M>,
 }
 
@@ -213,7 +213,7 @@ impl<const BITS: u32, M: Machine> RadixTree<BITS, M> {
     #[cold]
     fn help_persist(&self, link: &Atomic<u64, M>) {
         M::mark("radix.help_persist");
-        // Persist: the link before the reader acts on it (R5). It stays dirty: whoever cleaned it here
+        // Persist: the link before the reader acts on it (R5). It stays dirty: a thread that cleaned it here
         // could clean the next one of the same bits.
         self.medium.persist(link.as_ptr(), 8);
     }

@@ -213,7 +213,7 @@ fn holds(
         }
     });
     disk.set_wait_hook(move |_| {
-        // Whoever waits for the one that has stopped lets it go on.
+        // A thread that waits for the one that has stopped lets it go on.
         let _ = to_release.try_send(());
         std::thread::yield_now();
         true
