@@ -2,8 +2,8 @@
 //!
 //! `xtask/budget.txt` has lines `tier what amount`. The number of test programs is exact. CPU seconds
 //! are noise to a tenth, and differ between machines; so they are recorded with the time of a fixed
-//! piece of work, a machine that is slower at it may take longer by as much, and all may grow by a tenth. What has no line is not limited.
-//! `cargo xtask test --record` writes the lines of what was measured.
+//! piece of work, a machine that is slower at it may take longer by as much, and all may grow by a tenth. What has no
+//! line is not limited. `cargo xtask test --record` writes the lines of what was measured.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

@@ -52,8 +52,8 @@ const LAB: Library = Library {
 };
 
 /// `cargo xtask capi header` writes the headers anew; `cargo xtask capi PREFIX` installs libraries,
-/// headers and the description for pkg-config below a folder, with `--lab` those of all designs, too; `cargo xtask capi fuzz
-/// SECONDS` and `cargo xtask capi random COUNT` attack it by programs made of bytes.
+/// headers and the description for pkg-config below a folder, with `--lab` those of all designs, too;
+/// `cargo xtask capi fuzz SECONDS` and `cargo xtask capi random COUNT` attack it by programs made of bytes.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
@@ -96,8 +96,8 @@ const COUNTED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-le
                        -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
                        -Cllvm-args=-sanitizer-coverage-pc-table -Ccodegen-units=1 -Cdebug-assertions=yes";
 
-/// Builds the static library with counters into the folder of libFuzzer, with its headers. Assertions are checked in it:
-/// a panic becomes a code that the programs do not expect.
+/// Builds the static library with counters into the folder of libFuzzer, with its headers. Assertions are checked in
+/// it: a panic becomes a code that the programs do not expect.
 fn build_counted(root: &Path, prefix: &Path, is_release: bool) -> bool {
     let folder = prefix.join("fuzz");
     // A target that is named keeps the flags from build scripts and macros, which have no libFuzzer to be linked with.

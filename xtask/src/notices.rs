@@ -1,5 +1,5 @@
-//! The licence texts of what is linked into a program or library of ours: `cargo xtask licences --texts [PACKAGE]`. Most of
-//! these licences ask that their text goes with binaries: it is in every package that we make.
+//! The licence texts of what is linked into a program or library of ours: `cargo xtask licences --texts [PACKAGE]`.
+//! Most of these licences ask that their text goes with binaries: it is in every package that we make.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

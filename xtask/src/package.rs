@@ -1,8 +1,8 @@
 //! The Debian package of the program: `cargo xtask package`; and a static program in an archive:
 //! `cargo xtask package --static`; or that program in an image: `cargo xtask package --container`.
 //!
-//! The package is made with `dpkg-deb` and not by cargo-deb: the manual pages and completions come from the program itself, which
-//! therefore runs between building and packing, and `dpkg-deb` is wherever the package can be used.
+//! The package is made with `dpkg-deb` and not by cargo-deb: the manual pages and completions come from the program
+//! itself, which therefore runs between building and packing, and `dpkg-deb` is wherever the package can be used.
 
 mod archive;
 mod client;

@@ -4,10 +4,11 @@
 //! and with 32 requests in flight), `ycsb` (its six mixes of commands), `sorted-set` (one of 10^7 members: memory, and
 //! speed), `tls`. Without a part all of them. Each prints a section of `docs/results/servers.md`. Nothing is
 //! written to a disk by anybody: what is compared survives the death of the process at most. For a quiet machine.
-//! `processor` is for a machine that is not: the processor's time that the servers take for a command with 32 in flight; also with
-//! Everleaf's durability `interval`, on the disk that `FOLDER` is on. `removal` has a set of 10^7 members removed, and one
-//! expire, and tells what another client notices; `removal:COUNT` one of so many. `claims` opens 3,000 clients that announce
-//! 100 MB each and send 155 bytes, and tells what is held for them (`ulimit -n 8192` before).
+//! `processor` is for a machine that is not: the processor's time that the servers take for a command with 32 in
+//! flight; also with Everleaf's durability `interval`, on the disk that `FOLDER` is on. `removal` has a set of 10^7
+//! members removed, and one expire, and tells what another client notices; `removal:COUNT` one of so many. `claims`
+//! opens 3,000 clients that announce 100 MB each and send 155 bytes, and tells what is held for them (`ulimit -n 8192`
+//! before).
 
 mod claims;
 mod client;
@@ -20,7 +21,8 @@ use std::path::Path;
 
 use contender::{Contender, Outcome};
 
-const USAGE: &str = "usage: cargo xtask servers FOLDER [commands|ycsb|sorted-set|tls|processor|claims|removal[:COUNT] ..]";
+const USAGE: &str = "usage: cargo xtask servers FOLDER \
+    [commands|ycsb|sorted-set|tls|processor|claims|removal[:COUNT] ..]";
 
 /// Measures and prints sections.
 pub fn run(arguments: &[String]) -> bool {

@@ -30,8 +30,8 @@ const CONFIG: &str = "config";
 /// Two ways to say the same: the file's is passed over when the command line has the other.
 const PASSWORDS: [&str; 2] = ["requirepass", "requirepass-file"];
 
-/// The arguments of `everleaf serve`, and what every command takes: these of the command line, the first of which is the
-/// program, and for what they do not say those of the file.
+/// The arguments of `everleaf serve`, and what every command takes: these of the command line, the first of which is
+/// the program, and for what they do not say those of the file.
 pub fn merged(
     file: &Path,
     arguments: impl IntoIterator<Item = OsString>,

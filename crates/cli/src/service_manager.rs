@@ -1,7 +1,7 @@
 //! What a service manager (systemd) is told, and gives: that the server is ready, that it stops, sockets it listens on.
 //!
-//! Without a manager nothing happens. The messages are datagrams to the socket that `NOTIFY_SOCKET` names; a name that begins
-//! with `@` is of the abstract namespace.
+//! Without a manager nothing happens. The messages are datagrams to the socket that `NOTIFY_SOCKET` names; a name that
+//! begins with `@` is of the abstract namespace.
 
 use crate::failure::Failure;
 use crate::output::counted;
@@ -22,8 +22,8 @@ const PROCESS_VARIABLE: &str = "LISTEN_PID";
 const FIRST: usize = 3;
 
 /// The sockets that the manager hands over (`LISTEN_FDS`), on which the server listens instead of its own. To be asked
-/// before anything else is opened: a manager that counts more than it hands over means descriptors that are free by then,
-/// and others later.
+/// before anything else is opened: a manager that counts more than it hands over means descriptors that are free by
+/// then, and others later.
 ///
 /// # Errors
 /// One of them is no socket that listens.

@@ -33,13 +33,13 @@
 //! - J6 an expiry that changes alone is changed in place behind all other changes, where the record has a place
 //!   for it: that needs no space, so it is never taken back. Where it has none, the record is written again,
 //!   as a put. A reader that comes before it is flushed is told what survives: the batch is in the journal (J1);
-//! - J7 a batch that comes down to one change is not in the journal, and no blocks are put by for it: a write of one key
-//!   is whole by itself, and if there is no space for it, nothing was changed. So a full pool refuses no batch of one
-//!   change that it would not refuse outside of one. But an expiry that changes in place where lines must be flushed
-//!   (`Adr`) is entered, for the sake of those who read it before (J6);
-//! - J8 nor are blocks put by for a batch of one put and removals, which makes room: the put comes first, so that if there is
-//!   no space for it, nothing was changed. Then recovery leaves the batch, too, or a full pool could not be opened; so it
-//!   does if the record of the key is damaged, so that nobody can tell whether the put was made.
+//! - J7 a batch that comes down to one change is not in the journal, and no blocks are put by for it: a write of one
+//!   key is whole by itself, and if there is no space for it, nothing was changed. So a full pool refuses no batch of
+//!   one change that it would not refuse outside of one. But an expiry that changes in place where lines must be
+//!   flushed (`Adr`) is entered, for the sake of those who read it before (J6);
+//! - J8 nor are blocks put by for a batch of one put and removals, which makes room: the put comes first, so that if
+//!   there is no space for it, nothing was changed. Then recovery leaves the batch, too, or a full pool could not be
+//!   opened; so it does if the record of the key is damaged, so that nobody can tell whether the put was made.
 
 mod batch_bytes;
 mod batch_op;
@@ -118,11 +118,12 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         Ok(pending)
     }
 
-    /// Does again what was cut short; how many batches that were. Nobody else is active. A key whose expiry was to change
-    /// alone, and whose record was damaged meanwhile, is removed if it would have expired by now. Otherwise it stays as it
-    /// is, for there is no value that could be written again; and where there is no space for the one put of a batch, nor, for
-    /// damage, any telling whether it was made, what the batch would remove stays (J8). Then `tell` is called with what is
-    /// wrong with the record, before the batch is forgotten, and once more should that be cut short.
+    /// Does again what was cut short; how many batches that were. Nobody else is active. A key whose expiry was to
+    /// change alone, and whose record was damaged meanwhile, is removed if it would have expired by now. Otherwise it
+    /// stays as it is, for there is no value that could be written again; and where there is no space for the one put
+    /// of a batch, nor, for damage, any telling whether it was made, what the batch would remove stays (J8). Then
+    /// `tell` is called with what is wrong with the record, before the batch is forgotten, and once more should that be
+    /// cut short.
     ///
     /// # Errors
     /// No space, or a batch or a tree is damaged: then the batch stays where it is.

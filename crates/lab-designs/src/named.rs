@@ -57,8 +57,8 @@ impl NamedIndex {
     /// pool's default.
     ///
     /// # Errors
-    /// There is no such design; it is kept in DRAM and there is a path; the pool has an index of another one, or something else in it; the
-    /// pool's.
+    /// There is no such design; it is kept in DRAM and there is a path; the pool has an index of another one, or
+    /// something else in it; the pool's.
     pub fn open(design: &str, path: Option<&Path>, max_size: u64) -> Result<Self, IndexError> {
         let options = PoolOptions {
             create: CreateMode::IfMissing,

@@ -27,8 +27,8 @@ use crate::record::encode_entry;
 use crate::{Disk, Error, Lsn, Record, Result};
 
 /// What everybody is told when a place was neither filled nor given up.
-pub(crate) const BROKEN_OFF: &str = "a write ended between its change of the store and its record in the log: the log takes nothing \
-     more, since it would lack that change; open the store again";
+pub(crate) const BROKEN_OFF: &str = "a write ended between its change of the store and its record in the log: the \
+    log takes nothing more, since it would lack that change; open the store again";
 
 /// How many bytes may wait in one buffer before those who wait help to write them.
 const PATIENT_SIZE: usize = 4 << 20;

@@ -15,8 +15,9 @@
 //! ```
 //!
 //! Segments that were owed count only with a snapshot, and in vain if that never came: the life behind them gave their
-//! LSNs again. Where the segment with which it did so is damaged, nothing else tells. So before damage segments that were
-//! owed count only if the log says itself that their snapshot came, or if the snapshot says that it was begun in them.
+//! LSNs again. Where the segment with which it did so is damaged, nothing else tells. So before damage segments that
+//! were owed count only if the log says itself that their snapshot came, or if the snapshot says that it was begun in
+//! them.
 
 use std::sync::Arc;
 

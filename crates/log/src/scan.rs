@@ -309,8 +309,8 @@ mod tests {
     use crate::RealDisk;
     use crate::chunk::seal;
 
-    /// What took hours: a value whose blocks look like chunks that reach to the end of the file lies behind the end of a
-    /// log, and each of them was summed.
+    /// What took hours: a value whose blocks look like chunks that reach to the end of the file lies behind the end of
+    /// a log, and each of them was summed.
     #[test]
     fn blocks_that_only_look_like_chunks_are_not_all_summed() {
         let (uuid, size) = ([1; 16], 4 << 20);

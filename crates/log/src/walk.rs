@@ -6,8 +6,8 @@ use crate::{Disk, Error, Lsn, Result};
 
 pub(crate) fn no_header(name: &str) -> Error {
     Error::Damaged(format!(
-        "the header of {name} is damaged: restore a backup, or use `everleaf snapshot POOL --salvage-log` to go on with \
-         what was before it"
+        "the header of {name} is damaged: restore a backup, or use `everleaf snapshot POOL --salvage-log` to go on \
+         with what was before it"
     ))
 }
 

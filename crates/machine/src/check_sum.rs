@@ -111,7 +111,8 @@ mod x86 {
             let four = u32::from_le_bytes(*four);
             // SAFETY: as in `add`.
             unsafe {
-                asm!("crc32 {0:e}, {1:e}", inout(reg) crc, in(reg) four, options(pure, nomem, nostack, preserves_flags));
+                asm!("crc32 {0:e}, {1:e}", inout(reg) crc, in(reg) four,
+                    options(pure, nomem, nostack, preserves_flags));
             }
         }
         if let [two] = twos {
@@ -124,7 +125,8 @@ mod x86 {
         if let [one] = ones {
             // SAFETY: as in `add`.
             unsafe {
-                asm!("crc32 {0:e}, {1}", inout(reg) crc, in(reg_byte) *one, options(pure, nomem, nostack, preserves_flags));
+                asm!("crc32 {0:e}, {1}", inout(reg) crc, in(reg_byte) *one,
+                    options(pure, nomem, nostack, preserves_flags));
             }
         }
         crc

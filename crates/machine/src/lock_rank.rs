@@ -1,10 +1,10 @@
 //! The order of locks, checked in debug builds.
 //!
-//! Every lock of a store, of its log, and of its server that is held while another is waited for has a [`Rank`]. A thread takes locks in ascending order of their ranks, so no
-//! two threads can wait for each other in a circle. In debug builds each thread knows the ranks it
-//! holds, and a lock that is taken out of order panics where it is taken, whether or not anybody else
-//! is there; in release builds nothing of this exists. The table, with what each lock guards, is in
-//! `docs/concurrency.md`.
+//! Every lock of a store, of its log, and of its server that is held while another is waited for has a [`Rank`]. A
+//! thread takes locks in ascending order of their ranks, so no two threads can wait for each other in a circle. In
+//! debug builds each thread knows the ranks it holds, and a lock that is taken out of order panics where it is taken,
+//! whether or not anybody else is there; in release builds nothing of this exists. The table, with what each lock
+//! guards, is in `docs/concurrency.md`.
 //!
 //! A lock that is only tried for may be taken in any order: nobody waits. Locks of a simulated machine
 //! are not watched, because its threads share one thread of the system.

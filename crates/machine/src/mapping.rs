@@ -140,7 +140,8 @@ impl Reservation {
         Ok(())
     }
 
-    /// Takes back a range at which a mapping failed, if it is a hole now that nobody else was given; otherwise it is lost.
+    /// Takes back a range at which a mapping failed, if it is a hole now that nobody else was given; otherwise it is
+    /// lost.
     fn reclaim(&self, offset: usize, length: usize) {
         let address = self.base().wrapping_add(offset).cast();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
@@ -479,8 +480,8 @@ mod tests {
     }
 
     /// A mapping that was refused left a hole in a reservation, another thread was given its addresses, and the next
-    /// attempt took them from it: two pools in one place. On a disk file system this ended by a signal, or had the words
-    /// of one file in the other.
+    /// attempt took them from it: two pools in one place. On a disk file system this ended by a signal, or had the
+    /// words of one file in the other.
     #[test]
     fn threads_that_map_files_keep_their_addresses_apart() {
         use std::os::unix::fs::FileExt;

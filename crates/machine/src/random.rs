@@ -1,5 +1,6 @@
 //! The one SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): numbers that
-//! look random, and that a seed repeats on every machine for ever. Tests, benchmarks and recorded results depend on them.
+//! look random, and that a seed repeats on every machine for ever. Tests, benchmarks and recorded results depend on
+//! them.
 
 /// What the state of a generator grows by with each number: 2^64 divided by the golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -67,15 +67,26 @@ macro_rules! word {
             #[inline(always)] fn from_bits(bits: u64) -> Self { bits as $type }
             #[inline(always)] fn raw_load(cell: &$cell, order: Ordering) -> Self { cell.load(order) }
             #[inline(always)] fn raw_store(cell: &$cell, value: Self, order: Ordering) { cell.store(value, order) }
-            #[inline(always)] fn raw_swap(cell: &$cell, value: Self, order: Ordering) -> Self { cell.swap(value, order) }
-            #[inline(always)] fn raw_compare_exchange(cell: &$cell, current: Self, new: Self, success: Ordering, failure: Ordering) -> Result<Self, Self> {
+            #[inline(always)]
+            fn raw_swap(cell: &$cell, value: Self, order: Ordering) -> Self { cell.swap(value, order) }
+            #[inline(always)]
+            fn raw_compare_exchange(
+                cell: &$cell,
+                current: Self,
+                new: Self,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<Self, Self> {
                 cell.compare_exchange(current, new, success, failure)
             }
         }
         impl Integer for $type {
-            #[inline(always)] fn raw_fetch_add(cell: &$cell, value: Self, order: Ordering) -> Self { cell.fetch_add(value, order) }
-            #[inline(always)] fn raw_fetch_or(cell: &$cell, value: Self, order: Ordering) -> Self { cell.fetch_or(value, order) }
-            #[inline(always)] fn raw_fetch_and(cell: &$cell, value: Self, order: Ordering) -> Self { cell.fetch_and(value, order) }
+            #[inline(always)]
+            fn raw_fetch_add(cell: &$cell, value: Self, order: Ordering) -> Self { cell.fetch_add(value, order) }
+            #[inline(always)]
+            fn raw_fetch_or(cell: &$cell, value: Self, order: Ordering) -> Self { cell.fetch_or(value, order) }
+            #[inline(always)]
+            fn raw_fetch_and(cell: &$cell, value: Self, order: Ordering) -> Self { cell.fetch_and(value, order) }
             #[inline(always)] fn wrapping_negate(self) -> Self { self.wrapping_neg() }
             #[inline(always)] fn wrapping_sum(self, other: Self) -> Self { self.wrapping_add(other) }
             #[inline(always)] fn bit_or(self, other: Self) -> Self { self | other }
@@ -334,8 +345,8 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     /// A simulated machine fails a thread that touches a range that was taken back.
     fn lifetime(start: *const u8, length: usize, live: bool);
 
-    /// Whether the calling thread is one whose every access is a step of a simulated machine, which fails one that leads
-    /// nowhere. Never on others.
+    /// Whether the calling thread is one whose every access is a step of a simulated machine, which fails one that
+    /// leads nowhere. Never on others.
     #[inline(always)]
     fn is_stepped() -> bool {
         false

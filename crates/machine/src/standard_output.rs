@@ -1,8 +1,8 @@
 //! Whether the process was begun with a standard output.
 //!
-//! The standard library opens `/dev/null` in place of a standard descriptor that is closed when a program begins, so that
-//! no other file gets its number. From then on nobody can tell that what is printed goes nowhere: a program that was
-//! begun with the null device looks the same. So it is looked at before that, by a function that the loader calls
+//! The standard library opens `/dev/null` in place of a standard descriptor that is closed when a program begins, so
+//! that no other file gets its number. From then on nobody can tell that what is printed goes nowhere: a program that
+//! was begun with the null device looks the same. So it is looked at before that, by a function that the loader calls
 //! ahead of `main`.
 
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,8 @@ static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader.
 // SAFETY: the section holds pointers to functions of the C interface that return, which is what this is. `look` takes
-// fewer arguments than some loaders pass, which that interface allows, and uses nothing that `main` would have to set up.
+// fewer arguments than some loaders pass, which that interface allows, and uses nothing that `main` would have to set
+// up.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;

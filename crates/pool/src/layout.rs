@@ -103,7 +103,8 @@ pub const FEATURE_EXPIRY_WORD: u64 = 4;
 pub const FEATURE_HASHED_LEAVES: u64 = 8;
 /// Incompatible feature bit: a batch may change the expiry of a key alone.
 pub const FEATURE_EXPIRY_IN_BATCHES: u64 = 16;
-/// Incompatible feature bit: lists of the server may have runs, which an older server takes for what nobody has any more.
+/// Incompatible feature bit: lists of the server may have runs, which an older server takes for what nobody has any
+/// more.
 pub const FEATURE_RUNS_OF_LISTS: u64 = 32;
 /// Compatible feature bit: no empty key with an empty value has the check sum 0 that an older program gave
 /// it, so that a header of zeros is none.

@@ -13,8 +13,8 @@ use crate::Domain;
 /// *`Adr`*: [`Medium::flush`] writes lines back, [`Medium::drain`] waits for them. *`Eadr`*: a
 /// store is durable when it is globally visible, so nothing is flushed, and `drain` is the fence
 /// behind which no later store becomes visible before those; it orders no later read. *`Process`*:
-/// only the process can die, and what its CPU has buffered becomes visible all the same; `drain` only keeps compiler and weakly ordered CPUs from
-/// moving earlier stores behind later ones.
+/// only the process can die, and what its CPU has buffered becomes visible all the same; `drain` only keeps compiler
+/// and weakly ordered CPUs from moving earlier stores behind later ones.
 ///
 /// # Example
 /// ```

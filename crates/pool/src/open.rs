@@ -47,7 +47,8 @@ pub struct PoolOptions {
     /// Bytes of a pool that is created; rounded up to 64 KiB. 1 MiB by default.
     pub initial_size_bytes: u64,
     /// Bytes the pool may grow to, at most 64 TiB; only addresses are reserved for them. 0, the
-    /// default, is 64 GiB for a new pool, or its initial size if that is more. An existing pool keeps its maximum if that is larger.
+    /// default, is 64 GiB for a new pool, or its initial size if that is more. An existing pool keeps its maximum if
+    /// that is larger.
     pub max_size_bytes: u64,
     /// The persistence domain to work by, or `None` to detect it.
     pub domain: Option<Domain>,

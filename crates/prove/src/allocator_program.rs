@@ -51,7 +51,8 @@ const UNFLUSHED_SIZE: usize = 1200;
 /// What a volatile node holds, plus the number of its maker.
 const NODE: u64 = 0x0DE0;
 const NODE_SIZE: usize = 64;
-/// Spare sessions where all threads share them: two threads are inside of an operation, and a third may look at one that is idle.
+/// Spare sessions where all threads share them: two threads are inside of an operation, and a third may look at one
+/// that is idle.
 const SPARE: usize = 3;
 
 /// One operation on the row.

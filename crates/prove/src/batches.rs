@@ -10,15 +10,15 @@
 //!
 //! Each thread has two keys more of its own, in two trees, that it sets and removes by batches, with an
 //! expiry: so several batches are under way at once, of more than one tree. To the judge their value is the expiry,
-//! because there are batches that change it alone, of both keys, or of one while the other is put; of some times that needs
-//! a record of another form. In a *crowded* pool there is
+//! because there are batches that change it alone, of both keys, or of one while the other is put; of some times that
+//! needs a record of another form. In a *crowded* pool there is
 //! hardly any space, and a batch that finds none must have changed nothing. Neither must one to which
 //! memory is refused.
 //!
 //! And each thread has a *lone* key, which is changed by batches of one change. In a *full* pool, which has only some
-//! records as small as theirs, none of them is refused. Where keys *move*, each thread has a key in one of the two trees,
-//! which a batch puts in the one and removes from the other, and the leaf of the first tree is full at the beginning, with
-//! one of the second thread's own keys in it.
+//! records as small as theirs, none of them is refused. Where keys *move*, each thread has a key in one of the two
+//! trees, which a batch puts in the one and removes from the other, and the leaf of the first tree is full at the
+//! beginning, with one of the second thread's own keys in it.
 
 mod beginnings;
 mod opened;

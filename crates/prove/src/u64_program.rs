@@ -109,7 +109,8 @@ impl U64Program {
         let mut slot = Some(tree.heap().session().expect("a free session"));
         let mut expected = Expected::new();
         let (mut calls, mut replies) = (vec![], vec![]);
-        // Whether all is still as was answered. What found no room to be made durable is gone when the tree is opened again.
+        // Whether all is still as was answered. What found no room to be made durable is gone when the tree is opened
+        // again.
         let mut is_known = true;
         for operation in &self.history {
             if let (Operation::Reopen { closes }, Some(memory)) = (operation, memory) {

@@ -4,9 +4,9 @@
 //! cargo run --release -p everleaf --example space [MIB [FOLDER]]
 //! ```
 //!
-//! Each round fills a new pool with pairs of 8 and 1,000 bytes, empties it, fills it again without having returned anything, empties
-//! it, returns its space, and fills it again: what returned space costs the fill behind it is the last against the one before. `FOLDER`
-//! is on the file system to be measured.
+//! Each round fills a new pool with pairs of 8 and 1,000 bytes, empties it, fills it again without having returned
+//! anything, empties it, returns its space, and fills it again: what returned space costs the fill behind it is the
+//! last against the one before. `FOLDER` is on the file system to be measured.
 
 #![allow(clippy::print_stdout, reason = "the numbers are the result")]
 
@@ -61,7 +61,8 @@ fn main() -> Result<()> {
         let left = allocated(&pool);
         let third = fill(&store, count)?;
         println!(
-            "{first:.2} ({filled}) | {second:.2} ({filled_again}) | {returning:.2} ({left}; {} returned) | {third:.2} ({})",
+            "{first:.2} ({filled}) | {second:.2} ({filled_again}) | {returning:.2} ({left}; {} returned) | \
+             {third:.2} ({})",
             returned >> 20,
             allocated(&pool)
         );

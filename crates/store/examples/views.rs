@@ -5,9 +5,9 @@
 //! cargo run --release -p everleaf --example views [KEYS]
 //! ```
 //!
-//! And what overlapping views hold: two threads write to 0.8 MB of data for so long while views are opened and closed, two of
-//! which are open at most, and one always. What was kept of old values as long as any view was open once grew to 3.8 GB in 40
-//! seconds, and gets of a view took twenty times as long in the end.
+//! And what overlapping views hold: two threads write to 0.8 MB of data for so long while views are opened and closed,
+//! two of which are open at most, and one always. What was kept of old values as long as any view was open once grew to
+//! 3.8 GB in 40 seconds, and gets of a view took twenty times as long in the end.
 //!
 //! ```text
 //! cargo run --release -p everleaf --example views overlapping SECONDS

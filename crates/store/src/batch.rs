@@ -99,8 +99,8 @@ enum Must {
 /// nothing, for everybody who reads one key after another, and whenever the process dies.
 ///
 /// A batch may hold changes of several maps of one store. Of several changes of one key the last
-/// counts; one of its expiry alone goes with the one before it. A batch can be written several times, and [cleared](Self::clear) to be filled again. What
-/// it holds keeps the store open.
+/// counts; one of its expiry alone goes with the one before it. A batch can be written several times, and
+/// [cleared](Self::clear) to be filled again. What it holds keeps the store open.
 ///
 /// # Example
 /// ```
@@ -170,13 +170,14 @@ impl WriteBatch {
     }
 
     /// Lets a key expire at this time, if it is there: a [`SystemTime`](std::time::SystemTime), a
-    /// [`Duration`](std::time::Duration) from now, or an [`Expiry`]. Where the record has a place for the time and no view
-    /// is open, the value is neither read nor written, however long it is, and one that is damaged keeps its damage.
+    /// [`Duration`](std::time::Duration) from now, or an [`Expiry`]. Where the record has a place for the time and no
+    /// view is open, the value is neither read nor written, however long it is, and one that is damaged keeps its
+    /// damage.
     ///
-    /// For an open view the value is read and copied to memory, as for any change; if it is damaged, that view says so, and
-    /// the batch is done all the same. A record that has no place for the time (a value below 4 KiB that did not expire,
-    /// a key of 64 KiB less two bytes, a time after the year 10,000) is written again, which reads it: if it is damaged, the
-    /// batch fails with [`Error::Corrupt`](crate::Error::Corrupt), and nothing is changed.
+    /// For an open view the value is read and copied to memory, as for any change; if it is damaged, that view says so,
+    /// and the batch is done all the same. A record that has no place for the time (a value below 4 KiB that did not
+    /// expire, a key of 64 KiB less two bytes, a time after the year 10,000) is written again, which reads it: if it is
+    /// damaged, the batch fails with [`Error::Corrupt`](crate::Error::Corrupt), and nothing is changed.
     ///
     /// A program that is too old to finish such a batch refuses a pool in which there was one of several changes.
     ///
@@ -206,8 +207,8 @@ impl WriteBatch {
         self.note_change(map, key.as_ref(), Effect::Expire, expiry.into().as_unix_ms())
     }
 
-    /// As [`Self::expire`], of a key that was seen to expire at `seen`, also if that time has come since. Makes the whole
-    /// batch depend on the key having this expiry just before it.
+    /// As [`Self::expire`], of a key that was seen to expire at `seen`, also if that time has come since. Makes the
+    /// whole batch depend on the key having this expiry just before it.
     pub fn expire_seen(
         &mut self,
         map: &Map,
@@ -416,7 +417,8 @@ impl Store {
     /// other writes cost a few dozen nanoseconds more.
     ///
     /// # Errors
-    /// As [`Map::put`], and [`Error::BatchTooLarge`](crate::Error::BatchTooLarge) beyond 512 MiB; then nothing was changed.
+    /// As [`Map::put`], and [`Error::BatchTooLarge`](crate::Error::BatchTooLarge) beyond 512 MiB; then nothing was
+    /// changed.
     pub fn write(&self, batch: &WriteBatch) -> Result<Written> {
         self.shared().write_batch(batch)
     }

@@ -33,7 +33,8 @@ pub enum Error {
     /// [`Store::wait_deferred`](crate::Store::wait_deferred), [`Store::sync`](crate::Store::sync) or a write
     /// with [`Durability::Power`](crate::Durability::Power) has acknowledged is safe. The text has the cause.
     LogFailed(String),
-    /// As [`Self::LogFailed`], because the file system of the log is full, or its file as long as the system lets it be.
+    /// As [`Self::LogFailed`], because the file system of the log is full, or its file as long as the system lets it
+    /// be.
     LogFull(String),
     /// A snapshot cannot be written at this moment: another is being written, or a batch was rolled back that it
     /// may have a part of. Nothing was changed: try again.

@@ -29,8 +29,8 @@ pub enum Event<'a> {
     Damage(&'a Error),
     /// All leaves that were left when the store was opened are restored, and what space is free is known.
     Restored,
-    /// The last handle is gone, and the pool is closed: it can be opened again. (If the function itself dropped that handle,
-    /// in a thread of the store's own, as soon as it has returned.)
+    /// The last handle is gone, and the pool is closed: it can be opened again. (If the function itself dropped that
+    /// handle, in a thread of the store's own, as soon as it has returned.)
     Closed,
     /// As [`Self::Closed`], but something went wrong: the next opening recovers the pool.
     CloseFailed(&'a Error),

@@ -4,7 +4,8 @@
 //! After `kill -9` nothing is replayed: every operation leaves the pool consistent at each
 //! instruction, and an operation that returned is there. Reads and writes from many threads are
 //! lock-free while there is no log, batch, open view, watch or backup, and no more than 128 threads are in
-//! the store at once; with one of these a write takes the lock of its key's stripe, one of 1024. A log beside the pool, if wanted, also survives a crash of the machine.
+//! the store at once; with one of these a write takes the lock of its key's stripe, one of 1024. A log beside the pool,
+//! if wanted, also survives a crash of the machine.
 //!
 //! ```
 //! # fn main() -> everleaf::Result<()> {

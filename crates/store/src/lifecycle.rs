@@ -164,8 +164,8 @@ impl Shared {
     }
 }
 
-/// Where to go on behind the first `sound` records from `start` on: the next one is damaged, and nothing is known of its
-/// expiry. What is damaged is told by an operation that reads it.
+/// Where to go on behind the first `sound` records from `start` on: the next one is damaged, and nothing is known of
+/// its expiry. What is damaged is told by an operation that reads it.
 fn behind_damage(
     tree: &BytesTree,
     session: &mut Session<Hardware>,

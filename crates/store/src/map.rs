@@ -282,7 +282,8 @@ impl Map {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::get_many`]; [`Error::Unsupported`] if `key_size` is 0, since nobody could tell how many keys there are.
+    /// As [`Self::get_many`]; [`Error::Unsupported`] if `key_size` is 0, since nobody could tell how many keys there
+    /// are.
     pub fn get_rows(
         &self,
         keys: &[u8],

@@ -118,8 +118,9 @@ pub fn is_untouched(trees: &Trees, place: &LogDirectory) -> bool {
     untouched().unwrap_or(false)
 }
 
-/// Removes a pool that was made just now, and what there is of its log, because that cannot be made: who asked for both is
-/// not left with one. We have the pool open, so that nobody else has; what cannot be removed stays, and can be opened.
+/// Removes a pool that was made just now, and what there is of its log, because that cannot be made: who asked for both
+/// is not left with one. We have the pool open, so that nobody else has; what cannot be removed stays, and can be
+/// opened.
 pub fn remove_new(path: &Path, place: &LogDirectory) {
     // The log first: as soon as the pool has lost its name, another may make one, with a log in the same place.
     let _ = place.remove();
@@ -336,8 +337,8 @@ mod tests {
         assert!(!folder.path().join("pool.log").exists());
     }
 
-    /// What was lost: the whole pool, which was refused because a batch that was cut short could not write a damaged record
-    /// again.
+    /// What was lost: the whole pool, which was refused because a batch that was cut short could not write a damaged
+    /// record again.
     #[test]
     fn a_damaged_record_of_a_batch_that_was_cut_short_is_told() {
         let folder = tempfile::tempdir().expect("a folder");

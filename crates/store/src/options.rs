@@ -133,7 +133,8 @@ impl Options {
     }
 
     /// Ceiling of the file's growth, in bytes: address space is reserved for it, memory and disk are
-    /// not. A pool holds 1 TiB at most, whatever this says. Default: 64 GiB for a new pool, what the pool says otherwise.
+    /// not. A pool holds 1 TiB at most, whatever this says. Default: 64 GiB for a new pool, what the pool says
+    /// otherwise.
     pub fn max_size_bytes(mut self, size: u64) -> Self {
         self.pool.max_size_bytes = size;
         self
@@ -148,8 +149,8 @@ impl Options {
     }
 
     /// Open a pool although the machine stopped while it was open on an ordinary disk, so that some
-    /// of its last writes may be lost and some of its bytes torn. Run [`Store::check`](crate::Store::check) afterwards. A
-    /// pool with a log is rebuilt from there all the same. Default: no.
+    /// of its last writes may be lost and some of its bytes torn. Run [`Store::check`](crate::Store::check) afterwards.
+    /// A pool with a log is rebuilt from there all the same. Default: no.
     pub fn trust_after_machine_crash(mut self, yes: bool) -> Self {
         self.pool.trust_after_machine_crash = yes;
         self
@@ -182,10 +183,10 @@ impl Options {
     ///   [`Event::Damage`]; the others can be used. Otherwise the store would not open. What was free is not used
     ///   then, and closing fails.
     ///
-    /// Of a damaged pool this promises less than an opening that reads all: two entries that refer to one record are told
-    /// once ([`Event::Damage`](crate::Event::Damage)), and both are served; clearing or dropping such a map would free the
-    /// record twice. Once damage is told, close the store, and repair the pool. A store that is only read has no thread in
-    /// the background: what nobody touches is not looked at.
+    /// Of a damaged pool this promises less than an opening that reads all: two entries that refer to one record are
+    /// told once ([`Event::Damage`](crate::Event::Damage)), and both are served; clearing or dropping such a map would
+    /// free the record twice. Once damage is told, close the store, and repair the pool. A store that is only read has
+    /// no thread in the background: what nobody touches is not looked at.
     ///
     /// Default: no.
     pub fn open_at_once(mut self, yes: bool) -> Self {

@@ -248,7 +248,8 @@ impl Store {
         self.drop_map_if(name, |_| true)
     }
 
-    /// Removes the map of that name if it is the one that is meant, of byte strings or not. Returns whether it was there.
+    /// Removes the map of that name if it is the one that is meant, of byte strings or not. Returns whether it was
+    /// there.
     pub(crate) fn drop_map_if(
         &self,
         name: &str,
@@ -479,9 +480,9 @@ impl Store {
         }
     }
 
-    /// Lets the sweep ([`Options::sweep`]) rest until [`Self::resume_sweep`]: it removes nothing from the next slice of a
-    /// map on. What has expired is absent all the same. Does not wait for the sweep. *Thread safety*: any thread, at any
-    /// time; the last of these calls counts.
+    /// Lets the sweep ([`Options::sweep`]) rest until [`Self::resume_sweep`]: it removes nothing from the next slice of
+    /// a map on. What has expired is absent all the same. Does not wait for the sweep. *Thread safety*: any thread, at
+    /// any time; the last of these calls counts.
     pub fn pause_sweep(&self) {
         // Relaxed: a request, which carries nothing.
         self.shared().sweep_paused.store(true, Ordering::Relaxed);

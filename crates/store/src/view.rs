@@ -64,8 +64,8 @@ impl Versions {
             return Ok(());
         }
         let (mut keys, mut damage) = (vec![], None);
-        // Behind damage from both ends, and past records whose bytes have changed, as far as leaves can be read. The key
-        // of such a one need not be what was put.
+        // Behind damage from both ends, and past records whose bytes have changed, as far as leaves can be read. The
+        // key of such a one need not be what was put.
         for (reverse, verify) in [(false, Verify::Sum), (false, Verify::Key), (true, Verify::Key)] {
             let all = (Bound::Unbounded, Bound::Unbounded);
             let scanned = tree.scan_verified(session, all, reverse, verify, |record| {

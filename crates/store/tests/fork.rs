@@ -276,8 +276,8 @@ fn a_program_that_is_started_gets_no_file_of_the_store() {
     }
 }
 
-/// The lock of a pool is there as long as anybody has the file that was opened. The refusal named the process that was killed,
-/// and said that it has to be ended.
+/// The lock of a pool is there as long as anybody has the file that was opened. The refusal named the process that was
+/// killed, and said that it has to be ended.
 #[test]
 fn a_child_of_a_killed_parent_is_named_as_who_may_hold_the_lock() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -61,9 +61,11 @@ mod tests {
 
     #[test]
     fn a_prover_has_what_is_asked_for_and_its_statics() {
-        let text = "static A: u8 = 1;\nstatic B: u8 = 2;\npub static STRUCTURES: &[S] = &[one(\"a\", \"the a\", &A), one(\n\"b\", \"a\", &x(B))];\nfn f() {}\n";
+        let text = "static A: u8 = 1;\nstatic B: u8 = 2;\npub static STRUCTURES: &[S] = &[one(\"a\", \"the a\", \
+            &A), one(\n\"b\", \"a\", &x(B))];\nfn f() {}\n";
         let of = |name: &str| only(text, &[name.to_string()]);
-        let expected = "\nstatic B: u8 = 2;\npub static STRUCTURES: &[S] = &[one(\n\"b\", \"a\", &x(B)), ];\nfn f() {}\n";
+        let expected = "\nstatic B: u8 = 2;\npub static STRUCTURES: &[S] = &[one(\n\"b\", \"a\", &x(B)), ];\nfn f() \
+            {}\n";
         assert_eq!(of("b").as_deref(), Ok(expected));
         assert!(of("a").is_ok_and(|text| text.contains("static A") && !text.contains("static B")));
         assert!(of("c").is_err_and(|what| what.contains("structure c")));

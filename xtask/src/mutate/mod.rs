@@ -216,7 +216,9 @@ fn hunt(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let is_wanted = |number: &usize| {
         let site = &sources.sites[*number];
         let row = hunt.table.0.get(&site.key);
-        let is_found = matches!(row, Some(row) if matches!(row.verdict, Verdict::Found { .. }) && row.text == site.text);
+        let is_found = row.is_some_and(|row| {
+            matches!(row.verdict, Verdict::Found { .. }) && row.text == site.text
+        });
         is_asked_for(site, arguments)
             && !left_out.contains(&site.key)
             && (arguments.structures.is_empty() || meetings.contains_key(number))

@@ -39,7 +39,8 @@ pub fn section(contenders: &[Contender], build: &Path) -> Outcome<String> {
     let _ = write!(
         text,
         "Nanoseconds of the processor that all threads of a server take for a command, by the kernel's count, and \
-         those of Redis by those of Everleaf: 50 connections, {ROUNDS} rounds in turn of {REQUESTS} requests, medians.\n\n| |"
+         those of Redis by those of Everleaf: 50 connections, {ROUNDS} rounds in turn of {REQUESTS} requests, \
+         medians.\n\n| |"
     );
     for name in &names {
         let _ = write!(text, " {name} |");

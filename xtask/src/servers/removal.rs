@@ -18,8 +18,8 @@ const WAYS: [(&str, &[&[u8]]); 2] =
 /// Has a set of so many members removed, and let expire, by everybody, and tells what one other client noticed.
 pub fn section(contenders: &[Contender], members: u64) -> Outcome<String> {
     let mut text = format!(
-        "## Removal of a set of {members} members\n\nMilliseconds of the `GET`s of one client that waits for each reply: for {} \
-         seconds before, and for {} seconds from the removal on; and what the removal itself took.\n\n\
+        "## Removal of a set of {members} members\n\nMilliseconds of the `GET`s of one client that waits for each \
+         reply: for {} seconds before, and for {} seconds from the removal on; and what the removal itself took.\n\n\
          | | way | before: 99 % | 99.9 % | most | beside: 99 % | 99.9 % | most | the removal |\n\
          |---|---|---|---|---|---|---|---|---|",
         BEFORE.as_secs(),

@@ -86,8 +86,8 @@ pub fn commands(contenders: &[Contender]) -> Outcome<String> {
         let rows = rows(&servers, ROUNDS, &arguments)?;
         let _ = write!(
             text,
-            "## redis-benchmark, {pipeline} in flight\n\n50 connections, keys of 100,000; medians of {ROUNDS} rounds of \
-             {requests} requests.\n\n{}\n",
+            "## redis-benchmark, {pipeline} in flight\n\n50 connections, keys of 100,000; medians of {ROUNDS} \
+             rounds of {requests} requests.\n\n{}\n",
             table(contenders, &rows, aim)
         );
     }
@@ -195,9 +195,9 @@ pub fn ycsb(contenders: &[Contender]) -> Outcome<String> {
         rows.push((mix.to_string(), figures.collect::<Outcome<_>>()?));
     }
     Ok(format!(
-        "## YCSB\n\nThe mixes A to F with the commands of its client (HMSET of ten fields of 100 bytes and ZADD to `_indices`; \
-         HGETALL; ZRANGEBYSCORE and HGETALL of each): {RECORDS} records, drawn as 1 / rank, {CLIENTS} clients that wait for \
-         each reply.\n\n{}",
+        "## YCSB\n\nThe mixes A to F with the commands of its client (HMSET of ten fields of 100 bytes and ZADD to \
+         `_indices`; HGETALL; ZRANGEBYSCORE and HGETALL of each): {RECORDS} records, drawn as 1 / rank, {CLIENTS} \
+         clients that wait for each reply.\n\n{}",
         table(contenders, &rows, 1.5)
     ))
 }
@@ -254,9 +254,9 @@ pub fn sorted_set(contenders: &[Contender]) -> Outcome<String> {
         .map(|index| (all[0][index].0.clone(), all.iter().map(|it| it[index].1).collect()))
         .collect();
     Ok(format!(
-        "## A sorted set of {MEMBERS} members\n\nMembers of 14 bytes, added {AT_ONCE} at a time. Memory in MiB: of the process's \
-         own, without what it had when it was empty; and resident as a whole, with what is mapped of Everleaf's \
-         pool.\n\n| | load | own | resident |\n|---|---|---|---|\n{}\n\n{}",
+        "## A sorted set of {MEMBERS} members\n\nMembers of 14 bytes, added {AT_ONCE} at a time. Memory in MiB: of \
+         the process's own, without what it had when it was empty; and resident as a whole, with what is mapped \
+         of Everleaf's pool.\n\n| | load | own | resident |\n|---|---|---|---|\n{}\n\n{}",
         memory.join("\n"),
         table(contenders, &rows, 1.0)
     ))

@@ -1,8 +1,8 @@
 //! The generated half of `docs/format.md`: what the sources say about their bytes.
 //!
 //! A page about bytes that is written by hand rots; so the headers, public constants, and types with
-//! a diagram of the files that decide bytes (`layout.rs` and a few others) are copied into the page, between two markers. Tidy refuses a page that differs from its sources, and
-//! `cargo xtask tidy --update` writes it anew.
+//! a diagram of the files that decide bytes (`layout.rs` and a few others) are copied into the page, between two
+//! markers. Tidy refuses a page that differs from its sources, and `cargo xtask tidy --update` writes it anew.
 
 use super::source::RustSource;
 use super::workspace::Workspace;

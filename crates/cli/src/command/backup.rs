@@ -24,8 +24,8 @@ Examples:
   redis-cli -p 6399 bgsave                          while a server has the pool, without a log
 
 The backup is a pool: look at it with every command that reads, or make it a pool to work with by
-`everleaf restore`. It appears under its name when it is complete and on the disk. For the standard output it is made first,
-in the pool's folder, or if nothing can be written there in the one that TMPDIR names.";
+`everleaf restore`. It appears under its name when it is complete and on the disk. For the standard output it is
+made first, in the pool's folder, or if nothing can be written there in the one that TMPDIR names.";
 
 /// Write everything in a pool to a backup
 #[derive(Args, Debug)]

@@ -42,8 +42,8 @@ As `resp`, all databases of a pool that a server has served are written as reque
 all types, with their times, in any Redis. The other formats have the pairs of one map; a key that holds a list,
 hash or set ends them with code 1, or is left out with --strings-only.
 With --to redis-cluster://[USER[:PASSWORD]@]HOST[:PORT], or rediss-cluster:// with TLS, all keys of a pool that has no
-database but 0 go to the masters of a cluster of Redis or Valkey, of which one server is named, and are compared with the
-pool afterwards. The cluster must have no keys. Slots may move meanwhile.
+database but 0 go to the masters of a cluster of Redis or Valkey, of which one server is named, and are compared with
+the pool afterwards. The cluster must have no keys. Slots may move meanwhile.
 A file is written under another name and renamed once it is complete and on the disk.";
 
 /// Write pairs to a TSV, CSV or JSON-lines file

@@ -14,8 +14,8 @@ Examples:
   everleaf repair damaged.pool words.pool --json | jq -r '.dropped[]'
 
 The damaged pool is only read. What could not be kept is listed, and so are maps whose names are lost (lost-1 ..): if a
-map was emptied or dropped shortly before the process died, one of them has the keys that were removed. Ends with code 0 if
-nothing was dropped, 1 if something was. A pool that only was not closed needs no repair: open it.";
+map was emptied or dropped shortly before the process died, one of them has the keys that were removed. Ends with code 0
+if nothing was dropped, 1 if something was. A pool that only was not closed needs no repair: open it.";
 
 /// Keep what can be proven of a damaged pool, in a new one
 #[derive(Args, Debug)]

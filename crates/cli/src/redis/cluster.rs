@@ -4,16 +4,16 @@
 //! on them those for others are sent. A server may send a request elsewhere (`MOVED`: the slot is there from now
 //! on; `ASK`: this key is, while the slot moves) or ask for time (`TRYAGAIN`, `CLUSTERDOWN`).
 //!
-//! (C1) If one request of a unit was not done, all of them are sent once more, in their order, before anything else of the
-//! key: so a unit of several requests begins with one that makes the key anew (`DEL`, `SET`). That one request was done
-//! where the slot was, and the next one sent elsewhere, changes nothing then.
-//! (C2) What must not be done twice (`RPUSH` behind the first members) is a unit of its own: a request that was sent elsewhere
-//! was not done.
+//! (C1) If one request of a unit was not done, all of them are sent once more, in their order, before anything else of
+//! the key: so a unit of several requests begins with one that makes the key anew (`DEL`, `SET`). That one request was
+//! done where the slot was, and the next one sent elsewhere, changes nothing then.
+//! (C2) What must not be done twice (`RPUSH` behind the first members) is a unit of its own: a request that was sent
+//! elsewhere was not done.
 //! (C3) A unit is sent elsewhere, and waits, a bounded number of times.
 //! (C4) Replies of a server are read in the order of its units, and all of them before it is sent more.
 //!
-//! A connection that fails ends all: whether the last requests were done is not known, and a replica that takes over need
-//! not have what its master had acknowledged.
+//! A connection that fails ends all: whether the last requests were done is not known, and a replica that takes over
+//! need not have what its master had acknowledged.
 
 use super::address::Address;
 use super::client::{Client, Reply};
@@ -29,8 +29,8 @@ use std::time::Duration;
 /// read.
 const WINDOW_SIZE: usize = 32 << 10;
 const WINDOW_LENGTH: usize = 256;
-/// How often a unit is sent elsewhere; and how often without a pause, as two servers that were not told of a move at the
-/// same moment send it from one to the other.
+/// How often a unit is sent elsewhere; and how often without a pause, as two servers that were not told of a move at
+/// the same moment send it from one to the other.
 const REDIRECTION_COUNT_MAX: u32 = 32;
 const REDIRECTION_COUNT_QUICK: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(20);

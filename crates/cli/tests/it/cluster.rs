@@ -1,5 +1,5 @@
-//! `everleaf export --to redis-cluster://` and `import redis-cluster://`, with three masters of Redis or Valkey that the
-//! test makes a cluster of, as far as they are installed.
+//! `everleaf export --to redis-cluster://` and `import redis-cluster://`, with three masters of Redis or Valkey that
+//! the test makes a cluster of, as far as they are installed.
 
 #![allow(
     clippy::unwrap_used,
@@ -240,7 +240,8 @@ fn make_certificates(place: &Place) -> bool {
     true
 }
 
-/// Each server tells at which ports the others speak TLS, and is sent its keys there; also one of a slot that has moved.
+/// Each server tells at which ports the others speak TLS, and is sent its keys there; also one of a slot that has
+/// moved.
 #[test]
 fn a_pool_goes_into_a_cluster_and_back_by_tls() {
     for program in SERVERS {

@@ -1,6 +1,7 @@
 //! What a command says of a pool whose process died within a batch.
 //!
-//! What was lost: a damaged record of such a batch was told by no command, and the batch was forgotten behind the first one.
+//! What was lost: a damaged record of such a batch was told by no command, and the batch was forgotten behind the first
+//! one.
 
 use crate::common::Place;
 

@@ -166,7 +166,8 @@ fn a_damaged_file_makes_no_pool() {
     for program in SERVERS {
         let place = Place::empty();
         let Some(redis) = Redis::start(program, &place, &[]) else { continue };
-        redis.run("set k v px 900000000\nrpush l a b 3\nhset h f v\nzadd z 1 a 2 b\nsadd s 1 2 3\nselect 2\nset x y\nsave\n");
+        redis.run("set k v px 900000000\nrpush l a b 3\nhset h f v\nzadd z 1 a 2 b\nsadd s 1 2 3\nselect 2\nset x \
+            y\nsave\n");
         let whole = place.read("dump.rdb");
         let steps = (0..whole.len()).step_by(9).flat_map(|at| {
             let mut changed = whole.clone();
@@ -385,7 +386,8 @@ fn a_server_is_followed_until_it_is_silent() {
     }
 }
 
-/// What was lost: all databases but the first of a source that does not tell which it has; the copy was said to be compared.
+/// What was lost: all databases but the first of a source that does not tell which it has; the copy was said to be
+/// compared.
 #[test]
 fn a_source_that_hides_its_databases_has_one_named() {
     let place = Place::empty();
@@ -439,8 +441,8 @@ fn pausing_within_a_transaction() -> String {
     address
 }
 
-/// What was lost: when all that had come was passed on in the middle of a transaction, the times that were held back were
-/// asked for and given within it. The target took that down, and all keys lived for a year.
+/// What was lost: when all that had come was passed on in the middle of a transaction, the times that were held back
+/// were asked for and given within it. The target took that down, and all keys lived for a year.
 #[test]
 fn the_middle_of_a_transaction_is_not_in_step() {
     let place = Place::empty();
@@ -504,8 +506,8 @@ fn a_target_is_empty_and_a_source_has_a_stream() {
     assert!(remarks.contains("\"k\" of database 0"), "{remarks}");
 }
 
-/// A replica passes on what its master sends, in which no database is named anew; and what is published is no change: it
-/// went into the database of the last key of the snapshot, and the end was never seen.
+/// A replica passes on what its master sends, in which no database is named anew; and what is published is no change:
+/// it went into the database of the last key of the snapshot, and the end was never seen.
 #[test]
 fn a_replica_is_followed_as_its_master() {
     for program in SERVERS {

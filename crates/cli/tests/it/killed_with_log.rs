@@ -170,8 +170,8 @@ fn ends_as_if_it_had_not_been_killed(from: usize) {
     }
 }
 
-/// What was lost: what a killed server had acknowledged with `power` and the kernel had not written to the disk yet, if the next
-/// one had no log and the power failed.
+/// What was lost: what a killed server had acknowledged with `power` and the kernel had not written to the disk yet, if
+/// the next one had no log and the power failed.
 #[test]
 fn a_log_is_removed_only_when_the_disk_has_all_of_the_pool() {
     let place = with_log();

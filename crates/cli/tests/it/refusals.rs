@@ -1,5 +1,5 @@
-//! Commands that have too few file descriptors, or that one system call is refused: what they say they did is done, and what
-//! they did not do costs nothing.
+//! Commands that have too few file descriptors, or that one system call is refused: what they say they did is done, and
+//! what they did not do costs nothing.
 
 use crate::common::{Ended, Place};
 #[cfg(target_arch = "x86_64")]
@@ -40,8 +40,9 @@ fn run_with(place: &Place, descriptors: usize, arguments: &[&str]) -> Ended {
     command.output().expect("there is a shell").into()
 }
 
-/// What was lost: a pool whose process was killed. Who had no descriptor left for the kernel's boot id took every boot for
-/// another one: the pool was refused as after a crash of the machine, by who opened it and, if that one died, by all later ones.
+/// What was lost: a pool whose process was killed. Who had no descriptor left for the kernel's boot id took every boot
+/// for another one: the pool was refused as after a crash of the machine, by who opened it and, if that one died, by
+/// all later ones.
 #[test]
 fn too_few_descriptors_are_not_taken_for_a_crash_of_the_machine() {
     too_few_descriptors_cost_nothing("process", 3..14);
@@ -91,8 +92,8 @@ fn an_export_takes_the_place_of_no_pool_that_it_cannot_read() {
     }
 }
 
-/// What was lost: keys, and nobody was told. What a bad disk did not give back was passed over, in a pool that was not closed
-/// with code 0; and with one page of it all that was to be read together with it.
+/// What was lost: keys, and nobody was told. What a bad disk did not give back was passed over, in a pool that was not
+/// closed with code 0; and with one page of it all that was to be read together with it.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_repair_tells_what_it_cannot_read_and_takes_the_rest() {
@@ -145,8 +146,9 @@ fn is_told_by_repair(first: &Place, spread: usize, last: usize) {
     }
 }
 
-/// What was lost: the old file, though it was said that no new one could be written. Its folder was opened, to make the new name
-/// durable, when that was there already; who has no descriptor left, or may not read the folder, was refused that.
+/// What was lost: the old file, though it was said that no new one could be written. Its folder was opened, to make the
+/// new name durable, when that was there already; who has no descriptor left, or may not read the folder, was refused
+/// that.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn what_could_not_be_made_for_want_of_a_descriptor_is_not_there() {

@@ -133,8 +133,8 @@ fn sockets_that_are_handed_over_are_served() {
     serving.signal("TERM");
     assert_eq!(serving.end().code, 0);
     assert!(path.exists(), "who made it removes it");
-    // A file is no socket, a connected one is not listened on, and a second one was not handed over: the server took what it
-    // had opened itself by then, and could not be ended any more.
+    // A file is no socket, a connected one is not listened on, and a second one was not handed over: the server took
+    // what it had opened itself by then, and could not be ended any more.
     let file = std::fs::File::open(place.path("new.pool")).expect("it is there");
     let (connected, _other) = UnixStream::pair().expect("there are sockets");
     let listening = TcpListener::bind("127.0.0.1:0").expect("a port is free");

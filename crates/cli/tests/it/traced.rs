@@ -95,8 +95,8 @@ fn synced_file(pid: i32) -> Option<PathBuf> {
     syncs.then(|| std::fs::read_link(format!("/proc/{pid}/fd/{}", word(32))).ok())?
 }
 
-/// Runs a command until `is_over`, and kills it there. Returns whether it brought this file to the disk before; `None` if
-/// processes cannot be traced here.
+/// Runs a command until `is_over`, and kills it there. Returns whether it brought this file to the disk before; `None`
+/// if processes cannot be traced here.
 pub fn syncs_before(
     command: &mut Command,
     file: &Path,
@@ -135,8 +135,8 @@ pub fn kill_before(command: &mut Command, at: usize) -> Option<bool> {
     Some(false)
 }
 
-/// Runs a command whose main thread is refused the calls of these numbers among those named, with this error of the system.
-/// How it ended, if it came so far; otherwise, and where processes cannot be traced so, `None`.
+/// Runs a command whose main thread is refused the calls of these numbers among those named, with this error of the
+/// system. How it ended, if it came so far; otherwise, and where processes cannot be traced so, `None`.
 #[cfg(target_arch = "x86_64")]
 pub fn refuse(
     command: &mut Command,

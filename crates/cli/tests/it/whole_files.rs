@@ -158,7 +158,8 @@ fn kill_create(from: usize) {
     });
 }
 
-/// What was lost: what a pool keeps from others. With umask 022 anybody could read the folder of its log and the files there.
+/// What was lost: what a pool keeps from others. With umask 022 anybody could read the folder of its log and the files
+/// there.
 #[test]
 fn what_a_command_makes_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;

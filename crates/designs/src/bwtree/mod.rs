@@ -35,8 +35,8 @@
 //! a record that makes the page refuse writes, and another order of exchanges). The record of a new child
 //! names its first key only, and searches look for the greatest one in the whole chain; the published one
 //! names the end of the child, too, and ends a search. Published, a chain is consolidated by the thread that makes it
-//! long, in vain if others write meanwhile, so that it has no bound. The root keeps its number. Published pages are written
-//! to flash as well; here they are in memory only.
+//! long, in vain if others write meanwhile, so that it has no bound. The root keeps its number. Published pages are
+//! written to flash as well; here they are in memory only.
 
 mod check;
 mod consolidate;

@@ -26,8 +26,8 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
     /// each key.
     ///
     /// # Errors
-    /// [`IndexError::ReadOnly`]; damage of the global tree. Without space for a key its entry stays pending, and that is no
-    /// error.
+    /// [`IndexError::ReadOnly`]; damage of the global tree. Without space for a key its entry stays pending, and that
+    /// is no error.
     pub fn evaluate(&self, session: &mut Session<M>) -> Result<usize, IndexError> {
         if self.heap.pool().is_read_only() {
             return Err(IndexError::ReadOnly);

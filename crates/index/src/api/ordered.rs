@@ -295,8 +295,8 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
     }
 
     /// Number of keys; exact when no writer is active. Some designs have to count. What opening at once has left is
-    /// restored for it: the first call is O(leaves) then, and *blocking*, whatever [`DesignInfo::progress`] says: it waits for
-    /// threads that are about to count the keys of a leaf.
+    /// restored for it: the first call is O(leaves) then, and *blocking*, whatever [`DesignInfo::progress`] says: it
+    /// waits for threads that are about to count the keys of a leaf.
     ///
     /// # Errors
     /// As all calls.

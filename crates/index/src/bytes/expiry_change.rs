@@ -87,7 +87,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.slot().try_with(session, |tree, session| {
             let key = BytesKey::new(key);
             let Some(old) = tree.get_payload(session, key)? else { return Ok(false) };
-            // A damaged header must not be taken at its word: there may be another key where it says that the expiry is.
+            // A damaged header must not be taken at its word: there may be another key where it says that the expiry
+            // is.
             record_of(session.heap(), old, key.bytes, Verify::Key)?;
             // SAFETY: pinned since before the payload was read; nobody else uses the tree.
             if unsafe { record::change_expiry(session.heap(), record_offset(old), expiry_ms) } {

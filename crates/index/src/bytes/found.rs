@@ -44,8 +44,8 @@ pub(crate) fn sound_record_of<'a, M: Machine>(
     is_same(record.key, key).then_some(record)
 }
 
-/// The value of what was found for `key` by lengths and key alone, if that is nearly all there is to most records: it is
-/// short, and does not expire. What else it is, or whether it is damaged, [`sound_record_of`] tells.
+/// The value of what was found for `key` by lengths and key alone, if that is nearly all there is to most records: it
+/// is short, and does not expire. What else it is, or whether it is damaged, [`sound_record_of`] tells.
 #[inline(always)]
 pub(crate) fn plain_value_of<'a, M: Machine>(
     base: PoolBase<M>,

@@ -22,8 +22,8 @@
 //!
 //! The check sum folds the CRC-32C of all bytes behind the header but the expiry word into 17 bits.
 //! It is never 0 where both lengths are, so that no header is 0: a pool where an older program may have
-//! written 0 has no feature bit that says so, and is mended when it is opened for writing. A damaged length covers other bytes,
-//! so the sum finds it as it finds a damaged byte: but for one damage in 131,072. A search that comes
+//! written 0 has no feature bit that says so, and is mended when it is opened for writing. A damaged length covers
+//! other bytes, so the sum finds it as it finds a damaged byte: but for one damage in 131,072. A search that comes
 //! from an entry also compares the key, or 17 bits of its hash.
 //!
 //! A record that has expired stands for an absent key (`bytes/tree.rs`), until it is removed. A record
@@ -367,8 +367,8 @@ impl Record<'_> {
     }
 }
 
-/// The time at which an operation looks at a record: asked for when it is first needed, and the same from then on, so that
-/// all of the operation agrees on whether that record has expired.
+/// The time at which an operation looks at a record: asked for when it is first needed, and the same from then on, so
+/// that all of the operation agrees on whether that record has expired.
 #[derive(Default)]
 pub(crate) struct Moment(Cell<Option<u64>>);
 

@@ -1,9 +1,9 @@
 //! A B+-tree whose leaves are hash tables: the line of an entry follows from its key.
 //!
 //! A leaf is a block of the pool with up to 254 entries, which lie where the hash of their key says, or its
-//! place in the leaf's range (`placement.rs`; linear probing, the same 256 bytes first), and a byte of fingerprint a position in DRAM. The number
-//! of a leaf tells where its block, its fingerprints and its metadata are, so that a search asks for
-//! fingerprints and entry at the same time and waits for one cache miss below the inner nodes. Inner
+//! place in the leaf's range (`placement.rs`; linear probing, the same 256 bytes first), and a byte of fingerprint a
+//! position in DRAM. The number of a leaf tells where its block, its fingerprints and its metadata are, so that a
+//! search asks for fingerprints and entry at the same time and waits for one cache miss below the inner nodes. Inner
 //! nodes, freeze-copy-commit-switch, block states and recovery of blocks are those of `nbtree`.
 //!
 //! ```text

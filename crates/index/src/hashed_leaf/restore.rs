@@ -224,8 +224,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if !mends.is_empty() {
             // Persist: what was mended, before the pool is sealed, whose sums have it; that waits for our return. Not
             // before others act on it: one who restores beside us may have read what we exchanged, and tell `RESTORED`
-            // first. They need it not: a crash brings back what was half done, to be mended again as it was here; and who
-            // claims such a position flushes the line that it shares with what we wrote.
+            // first. They need it not: a crash brings back what was half done, to be mended again as it was here; and
+            // who claims such a position flushes the line that it shares with what we wrote.
             self.medium.drain();
         }
         let (keys, frozen) = (survey.keys(), survey.is_frozen());
@@ -262,8 +262,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// they refer to.
     ///
     /// # Errors
-    /// Some of that was marked since it was read: another leaf that was restored at the same time refers to it, too. This
-    /// one is restored all the same, and what has no mark is never given out.
+    /// Some of that was marked since it was read: another leaf that was restored at the same time refers to it, too.
+    /// This one is restored all the same, and what has no mark is never given out.
     fn publish_restored(
         &self,
         leaf: LeafId,

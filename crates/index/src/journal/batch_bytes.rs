@@ -89,8 +89,8 @@ fn sum_up(batch: &mut [u8]) {
     batch[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The changes of a batch in the journal, each behind the id of its tree: puts, removals and changes of expiries. `None`
-/// if these are not the bytes of a batch.
+/// The changes of a batch in the journal, each behind the id of its tree: puts, removals and changes of expiries.
+/// `None` if these are not the bytes of a batch.
 pub fn decode(batch: &[u8]) -> Option<Vec<(u32, Change<'_>)>> {
     let (sum, rest) = batch.split_first_chunk::<4>()?;
     if u32::from_le_bytes(*sum) != crc32c(rest) {

@@ -63,8 +63,8 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         Ok(())
     }
 
-    /// The records of all values. Behind the puts come the expiries that have to be written again, and removals last: they
-    /// need no space, so nothing that was removed ever has to be taken back.
+    /// The records of all values. Behind the puts come the expiries that have to be written again, and removals last:
+    /// they need no space, so nothing that was removed ever has to be taken back.
     pub(crate) fn prepare_without_blocks(
         &mut self,
         session: &mut Session<M>,

@@ -69,9 +69,9 @@ fn what_was_cut_short_is_done_again_and_only_once() {
     assert_eq!(recover(&journal, &trees, &mut session), (0, vec![]));
 }
 
-/// A full pool in which a batch of one put and a removal was cut short: if the put was made, the removal is done; if there is
-/// no space for it, nothing is. What was lost: the whole pool, if the record of the put was damaged as well, so that nobody
-/// could tell which it is. It was refused at every opening.
+/// A full pool in which a batch of one put and a removal was cut short: if the put was made, the removal is done; if
+/// there is no space for it, nothing is. What was lost: the whole pool, if the record of the put was damaged as well,
+/// so that nobody could tell which it is. It was refused at every opening.
 #[test]
 fn a_batch_without_space_for_its_one_put_is_left() {
     for (is_made, is_damaged) in [(false, false), (true, false), (true, true)] {
@@ -143,9 +143,9 @@ fn a_key_whose_time_is_damaged_is_told_behind_splits() {
 /// Its name, the value, where in a record of this key, and which bits.
 type Damage<'a> = (&'a str, &'a [u8], &'a dyn Fn(&[u8]) -> usize, u64);
 
-/// What was lost: the whole pool. A batch that was cut short lets a key expire whose record has no place for it, and the
-/// record was damaged meanwhile: it could not be written again, so the pool was refused at every opening. And a header that
-/// by damage claims to have such a place was taken at its word, and the time written over the key.
+/// What was lost: the whole pool. A batch that was cut short lets a key expire whose record has no place for it, and
+/// the record was damaged meanwhile: it could not be written again, so the pool was refused at every opening. And a
+/// header that by damage claims to have such a place was taken at its word, and the time written over the key.
 #[test]
 fn a_damaged_record_keeps_nothing_else_from_being_done_again() {
     let long = vec![7; 5000];

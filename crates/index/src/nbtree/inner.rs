@@ -88,7 +88,8 @@ pub(crate) fn build<K: Kind<M>, M: Machine>(
         }
         if K::HAS_TAILS {
             let fences_place: *mut SortedLine = place(fences_offset(level) + line).cast();
-            // SAFETY: a line of the node just allocated, at the place of its fences; nodes of kinds with tails have fences.
+            // SAFETY: a line of the node just allocated, at the place of its fences; nodes of kinds with tails have
+            // fences.
             unsafe { fences_place.write(fences) };
         }
     }

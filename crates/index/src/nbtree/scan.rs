@@ -1,7 +1,7 @@
 //! Range scans, both ways, leaf by leaf.
 //!
-//! *What a scan promises*: keys strictly ascending (or descending), none twice; every pair was current at some instant of the
-//! scan; a key present during all of it is returned, one absent during all of it is not. It is not a snapshot.
+//! *What a scan promises*: keys strictly ascending (or descending), none twice; every pair was current at some instant
+//! of the scan; a key present during all of it is returned, one absent during all of it is not. It is not a snapshot.
 //!
 //! Entries lie unsorted in a leaf. The order of its slots is computed once, cached in DRAM and extended when slots were
 //! added, so that scans need not sort again. A leaf that is replaced while it is read is read to its end: its entries

@@ -98,8 +98,8 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
     ///   the pool. Space that was free is not used before [`Self::sweep`]; until then a check calls it leaked;
     /// - one whose leaves can ([`Design::recover_at_once`]) reads only the header of each leaf, and restores a leaf
     ///   when it is first touched, or by [`restore_next`](crate::OrderedIndex::restore_next). That saves what
-    ///   reading memory costs. Of a file that is not in memory a header brings its page from the disk, which is all of a
-    ///   leaf of 4 KiB: then little is saved, as after a restart of the machine with a file on a disk.
+    ///   reading memory costs. Of a file that is not in memory a header brings its page from the disk, which is all of
+    ///   a leaf of 4 KiB: then little is saved, as after a restart of the machine with a file on a disk.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -107,8 +107,8 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         Self::open_at_once_on(pool, 1)
     }
 
-    /// As [`Self::open_at_once`], on up to `threads` threads. They read the headers; one thread sorts them and builds the
-    /// inner nodes, O(n log n) in the leaves.
+    /// As [`Self::open_at_once`], on up to `threads` threads. They read the headers; one thread sorts them and builds
+    /// the inner nodes, O(n log n) in the leaves.
     ///
     /// # Errors
     /// As [`Self::open`].

@@ -1,8 +1,9 @@
 //! A clock that moves while an operation runs: all of the operation sees a key as it was at one moment.
 //!
-//! What was told: an update looked at the clock to learn that its key had not expired, and again for its answer. If the key
-//! expired in between, it was done and had found nothing, which no order of a write and an expiry explains; a removal was
-//! done, told that it was not, and asked once more. With a clock that is set back an insertion was done over a value.
+//! What was told: an update looked at the clock to learn that its key had not expired, and again for its answer. If the
+//! key expired in between, it was done and had found nothing, which no order of a write and an expiry explains; a
+//! removal was done, told that it was not, and asked once more. With a clock that is set back an insertion was done
+//! over a value.
 
 use std::alloc::Layout;
 use std::cell::Cell;

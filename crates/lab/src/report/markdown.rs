@@ -10,7 +10,8 @@ pub fn render(page: &Page) -> String {
     let counts = page.tally();
     let mut text = format!(
         "# The laboratory's report\n\nOf the experiments, {} agree with the paper, {} differ and say \
-         why, {} differ without a reason for all of it, {} show figures without a verdict, {} were not run this time.\n\n## The machine\n\n",
+         why, {} differ without a reason for all of it, {} show figures without a verdict, {} were not run this \
+         time.\n\n## The machine\n\n",
         counts.agree, counts.differ, counts.unexplained, counts.shown, counts.not_run
     );
     if let Some(warning) = page.warning() {

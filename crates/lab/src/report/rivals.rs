@@ -400,7 +400,8 @@ mod tests {
         for part in [
             "rivals --keys 2m",
             "Of 6 comparisons Everleaf is faster in 2, slower in 2, and no difference was shown in 2",
-            "- **fast** adds keys to what is loaded faster: 2 times (1.69 to 2.36) with 2 M keys of 8 + 8 B, 2 threads\n",
+            "- **fast** adds keys to what is loaded faster: 2 times (1.69 to 2.36) with 2 M keys of 8 + 8 B, 2 \
+             threads\n",
             "- **fast** reads keys that are there faster",
             "| fast | **0.50 (0.42 to 0.59)** |",
             "| slow | 2 (2 to 2) |",

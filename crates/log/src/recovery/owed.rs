@@ -33,8 +33,8 @@ pub(crate) fn first_owed<'h>(
     Some(headers.find(|(_, header)| header.gap == Gap::Owed).map_or(0, |(index, _)| index))
 }
 
-/// Whether a snapshot, from this LSN on and begun in that segment if it says so, is the one with which segments count that
-/// were owed. A later life, behind them, gives their LSNs again; so do its snapshots.
+/// Whether a snapshot, from this LSN on and begun in that segment if it says so, is the one with which segments count
+/// that were owed. A later life, behind them, gives their LSNs again; so do its snapshots.
 pub(crate) fn is_snapshot_of<'h>(
     mut owed: impl DoubleEndedIterator<Item = &'h SegmentHeader>,
     from: Lsn,

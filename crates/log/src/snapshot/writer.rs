@@ -181,7 +181,8 @@ impl<D: Disk> SnapshotWriter<D> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the log fails before it is durable so far, [`Error::Busy`] if what may have been
-    /// read was [taken back](crate::Place::give_up_taken_back), and the disk's answers. There is a new snapshot then, or there is none, and nothing else has changed.
+    /// read was [taken back](crate::Place::give_up_taken_back), and the disk's answers. There is a new snapshot then,
+    /// or there is none, and nothing else has changed.
     pub fn finish(mut self) -> Result<SnapshotInfo> {
         self.end_block()?;
         let disk = Arc::clone(&self.log.disk);

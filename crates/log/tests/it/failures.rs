@@ -124,8 +124,8 @@ fn a_log_that_is_full_to_the_last_block_ends_on_a_full_disk() {
     assert_eq!(keys(&recovered).unwrap(), (0..15).collect::<Vec<u64>>());
 }
 
-/// What was lost: a log that another store was opened with by mistake was refused behind the removal of what its own store had
-/// been killed in the middle of.
+/// What was lost: a log that another store was opened with by mistake was refused behind the removal of what its own
+/// store had been killed in the middle of.
 #[test]
 fn the_log_of_another_store_is_left_as_it_is() {
     let disk = ended();

@@ -114,8 +114,9 @@ fn damage(disk: &SimulatedDisk, random: &mut Random) {
     disk.sync_folder().unwrap();
 }
 
-/// What segments had that were owed in vain came back where the segment that was begun behind them had a damaged header: a
-/// later snapshot was taken for the one that was owed. Where that segment was missing, they were read without a word.
+/// What segments had that were owed in vain came back where the segment that was begun behind them had a damaged
+/// header: a later snapshot was taken for the one that was owed. Where that segment was missing, they were read without
+/// a word.
 #[test]
 fn what_is_written_after_a_salvage_is_there_without_another() {
     let [salvaged, put_aside, hopeless] = salvage_all(800, Vec::new());
@@ -129,8 +130,8 @@ fn a_snapshot_of_another_life_is_found_where_it_is_planted() {
     assert!(std::panic::catch_unwind(planted).is_err());
 }
 
-/// Damages and salvages logs of so many seeds: how many were salvaged, with how many something was put aside, and how many
-/// could not be.
+/// Damages and salvages logs of so many seeds: how many were salvaged, with how many something was put aside, and how
+/// many could not be.
 fn salvage_all(seeds: u64, mutants: Vec<&'static str>) -> [u64; 3] {
     let (mut salvaged, mut hopeless, mut put_aside) = (0, 0, 0);
     for seed in 0..seeds {

@@ -46,8 +46,8 @@ mod arch {
                 asm!("sys #3, c7, c12, #1, {}", in(reg) address, options(nostack, preserves_flags));
             }
         } else {
-            // SAFETY: it changes no value, as `dc cvap`; `dc cvac` cleans to the point of coherency, which is also that of
-            // persistence on a CPU that does not tell the two apart.
+            // SAFETY: it changes no value, as `dc cvap`; `dc cvac` cleans to the point of coherency, which is also that
+            // of persistence on a CPU that does not tell the two apart.
             unsafe { asm!("dc cvac, {}", in(reg) address, options(nostack, preserves_flags)) }
         }
     }

@@ -1,5 +1,5 @@
-//! Deaths of the process without a power cut: all that is visible stays, and what is not durable is in the caches until the
-//! power fails in the life after. Recovery sees it, and must not rely on it before it has made it durable.
+//! Deaths of the process without a power cut: all that is visible stays, and what is not durable is in the caches until
+//! the power fails in the life after. Recovery sees it, and must not rely on it before it has made it durable.
 
 use super::config::{CrashConfig, Domain, MemoryModel};
 use super::images::Images;

@@ -102,8 +102,8 @@ impl Races {
         self.clocks[0][0] += 1;
     }
 
-    /// A thread calls an operation. Where memory is weak, it knows of all that have returned: who can tell that one came
-    /// after another has heard of it.
+    /// A thread calls an operation. Where memory is weak, it knows of all that have returned: who can tell that one
+    /// came after another has heard of it.
     pub fn call(&mut self, thread: usize) {
         if self.weak.is_some() {
             let returned = self.returned;

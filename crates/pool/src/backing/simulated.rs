@@ -48,8 +48,8 @@ impl SimulatedBacking {
         SimulatedBacking { holes, clears: true, ..self }
     }
 
-    /// The same, of which nobody knows what has space: as after a copy, no page has, until it is secured. What is in a page
-    /// that is returned stays, which makes far fewer crash states: nobody may look.
+    /// The same, of which nobody knows what has space: as after a copy, no page has, until it is secured. What is in a
+    /// page that is returned stays, which makes far fewer crash states: nobody may look.
     #[must_use]
     pub fn sparse(self) -> Self {
         let pages = crate::layout::DATA_START.div_ceil(PAGE)..self.length.div_ceil(PAGE);

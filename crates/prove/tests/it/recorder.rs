@@ -1,8 +1,8 @@
 //! Real threads on the real machine, recorded and judged: of all calls of a few threads on a few keys it is known
 //! between which two moments each happened, and some order of them must explain every answer.
 //!
-//! What is judged is what the simulated machine cannot show: the caches of this machine, and what the compiler made of the
-//! orderings. Every test records a few rounds; `EVERLEAF_RECORD_MINUTES` is for how long each goes on instead.
+//! What is judged is what the simulated machine cannot show: the caches of this machine, and what the compiler made of
+//! the orderings. Every test records a few rounds; `EVERLEAF_RECORD_MINUTES` is for how long each goes on instead.
 
 #![allow(clippy::print_stdout, reason = "what was done is the result")]
 

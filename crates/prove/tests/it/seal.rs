@@ -76,8 +76,8 @@ fn explore(domain: Domain, mutant: Option<&'static str>) -> Result<Report, Box<F
     Runner::new(program, vec![plan], config)?.explore(30)
 }
 
-/// What was lost: up to 111 of 3,028 keys of leaves that were zeroed, swapped or copied, in a pool that `check` called sound.
-/// The sums and the seal that tell of them since must tell of nothing that a power cut leaves.
+/// What was lost: up to 111 of 3,028 keys of leaves that were zeroed, swapped or copied, in a pool that `check` called
+/// sound. The sums and the seal that tell of them since must tell of nothing that a power cut leaves.
 #[test]
 fn no_power_cut_makes_a_sound_leaf_look_damaged() {
     for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {

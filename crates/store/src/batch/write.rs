@@ -12,8 +12,8 @@ use crate::shared::Shared;
 use crate::{Error, Result};
 
 impl LastChanges<'_> {
-    /// Whether a batch of them may have to be written down before it is made. A full pool in which there was never one has
-    /// no journal, and no room for it.
+    /// Whether a batch of them may have to be written down before it is made. A full pool in which there was never one
+    /// has no journal, and no room for it.
     pub(crate) fn may_need_journal(&self) -> bool {
         match &self.0[..] {
             [] => false,
@@ -146,8 +146,8 @@ impl Shared {
             Err(NotMade { error, taken_back: 0 }) if error.leaves_nothing()
         );
         if begun && !nothing_seen {
-            // Also if it was rolled back: others may have read what it wrote. Then all are marked, for what has an effect
-            // may be others at the next try, which has to know its own marks.
+            // Also if it was rolled back: others may have read what it wrote. Then all are marked, for what has an
+            // effect may be others at the next try, which has to know its own marks.
             let unmarked = self.mutant("store.batch_marks_nothing");
             let marked = if made.is_err() { all.iter() } else { last.iter() };
             for change in marked.filter(|_| !unmarked) {

@@ -9,8 +9,8 @@ use crate::Result;
 const DEPTH_MAX: usize = 256;
 
 /// A key above `behind`, near the lowest from which on a map can be read, where one that begins above `behind` cannot;
-/// `None` if it cannot be read from anywhere. `is_readable` says whether the first key from this one on can be read, or there
-/// is none. Where keys are damaged close to each other, sound ones between them may be passed over.
+/// `None` if it cannot be read from anywhere. `is_readable` says whether the first key from this one on can be read, or
+/// there is none. Where keys are damaged close to each other, sound ones between them may be passed over.
 ///
 /// # Errors
 /// What `is_readable` fails with.

@@ -201,8 +201,8 @@ impl NewFile {
         }
     }
 
-    /// Whether the folder is still where it was made. If the one around it was moved away, another may lie there, in which
-    /// somebody else makes a file of this name.
+    /// Whether the folder is still where it was made. If the one around it was moved away, another may lie there, in
+    /// which somebody else makes a file of this name.
     fn is_in_place(&self) -> bool {
         let held = self.handle.metadata().map(|held| identity(&held));
         let found = fs::symlink_metadata(&self.folder).map(|found| identity(&found));
@@ -240,8 +240,8 @@ impl Drop for NewFile {
     }
 }
 
-/// Removes what a process left that was killed when the file at `target` had its name already: it may be a second name of
-/// that file. What somebody is making, or cannot be removed, stays.
+/// Removes what a process left that was killed when the file at `target` had its name already: it may be a second name
+/// of that file. What somebody is making, or cannot be removed, stays.
 pub(crate) fn remove_leftovers(target: &Path) {
     let folder = target.with_file_name(folder_name(target.file_name().unwrap_or_default()));
     if folder.symlink_metadata().is_ok() {
@@ -331,7 +331,8 @@ fn is_private(folder: &Metadata) -> bool {
 
 fn of_another(folder: &Path) -> std::io::Error {
     let text = format!(
-        "{} belongs to another user, or others may write to it, and what is made there is to be ours alone: move it away",
+        "{} belongs to another user, or others may write to it, and what is made there is to be ours alone: move it \
+         away",
         folder.display()
     );
     std::io::Error::new(ErrorKind::AlreadyExists, text)
@@ -450,8 +451,8 @@ mod tests {
         assert!(left.join("of somebody else").exists());
     }
 
-    /// The folder around is moved away while a file is made, and in a new one somebody else makes a file of the same name:
-    /// half of that file got the name, and the rest was removed under its maker.
+    /// The folder around is moved away while a file is made, and in a new one somebody else makes a file of the same
+    /// name: half of that file got the name, and the rest was removed under its maker.
     #[test]
     fn who_is_moved_away_neither_names_nor_removes_what_others_make() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -482,8 +483,8 @@ mod tests {
         NewFile::beside(path).expect("it can be begun")
     }
 
-    /// In a folder for all, as that for temporary files, another user can make the folder before us. Then the file that got
-    /// the name was whatever that user had put in the place of ours.
+    /// In a folder for all, as that for temporary files, another user can make the folder before us. Then the file that
+    /// got the name was whatever that user had put in the place of ours.
     #[test]
     fn a_folder_that_others_may_write_to_is_not_used() {
         let folder = tempfile::tempdir().expect("a folder");

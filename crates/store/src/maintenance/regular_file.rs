@@ -67,8 +67,8 @@ pub fn is_pool(file: &File) -> io::Result<bool> {
     Ok(begins_at(0)? || begins_at(SECOND_HEADER)?)
 }
 
-/// The first place from `offset` on at which a file of `size` bytes may have data: what is before it is a hole, and reads
-/// as zero. The offset itself, where the file system does not say.
+/// The first place from `offset` on at which a file of `size` bytes may have data: what is before it is a hole, and
+/// reads as zero. The offset itself, where the file system does not say.
 pub fn next_data(file: &File, size: u64, offset: u64) -> u64 {
     match rustix::fs::seek(file, SeekFrom::Data(offset)) {
         Ok(data) => data.max(offset),

@@ -17,13 +17,13 @@ use crate::map::reserved::is_reserved;
 use crate::opening::refuse_log_beside;
 use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, Tree, WriteBatch, Written};
 
-/// The limit of the new pool: so many times the size of the damaged one, because leaves may be fuller there; and never less
-/// than this.
+/// The limit of the new pool: so many times the size of the damaged one, because leaves may be fuller there; and never
+/// less than this.
 const GROWTH: u64 = 2;
 const SIZE_MAX_LEAST: u64 = 64 << 30;
 
-/// The limit of the new pool for a damaged one of so many bytes. Nothing of that need be right, so that its own limit is not
-/// to be had; what it holds fits.
+/// The limit of the new pool for a damaged one of so many bytes. Nothing of that need be right, so that its own limit
+/// is not to be had; what it holds fits.
 fn size_max_of(damaged: u64) -> u64 {
     damaged.saturating_mul(GROWTH).max(SIZE_MAX_LEAST)
 }
@@ -39,8 +39,8 @@ pub struct Repaired {
     /// Names of maps that were kept; one whose name was lost is called `lost-` and a number, or two if there
     /// is a map of that name.
     pub maps: Vec<String>,
-    /// Of each map whose name was lost a sentence that says what it may be: keys that were removed, too, if their map was
-    /// emptied or dropped shortly before the process died.
+    /// Of each map whose name was lost a sentence that says what it may be: keys that were removed, too, if their map
+    /// was emptied or dropped shortly before the process died.
     pub lost: Vec<String>,
     /// Whether the pool was closed cleanly and said what it held, so that what is missing is told in
     /// [`Self::dropped`]. If not, pairs may be missing that nothing tells of.
@@ -75,8 +75,8 @@ impl Store {
         Self::repair_with(from, to, |_, _| Ok(()))
     }
 
-    /// As [`Self::repair`]; before the new pool has its name, `finish` may mend in it what the caller keeps there, and add
-    /// to what is told. Nobody else can have opened the pool by then. It keeps no handle of a map.
+    /// As [`Self::repair`]; before the new pool has its name, `finish` may mend in it what the caller keeps there, and
+    /// add to what is told. Nobody else can have opened the pool by then. It keeps no handle of a map.
     ///
     /// # Errors
     /// As [`Self::repair`], and what `finish` fails with: then there is no new pool.
@@ -231,8 +231,8 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Says what maps may be that the directory does not name. Their leaves look like those of a map that was emptied or
-    /// dropped, and whose leaves nobody has used again: of a pool that was not closed nothing tells them apart.
+    /// Says what maps may be that the directory does not name. Their leaves look like those of a map that was emptied
+    /// or dropped, and whose leaves nobody has used again: of a pool that was not closed nothing tells them apart.
     fn tell_of_lost(&mut self) {
         let mut lost: Vec<u32> = self.maps.keys().copied().collect();
         lost.retain(|id| !self.names.contains_key(id));
@@ -257,8 +257,8 @@ impl Target<'_> {
         }
     }
 
-    /// Says so if a batch was not finished. None should be refused: nobody else writes, so its conditions are as they were
-    /// just read.
+    /// Says so if a batch was not finished. None should be refused: nobody else writes, so its conditions are as they
+    /// were just read.
     fn note_batch(&mut self, written: Written) {
         if !written.is_done() {
             let what =

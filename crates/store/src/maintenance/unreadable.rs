@@ -76,7 +76,8 @@ mod tests {
     use super::*;
     use std::io::Error;
 
-    /// All that was read together with a page that cannot be read was lost, and where nothing else missed it, nobody was told.
+    /// All that was read together with a page that cannot be read was lost, and where nothing else missed it, nobody
+    /// was told.
     #[test]
     fn an_unreadable_page_is_told_and_what_lies_beside_it_is_read() {
         let file: Vec<u8> = (0..10 * PAGE as usize).map(|at| (at / 7) as u8).collect();

@@ -219,8 +219,8 @@ impl<'s> Upkeep<'s> {
         if !(due || log.is_long(self.snapshot_after_bytes)) || started < self.next_snapshot {
             return;
         }
-        // Before it begins: what becomes due meanwhile may not be in it. Taken, and not only cleared: it may have become
-        // due since the look above.
+        // Before it begins: what becomes due meanwhile may not be in it. Taken, and not only cleared: it may have
+        // become due since the look above.
         // Relaxed: a request, which carries nothing.
         let due = log.snapshot_due.swap(false, Ordering::Relaxed);
         match self.shared.snapshot() {

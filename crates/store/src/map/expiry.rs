@@ -184,9 +184,10 @@ impl Map {
         Ok(())
     }
 
-    /// As [`Self::update_with_expiry`], for the server: with a function that does not use the store, and does not panic. It
-    /// runs once for each attempt while other writes of the key wait, so that the key need not be read before, nor what was
-    /// read be compared. A function that uses the store could wait for itself for ever; debug builds panic.
+    /// As [`Self::update_with_expiry`], for the server: with a function that does not use the store, and does not
+    /// panic. It runs once for each attempt while other writes of the key wait, so that the key need not be read
+    /// before, nor what was read be compared. A function that uses the store could wait for itself for ever; debug
+    /// builds panic.
     ///
     /// # Errors
     /// As [`Self::replace`].

@@ -11,8 +11,8 @@ use crate::map::Map;
 use crate::wal::LogEffect;
 
 impl Map {
-    /// Changes the expiry of `key` if it is still `old_ms`, and the value the one that was `shown`, if one was. The caller is
-    /// inside of no operation; if another function of its thread is, the record has to be written again.
+    /// Changes the expiry of `key` if it is still `old_ms`, and the value the one that was `shown`, if one was. The
+    /// caller is inside of no operation; if another function of its thread is, the record has to be written again.
     #[cold]
     #[inline(never)]
     pub(crate) fn expire_in_place(

@@ -25,9 +25,9 @@ fn damage(path: &Path, value: &[u8]) {
     file.write_all_at(&[value[0] ^ 1], at as u64).expect("room");
 }
 
-/// What was lost: memory, and time. What was kept of maps went when no view was open. With views that overlap it grew by
-/// a tree for each map that was loaded, or emptied with a damaged record, and each get of a view looked through all of
-/// it.
+/// What was lost: memory, and time. What was kept of maps went when no view was open. With views that overlap it grew
+/// by a tree for each map that was loaded, or emptied with a damaged record, and each get of a view looked through all
+/// of it.
 #[test]
 fn what_views_keep_of_maps_goes_with_those_that_need_it() {
     let folder = tempfile::tempdir().expect("a folder");

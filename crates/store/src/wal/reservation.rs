@@ -84,8 +84,8 @@ impl StoreLog {
         let mut fill = |change: Change<'_>| {
             reservation.take().map(|reservation| self.fill(reservation, map, &change))
         };
-        // Should it fail, the reservation goes, and the log ends before anything that comes of the change. What has expired
-        // by now is there, too, if the clock is set back.
+        // Should it fail, the reservation goes, and the log ends before anything that comes of the change. What has
+        // expired by now is there, too, if the clock is set back.
         let found = tree.get_stored(session, key, Verify::Sum, |record| {
             fill(Change::upsert(key, record.value).expiring(record.expiry_ms))
         })?;
@@ -153,9 +153,9 @@ impl StoreLog {
 
 impl StoreLog {
     /// Ends the place of a batch that was taken back, of whose puts, and behind them changes of expiries, others may
-    /// have seen the first `seen`. A snapshot that has read them needs the log up to this place, and finds there what their
-    /// keys are now. If that is much, or cannot be told, the snapshot fails instead. Without a snapshot there is nothing to
-    /// say.
+    /// have seen the first `seen`. A snapshot that has read them needs the log up to this place, and finds there what
+    /// their keys are now. If that is much, or cannot be told, the snapshot fails instead. Without a snapshot there is
+    /// nothing to say.
     fn note_taken_back(
         &self,
         reservation: LogReservation<'_>,

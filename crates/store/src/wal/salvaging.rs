@@ -29,8 +29,8 @@ impl LogDirectory {
             (false, true) => self.mark_salvage(disk).map(|()| vec![]),
             (true, false) => Err(Error::Corrupt(format!(
                 "a salvage of the log in {} was cut short, so that the log may lack what was logged behind damage: \
-                 use `everleaf snapshot POOL --salvage-log` to go on with what is left, or restore the folder of the log from a \
-                 backup, without the file {SALVAGING}",
+                 use `everleaf snapshot POOL --salvage-log` to go on with what is left, or restore the folder of \
+                 the log from a backup, without the file {SALVAGING}",
                 self.display()
             ))),
             (true, true) => {

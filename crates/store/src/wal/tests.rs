@@ -245,8 +245,8 @@ fn an_expiry_in_place_waits_for_a_writer_that_keeps_the_old() {
     assert_eq!(map.get(b"key").expect("get"), Some(vec![2; 5000]));
 }
 
-/// What was stored and had expired when it was read again for the log was logged as removed: the pool had it, and showed
-/// it to a clock that was set back, and what was then done with it was lost with the pool.
+/// What was stored and had expired when it was read again for the log was logged as removed: the pool had it, and
+/// showed it to a clock that was set back, and what was then done with it was lost with the pool.
 #[test]
 fn what_has_expired_when_it_is_logged_is_logged_as_it_is() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use everleaf_index::{Change, Pool, PoolOptions, Trees, journal};
 
-/// Leaves a batch in the journal of a pool that nobody has open: as if its process had died in it, before it let each of
-/// these keys of the default map expire at this time (milliseconds since 1970).
+/// Leaves a batch in the journal of a pool that nobody has open: as if its process had died in it, before it let each
+/// of these keys of the default map expire at this time (milliseconds since 1970).
 pub fn leave_batch(pool: &Path, keys: &[&[u8]], expiry_ms: u64) {
     let options = PoolOptions { max_size_bytes: 1 << 26, ..PoolOptions::default() };
     let opened = Pool::open(pool, &options).expect("it opens");

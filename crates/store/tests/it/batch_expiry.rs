@@ -1,7 +1,8 @@
 //! Batches that change when keys expire, and leave their values.
 //!
-//! What was lost: a batch had no other way to change an expiry than to put the value again, so that `EXPIRE` between `MULTI` and
-//! `EXEC` copied it three times, and was refused for a value of 512 MiB or in a pool with no room for a second one.
+//! What was lost: a batch had no other way to change an expiry than to put the value again, so that `EXPIRE` between
+//! `MULTI` and `EXEC` copied it three times, and was refused for a value of 512 MiB or in a pool with no room for a
+//! second one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -290,8 +291,8 @@ fn random_batches_do_what_their_model_does() {
     }
 }
 
-/// What was lost: each key was asked by a look at the clock of its own, so that of keys that expire together, while a batch
-/// is written that lets them live on, the first lived and the others did not.
+/// What was lost: each key was asked by a look at the clock of its own, so that of keys that expire together, while a
+/// batch is written that lets them live on, the first lived and the others did not.
 #[test]
 fn keys_that_expire_together_live_on_together() {
     let folder = tempfile::tempdir().expect("a folder");

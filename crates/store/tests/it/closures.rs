@@ -125,8 +125,9 @@ fn statistics_wait_for_no_closure() {
     });
 }
 
-/// What was lost: all threads stood still. Statistics took one session after the other and waited for functions that wanted a
-/// second one. Here all sessions that threads share are in such functions when a check begins, which waits for them.
+/// What was lost: all threads stood still. Statistics took one session after the other and waited for functions that
+/// wanted a second one. Here all sessions that threads share are in such functions when a check begins, which waits for
+/// them.
 #[test]
 fn statistics_and_checks_run_beside_closures_that_nest() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -231,8 +231,8 @@ fn a_repair_keeps_what_can_be_proven_and_lists_the_rest() {
     }
 }
 
-/// A process that dies directly behind the emptying of a map leaves what was removed in leaves that nobody has used again.
-/// A repair kept it under a name of its own without a word of what it is.
+/// A process that dies directly behind the emptying of a map leaves what was removed in leaves that nobody has used
+/// again. A repair kept it under a name of its own without a word of what it is.
 #[test]
 fn a_removal_right_before_a_kill_comes_back_under_no_name() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -273,8 +273,9 @@ fn an_iteration_that_cannot_go_on_says_so() {
     assert_eq!(store.default_map().iter().count(), 0);
 }
 
-/// A save replaced whatever its name led to: a link to the pool itself took the pool away from under the store, whose later
-/// writes were acknowledged and lost; so were those of another store, and a pool with a log was put before that log.
+/// A save replaced whatever its name led to: a link to the pool itself took the pool away from under the store, whose
+/// later writes were acknowledged and lost; so were those of another store, and a pool with a log was put before that
+/// log.
 #[test]
 fn a_save_replaces_nothing_but_the_last_one() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -324,8 +325,8 @@ fn a_save_replaces_nothing_but_the_last_one() {
     assert_eq!(open(&backup).default_map().len(), 2);
 }
 
-/// Leaves of a map that was emptied stay until somebody needs their blocks. A repair took them for a lost map: the flushed
-/// keys were there again, and a sound pool was told to have thousands of damages.
+/// Leaves of a map that was emptied stay until somebody needs their blocks. A repair took them for a lost map: the
+/// flushed keys were there again, and a sound pool was told to have thousands of damages.
 #[test]
 fn a_repair_of_a_sound_pool_drops_and_revives_nothing() {
     for tree in [Tree::NbTree, Tree::HashedLeaf] {

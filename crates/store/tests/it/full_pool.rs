@@ -160,8 +160,8 @@ fn who_has_freed_blocks_can_write_a_batch_in_a_full_pool() {
     }
 }
 
-/// What was lost: a transaction that looks at the number of keys and then removes one was refused for lack of space, in a
-/// full pool that had never had a batch, though one removal needs neither a journal nor room.
+/// What was lost: a transaction that looks at the number of keys and then removes one was refused for lack of space, in
+/// a full pool that had never had a batch, though one removal needs neither a journal nor room.
 #[test]
 fn who_writes_alone_can_remove_a_key_in_a_full_pool() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -80,8 +80,8 @@ fn no_flipped_bit_of_the_identity_costs_anything() {
     }
 }
 
-/// What was lost: nothing, but a pool that was put beside the log of another through a link could not be opened, where the
-/// log alone would have rebuilt the lost pool.
+/// What was lost: nothing, but a pool that was put beside the log of another through a link could not be opened, where
+/// the log alone would have rebuilt the lost pool.
 #[test]
 fn nothing_is_put_beside_a_log_behind_a_link() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -280,8 +280,8 @@ fn many_who_open_a_lost_pool_at_once_lose_nothing() {
     }
 }
 
-/// What was lost: a pool that `serve` had made was as durable as the library makes it, and was refused after a crash of the
-/// machine. Who asks for more of new pools must not change old ones.
+/// What was lost: a pool that `serve` had made was as durable as the library makes it, and was refused after a crash of
+/// the machine. Who asks for more of new pools must not change old ones.
 #[test]
 fn a_new_pool_is_as_durable_as_asked_and_an_old_one_as_it_was() {
     let interval = Durability::Interval(Duration::from_millis(50));
@@ -363,8 +363,8 @@ fn a_check_beside_snapshots_finds_nothing() {
     });
 }
 
-/// What was not noticed: the folder of the log was removed, and writes were acknowledged until the next segment or snapshot
-/// was to be made, which may be hours later.
+/// What was not noticed: the folder of the log was removed, and writes were acknowledged until the next segment or
+/// snapshot was to be made, which may be hours later.
 #[test]
 fn a_log_that_is_removed_while_it_is_open_is_told_at_once() {
     let interval = Durability::Interval(Duration::from_millis(20));

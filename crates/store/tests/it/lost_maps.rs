@@ -95,7 +95,8 @@ fn a_map_that_was_dropped_is_not_missed() {
     assert!(matches!(options().open(&again).map(drop), Err(Error::Corrupt(_))));
 }
 
-/// What was wrong: the pairs of a map whose name was lost were put into a map that happened to have the name given to it.
+/// What was wrong: the pairs of a map whose name was lost were put into a map that happened to have the name given to
+/// it.
 #[test]
 fn a_map_whose_name_is_lost_takes_the_name_of_no_other() {
     let repaired = |name: &str| {

@@ -239,8 +239,8 @@ fn nothing_is_restored_or_repaired_beside_a_log() {
 }
 
 /// The log of a pool is lost, and then the machine crashes: what is left of the pool is not proven by
-/// anything, and is refused with what can be done, however it is opened. What was lost is what is in such a pool: the refusal
-/// named no flag with which it opens.
+/// anything, and is refused with what can be done, however it is opened. What was lost is what is in such a pool: the
+/// refusal named no flag with which it opens.
 #[test]
 fn a_pool_without_its_log_is_refused_after_a_machine_crash() {
     for durability in [Durability::Power, Durability::Interval(std::time::Duration::from_secs(1))] {

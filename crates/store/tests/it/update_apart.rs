@@ -1,5 +1,5 @@
-//! An update by a function that does not use the store: it runs behind the stripe, once, and views, watches and the log are
-//! served as by any write.
+//! An update by a function that does not use the store: it runs behind the stripe, once, and views, watches and the log
+//! are served as by any write.
 
 use std::time::Duration;
 

@@ -90,12 +90,12 @@ fn no_copy_of_what_is_damaged_is_made_whatever_scans_verify() {
     assert!(!checked.problems.is_empty(), "it is still told");
 }
 
-/// A damaged value, and then still a damaged key, ended each round of the sweep at the same place: what had expired behind
-/// it kept its space for ever.
+/// A damaged value, and then still a damaged key, ended each round of the sweep at the same place: what had expired
+/// behind it kept its space for ever.
 #[test]
 fn the_sweep_goes_on_behind_a_damaged_value_or_key() {
-    // The last byte of the key is directly before the value. Keys of one leaf are the same in all that entries have of them,
-    // or are not.
+    // The last byte of the key is directly before the value. Keys of one leaf are the same in all that entries have of
+    // them, or are not.
     for (prefix, before) in
         [("", 0), ("", 1), ("all keys begin so: ", 0), ("all keys begin so: ", 1)]
     {

@@ -1,4 +1,5 @@
-//! Views where they meet what else is rare: ranges that outlive them, batches that are rolled back, maps that come again.
+//! Views where they meet what else is rare: ranges that outlive them, batches that are rolled back, maps that come
+//! again.
 
 use std::collections::BTreeMap;
 
@@ -59,8 +60,8 @@ fn a_range_shows_its_moment_when_its_view_is_closed() {
     holds_nothing(&store);
 }
 
-/// Fills the store, and makes room piece by piece until a batch is rolled back: records take their space before the first
-/// change, and most leaves only when they are split.
+/// Fills the store, and makes room piece by piece until a batch is rolled back: records take their space before the
+/// first change, and most leaves only when they are split.
 fn roll_back_one(store: &Store, make: impl Fn(&mut WriteBatch)) {
     let pieces = store.map("pieces").expect("room");
     let map = store.default_map();

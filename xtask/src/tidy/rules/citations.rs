@@ -1,5 +1,6 @@
-//! An assumption that a comment cites, as in "(P4)", is one that `docs/persistency.md` states. So the letter is that page's
-//! alone: invariants of a module have another one, or a citation of theirs would be taken for one of an assumption.
+//! An assumption that a comment cites, as in "(P4)", is one that `docs/persistency.md` states. So the letter is that
+//! page's alone: invariants of a module have another one, or a citation of theirs would be taken for one of an
+//! assumption.
 
 use super::{Finding, Rule, Workspace, finding, rust_files};
 

@@ -29,6 +29,7 @@ mod tree_folders;
 mod unfinished;
 mod unrun_tests;
 mod whoever;
+mod width;
 mod words;
 mod workplace;
 
@@ -95,6 +96,7 @@ pub const RULES: &[Rule] = &[
     unfinished::RULE,
     unrun_tests::RULE,
     whoever::RULE,
+    width::RULE,
     words::RULE,
     workplace::RULE,
 ];
@@ -109,14 +111,14 @@ fn finding(rule: &Rule, path: &str, line: usize, message: impl Into<String>) -> 
     Finding { rule: rule.name, path: path.to_string(), line, message: message.into(), amount: 1 }
 }
 
-/// The Rust files of a workspace.
-fn rust_files(workspace: &Workspace) -> impl Iterator<Item = (&SourceFile, &RustSource)> {
 /// What the ratchet counts a file with, where a rule counts by crate: the folder of its crate.
 fn counted_with(path: &str) -> String {
     let depth = if path.starts_with("crates/") || path.starts_with("bindings/") { 2 } else { 1 };
     path.split('/').take(depth).collect::<Vec<_>>().join("/")
 }
 
+/// The Rust files of a workspace.
+fn rust_files(workspace: &Workspace) -> impl Iterator<Item = (&SourceFile, &RustSource)> {
     workspace.files.iter().filter_map(|file| file.rust.as_ref().map(|rust| (file, rust)))
 }
 

@@ -55,8 +55,8 @@ fn known(workspace: &Workspace) -> BTreeSet<&str> {
     known
 }
 
-/// What stands between code quotes, with the number of its line. Blocks of code and what goes on in the next line, which is
-/// no name, are passed over.
+/// What stands between code quotes, with the number of its line. Blocks of code and what goes on in the next line,
+/// which is no name, are passed over.
 fn quoted(page: &str) -> Vec<(usize, &str)> {
     let (mut found, mut is_block, mut open) = (Vec::new(), false, false);
     for (index, line) in page.lines().enumerate() {
@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn quotes_over_two_lines_and_blocks_of_code_are_read_right() {
-        let page = "`one\ntwo` what `was_once_a_test`\n\na ` alone\n\n`was_once_a_test`\n```\n` was_once_a_test `\n```\n`was_once_a_test`\n";
+        let page = "`one\ntwo` what `was_once_a_test`\n\na ` alone\n\n`was_once_a_test`\n```\n` was_once_a_test \
+            `\n```\n`was_once_a_test`\n";
         assert_eq!(lines_of("docs/a.md", page), [2, 6, 10]);
     }
 }

@@ -142,8 +142,8 @@ fn each_key_goes_to_the_server_of_its_slot() {
     assert_eq!(seen, [set(0, "bar"), set(0, "hello"), set(2, "foo")]);
 }
 
-/// The first request is done where the slot was, the second sent elsewhere: both are done there, in their order; and what
-/// comes later goes there at once.
+/// The first request is done where the slot was, the second sent elsewhere: both are done there, in their order; and
+/// what comes later goes there at once.
 #[test]
 fn a_key_whose_slot_moves_in_the_middle_is_sent_anew() {
     let stand_in = StandIn::start(2, |number, words, ports, _| match (number, words) {

@@ -11,8 +11,8 @@ use super::{
 use crate::bytes::key_words::is_same;
 use crate::pool_trees::pool_base::PoolBase;
 
-/// The highest bit of both lengths in a header: where it is in neither, there is no expiry. (It may also be in the greatest
-/// of lengths, without one.)
+/// The highest bit of both lengths in a header: where it is in neither, there is no expiry. (It may also be in the
+/// greatest of lengths, without one.)
 const HAS_EXPIRY: u64 = 1 << (VALUE_BITS - 1) | 1 << (VALUE_BITS + KEY_BITS - 1);
 const _: () = assert!(TAIL > 1 << (VALUE_BITS - 1) && WORD > 1 << (KEY_BITS - 1));
 
@@ -102,8 +102,8 @@ pub(crate) unsafe fn read_verified<'a, M: Machine>(
     Ok(Record { key, value, expiry_ms })
 }
 
-/// The value of the record at `offset`, if by its header it has no expiry and is `key`'s: what [`Verify::Key`] looks at,
-/// in as few steps as it takes of most records. Others, and damaged ones, are those of [`read_verified`].
+/// The value of the record at `offset`, if by its header it has no expiry and is `key`'s: what [`Verify::Key`] looks
+/// at, in as few steps as it takes of most records. Others, and damaged ones, are those of [`read_verified`].
 ///
 /// # Safety
 /// As for [`read`].

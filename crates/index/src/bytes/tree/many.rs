@@ -120,7 +120,8 @@ impl<'k> Group<'k> {
     }
 }
 
-/// The value of a key by the payload of the entry that seems to be its, of a record of any kind; none if it has expired.
+/// The value of a key by the payload of the entry that seems to be its, of a record of any kind; none if it has
+/// expired.
 #[inline(never)]
 fn value_closely<'a, const HEADS: bool, G: Geometry, M: Machine>(
     tree: &BytesNodes<G, M, HEADS>,

@@ -219,7 +219,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         late.finish(&self.heap)
     }
 
-    /// Restores all that opening has left, and makes the space usable that was free, as far as nothing of it is damaged.
+    /// Restores all that opening has left, and makes the space usable that was free, as far as nothing of it is
+    /// damaged.
     pub fn reclaim_opening(&self) {
         if self.is_opening()
             && let Ok(mut session) = self.heap.session()

@@ -239,7 +239,8 @@ fn reads(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         let what = format!("get of {design}, a fifth pending, in multiples of {}", TREES[0].0);
         outcome.figures.push(
             Figure::near(what, 1.0, ratio.ratio, "", 0.25)
-                .if_above("the table of pending keys is ordered and locked, for scans and removals, where the paper's is a hash table")
+                .if_above("the table of pending keys is ordered and locked, for scans and removals, where the \
+                    paper's is a hash table")
                 .if_below("a pending key is found in DRAM, and the global tree has a fifth less"),
         );
     }

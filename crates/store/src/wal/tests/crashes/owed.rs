@@ -313,8 +313,8 @@ fn a_snapshot_can_be_asked_for_until_the_owed_one_is_over() {
 }
 
 /// A large batch for which there was no space was taken back while the snapshot that was owed was being written, so
-/// that was of no use. It should be written anew; instead the log ended, and every write was refused until the store was
-/// opened again.
+/// that was of no use. It should be written anew; instead the log ended, and every write was refused until the store
+/// was opened again.
 #[test]
 fn an_owed_snapshot_is_written_anew_if_a_batch_is_rolled_back() {
     let folder = folder();

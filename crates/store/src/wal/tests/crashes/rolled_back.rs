@@ -89,8 +89,8 @@ fn expiries_that_a_snapshot_read_of_a_rollback_are_not_there() {
 }
 
 /// What was lost: damage, and the truth. Of a key whose record was damaged before the batch nothing was logged, because
-/// there was nothing to log: a snapshot that had read what the batch put there had it under a right sum, and a pool that
-/// was made from that served a value that had been refused.
+/// there was nothing to log: a snapshot that had read what the batch put there had it under a right sum, and a pool
+/// that was made from that served a value that had been refused.
 #[test]
 fn a_snapshot_fails_beside_a_rollback_over_a_damaged_record() {
     let before = (b"old".to_vec(), [0, LATER], false);
