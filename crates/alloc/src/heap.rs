@@ -23,7 +23,7 @@ pub struct Heap<M: Machine> {
     pub(crate) space: SpinLock<Space, M>,
     pub(crate) depot: SpinLock<Depot, M>,
     /// Held while a session begins.
-    pub(crate) door: SpinLock<(), M>,
+    pub(crate) session_gate: SpinLock<(), M>,
 }
 
 impl<M: Machine> Heap<M> {
@@ -116,7 +116,7 @@ impl<M: Machine> Heap<M> {
             epochs: EpochClock::default(),
             space: SpinLock::ranked(Rank::Chunks, space),
             depot: SpinLock::ranked(Rank::Depot, Depot::default()),
-            door: SpinLock::ranked(Rank::Door, ()),
+            session_gate: SpinLock::ranked(Rank::SessionGate, ()),
         }
     }
 
@@ -131,7 +131,7 @@ impl<M: Machine> Heap<M> {
 
     /// Lets no session begin until the guard is dropped: those that try wait.
     pub fn block_new_sessions(&self) -> SpinGuard<'_, (), M> {
-        self.door.lock()
+        self.session_gate.lock()
     }
 
     /// How many sessions there are now.

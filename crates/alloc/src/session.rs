@@ -65,9 +65,9 @@ impl<M: Machine> Session<M> {
     const KEEP_MAX: usize = if M::SIMULATED { 40 } else { 256 };
 
     pub(crate) fn open(heap: Arc<Heap<M>>) -> Result<Self, AllocError> {
-        let door = heap.door.lock();
+        let gate = heap.session_gate.lock();
         let joined = heap.epochs.join();
-        drop(door);
+        drop(gate);
         let participant =
             joined.ok_or(AllocError::TooManySessions(crate::epoch::PARTICIPANT_COUNT_MAX))?;
         // What ended sessions left is used again.

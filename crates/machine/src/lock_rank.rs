@@ -63,11 +63,11 @@ pub enum Rank {
     /// Removed trees that wait for their last user.
     RemovedTrees,
     /// While trees that nobody can find any more are freed.
-    TreeBurial,
+    TreeFreeing,
     /// While a name gets another tree.
     TreeSwap,
     /// While a session of the heap begins.
-    Door,
+    SessionGate,
     /// The chunks of the heap.
     Chunks,
     /// Free blocks and records of nobody.

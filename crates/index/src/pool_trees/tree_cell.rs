@@ -67,7 +67,7 @@ pub(crate) struct TreeCell<T, M: Machine> {
     /// Held while the tree is swapped; also the trees that nobody can find any more.
     retired_trees: SpinLock<Vec<RetiredTree<T>>, M>,
     /// Held while such trees are freed, which may take long: nobody swaps behind it.
-    burial: SpinLock<(), M>,
+    freeing: SpinLock<(), M>,
 }
 
 // SAFETY: trees are Send and Sync; the raw pointers are owned by the slot.
@@ -84,7 +84,7 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
             root,
             heap,
             retired_trees,
-            burial: SpinLock::ranked(Rank::TreeBurial, ()),
+            freeing: SpinLock::ranked(Rank::TreeFreeing, ()),
         }
     }
 
@@ -182,34 +182,34 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
     /// it any more: as long as there is much in it. Waits for another that does the same, so that
     /// nothing is half freed afterwards. Returns whether anything is left.
     pub fn tidy(&self, session: &mut Session<M>) -> bool {
-        let _alone = self.burial.lock();
-        self.bury(session)
+        let _alone = self.freeing.lock();
+        self.free_retired(session)
     }
 
     /// As [`Self::tidy`], unless another thread is at it: that may take long.
     pub fn tidy_at_once(&self, session: &mut Session<M>) -> bool {
-        self.burial.try_lock().is_none_or(|_alone| self.bury(session))
+        self.freeing.try_lock().is_none_or(|_alone| self.free_retired(session))
     }
 
-    /// The caller has `burial`.
-    fn bury(&self, session: &mut Session<M>) -> bool {
+    /// The caller has `freeing`.
+    fn free_retired(&self, session: &mut Session<M>) -> bool {
         if self.retired_trees.lock().is_empty() {
             return false;
         }
         self.heap.advance_epoch();
-        let is_over = |buried: &mut RetiredTree<T>| {
-            self.heap.is_expired(buried.epoch) || M::mutant("cell.no_grace")
+        let is_over = |retired: &mut RetiredTree<T>| {
+            self.heap.is_expired(retired.epoch) || M::mutant("cell.no_grace")
         };
         // Taken out, so that the tree can be swapped meanwhile.
         let over: Vec<_> = self.retired_trees.lock().extract_if(.., is_over).collect();
         let is_any = !over.is_empty();
-        for buried in over {
+        for retired in over {
             // SAFETY: swapped out once, its grace period is over: we are the last to know it.
-            let tree = unsafe { Box::from_raw(buried.tree) };
+            let tree = unsafe { Box::from_raw(retired.tree) };
             tree.free_all(session);
         }
         if is_any {
-            // Before `burial` goes: a check waits for that, and knows nothing of this session, which may then wait for
+            // Before `freeing` goes: a check waits for that, and knows nothing of this session, which may then wait for
             // the check.
             session.give_back();
         }
@@ -219,10 +219,10 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
 
 impl<T, M: Machine> Drop for TreeCell<T, M> {
     fn drop(&mut self) {
-        for buried in self.retired_trees.get_mut().drain(..) {
+        for retired in self.retired_trees.get_mut().drain(..) {
             // SAFETY: owned by the slot; nobody uses it any more. Its space in the pool is found
             // free at the next open, because the directory does not name it.
-            drop(unsafe { Box::from_raw(buried.tree) });
+            drop(unsafe { Box::from_raw(retired.tree) });
         }
         let current = self.current.read_private();
         if !current.is_null() {
@@ -272,7 +272,7 @@ mod tests {
         assert!(trees.unlink(&mut session, "removed").expect("writable"));
         kept.clear_at_once(&mut session).expect("room");
         for tree in [&kept, &removed] {
-            let busy = tree.slot().burial.lock();
+            let busy = tree.slot().freeing.lock();
             let reclaimed =
                 std::thread::scope(|scope| scope.spawn(|| trees.reclaim_at_once()).join());
             reclaimed.expect("no panic");

@@ -49,11 +49,11 @@ impl ShutdownSignal {
         self.wake.notify_all();
     }
 
-    pub fn has_rung(&self) -> bool {
+    pub fn is_signalled(&self) -> bool {
         *self.is_signalled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits so long, or until it rings. Returns whether it has rung.
+    /// Waits so long, or until it is given. Returns whether it was.
     pub fn wait(&self, rest: Duration) -> bool {
         let is_signalled = self.is_signalled.lock().unwrap_or_else(PoisonError::into_inner);
         let result =
@@ -139,7 +139,7 @@ impl<'s> Upkeep<'s> {
             }
             if Instant::now() >= end {
                 // The program that was told meanwhile may have closed the store.
-                return match self.shutdown.has_rung() {
+                return match self.shutdown.is_signalled() {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 };
@@ -150,7 +150,7 @@ impl<'s> Upkeep<'s> {
     fn look(&mut self) {
         self.finish_opening();
         self.shorten_log();
-        if self.shutdown.has_rung() {
+        if self.shutdown.is_signalled() {
             // The program that was told may have closed the store: the pool is left as it is.
             return;
         }
@@ -162,7 +162,7 @@ impl<'s> Upkeep<'s> {
         let trees = &self.shared.trees;
         let (mut place, mut damaged) = (Some(RestorePlace::default()), vec![]);
         while let Some(from) = place.filter(|_| self.is_opening) {
-            if self.shutdown.has_rung() {
+            if self.shutdown.is_signalled() {
                 return;
             }
             if Instant::now() >= self.next_look {
@@ -183,7 +183,7 @@ impl<'s> Upkeep<'s> {
                 .unwrap_or(None);
             drop(session);
             for damage in damaged.drain(..) {
-                if self.shutdown.has_rung() {
+                if self.shutdown.is_signalled() {
                     // The program that was told has closed the store.
                     return;
                 }
@@ -196,7 +196,7 @@ impl<'s> Upkeep<'s> {
     /// Makes usable what was free when the store was opened, if everything is restored, and tells that it is. Not of a
     /// store that is being closed.
     fn finish_opening(&mut self) {
-        if self.is_opening && !self.shutdown.has_rung() && self.shared.trees.finish_opening() {
+        if self.is_opening && !self.shutdown.is_signalled() && self.shared.trees.finish_opening() {
             self.is_opening = false;
             self.events.tell(&Event::Restored);
         }
@@ -317,7 +317,7 @@ impl SpareSpace {
         // What writes and removals in turn take and give back stays, or each would allocate it again.
         let keep = if tries > 0 { 0 } else { heap.used_bytes() / KEPT_PART };
         // What the kernel refuses stays where it is. A thread that closes the store does not wait.
-        let returned = shared.return_space_but(keep, || !shutdown.has_rung()).unwrap_or(0);
+        let returned = shared.return_space_but(keep, || !shutdown.is_signalled()).unwrap_or(0);
         self.left = heap.returnable_bytes();
         // Those who read the map while it was emptied have gone, and the rest with them.
         let is_over = self.has_returned && returned == 0;

@@ -64,6 +64,14 @@ const BANNED: &[(&str, &str)] = &[
     ("PIECE_SIZE", "PAGE_SIZE, or how much is read or written at once"),
     ("spoilt", "damaged; of an access: faulty"),
     ("is_spoilt", "has_fault"),
+    ("TreeBurial", "TreeFreeing"),
+    ("burial", "freeing of retired trees"),
+    ("has_rung", "is_signalled"),
+    ("own_log", "log_identity"),
+    ("make the pool again", "rebuild the pool"),
+    ("makes the pool again", "rebuilds the pool"),
+    ("made the pool again", "rebuilt the pool"),
+    ("making the pool again", "rebuilding the pool"),
 ];
 
 /// Whether a letter, digit or underscore.
