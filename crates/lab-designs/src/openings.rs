@@ -113,10 +113,10 @@ impl DesignVisitor<Hardware> for Reopen<'_> {
         let options = pool_options(keys);
         let (first, last) = (*T::INFO.keys.start(), *T::INFO.keys.end());
         {
-            let solo: SingleTreePool<T> = SingleTreePool::create(Pool::open(path, &options)?)?;
-            let mut session = solo.heap().session().map_err(IndexError::from)?;
+            let tree_pool: SingleTreePool<T> = SingleTreePool::create(Pool::open(path, &options)?)?;
+            let mut session = tree_pool.heap().session().map_err(IndexError::from)?;
             for number in 0..keys {
-                solo.tree().insert(
+                tree_pool.tree().insert(
                     &mut session,
                     mix(number).clamp(first, last),
                     1 + number % 999,
@@ -129,11 +129,12 @@ impl DesignVisitor<Hardware> for Reopen<'_> {
         for time in 0..=2 * times {
             let before_ns = chase.measure();
             let started = thread_time();
-            let solo: SingleTreePool<T> = SingleTreePool::open(Pool::open(path, &options)?, 1)?;
+            let tree_pool: SingleTreePool<T> =
+                SingleTreePool::open(Pool::open(path, &options)?, 1)?;
             let seconds = (thread_time() - started).as_secs_f64();
             let after_ns = chase.measure();
-            let mut session = solo.heap().session().map_err(IndexError::from)?;
-            let found = solo.tree().len(&mut session)?;
+            let mut session = tree_pool.heap().session().map_err(IndexError::from)?;
+            let found = tree_pool.tree().len(&mut session)?;
             if found != keys {
                 let text = format!("{} has {found} keys after recovery, not {keys}", T::INFO.name);
                 return Err(BenchError::Wrong(text));
@@ -146,7 +147,7 @@ impl DesignVisitor<Hardware> for Reopen<'_> {
             }
             // The next opening follows a clean end if this one is odd, else a crash.
             if time % 2 == 1 {
-                solo.close()?;
+                tree_pool.close()?;
             }
         }
         Ok(openings)

@@ -99,28 +99,29 @@ fn key<T: Design>(number: u64) -> u64 {
 
 /// A new tree with `keys` random keys.
 fn filled<T: Design>(path: &Path, keys: u64) -> Result<SingleTreePool<T>, BenchError> {
-    let solo: SingleTreePool<T> = SingleTreePool::create(Pool::open(path, &pool_options(keys))?)?;
-    let mut session = solo.heap().session().map_err(IndexError::from)?;
+    let tree_pool: SingleTreePool<T> =
+        SingleTreePool::create(Pool::open(path, &pool_options(keys))?)?;
+    let mut session = tree_pool.heap().session().map_err(IndexError::from)?;
     for number in 0..keys {
-        solo.tree().insert(&mut session, key::<T>(number), 0)?;
+        tree_pool.tree().insert(&mut session, key::<T>(number), 0)?;
     }
     drop(session);
-    Ok(solo)
+    Ok(tree_pool)
 }
 
 /// Updates as many keys as there are, at random, and one last.
 fn update<T: Design>(
-    solo: &SingleTreePool<T>,
+    tree_pool: &SingleTreePool<T>,
     keys: u64,
     turn: u64,
     last: u64,
 ) -> Result<(), BenchError> {
-    let mut session = solo.heap().session().map_err(IndexError::from)?;
+    let mut session = tree_pool.heap().session().map_err(IndexError::from)?;
     for number in 0..keys {
         let number = mix(number ^ turn << 32) % keys;
-        solo.tree().update(&mut session, key::<T>(number), turn + 1)?;
+        tree_pool.tree().update(&mut session, key::<T>(number), turn + 1)?;
     }
-    solo.tree().update(&mut session, key::<T>(last), turn + 1)?;
+    tree_pool.tree().update(&mut session, key::<T>(last), turn + 1)?;
     Ok(())
 }
 
@@ -131,18 +132,18 @@ fn reopened<T: Design>(path: &Path, keys: u64) -> Result<SingleTreePool<T>, Benc
 }
 
 fn resume<T: Resumed>(path: &Path, keys: u64, times: usize) -> Result<Vec<Resumption>, BenchError> {
-    let mut solo = filled::<T>(path, keys)?;
+    let mut tree_pool = filled::<T>(path, keys)?;
     let mut made = Vec::new();
     // The first opening brings the file's pages in and does not count.
     for turn in 0..=times as u64 {
         let wanted = turn % keys;
-        update(&solo, keys, turn, wanted)?;
-        drop(solo);
+        update(&tree_pool, keys, turn, wanted)?;
+        drop(tree_pool);
         let started = thread_time();
-        solo = reopened(path, keys)?;
+        tree_pool = reopened(path, keys)?;
         let opened = thread_time();
-        let mut session = solo.heap().session().map_err(IndexError::from)?;
-        let found = solo.tree().get(&mut session, key::<T>(wanted))?;
+        let mut session = tree_pool.heap().session().map_err(IndexError::from)?;
+        let found = tree_pool.tree().get(&mut session, key::<T>(wanted))?;
         let looked = thread_time();
         if found != Some(turn + 1) {
             let text = format!("{} has {found:?} after recovery, not {}", T::INFO.name, turn + 1);
@@ -150,7 +151,7 @@ fn resume<T: Resumed>(path: &Path, keys: u64, times: usize) -> Result<Vec<Resump
         }
         if turn > 0 {
             made.push(Resumption {
-                log_bytes: solo.tree().log_bytes(),
+                log_bytes: tree_pool.tree().log_bytes(),
                 opening: (opened - started).as_secs_f64(),
                 lookup: (looked - opened).as_secs_f64(),
             });
@@ -165,17 +166,17 @@ fn serve<T: Resumed>(
     slice: Duration,
     slices: usize,
 ) -> Result<Served, BenchError> {
-    let solo = filled::<T>(path, keys)?;
-    update(&solo, keys, 1, 0)?;
-    drop(solo);
+    let tree_pool = filled::<T>(path, keys)?;
+    update(&tree_pool, keys, 1, 0)?;
+    drop(tree_pool);
     let started = Instant::now();
-    let solo = reopened::<T>(path, keys)?;
-    let tree = solo.tree();
+    let tree_pool = reopened::<T>(path, keys)?;
+    let tree = tree_pool.tree();
     let mut served =
         Served { log_bytes: tree.log_bytes(), buffers: tree.unrestored(), ..Served::default() };
     let is_over = AtomicBool::new(false);
     let restore = || -> Result<Duration, IndexError> {
-        let mut session = solo.heap().session().map_err(IndexError::from)?;
+        let mut session = tree_pool.heap().session().map_err(IndexError::from)?;
         let (mut from, mut damaged) = (Some(0), vec![]);
         // Relaxed: nothing else is told by it.
         while let Some(key) = from.filter(|_| !is_over.load(Ordering::Relaxed)) {
@@ -188,7 +189,7 @@ fn serve<T: Resumed>(
     };
     thread::scope(|scope| {
         let background = scope.spawn(restore);
-        let looked = look_up(tree, &solo, keys, (started, slice, slices), &mut served);
+        let looked = look_up(tree, &tree_pool, keys, (started, slice, slices), &mut served);
         if looked.is_err() {
             // Relaxed: nothing else is told by it.
             is_over.store(true, Ordering::Relaxed);
@@ -204,12 +205,12 @@ fn serve<T: Resumed>(
 /// Looks for keys until the last slice is over, and counts them.
 fn look_up<T: Design>(
     tree: &T,
-    solo: &SingleTreePool<T>,
+    tree_pool: &SingleTreePool<T>,
     keys: u64,
     (started, slice, slices): (Instant, Duration, usize),
     served: &mut Served,
 ) -> Result<(), BenchError> {
-    let mut session = solo.heap().session().map_err(IndexError::from)?;
+    let mut session = tree_pool.heap().session().map_err(IndexError::from)?;
     let mut random = Random::new(1);
     let mut lookups = vec![0; slices];
     loop {

@@ -12,13 +12,13 @@ const VERSION_MASK: u64 = 0xffff;
 
 /// An integer tree in a pool of its own.
 pub(crate) struct Integers<T> {
-    solo: SingleTreePool<T>,
+    tree_pool: SingleTreePool<T>,
 }
 
 impl<T: Design> Integers<T> {
     /// An empty tree in a new pool.
     pub fn create(pool: Pool<Hardware>) -> Result<Self, BenchError> {
-        Ok(Integers { solo: SingleTreePool::create(pool)? })
+        Ok(Integers { tree_pool: SingleTreePool::create(pool)? })
     }
 }
 
@@ -87,9 +87,9 @@ impl<T: Design> Target for Integers<T> {
     }
 
     fn worker(&self) -> Result<IntegerWorker<'_, T>, BenchError> {
-        let session = self.solo.heap().session().map_err(everleaf_index::IndexError::from)?;
+        let session = self.tree_pool.heap().session().map_err(everleaf_index::IndexError::from)?;
         Ok(IntegerWorker {
-            tree: self.solo.tree(),
+            tree: self.tree_pool.tree(),
             session,
             pairs: vec![],
             values: vec![],
@@ -99,19 +99,20 @@ impl<T: Design> Target for Integers<T> {
     }
 
     fn domain(&self) -> String {
-        self.solo.heap().medium().domain().to_string()
+        self.tree_pool.heap().medium().domain().to_string()
     }
 
     fn footprint(&self) -> Result<Footprint, BenchError> {
-        let heap = self.solo.heap();
+        let heap = self.tree_pool.heap();
         let mut session = heap.session().map_err(everleaf_index::IndexError::from)?;
-        let shape = self.solo.tree().shape(&mut session)?;
+        let shape = self.tree_pool.tree().shape(&mut session)?;
         drop(session);
         Ok(Footprint {
             keys: shape.keys,
             pool_used_bytes: heap.used_bytes(),
             pool_size_bytes: heap.pool().size(),
-            dram_bytes: self.solo.sessions().node_bytes() + self.solo.tree().table_bytes(),
+            dram_bytes: self.tree_pool.sessions().node_bytes()
+                + self.tree_pool.tree().table_bytes(),
             leaves: shape.leaves,
             height: shape.height,
         })

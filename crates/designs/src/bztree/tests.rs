@@ -46,8 +46,9 @@ fn leave<V: Variant>(session: &mut Session<Hardware>, taken: &mut Vec<u64>, coun
 fn an_insert_that_is_refused_leaves_nothing_frozen() {
     let (mut refused, mut most) = (0, 0);
     for count in 0..9 {
-        let solo = new::<3>();
-        let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+        let tree_pool = new::<3>();
+        let (tree, mut session) =
+            (tree_pool.tree(), tree_pool.heap().session().expect("a free session"));
         let (mut taken, mut keys) = (vec![], vec![]);
         for step in 0..300 {
             let key = step * 7919 % 10_007;
@@ -76,7 +77,7 @@ fn an_insert_that_is_refused_leaves_nothing_frozen() {
             session.free_record(node, Tree::<3>::NODE_SIZE);
         }
         drop(session);
-        assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+        assert_eq!(tree_pool.check().expect("a check").problems, Vec::<String>::new());
     }
     assert!(refused > 100 && most > 4, "{refused} refused, {most} levels");
 }
@@ -84,8 +85,9 @@ fn an_insert_that_is_refused_leaves_nothing_frozen() {
 /// Who comes upon a leaf that others have frozen can do what needs no room with one node.
 #[test]
 fn an_update_in_a_frozen_leaf_takes_one_node() {
-    let solo = new::<3>();
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let tree_pool = new::<3>();
+    let (tree, mut session) =
+        (tree_pool.tree(), tree_pool.heap().session().expect("a free session"));
     let mut taken = vec![];
     for key in 0..3 {
         tree.insert(&mut session, key, key).expect("room");
@@ -110,8 +112,9 @@ fn an_update_in_a_frozen_leaf_takes_one_node() {
 /// The children of a node that was replaced are another's.
 #[test]
 fn a_merge_in_a_node_that_was_replaced_freezes_no_child() {
-    let solo = new::<3>();
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let tree_pool = new::<3>();
+    let (tree, mut session) =
+        (tree_pool.tree(), tree_pool.heap().session().expect("a free session"));
     for key in 0..5 {
         tree.insert(&mut session, key, key).expect("room");
     }
@@ -131,8 +134,9 @@ fn a_merge_in_a_node_that_was_replaced_freezes_no_child() {
 /// A scan that comes upon a pair before its removal, and upon a later one of its key, gives the later one.
 #[test]
 fn a_key_that_a_leaf_has_twice_is_given_once() {
-    let solo = new::<9>();
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let tree_pool = new::<9>();
+    let (tree, mut session) =
+        (tree_pool.tree(), tree_pool.heap().session().expect("a free session"));
     let leaf = session.allocate_record(Tree::<9>::NODE_SIZE).expect("room");
     tree.write_node(leaf, true, &[(5, 50), (1, 10), (1, 11), (7, 70), (1, 12)]);
     assert_eq!(tree.pairs(0, leaf), [(1, 12), (5, 50), (7, 70)]);
@@ -142,8 +146,9 @@ fn a_key_that_a_leaf_has_twice_is_given_once() {
 /// Places that were given up are neither counted as removed nor as pairs.
 #[test]
 fn a_leaf_with_places_that_were_given_up_is_merged() {
-    let solo = new::<9>();
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let tree_pool = new::<9>();
+    let (tree, mut session) =
+        (tree_pool.tree(), tree_pool.heap().session().expect("a free session"));
     for key in 0..12 {
         tree.insert(&mut session, key, key).expect("room");
     }
@@ -172,5 +177,5 @@ fn a_leaf_with_places_that_were_given_up_is_merged() {
     }
     assert_eq!(OrderedIndex::shape(tree, &mut session).expect("a shape").leaves, 1);
     drop(session);
-    assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+    assert_eq!(tree_pool.check().expect("a check").problems, Vec::<String>::new());
 }

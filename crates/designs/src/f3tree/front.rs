@@ -93,17 +93,18 @@ mod tests {
     #[test]
     fn all_fronts_together_keep_the_limit() {
         let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-        let solo: SingleTreePool<F3Tree<Objects100>> = SingleTreePool::create(pool).expect("room");
+        let tree_pool: SingleTreePool<F3Tree<Objects100>> =
+            SingleTreePool::create(pool).expect("room");
         let mut sessions: Vec<_> =
-            (0..16).map(|_| solo.heap().session().expect("a free session")).collect();
+            (0..16).map(|_| tree_pool.heap().session().expect("a free session")).collect();
         for (number, session) in sessions.iter_mut().enumerate() {
             for key in 0..1500 {
                 let key = key << 8 | number as u64;
-                solo.tree().insert(session, key, key).expect("room");
+                tree_pool.tree().insert(session, key, key).expect("room");
             }
         }
         let counts: Vec<usize> =
-            solo.tree().fronts.iter().map(|front| front.lock().objects.len()).collect();
+            tree_pool.tree().fronts.iter().map(|front| front.lock().objects.len()).collect();
         assert!(counts.iter().all(|count| *count >= 1), "{counts:?}");
         assert!(counts.iter().sum::<usize>() <= 100, "{counts:?}");
     }

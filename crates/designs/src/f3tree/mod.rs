@@ -88,11 +88,11 @@ use variant::{Objects500, Variant};
 /// use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
-/// let solo: SingleTreePool<F3Tree> = SingleTreePool::create(pool)?;
-/// let mut session = solo.heap().session()?;
-/// assert_eq!(solo.tree().insert(&mut session, 7, 70)?, None);
-/// assert_eq!(solo.tree().evaluate(&mut session)?, 1);
-/// assert_eq!(solo.tree().get(&mut session, 7)?, Some(70));
+/// let tree_pool: SingleTreePool<F3Tree> = SingleTreePool::create(pool)?;
+/// let mut session = tree_pool.heap().session()?;
+/// assert_eq!(tree_pool.tree().insert(&mut session, 7, 70)?, None);
+/// assert_eq!(tree_pool.tree().evaluate(&mut session)?, 1);
+/// assert_eq!(tree_pool.tree().get(&mut session, 7)?, Some(70));
 /// # Ok(())
 /// # }
 /// ```

@@ -13,8 +13,8 @@ type Tree = FastFair<Small<3, 1, 3>>;
 #[test]
 fn damage_beside_a_leaf_that_is_to_be_replaced_leaves_it_open() {
     let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Process).expect("memory");
-    let solo: SingleTreePool<Tree> = SingleTreePool::create(pool).expect("room");
-    let (tree, mut own) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let tree_pool: SingleTreePool<Tree> = SingleTreePool::create(pool).expect("room");
+    let (tree, mut own) = (tree_pool.tree(), tree_pool.heap().session().expect("a free session"));
     let session = &mut own;
     for key in 1..=40 {
         tree.upsert(session, key * 100, key).expect("room");
@@ -37,5 +37,5 @@ fn damage_beside_a_leaf_that_is_to_be_replaced_leaves_it_open() {
     }
     assert_eq!(tree.len(session).expect("no damage"), 42);
     drop(own);
-    assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+    assert_eq!(tree_pool.check().expect("a check").problems, Vec::<String>::new());
 }

@@ -66,11 +66,11 @@ use layout::Header;
 /// use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
-/// let solo: SingleTreePool<Masstree> = SingleTreePool::create(pool)?;
-/// let mut session = solo.heap().session()?;
-/// assert_eq!(solo.tree().insert(&mut session, 7, 70)?, None);
-/// assert_eq!(solo.tree().upsert(&mut session, 7, 71)?, Some(70));
-/// assert_eq!(solo.tree().remove(&mut session, 7)?, Some(71));
+/// let tree_pool: SingleTreePool<Masstree> = SingleTreePool::create(pool)?;
+/// let mut session = tree_pool.heap().session()?;
+/// assert_eq!(tree_pool.tree().insert(&mut session, 7, 70)?, None);
+/// assert_eq!(tree_pool.tree().upsert(&mut session, 7, 71)?, Some(70));
+/// assert_eq!(tree_pool.tree().remove(&mut session, 7)?, Some(71));
 /// # Ok(())
 /// # }
 /// ```

@@ -91,13 +91,13 @@ use variant::{Standard, Variant};
 /// use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
-/// let solo: SingleTreePool<PacTree> = SingleTreePool::create(pool)?;
-/// let mut session = solo.heap().session()?;
+/// let tree_pool: SingleTreePool<PacTree> = SingleTreePool::create(pool)?;
+/// let mut session = tree_pool.heap().session()?;
 /// for key in 0..100 {
-///     assert_eq!(solo.tree().insert(&mut session, key, key)?, None);
+///     assert_eq!(tree_pool.tree().insert(&mut session, key, key)?, None);
 /// }
-/// assert!(solo.tree().update_search(&mut session)? > 0);
-/// assert_eq!(solo.tree().get(&mut session, 70)?, Some(70));
+/// assert!(tree_pool.tree().update_search(&mut session)? > 0);
+/// assert_eq!(tree_pool.tree().get(&mut session, 70)?, Some(70));
 /// # Ok(())
 /// # }
 /// ```

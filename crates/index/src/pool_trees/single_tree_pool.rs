@@ -24,11 +24,12 @@ const SESSION_COUNT: usize = 128;
 /// ```
 /// use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool, U64Tree};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let solo: SingleTreePool<U64Tree> = SingleTreePool::create(Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?)?;
-/// let mut session = solo.heap().session()?;
-/// solo.tree().insert(&mut session, 7, 70)?;
+/// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
+/// let tree_pool: SingleTreePool<U64Tree> = SingleTreePool::create(pool)?;
+/// let mut session = tree_pool.heap().session()?;
+/// tree_pool.tree().insert(&mut session, 7, 70)?;
 /// drop(session);
-/// assert_eq!(solo.check()?.keys, 1);
+/// assert_eq!(tree_pool.check()?.keys, 1);
 /// # Ok(())
 /// # }
 /// ```
@@ -344,16 +345,16 @@ mod tests {
     #[test]
     fn a_pool_whose_sessions_are_all_taken_is_closed() {
         let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-        let solo: SingleTreePool<U64Tree> = SingleTreePool::create(pool).expect("room");
+        let tree_pool: SingleTreePool<U64Tree> = SingleTreePool::create(pool).expect("room");
         let mut sessions = vec![];
         let refusal = loop {
-            match solo.heap().session() {
+            match tree_pool.heap().session() {
                 Ok(session) => sessions.push(session),
                 Err(error) => break error,
             }
         };
         assert!(matches!(refusal, AllocError::TooManySessions(_)), "{refusal}");
         assert!(sessions.len() > 100, "only {} were to be had", sessions.len());
-        solo.close().expect("nothing is deferred");
+        tree_pool.close().expect("nothing is deferred");
     }
 }

@@ -18,20 +18,20 @@ use super::common::operate;
 
 type Tree<G> = HashedLeafTree<U64Kind, G>;
 
-fn solo<G: LeafShape>(domain: Domain) -> SingleTreePool<Tree<G>> {
+fn tree_pool<G: LeafShape>(domain: Domain) -> SingleTreePool<Tree<G>> {
     let pool = Pool::in_memory(1 << 20, 1 << 30, domain).expect("memory");
     SingleTreePool::create(pool).expect("a new pool has room")
 }
 
-fn assert_sound<G: LeafShape>(solo: &SingleTreePool<Tree<G>>) {
-    assert_eq!(solo.check().expect("check").problems, Vec::<String>::new());
+fn assert_sound<G: LeafShape>(tree_pool: &SingleTreePool<Tree<G>>) {
+    assert_eq!(tree_pool.check().expect("check").problems, Vec::<String>::new());
 }
 
 fn operations<G: LeafShape>(domain: Domain, seed: u64, keys: u64, operations: usize) {
     println!("seed {seed}, {keys} keys");
-    let solo = solo::<G>(domain);
-    let tree = solo.tree();
-    let mut session = solo.heap().session().expect("a free session");
+    let tree_pool = tree_pool::<G>(domain);
+    let tree = tree_pool.tree();
+    let mut session = tree_pool.heap().session().expect("a free session");
     let mut model = BTreeMap::new();
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..operations {
@@ -42,7 +42,7 @@ fn operations<G: LeafShape>(domain: Domain, seed: u64, keys: u64, operations: us
     tree.scan(&mut session, 0, usize::MAX, &mut all).expect("scan");
     assert_eq!(all, model.into_iter().collect::<Vec<_>>());
     drop(session);
-    assert_sound(&solo);
+    assert_sound(&tree_pool);
 }
 
 #[test]
@@ -69,8 +69,8 @@ fn large_leaves_agree_with_the_model() {
 #[test]
 fn keys_in_order_and_their_removal_leave_few_leaves() {
     const KEYS: u64 = 50_000;
-    let solo = solo::<Production>(Domain::Process);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = tree_pool::<Production>(Domain::Process);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     for key in 0..KEYS {
         assert_eq!(tree.insert(&mut session, key, key * 2).expect("room"), None);
     }
@@ -85,29 +85,30 @@ fn keys_in_order_and_their_removal_leave_few_leaves() {
     let left = tree.shape(&mut session).expect("a shape").leaves;
     assert!(left < full / 4, "{left} of {full} leaves");
     drop(session);
-    assert_sound(&solo);
+    assert_sound(&tree_pool);
 }
 
 #[test]
 fn threads_that_write_the_same_keys_leave_a_sound_tree() {
     const KEYS: u64 = 3000;
-    let solo = solo::<Production>(Domain::Adr);
+    let tree_pool = tree_pool::<Production>(Domain::Adr);
     let added: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4u64)
             .map(|thread| {
-                let solo = &solo;
+                let tree_pool = &tree_pool;
                 scope.spawn(move || {
-                    let mut session = solo.heap().session().expect("a session");
+                    let mut session = tree_pool.heap().session().expect("a session");
                     let mut random = StdRng::seed_from_u64(thread);
                     let mut added = 0i64;
                     for _ in 0..60_000 {
                         let key = random.random_range(0..KEYS).wrapping_mul(0x9E37_79B9);
                         let old = if random.random_range(0..3) == 0 {
-                            let old = solo.tree().remove(&mut session, key).expect("no error");
+                            let old = tree_pool.tree().remove(&mut session, key).expect("no error");
                             added -= i64::from(old.is_some());
                             old
                         } else {
-                            let old = solo.tree().insert(&mut session, key, key + 1).expect("room");
+                            let old =
+                                tree_pool.tree().insert(&mut session, key, key + 1).expect("room");
                             added += i64::from(old.is_none());
                             old
                         };
@@ -119,19 +120,19 @@ fn threads_that_write_the_same_keys_leave_a_sound_tree() {
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<i64>() as u64
     });
-    let mut session = solo.heap().session().expect("a session");
+    let mut session = tree_pool.heap().session().expect("a session");
     let mut pairs = vec![];
-    solo.tree().scan(&mut session, 0, usize::MAX, &mut pairs).expect("scan");
+    tree_pool.tree().scan(&mut session, 0, usize::MAX, &mut pairs).expect("scan");
     assert_eq!(pairs.len() as u64, added);
     drop(session);
-    assert_sound(&solo);
+    assert_sound(&tree_pool);
 }
 
 #[test]
 fn a_full_pool_refuses_inserts_and_goes_on_with_the_rest() {
     let pool = Pool::in_memory(1 << 20, 2 << 20, Domain::Adr).expect("memory");
-    let solo: SingleTreePool<Tree<Production>> = SingleTreePool::create(pool).expect("room");
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool: SingleTreePool<Tree<Production>> = SingleTreePool::create(pool).expect("room");
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let place = |key: u64| key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let refused = (0..1 << 20).find(|key| tree.insert(&mut session, place(*key), *key).is_err());
     let refused = refused.expect("the pool has an end");
@@ -149,14 +150,14 @@ fn a_full_pool_refuses_inserts_and_goes_on_with_the_rest() {
         assert_eq!(tree.insert(&mut session, place(key), key).expect("room again"), None);
     }
     drop(session);
-    assert_sound(&solo);
+    assert_sound(&tree_pool);
 }
 
 /// Writes of many keys, some of them more than once, against the model; then all keys are looked up.
 fn many_at_once<G: LeafShape>(domain: Domain, seed: u64, keys: u64, rounds: usize) {
     println!("seed {seed}, {keys} keys");
-    let solo = solo::<G>(domain);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = tree_pool::<G>(domain);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let mut model = BTreeMap::new();
     let mut random = StdRng::seed_from_u64(seed);
     let place = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -193,7 +194,7 @@ fn many_at_once<G: LeafShape>(domain: Domain, seed: u64, keys: u64, rounds: usiz
     }
     assert_eq!(tree.len(&mut session).expect("len"), model.len() as u64);
     drop(session);
-    assert_sound(&solo);
+    assert_sound(&tree_pool);
 }
 
 #[test]
@@ -214,8 +215,10 @@ fn many_keys_at_once_agree_with_the_model() {
 fn a_batch_finds_as_much_room_as_separate_writes() {
     let fill = |batch: usize| {
         let pool = Pool::in_memory(1 << 20, 2 << 20, Domain::Process).expect("memory");
-        let solo: SingleTreePool<Tree<Production>> = SingleTreePool::create(pool).expect("room");
-        let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+        let tree_pool: SingleTreePool<Tree<Production>> =
+            SingleTreePool::create(pool).expect("room");
+        let (tree, mut session) =
+            (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
         let change = |number: u64| {
             let key = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             Change { key, intent: Intent::Insert, value: number }
@@ -238,8 +241,8 @@ fn a_batch_finds_as_much_room_as_separate_writes() {
 
 #[test]
 fn a_tree_says_how_much_memory_its_leaves_take() {
-    let solo = solo::<Production>(Domain::Process);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = tree_pool::<Production>(Domain::Process);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let empty = tree.table_bytes();
     for key in 0..20_000u64 {
         tree.insert(&mut session, key << 40, key).expect("room");

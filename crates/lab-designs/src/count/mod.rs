@@ -99,12 +99,12 @@ impl DesignVisitor<M> for Open {
     type Output = Result<Box<dyn Opened>, IndexError>;
     fn visit<T: Design<M>>(self) -> Self::Output {
         let Open { pool, is_new } = self;
-        let solo = if is_new {
+        let tree_pool = if is_new {
             SingleTreePool::<T, M>::create(pool)?
         } else {
             SingleTreePool::open(pool, 1)?
         };
-        Ok(Box::new(solo))
+        Ok(Box::new(tree_pool))
     }
 }
 

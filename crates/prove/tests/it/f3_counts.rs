@@ -18,8 +18,8 @@ const KEYS: u64 = 28;
 fn evaluated<V: Variant>() -> ((u64, u64), u64) {
     let counting = Counting::new(CountingConfig::default(), POOL);
     let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
-    let solo: SingleTreePool<F3Tree<V, M>, M> = SingleTreePool::create(pool).expect("room");
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool: SingleTreePool<F3Tree<V, M>, M> = SingleTreePool::create(pool).expect("room");
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     for round in 0..3 {
         for key in 1..=KEYS {
             tree.insert(&mut session, round * KEYS + key, key).expect("room");

@@ -37,13 +37,13 @@ fn an_operation_costs_the_lines_it_shifts_through() {
     // place behind, a removal does not; all touch the header's line, unflushed, for lock and count.
     for (position, insert, remove) in [(20, 1, 1), (17, 1, 1), (13, 2, 2), (5, 4, 4), (0, 6, 6)] {
         let counting = Counting::new(CountingConfig::default(), 1 << 20);
-        let solo = make::<Standard>(&counting);
-        let mut session = solo.heap().session().expect("a session");
+        let tree_pool = make::<Standard>(&counting);
+        let mut session = tree_pool.heap().session().expect("a session");
         for key in 0..20 {
-            solo.tree().insert(&mut session, key * 10 + 10, key).expect("room");
+            tree_pool.tree().insert(&mut session, key * 10 + 10, key).expect("room");
         }
         let key = position * 10 + 5;
-        let tree = solo.tree();
+        let tree = tree_pool.tree();
         counting.operation("insert", || tree.insert(&mut session, key, 1).expect("room"));
         counting.operation("update", || tree.update(&mut session, key, 2).expect("there"));
         counting.operation("get", || tree.get(&mut session, key).expect("get"));
@@ -63,8 +63,8 @@ fn an_operation_costs_the_lines_it_shifts_through() {
 /// those or below. Gives flushes and drains of that write.
 fn full_buffer<V: Variant>(first: u64, below: bool) -> (u64, u64) {
     let counting = Counting::new(CountingConfig::default(), 1 << 20);
-    let solo = make::<V>(&counting);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = make::<V>(&counting);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let session = &mut session;
     // 13 more, the last of which is in the buffer alone: what was before is in the leaf.
     for key in 1..=first + 1 {
@@ -109,13 +109,13 @@ fn a_full_buffer_costs_its_records_in_place_or_a_leaf() {
 /// Flushes and splits of uniformly random inserts.
 fn random_inserts<V: Variant>(count: u64, seed: u64) -> f64 {
     let counting = Counting::new(CountingConfig::default(), 32 << 20);
-    let solo = make::<V>(&counting);
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool = make::<V>(&counting);
+    let mut session = tree_pool.heap().session().expect("a session");
     let mut random = Random::new(seed);
     for _ in 0..count {
         let key = random.next();
         counting.operation("insert", || {
-            solo.tree().insert(&mut session, key, 7).expect("room");
+            tree_pool.tree().insert(&mut session, key, 7).expect("room");
         });
     }
     let tally = counting.tally("insert");
@@ -168,12 +168,12 @@ fn landing_larger_nodes_and_logging_flush_more() {
 #[test]
 fn the_fenced_variant_fences_every_store_of_a_shift() {
     let counting = Counting::new(CountingConfig::default(), 1 << 20);
-    let solo = make::<Fenced>(&counting);
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool = make::<Fenced>(&counting);
+    let mut session = tree_pool.heap().session().expect("a session");
     for key in 0..10 {
-        solo.tree().insert(&mut session, key * 10 + 10, key).expect("room");
+        tree_pool.tree().insert(&mut session, key * 10 + 10, key).expect("room");
     }
-    counting.operation("insert", || solo.tree().insert(&mut session, 55, 1).expect("room"));
+    counting.operation("insert", || tree_pool.tree().insert(&mut session, 55, 1).expect("room"));
     // Five records move, two stores each; then the word to the left, the key, the word.
     let fences = counting.tally("insert").fences;
     println!("{fences} fences");
@@ -196,13 +196,13 @@ fn media_bytes_against_persistent_memory() {
         ..CountingConfig::default()
     };
     let counting = Counting::new(config, 256 << 20);
-    let solo = make::<Unfenced>(&counting);
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool = make::<Unfenced>(&counting);
+    let mut session = tree_pool.heap().session().expect("a session");
     let mut random = Random::new(1);
     for _ in 0..KEYS {
         let key = random.next();
         counting.operation("insert", || {
-            solo.tree().insert(&mut session, key, 7).expect("room");
+            tree_pool.tree().insert(&mut session, key, 7).expect("room");
         });
     }
     let tally = counting.tally("insert");
@@ -223,7 +223,7 @@ fn media_bytes_against_persistent_memory() {
     let mut random = Random::new(1);
     for _ in 0..200_000 {
         let key = random.next();
-        counting.operation("get", || solo.tree().get(&mut session, key).expect("get"));
+        counting.operation("get", || tree_pool.tree().get(&mut session, key).expect("get"));
     }
     let tally = counting.tally("get");
     println!(

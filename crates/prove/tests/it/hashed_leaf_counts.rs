@@ -31,8 +31,8 @@ fn each(tally: &Tally) -> (u64, u64, u64, u64) {
 fn an_operation_writes_and_flushes_one_line_and_reads_one() {
     let counting = Counting::new(CountingConfig::default(), POOL);
     let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
-    let solo: SingleTreePool<Tree, M> = SingleTreePool::create(pool).expect("room");
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool: SingleTreePool<Tree, M> = SingleTreePool::create(pool).expect("room");
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let session = &mut session;
     for key in 0..KEYS {
         counting.operation("insert", || tree.insert(session, key, key).expect("room"));
@@ -67,8 +67,8 @@ fn an_operation_writes_and_flushes_one_line_and_reads_one() {
 fn many_keys_at_once_cost_the_pool_what_they_cost_one_by_one() {
     let counting = Counting::new(CountingConfig::default(), POOL);
     let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
-    let solo: SingleTreePool<Tree, M> = SingleTreePool::create(pool).expect("room");
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool: SingleTreePool<Tree, M> = SingleTreePool::create(pool).expect("room");
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let session = &mut session;
     let mut outcomes = [Outcome { changed: false, old: None }; KEYS as usize];
     let changes = |intent| -> Vec<Change> {

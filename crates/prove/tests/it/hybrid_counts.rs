@@ -46,8 +46,8 @@ fn cost(tally: Tally) -> Cost {
 fn assert_costs<T: Design<M>>(insert: Cost, update: Cost, remove: Cost) -> (u64, u64) {
     let name = T::INFO.name;
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<T>(&counting);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = make::<T>(&counting);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     for key in 1..=KEYS {
         tree.insert(&mut session, key * 10, key).expect("room");
     }
@@ -111,8 +111,8 @@ fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
 #[test]
 fn a_write_that_does_not_look_reads_no_entry() {
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<NvTreeBlind<Production, M>>(&counting);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = make::<NvTreeBlind<Production, M>>(&counting);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     for key in 0..40 {
         tree.insert(&mut session, key, key).expect("room");
     }
@@ -135,8 +135,9 @@ fn a_write_to_sorted_versions_costs_the_lines_from_its_place_on() {
     // The place among 20 entries: lines from there to the place behind the last entry. And the version.
     for (place, lines) in [(20, 1), (19, 2), (18, 2), (11, 6), (10, 6), (0, 11)] {
         let counting = Counting::new(CountingConfig::default(), POOL);
-        let solo = make::<CddsTree<Production, M>>(&counting);
-        let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+        let tree_pool = make::<CddsTree<Production, M>>(&counting);
+        let (tree, mut session) =
+            (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
         for key in 1..=20 {
             tree.insert(&mut session, key * 10, key).expect("room");
         }
@@ -152,15 +153,15 @@ fn a_write_to_sorted_versions_costs_the_lines_from_its_place_on() {
 /// Lines that a get of a present key reads, on average over the keys of a leaf with `count` keys.
 fn lines_per_hit<T: Design<M>>(count: u64) -> f64 {
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<T>(&counting);
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool = make::<T>(&counting);
+    let mut session = tree_pool.heap().session().expect("a session");
     // 37 is prime to 64, so entries and keys are in different orders.
     let key = |index: u64| index * 37 % 64;
     for index in 0..count {
-        solo.tree().insert(&mut session, key(index), 1).expect("room");
+        tree_pool.tree().insert(&mut session, key(index), 1).expect("room");
     }
     for index in 0..count {
-        let get = || solo.tree().get(&mut session, key(index)).expect("get");
+        let get = || tree_pool.tree().get(&mut session, key(index)).expect("get");
         assert_eq!(counting.operation("get", get), Some(1));
     }
     let tally = counting.tally("get");
@@ -186,12 +187,12 @@ fn a_search_reads_few_lines_where_entries_are_sorted_or_marked() {
 /// Flushes per insert of `count` random keys, splits included.
 fn flushes_per_insert<T: Design<M>>(count: u64) -> f64 {
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<T>(&counting);
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool = make::<T>(&counting);
+    let mut session = tree_pool.heap().session().expect("a session");
     let mut random = Random::new(1);
     for _ in 0..count {
         let key = random.below(u64::MAX);
-        let insert = || solo.tree().insert(&mut session, key, 1).expect("room");
+        let insert = || tree_pool.tree().insert(&mut session, key, 1).expect("room");
         counting.operation("insert", insert);
     }
     let tally = counting.tally("insert");
@@ -255,16 +256,16 @@ fn splits_add_the_expected_flushes_to_random_inserts() {
 /// Lines of the pool that a scan of 20 of 40 keys reads, all of one leaf, when the leaf has been scanned before.
 fn lines_per_scan<T: Design<M>>() -> u64 {
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<T>(&counting);
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool = make::<T>(&counting);
+    let mut session = tree_pool.heap().session().expect("a session");
     for key in 1..=40 {
         // In no order: 7 is prime to 41.
-        solo.tree().insert(&mut session, key * 7 % 41, key).expect("room");
+        tree_pool.tree().insert(&mut session, key * 7 % 41, key).expect("room");
     }
     let mut pairs = vec![];
-    solo.tree().scan(&mut session, 11, 20, &mut pairs).expect("scan");
+    tree_pool.tree().scan(&mut session, 11, 20, &mut pairs).expect("scan");
     pairs.clear();
-    let scan = || solo.tree().scan(&mut session, 11, 20, &mut pairs).expect("scan");
+    let scan = || tree_pool.tree().scan(&mut session, 11, 20, &mut pairs).expect("scan");
     counting.operation("scan", scan);
     assert_eq!(pairs.iter().map(|pair| pair.0).collect::<Vec<_>>(), (11..31).collect::<Vec<_>>());
     let tally = counting.tally("scan");
@@ -338,8 +339,8 @@ fn random_inserts_of_sorted_versions_flush_what_a_model_does() {
 #[test]
 fn buffered_writes_cost_a_line_each_and_a_flush_for_fifteen() {
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<SpTreeBuffered<Production, M>>(&counting);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = make::<SpTreeBuffered<Production, M>>(&counting);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let session = &mut session;
     // The first write makes a log.
     tree.insert(session, 10, 1).expect("room");
@@ -369,8 +370,9 @@ fn buffered_writes_cost_a_line_each_and_a_flush_for_fifteen() {
 fn a_split_with_a_plain_log_leaves_the_buffer() {
     fn split<T: Design<M>>() -> Cost {
         let counting = Counting::new(CountingConfig::default(), POOL);
-        let solo = make::<T>(&counting);
-        let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+        let tree_pool = make::<T>(&counting);
+        let (tree, mut session) =
+            (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
         for number in 0..200_u64 {
             let before = counting.tally("all");
             let insert = || tree.insert(&mut session, number * 37 % 211, 1).expect("room");
@@ -396,8 +398,8 @@ fn a_split_with_a_plain_log_leaves_the_buffer() {
 #[test]
 fn a_write_of_a_radix_tree_is_a_record_and_a_link() {
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<Wort<4, M>>(&counting);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = make::<Wort<4, M>>(&counting);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let session = &mut session;
     // Of each class of records a chunk is taken.
     for key in [1, 2, 3] {
@@ -484,8 +486,8 @@ fn a_write_of_a_hash_index_with_buffers_is_a_record() {
 /// that brings them to the pool.
 fn full_buffer<T: Design<M>>() -> (u64, u64, u64) {
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<T>(&counting);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = make::<T>(&counting);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let session = &mut session;
     // Of two segments the second one only: its hashes are those whose first bit is set.
     let keys = (1_u64..).filter(|key| hash_of(*key) >> 63 == 1);
@@ -569,22 +571,24 @@ fn random_inserts_of_a_hash_index_flush_what_a_model_does() {
 fn stores_of_restoring(calls: usize, leaves: usize) -> u64 {
     type Tree = SpTreeBuffered<Production, M>;
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<Tree>(&counting);
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool = make::<Tree>(&counting);
+    let mut session = tree_pool.heap().session().expect("a session");
     for number in 0..3000 {
         // In no order, so that most leaves have something in their buffers.
-        solo.tree().insert(&mut session, number * 7919 % 3001, number).expect("room");
+        tree_pool.tree().insert(&mut session, number * 7919 % 3001, number).expect("room");
     }
     drop(session);
-    drop(solo);
+    drop(tree_pool);
     let pool = open_pool(counting.memory()).expect("the pool");
-    let solo: SingleTreePool<Tree, M> = SingleTreePool::open(pool, 1).expect("the tree");
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool: SingleTreePool<Tree, M> = SingleTreePool::open(pool, 1).expect("the tree");
+    let mut session = tree_pool.heap().session().expect("a session");
     let mut from = 0;
     counting.operation("restore", || {
         for _ in 0..calls {
-            let next =
-                solo.tree().restore_next(&mut session, from, leaves, &mut vec![]).expect("whole");
+            let next = tree_pool
+                .tree()
+                .restore_next(&mut session, from, leaves, &mut vec![])
+                .expect("whole");
             from = next.expect("there are more");
         }
     });

@@ -172,8 +172,8 @@ fn cost(tally: Tally) -> Cost {
 /// What insert, update, remove, a search that finds and one that does not cost.
 fn costs<T: Design<M>>() -> [Cost; 5] {
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<T>(&counting);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = make::<T>(&counting);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     for key in 1..=20 {
         tree.insert(&mut session, key * 10, key).expect("room");
     }
@@ -216,14 +216,15 @@ fn a_coupled_leaf_touches_its_metadata_in_the_pool_too() {
 /// Flushes per insert of random keys, and leaves replaced.
 fn flushes_per_insert<T: Design<M>>(count: u64) -> (f64, u64) {
     let counting = Counting::new(CountingConfig::default(), POOL);
-    let solo = make::<T>(&counting);
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool = make::<T>(&counting);
+    let mut session = tree_pool.heap().session().expect("a session");
     let mut random = Random::new(1);
     for _ in 0..count {
         let key = random.below(u64::MAX - 1) + 1;
-        counting.operation("insert", || solo.tree().insert(&mut session, key, 1).expect("room"));
+        counting
+            .operation("insert", || tree_pool.tree().insert(&mut session, key, 1).expect("room"));
     }
-    let splits = solo.tree().shape(&mut session).expect("shape").splits;
+    let splits = tree_pool.tree().shape(&mut session).expect("shape").splits;
     let tally = counting.tally("insert");
     (tally.per_operation(tally.flushes), splits)
 }

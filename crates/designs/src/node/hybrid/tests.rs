@@ -26,10 +26,10 @@ fn crooked_record(session: &mut Session<Hardware>) -> u64 {
 fn refused(damage: impl FnOnce(&Tree, u64)) {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("pool");
-    let solo = SingleTreePool::<Tree>::create(pool(&path, CreateMode::New)).expect("room");
-    let offset = crooked_record(&mut solo.heap().session().expect("a session"));
-    damage(solo.tree(), offset);
-    drop(solo);
+    let tree_pool = SingleTreePool::<Tree>::create(pool(&path, CreateMode::New)).expect("room");
+    let offset = crooked_record(&mut tree_pool.heap().session().expect("a session"));
+    damage(tree_pool.tree(), offset);
+    drop(tree_pool);
     let opened = SingleTreePool::<Tree>::open(pool(&path, CreateMode::Never), 1);
     let at = match opened.err() {
         Some(IndexError::Alloc(AllocError::Corrupt { offset, .. })) => Some(offset),
