@@ -1,5 +1,5 @@
-//! Trees made of sorted pairs in a program of maps: by one thread or piece by piece, with expiries, and with pairs that
-//! must be refused. Which of these it is follows from the first value.
+//! Trees made of sorted pairs in a program of maps: by one thread or partition by partition, with expiries, and with
+//! pairs that must be refused. Which of these it is follows from the first value.
 
 use everleaf_index::{AllocError, IndexError, PoolError, Sink, Tiny, Trees};
 use everleaf_machine::{Machine, Simulated};
@@ -12,7 +12,7 @@ type G = Tiny<3, 3>;
 
 /// What expires then never expires here.
 const FAR: u64 = 1 << 47;
-/// The first keys of the pieces but the first.
+/// The first keys of the partitions but the first.
 const LOWS: [u64; 2] = [2, 4];
 
 /// How a tree is loaded.
@@ -21,9 +21,9 @@ enum Form {
     Plain,
     /// Each key has an expiry.
     Expiring,
-    /// Three pieces, by two threads.
-    Pieces,
-    /// The first key of the second piece comes with the first, too.
+    /// Three partitions, by two threads.
+    Partitions,
+    /// The first key of the second partition comes with the first, too.
     Overlapping,
     /// The keys do not ascend; the number says at which of them.
     Unsorted(u64),
@@ -32,7 +32,7 @@ enum Form {
 /// Values of loads are multiples of ten.
 fn form_of(value: u64) -> Form {
     match value / 10 % 8 {
-        1 | 5 => Form::Pieces,
+        1 | 5 => Form::Partitions,
         2 => Form::Expiring,
         3 => Form::Overlapping,
         6 => Form::Unsorted(value / 80 % KEYS),
@@ -67,16 +67,16 @@ pub fn load(trees: &Trees<G, M>, map: u64, value: u64) -> Result<bool, IndexErro
             let pairs = (0..KEYS).map(|key| (key, loaded(value, key)));
             trees.load_u64_tree(&name, pairs).map(drop)
         }
-        (false, Form::Pieces | Form::Overlapping) => {
+        (false, Form::Partitions | Form::Overlapping) => {
             let lows = LOWS.map(word_of).to_vec();
             let overlap = u64::from(form == Form::Overlapping);
-            let feed = |piece: usize, sink: &mut Sink<'_>| {
-                let from = piece.checked_sub(1).map_or(0, |below| LOWS[below]);
-                let to = LOWS.get(piece).map_or(KEYS, |low| low + overlap);
+            let feed = |partition: usize, sink: &mut Sink<'_>| {
+                let from = partition.checked_sub(1).map_or(0, |below| LOWS[below]);
+                let to = LOWS.get(partition).map_or(KEYS, |low| low + overlap);
                 (from..to)
                     .try_for_each(|key| sink(&word_of(key), &loaded(value, key).to_le_bytes(), 0))
             };
-            trees.load_pieces(&name, &lows, 2, feed).map(drop)
+            trees.load_partitions(&name, &lows, 2, feed).map(drop)
         }
         (false, _) => {
             let pair =

@@ -1,4 +1,4 @@
-//! Loading a tree of byte strings from sorted pairs, by one thread or piece by piece by several.
+//! Loading a tree of byte strings from sorted pairs, by one thread or partition by partition by several.
 
 use std::sync::Arc;
 
@@ -80,9 +80,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         Ok(loader.push(key, <BytesKind<HEADS> as Kind<M>>::entry(key, 0, payload, LIVE))?)
     }
 
-    /// As [`Self::load`], by several threads: `feed(i, sink)` gives the pairs of piece `i`, whose keys
+    /// As [`Self::load`], by several threads: `feed(i, sink)` gives the pairs of partition `i`, whose keys
     /// begin at `lows[i - 1]` and end before `lows[i]`.
-    pub(crate) fn load_pieces<E: From<IndexError> + Send>(
+    pub(crate) fn load_partitions<E: From<IndexError> + Send>(
         heap: &Arc<Heap<M>>,
         design: &NodesDesign<G, M>,
         id: u32,
@@ -120,7 +120,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 high: lows.get(index).map(Vec::as_slice),
             };
             let high = fences.get(index + 1).copied().unwrap_or(0);
-            let part = Self::load_piece(heap, tree(), (fences[index], high), bounds, &|sink| {
+            let part = Self::load_partition(heap, tree(), (fences[index], high), bounds, &|sink| {
                 feed(index, sink)
             });
             parts.lock()[index] = Some(part);
@@ -132,7 +132,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             failed = failed.or(done.err());
         }
         if let Some(error) = failed {
-            // Only now: each piece could read the first fence of the next one until all had ended.
+            // Only now: each partition could read the first fence of the next one until all had ended.
             let tree = tree();
             if !M::mutant("bytes.pieces_leak") {
                 all.into_iter().for_each(|part| part.give_back(&mut session, &tree));
@@ -142,8 +142,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         Ok(join(&mut session, tree(), all).map_err(IndexError::from)?)
     }
 
-    /// One piece, and whether it is whole. It owns the first of the two fences, also if it fails.
-    fn load_piece<T: Loadable<BytesKind<HEADS>, M>, E: From<IndexError>>(
+    /// One partition, and whether it is whole. It owns the first of the two fences, also if it fails.
+    fn load_partition<T: Loadable<BytesKind<HEADS>, M>, E: From<IndexError>>(
         heap: &Arc<Heap<M>>,
         tree: T,
         (low, high): (u64, u64),
@@ -154,7 +154,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             Ok(session) => session,
             Err(error) => return (Part::of_fence(low), Err(IndexError::from(error).into())),
         };
-        let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::piece(&mut session, tree, low);
+        let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::partition(&mut session, tree, low);
         let (mut last, mut position) = (Last::default(), 0);
         let overlaps = M::mutant("bytes.pieces_overlap");
         let fed = feed(&mut |key, value, expiry_ms| {
@@ -169,7 +169,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         });
         match fed {
             Ok(()) => {
-                let (part, done) = loader.finish_piece(high);
+                let (part, done) = loader.finish_partition(high);
                 (part, done.map_err(|error| IndexError::from(error).into()))
             }
             Err(error) => (loader.stop(), Err(error)),
@@ -180,7 +180,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
 /// Takes the pairs of a load in the order of their keys: key, value, and when it expires.
 pub type Sink<'a> = dyn FnMut(&[u8], &[u8], u64) -> Result<(), IndexError> + 'a;
 
-/// Where the keys of a piece lie.
+/// Where the keys of a partition lie.
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
     low: Option<&'a [u8]>,

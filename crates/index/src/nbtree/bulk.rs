@@ -1,4 +1,4 @@
-//! Building a tree from sorted input: its leaves one after the other, or piece by piece.
+//! Building a tree from sorted input: its leaves one after the other, or partition by partition.
 
 use std::marker::PhantomData;
 
@@ -56,7 +56,7 @@ pub(crate) struct BulkLoader<'s, K, T, M: Machine> {
     kind: PhantomData<K>,
 }
 
-/// What was built of one piece of a tree, handed over whole: its leaves, and of one that failed also what no
+/// What was built of one partition of a tree, handed over whole: its leaves, and of one that failed also what no
 /// leaf has.
 pub(crate) struct Part {
     children: Vec<Child>,
@@ -71,10 +71,14 @@ pub(crate) struct Part {
 unsafe impl Send for Part {}
 
 impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
-    /// Starts the piece of a new tree whose keys begin at the fence `low`, which the piece owns from
-    /// now on, and which the piece below reads when it ends. For kinds with one first leaf.
-    pub fn piece(session: &'s mut Session<M>, tree: T, low: u64) -> Self {
-        debug_assert_eq!(K::FIRST_LOWS.len(), 1, "the first lows would all be in the first piece");
+    /// Starts the partition of a new tree whose keys begin at the fence `low`, which the partition owns from
+    /// now on, and which the partition below reads when it ends. For kinds with one first leaf.
+    pub fn partition(session: &'s mut Session<M>, tree: T, low: u64) -> Self {
+        debug_assert_eq!(
+            K::FIRST_LOWS.len(),
+            1,
+            "the first lows would all be in the first partition"
+        );
         BulkLoader { low, ..Self::new(session, tree) }
     }
 
@@ -139,8 +143,8 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
         Ok(())
     }
 
-    /// The finished piece, up to `high`, which belongs to the next one; or all that there is of it.
-    pub fn finish_piece(mut self, high: u64) -> (Part, Result<(), AllocError>) {
+    /// The finished partition, up to `high`, which belongs to the next one; or all that there is of it.
+    pub fn finish_partition(mut self, high: u64) -> (Part, Result<(), AllocError>) {
         match self.end_leaf(high) {
             Ok(()) => (
                 Part { children: self.children, keys: self.keys, entries: vec![], low: None },
@@ -191,7 +195,7 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
     }
 }
 
-/// Makes pieces, in the order of their keys, the leaves of a tree that has none.
+/// Makes partitions, in the order of their keys, the leaves of a tree that has none.
 pub(crate) fn join<K: Kind<M>, T: Loadable<K, M>, M: Machine>(
     session: &mut Session<M>,
     tree: T,
@@ -209,12 +213,12 @@ pub(crate) fn join<K: Kind<M>, T: Loadable<K, M>, M: Machine>(
 }
 
 impl Part {
-    /// A piece of which there is nothing yet but its low fence.
+    /// A partition of which there is nothing yet but its low fence.
     pub fn of_fence(low: u64) -> Self {
         Part { children: vec![], keys: 0, entries: vec![], low: Some(low) }
     }
 
-    /// Gives back a piece that is not to be part of the tree it was made for. The piece below it, whose last
+    /// Gives back a partition that is not to be part of the tree it was made for. The partition below it, whose last
     /// leaf ends at its low fence, is not being built any more.
     pub fn give_back<K: Kind<M>, T: Loadable<K, M>, M: Machine>(
         self,

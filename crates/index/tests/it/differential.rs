@@ -308,7 +308,7 @@ fn bulk_loads(hashed: bool) {
     let lows = ["000000017", "000000018", "000002999x", "000003000", "000040000"];
     let lows = lows.map(|low| format!("key:{low}").into_bytes());
     let bounds = [0, 17, 18, 3_000, 3_000, 40_000, 50_000];
-    let pieces = trees.load_pieces::<IndexError>("pieces", &lows, 3, |piece, sink| {
+    let pieces = trees.load_partitions::<IndexError>("pieces", &lows, 3, |piece, sink| {
         (bounds[piece]..bounds[piece + 1]).try_for_each(|i| {
             sink(format!("key:{i:09}").as_bytes(), format!("value {i}").as_bytes(), 0)
         })

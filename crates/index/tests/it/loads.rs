@@ -35,7 +35,7 @@ fn fail_in_the_second_piece(makes_hashed_leaves: bool) {
     }
     let lows = [FENCE.to_vec(), LAST_FENCE.to_vec()];
     let (reused, found) = (Barrier::new(2), AtomicUsize::new(0));
-    let loaded = trees.load_pieces::<IndexError>("map", &lows, 2, |piece, sink| match piece {
+    let loaded = trees.load_partitions::<IndexError>("map", &lows, 2, |piece, sink| match piece {
         0 => {
             sink(b"a", b"1", 0)?;
             reused.wait();
@@ -82,7 +82,7 @@ fn pieces_that_find_no_session_leave_nothing_behind() {
     sessions.pop();
     let lows = [FENCE.to_vec(), LAST_FENCE.to_vec()];
     let feed = |_, _: &mut everleaf_index::Sink<'_>| Ok(());
-    let loaded = trees.load_pieces::<IndexError>("map", &lows, 1, feed);
+    let loaded = trees.load_partitions::<IndexError>("map", &lows, 1, feed);
     let error = loaded.err().expect("no session is free");
     assert!(matches!(error, IndexError::Alloc(AllocError::TooManySessions(_))), "{error}");
     drop(sessions);

@@ -1,5 +1,5 @@
 //! Loading a snapshot into a new pool: its blocks are sorted by map and key, so a map is loaded in
-//! pieces of its key range, by several threads.
+//! partitions of its key range, by several threads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use super::log_folder::LogDisk;
 use super::metadata_keys::NAMES;
 use crate::{Error, Result};
 
-/// Pieces per thread, so that all end at about the same time.
-const PIECES_PER_THREAD: usize = 8;
-/// A piece has this many blocks at least.
-const PIECE_BLOCKS: usize = 4;
+/// Partitions for each thread, so that all end at about the same time.
+const PARTITIONS_PER_THREAD: usize = 8;
+/// A partition has this many blocks at least.
+const PARTITION_BLOCKS: usize = 4;
 
 /// Loads all maps of a snapshot. Returns the number of their keys.
 ///
@@ -31,10 +31,13 @@ pub(super) fn load(
     let loaded = AtomicU64::new(0);
     let mut starts = Starts { snapshot, known: HashMap::new() };
     for (number, name) in listed {
-        let pieces = starts.pieces(number, filling.threads)?;
-        let tree =
-            filling.trees.load_pieces(&name, &pieces.lows, filling.threads, |piece, sink| {
-                for block in pieces.bounds[piece]..pieces.bounds[piece + 1] {
+        let partitions = starts.partitions(number, filling.threads)?;
+        let tree = filling.trees.load_partitions(
+            &name,
+            &partitions.lows,
+            filling.threads,
+            |partition, sink| {
+                for block in partitions.bounds[partition]..partitions.bounds[partition + 1] {
                     let block = snapshot.block(block)?;
                     let mut count = 0;
                     for pair in block.pairs().filter(|pair| pair.map == number) {
@@ -78,11 +81,11 @@ fn listed(snapshot: &SnapshotReader<LogDisk>) -> Result<BTreeMap<u32, String>> {
     Ok(listed)
 }
 
-/// The pieces of a map: piece `i` has the blocks `bounds[i] .. bounds[i + 1]`, of which the first may
+/// The partitions of a map: partition `i` has the blocks `bounds[i] .. bounds[i + 1]`, of which the first may
 /// begin with other maps and the last end with others.
-struct Pieces {
+struct Partitions {
     bounds: Vec<usize>,
-    /// The first keys of all pieces but the first.
+    /// The first keys of all partitions but the first.
     lows: Vec<Vec<u8>>,
 }
 
@@ -118,18 +121,18 @@ impl Starts<'_> {
         Ok(low)
     }
 
-    fn pieces(&mut self, number: u32, threads: usize) -> Result<Pieces> {
+    fn partitions(&mut self, number: u32, threads: usize) -> Result<Partitions> {
         // The map may begin within the block before the first that begins with it.
         let start = self.search(|map| map >= number)?.saturating_sub(1);
         let end = self.search(|map| map > number)?.max(start);
-        let count = ((end - start) / PIECE_BLOCKS).clamp(1, threads * PIECES_PER_THREAD);
-        let mut pieces = Pieces { bounds: vec![start], lows: vec![] };
-        for piece in 1..count {
-            let bound = start + (end - start) * piece / count;
-            pieces.bounds.push(bound);
-            pieces.lows.push(self.first(bound)?.1);
+        let count = ((end - start) / PARTITION_BLOCKS).clamp(1, threads * PARTITIONS_PER_THREAD);
+        let mut partitions = Partitions { bounds: vec![start], lows: vec![] };
+        for partition in 1..count {
+            let bound = start + (end - start) * partition / count;
+            partitions.bounds.push(bound);
+            partitions.lows.push(self.first(bound)?.1);
         }
-        pieces.bounds.push(end);
-        Ok(pieces)
+        partitions.bounds.push(end);
+        Ok(partitions)
     }
 }

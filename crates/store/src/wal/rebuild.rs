@@ -1,6 +1,6 @@
 //! Rebuilding a pool from its log: the newest good snapshot, then what was logged behind it.
 //!
-//! A snapshot is sorted, so its blocks are loaded in pieces of the key range, by several threads, as
+//! A snapshot is sorted, so its blocks are loaded in partitions of the key range, by several threads, as
 //! leaves that are full from the start (`load.rs`). What was logged comes in the order of the LSNs;
 //! each thread takes the changes of its share of the keys, so that each key has them in order
 //! (`replay.rs`).

@@ -111,12 +111,12 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     }
 
     /// As [`Self::load_expiring`], by several threads at once: `feed(i, sink)` gives the sink the pairs
-    /// of piece `i`, each with the time at which it expires. Piece 0 has the keys below `lows[0]`,
-    /// piece `i` those from `lows[i - 1]` on and below `lows[i]`; `lows` ascend strictly.
+    /// of partition `i`, each with the time at which it expires. Partition 0 has the keys below `lows[0]`,
+    /// partition `i` those from `lows[i - 1]` on and below `lows[i]`; `lows` ascend strictly.
     ///
     /// # Errors
     /// As [`Self::load_u64_tree`], and what `feed` answers.
-    pub fn load_pieces<E: From<IndexError> + Send>(
+    pub fn load_partitions<E: From<IndexError> + Send>(
         &self,
         name: &str,
         lows: &[Vec<u8>],
@@ -129,7 +129,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let _loading = self.begin_load(None);
         let id = self.heap.pool().next_id().map_err(IndexError::from)?;
         let design = self.new_design().map_err(IndexError::from)?;
-        let tree = BytesTree::load_pieces(&self.heap, &design, id, lows, threads, &feed)?;
+        let tree = BytesTree::load_partitions(&self.heap, &design, id, lows, threads, &feed)?;
         let mut session = self.heap.session().map_err(IndexError::from)?;
         Ok(self.publish_bytes_tree(&mut session, name, BuiltTree(tree), |_| ())?)
     }
