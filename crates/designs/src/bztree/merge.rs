@@ -105,7 +105,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     fn begin_merge(&self, session: &mut Session<M>, two: Two) -> Result<Rebuild, AllocError> {
         match self.begin(session, 3) {
             Err(error) if error.lacks_space() && self.fits(session.stripe(), two) => {
-                M::mark("bztree.merge_with_two");
+                // No search is known to come here.
                 self.begin(session, 2).map_err(|_| error)
             }
             begun => begun,

@@ -136,7 +136,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 }
             }
             if let Err(error) = self.apply(session, *key, pending.current()) {
-                M::mark("f3.stuck");
+                // No search is known to come here.
                 stuck.push(*key);
                 if !error.lacks_space() {
                     *damage = Some(error);

@@ -151,7 +151,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             if !place.middle.needs_restore() || place.middle.has_own_records() {
                 continue;
             }
-            M::mark("sptree.ended_records");
+            // No search is known to come here.
             self.restore(place)?;
             if self.is_writable
                 && !M::mutant("sptree.open_keeps_links")
