@@ -86,7 +86,16 @@ impl From<IndexError> for Error {
                 }
                 other => other,
             },
-            // All descriptors in use, and what only trees of the research answer.
+            IndexError::Alloc(AllocError::DescriptorsInUse(_))
+            | IndexError::OtherContents(_)
+            | IndexError::UnknownDesign(_)
+            | IndexError::ForeignDesign { .. } => Error::Unsupported(text),
+            // What only trees of the research answer.
+            IndexError::KeyOutOfRange(_)
+            | IndexError::ValueOutOfRange(_)
+            | IndexError::Unsupported(_)
+            | IndexError::Volatile(_) => Error::Unsupported(text),
+            // The compiler wants this of every crate but the enum's own: all there are stand above.
             _ => Error::Unsupported(text),
         }
     }
@@ -135,7 +144,11 @@ fn from_pool_error(error: PoolError, text: String) -> Error {
             );
             Error::Io(what, source)
         }
-        // A root that is gone or was changed meanwhile, and the last id: the text says what to do.
+        // The text says what to do.
+        PoolError::NoSuchRoot { .. }
+        | PoolError::RootChanged { .. }
+        | PoolError::IdsExhausted { .. } => Error::Unsupported(text),
+        // The compiler wants this of every crate but the enum's own: all there are stand above.
         _ => Error::Unsupported(text),
     }
 }
@@ -154,6 +167,7 @@ impl From<everleaf_log::Error> for Error {
             everleaf_log::Error::Busy(_) => Error::SnapshotBusy(text),
             everleaf_log::Error::TooLarge(_) => Error::Unsupported(text),
             everleaf_log::Error::Io { kind, .. } => Error::Io(text, kind.into()),
+            // The compiler wants this of every crate but the enum's own: all there are stand above.
             _ => Error::LogFailed(text),
         }
     }

@@ -125,6 +125,7 @@
 //! to 1 TiB, one writing process at a time.
 
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 // First, so that the documentation of a store begins with how to open one.
 mod maintenance;
