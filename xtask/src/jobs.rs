@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::summary::Totals;
 use crate::tiers::{self, OverBudget};
-use crate::{licences, mutate, programs, tidy};
+use crate::{licences, mutate, program_size, programs, tidy};
 
 /// `cargo xtask ci`: both tiers of tests and every check, even after one failed; the last line has the totals.
 pub fn ci(root: &Path) -> bool {
@@ -71,7 +71,7 @@ const RESEARCH: [&str; 8] = [
     "corosensei",
 ];
 
-/// `cargo xtask product`: the program `everleaf` is built without the research, and compiles so.
+/// `cargo xtask product`: the program `everleaf` is built without the research, compiles so, and is small enough.
 pub fn product(root: &Path) -> bool {
     let mut tree = cargo(root, &["tree", "-p", PRODUCT, "-e", "normal", "--prefix", "none"]);
     let output = match tree.output() {
@@ -94,6 +94,7 @@ pub fn product(root: &Path) -> bool {
     }
     // Elsewhere the whole workspace is compiled at once, and with it the simulated side.
     run(cargo(root, &["clippy", "-p", PRODUCT, "--", "-D", "warnings"]))
+        && program_size::is_small_enough(root, PRODUCT)
 }
 
 /// `cargo xtask fmt`: checks, or with `--fix` writes, the formatting.

@@ -19,6 +19,7 @@ mod mutate;
 mod notices;
 mod package;
 mod packed;
+mod program_size;
 mod programs;
 mod publish;
 mod python;
@@ -48,7 +49,7 @@ usage: cargo xtask <command> [arguments]
           generated and lowers the ratchet
   figures lines, files, circles, test programs, public items, replaced words, as a table;
           `figures PATH` beside those of another checkout, such as `git worktree add` makes
-  product the program `everleaf` is built without the research
+  product the program `everleaf` is built without the research, and has at most 10 MB, stripped
   lint    clippy on all targets, warnings are errors
   doc     the documentation, warnings are errors
   licences  the licences of all dependencies are known; `licences --list` prints them,
