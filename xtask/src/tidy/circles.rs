@@ -2,8 +2,8 @@
 //!
 //! A file uses another one if it names something of it, by whatever path: `crate::`, `self::`, `super::`, a group of
 //! `use`, a module that it brought in. A name that a module only passes on (`pub use`) counts for the file that has
-//! it. What a file takes from those above it (`a::b` from `a`, or from the root) does not count: a folder's first
-//! file says what the others are about, and is read before them.
+//! it. What a file takes from those above it (`a::b` from `a`, or from the root) counts like the rest: who wants to
+//! read the file above has to read this one first, and this one is not to be understood without the one above.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,16 @@ pub struct Circle {
 
 /// The circles above two files, of all crates.
 pub fn circles(workspace: &Workspace) -> Vec<Circle> {
+    circles_by(workspace, &|target, module| target != module)
+}
+
+/// The same without what files use of those above them in their folders.
+pub fn circles_beside_folders(workspace: &Workspace) -> Vec<Circle> {
+    circles_by(workspace, &|target, module| !is_around(target, module))
+}
+
+/// The circles of those uses, from the first file by the second, that `counts`.
+fn circles_by(workspace: &Workspace, counts: &dyn Fn(&str, &str) -> bool) -> Vec<Circle> {
     let mut crates: BTreeMap<String, Modules> = BTreeMap::new();
     for file in &workspace.files {
         if let (Some(name), Some(module)) = (file.crate_of_source(), module_of(&file.path)) {
@@ -29,7 +39,7 @@ pub fn circles(workspace: &Workspace) -> Vec<Circle> {
     }
     let circles_in = |(name, modules): (&String, &Modules)| {
         let circle = |files| Circle { of: name.clone(), files };
-        circles_of(&modules.uses()).into_iter().map(circle).collect::<Vec<_>>()
+        circles_of(&modules.uses(counts)).into_iter().map(circle).collect::<Vec<_>>()
     };
     crates.iter().flat_map(circles_in).collect()
 }
@@ -76,13 +86,13 @@ impl Modules {
         self.files.insert(module);
     }
 
-    /// What each file uses.
-    fn uses(&self) -> BTreeMap<String, BTreeSet<String>> {
+    /// What each file uses, of what counts.
+    fn uses(&self, counts: &dyn Fn(&str, &str) -> bool) -> BTreeMap<String, BTreeSet<String>> {
         let uses = |(module, paths): (&String, &Vec<Path>)| {
             let targets = paths.iter().filter_map(|path| {
                 let target = self.find(&path.module, &path.segments, 0)?;
                 let target = self.file_of(target);
-                (!is_around(&target, module)).then_some(target)
+                counts(&target, module).then_some(target)
             });
             (module.clone(), targets.collect())
         };

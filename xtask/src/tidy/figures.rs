@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::circles::circles;
+use super::circles::{Circle, circles, circles_beside_folders};
 use super::rules::{LENGTH_AIM, count_of_replaced_words};
 use super::source::SourceFile;
 use super::workspace::Workspace;
@@ -47,6 +47,7 @@ fn figures(workspace: &Workspace) -> Figures {
         file.rust.as_ref().is_some_and(|rust| rust.product_line_count() > LENGTH_AIM)
     };
     let circles = circles(workspace);
+    let in_circles = |circles: &[Circle]| circles.iter().map(|circle| circle.files.len()).sum();
     vec![
         (
             "lines of product, without tests",
@@ -60,7 +61,11 @@ fn figures(workspace: &Workspace) -> Figures {
         ("Rust files", rust().count()),
         ("files above 500 lines", rust().filter(|file| is_long(file)).count()),
         ("test programs", rust().filter(|file| is_test_program(&file.path)).count()),
-        ("files in circles above two", circles.iter().map(|circle| circle.files.len()).sum()),
+        ("files in circles above two", in_circles(&circles)),
+        (
+            "the same without uses of a file above in its folders",
+            in_circles(&circles_beside_folders(workspace)),
+        ),
         ("largest circle", circles.iter().map(|circle| circle.files.len()).max().unwrap_or(0)),
         ("items marked pub in the store", public_items(workspace, "store")),
         ("words that were replaced", count_of_replaced_words(workspace)),
@@ -131,6 +136,13 @@ mod tests {
         ];
         assert_eq!(figure(&ring, "files in circles above two"), 3);
         assert_eq!(figure(&ring[..3], "files in circles above two"), 0, "a line is no circle");
+        let folder = [
+            ("crates/a/src/x.rs", "mod y;\nmod z;\nfn f() { y::g(); z::h() }\n"),
+            ("crates/a/src/x/y.rs", "use super::f;\n"),
+            ("crates/a/src/x/z.rs", "use super::f;\n"),
+        ];
+        assert_eq!(figure(&folder, "files in circles above two"), 3);
+        assert_eq!(figure(&folder, "the same without uses of a file above in its folders"), 0);
     }
 
     #[test]

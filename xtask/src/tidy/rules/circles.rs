@@ -54,17 +54,22 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_a_room_whose_first_file_comes_before_the_others() {
+    fn what_is_taken_from_the_file_above_counts() {
         let head = "mod b;\nmod c;\npub use self::c::C;\npub struct A;\nfn f() { b::g() }\n";
         let files = [
             ("crates/store/src/a.rs", head),
             ("crates/store/src/a/b.rs", "use super::A;\nuse super::c::h;\n"),
             ("crates/store/src/a/c.rs", "use super::A;\n"),
         ];
-        assert_eq!(findings(&files), vec![]);
-        let c = ("crates/store/src/a/c.rs", "use self::super::b::B;\nuse crate::d::D;\n");
-        let d = ("crates/store/src/d.rs", "use crate::a::A;\n");
-        assert_eq!(findings(&[files[0], files[1], c, d])[0].amount, 4);
+        assert_eq!(findings(&files)[0].amount, 3);
+        // What they share has a file of its own, which the one above only passes on.
+        let head = "mod b;\nmod c;\nmod d;\npub use self::d::A;\nfn f() { b::g() }\n";
+        let leaf = ("crates/store/src/a/d.rs", "pub struct A;\n");
+        assert_eq!(findings(&[("crates/store/src/a.rs", head), files[1], files[2], leaf]), vec![]);
+        let root = ("crates/store/src/lib.rs", "mod a;\npub type Result = a::A;\n");
+        let above = ("crates/store/src/a.rs", "mod b;\npub use b::A;\nfn f() { b::g() }\n");
+        let below = ("crates/store/src/a/b.rs", "use crate::{Result, a::f};\npub struct A;\n");
+        assert_eq!(findings(&[root, above, below])[0].amount, 3);
     }
 
     #[test]
