@@ -90,6 +90,10 @@ impl Reader<'_> {
                     let is_passed_on = is_public(&tokens[..at - 1]);
                     at += self.import(&tokens[at..], is_passed_on);
                 }
+                // The name of a module may be that of something in it which is only passed on.
+                TokenTree::Ident(word) if word == "mod" => {
+                    at += usize::from(matches!(tokens.get(at), Some(TokenTree::Ident(_))));
+                }
                 TokenTree::Ident(word) if DEFINE.iter().any(|define| word == define) => {
                     if let Some(TokenTree::Ident(name)) = tokens.get(at) {
                         self.names.definitions.insert((self.module.clone(), name.to_string()));

@@ -66,6 +66,12 @@ mod tests {
         let head = "mod b;\nmod c;\nmod d;\npub use self::d::A;\nfn f() { b::g() }\n";
         let leaf = ("crates/store/src/a/d.rs", "pub struct A;\n");
         assert_eq!(findings(&[("crates/store/src/a.rs", head), files[1], files[2], leaf]), vec![]);
+        // So it may be called as the module is that has it.
+        let head = "mod b;\npub use self::b::b;\npub struct A;\n";
+        let above = ("crates/store/src/a.rs", head);
+        let below = ("crates/store/src/a/b.rs", "use crate::c::C;\npub fn b() {}\n");
+        let aside = ("crates/store/src/c.rs", "use crate::a::A;\npub struct C;\n");
+        assert_eq!(findings(&[above, below, aside]), vec![]);
         let root = ("crates/store/src/lib.rs", "mod a;\npub type Result = a::A;\n");
         let above = ("crates/store/src/a.rs", "mod b;\npub use b::A;\nfn f() { b::g() }\n");
         let below = ("crates/store/src/a/b.rs", "use crate::{Result, a::f};\npub struct A;\n");

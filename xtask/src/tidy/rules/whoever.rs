@@ -7,11 +7,12 @@ pub const RULE: Rule = Rule { name: "whoever", may_be_debt: true, check };
 
 const WORDS: [&str; 3] = ["whoever", "thread who", "threads who"];
 
-/// Files that quote what is not written any more, and the list of the rules.
-const EXEMPT: [&str; 5] = [
+/// Files that quote what is not written any more, and those that name the rule.
+const EXEMPT: [&str; 6] = [
     "CHANGELOG.md",
     "docs/reading.md",
     "docs/style.md",
+    "xtask/ratchet.txt",
     "xtask/src/tidy/rules/mod.rs",
     "xtask/src/tidy/rules/whoever.rs",
 ];
