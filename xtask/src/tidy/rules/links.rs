@@ -35,7 +35,7 @@ fn problem(workspace: &Workspace, path: &str, target: &str) -> Option<String> {
 }
 
 /// A relative path, seen from the file at `from`; the empty path if it leaves the workspace.
-fn resolve(from: &str, to: &str) -> Option<String> {
+pub fn resolve(from: &str, to: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in to.trim_end_matches('/').split('/') {
@@ -54,7 +54,7 @@ fn resolve(from: &str, to: &str) -> Option<String> {
 }
 
 /// The targets of `[text](target)` outside code, with their lines.
-fn links(text: &str) -> Vec<(usize, &str)> {
+pub fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (index, line) in prose(text) {
         let mut rest = line;

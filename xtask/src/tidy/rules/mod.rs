@@ -34,6 +34,7 @@ mod words;
 mod workplace;
 
 pub use length::AIM as LENGTH_AIM;
+pub use links::{links, resolve};
 
 use super::source::{RustSource, SourceFile};
 use super::workspace::Workspace;
