@@ -1,8 +1,8 @@
 //! The licences of everything that is not ours: `cargo xtask licences`.
 //!
 //! A licence that is not in the list is refused until somebody has read it; so is a dependency that says none.
-//! `--list` prints name, version and licence of all of them, tab-separated; `--sbom` what `sbom.rs` says, and `--texts
-//! [PACKAGE]` what `notices.rs` does.
+//! `--list` prints name, version and licence of all of them, tab-separated; `--sbom [PACKAGE]` what
+//! `sbom.rs` says, and `--texts [PACKAGE]` what `notices.rs` does.
 
 use crate::{notices, sbom};
 use serde_json::Value;
@@ -32,13 +32,10 @@ const MANIFESTS: [&str; 3] =
 
 /// Whether all licences are known; with `--list` they are also printed.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
-    if arguments.iter().any(|argument| argument == "--sbom") {
-        return sbom::print(root);
-    }
-    if let [first, rest @ ..] = arguments
-        && first == "--texts"
-    {
-        return notices::print(root, rest.first());
+    match arguments {
+        [first, rest @ ..] if first == "--sbom" => return sbom::print(root, rest.first()),
+        [first, rest @ ..] if first == "--texts" => return notices::print(root, rest.first()),
+        _ => {}
     }
     let is_listed = arguments.iter().any(|argument| argument == "--list");
     let mut refused = 0;

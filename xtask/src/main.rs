@@ -54,7 +54,8 @@ usage: cargo xtask <command> [arguments]
   lint    clippy on all targets, warnings are errors
   doc     the documentation, warnings are errors
   licences  the licences of all dependencies are known; `licences --list` prints them,
-          `licences --sbom` the bill of materials of the program (CycloneDX)
+          `licences --sbom [PACKAGE]` the bill of materials of the program, or of the C library,
+          the wheel, the module (CycloneDX)
   ci      test, landing and checks; one line of totals at the end
   capi    installs the C library below a folder, with `--lab` that of all designs, too;
           `capi header` writes the headers anew; `capi fuzz SECONDS` lets libFuzzer attack it, and

@@ -1,20 +1,25 @@
-//! What the program is made of, for machines: `cargo xtask licences --sbom`, a bill of materials in the format
-//! CycloneDX 1.5 (JSON), with the check sums of `Cargo.lock`.
+//! What is in what we give away, for machines: `cargo xtask licences --sbom [PACKAGE]`, a bill of materials in the
+//! format CycloneDX 1.5 (JSON), with the check sums of `Cargo.lock`. By default it is that of the program;
+//! `everleaf-capi` is the C library, `everleaf-python` what is compiled in the wheel, `everleaf-module` the module of
+//! Redis and Valkey.
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// The package whose program is described.
+/// The package whose program is described unless another one is named.
 const PROGRAM: &str = "everleaf-cli";
+/// Packages that are in a workspace of their own, and its folder.
+const ELSEWHERE: [(&str, &str); 2] =
+    [("everleaf-python", "bindings/python"), ("everleaf-module", "bindings/module")];
 
-/// Prints it.
-pub fn print(root: &Path) -> bool {
-    match metadata(root).and_then(|found| {
-        let lock = std::fs::read_to_string(root.join("Cargo.lock")).map_err(|e| e.to_string())?;
-        bill(&found, &checksums(&lock))
-    }) {
+/// Prints that of a package.
+pub fn print(root: &Path, package: Option<&String>) -> bool {
+    let package = package.map_or(PROGRAM, String::as_str);
+    let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == package);
+    let folder = elsewhere.map_or_else(|| root.to_path_buf(), |(_, folder)| root.join(folder));
+    match of(&folder, package) {
         Ok(bill) => {
             println!("{bill:#}");
             true
@@ -24,6 +29,12 @@ pub fn print(root: &Path) -> bool {
             false
         }
     }
+}
+
+/// The bill of a package of the workspace in a folder.
+fn of(folder: &Path, package: &str) -> Result<Value, String> {
+    let lock = std::fs::read_to_string(folder.join("Cargo.lock")).map_err(|e| e.to_string())?;
+    bill(&metadata(folder)?, package, &checksums(&lock))
 }
 
 /// What `cargo metadata` says of the workspace in a folder.
@@ -70,19 +81,24 @@ pub fn linked<'m>(metadata: &'m Value, package: &str) -> Result<BTreeSet<&'m str
     Ok(seen)
 }
 
-/// The bill of the program, from what `cargo metadata` says.
-fn bill(metadata: &Value, sums: &BTreeMap<(String, String), String>) -> Result<Value, String> {
+/// The bill of a package, from what `cargo metadata` says.
+fn bill(
+    metadata: &Value,
+    package: &str,
+    sums: &BTreeMap<(String, String), String>,
+) -> Result<Value, String> {
     let packages = metadata["packages"].as_array().ok_or(SHAPE)?;
     let nodes = metadata["resolve"]["nodes"].as_array().ok_or(SHAPE)?;
     let by_id: BTreeMap<&str, &Value> =
         packages.iter().filter_map(|package| Some((package["id"].as_str()?, package))).collect();
-    let program = packages.iter().find(|package| package["name"] == PROGRAM);
-    let program = program.ok_or_else(|| format!("there is no package {PROGRAM}"))?;
+    let found = packages.iter().find(|one| one["name"] == package);
+    let found = found.ok_or_else(|| format!("there is no package {package}"))?;
     let edges: BTreeMap<&str, Vec<&str>> =
         nodes.iter().filter_map(|node| Some((node["id"].as_str()?, needed(node)))).collect();
 
-    let start = program["id"].as_str().ok_or(SHAPE)?;
-    let seen = linked(metadata, PROGRAM)?;
+    let start = found["id"].as_str().ok_or(SHAPE)?;
+    let seen = linked(metadata, package)?;
+    let kind = if package == PROGRAM { "application" } else { "library" };
     let reference = |id: &str| {
         let package = by_id[id];
         let text = |key: &str| package[key].as_str().unwrap_or_default();
@@ -109,7 +125,7 @@ fn bill(metadata: &Value, sums: &BTreeMap<(String, String), String>) -> Result<V
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": { "component": component(start, "application") },
+        "metadata": { "component": component(start, kind) },
         "components": others.map(|id| component(id, "library")).collect::<Vec<_>>(),
         "dependencies": seen
             .iter()
@@ -137,17 +153,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_is_of_what_it_links_and_each_part_has_its_sum() {
+    fn what_is_linked_is_in_the_bill_and_each_part_has_its_sum() {
         let root = crate::workspace_root();
-        let lock = std::fs::read_to_string(root.join("Cargo.lock")).unwrap();
-        let bill = bill(&metadata(&root).unwrap(), &checksums(&lock)).unwrap();
-        let components = bill["components"].as_array().unwrap();
-        let named = |name: &str| components.iter().find(|component| component["name"] == name);
-        assert_eq!(bill["metadata"]["component"]["name"], PROGRAM);
-        assert!(named("everleaf-server").is_some() && named("rustls").is_some());
-        // What only tests and builds use is in no program.
-        assert!(named("proptest").is_none() && named("cbindgen").is_none());
-        for component in components {
+        let program = of(&root, PROGRAM).unwrap();
+        let library = of(&root, "everleaf-capi").unwrap();
+        let components = |bill: &Value| bill["components"].as_array().unwrap().clone();
+        let has = |bill: &Value, name: &str| components(bill).iter().any(|one| one["name"] == name);
+        for (bill, name, kind) in
+            [(&program, PROGRAM, "application"), (&library, "everleaf-capi", "library")]
+        {
+            let component = &bill["metadata"]["component"];
+            assert_eq!((&component["name"], &component["type"]), (&json!(name), &json!(kind)));
+            // What only tests and builds use is in nothing that we give away.
+            assert!(has(bill, "everleaf") && !has(bill, "proptest") && !has(bill, "cbindgen"));
+        }
+        assert!(has(&program, "everleaf-server") && has(&program, "rustls"));
+        assert!(!has(&library, "everleaf-server") && !has(&library, "rustls"));
+        assert!(of(&root, "no-such-package").is_err());
+        for component in [components(&program), components(&library)].concat() {
             let is_ours = component["name"].as_str().unwrap().starts_with("everleaf");
             let sum = component["hashes"][0]["content"].as_str().unwrap_or_default();
             assert_eq!(sum.len(), if is_ours { 0 } else { 64 }, "{component}");
