@@ -132,6 +132,19 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Whether a program is here that a test needs; says so if it is not, which is a failure where everything was
+/// installed, as in continuous integration.
+#[cfg(test)]
+fn is_here(program: &str) -> bool {
+    const ALL_PROGRAMS: &str = "EVERLEAF_TEST_ALL_PROGRAMS";
+    let is_here = std::process::Command::new(program).arg("--version").output().is_ok();
+    if !is_here {
+        assert!(std::env::var_os(ALL_PROGRAMS).is_none(), "{ALL_PROGRAMS}: there is no {program}");
+        println!("skipped: there is no {program} here");
+    }
+    is_here
+}
+
 /// The numbers of this checkout behind those of others.
 fn figures(root: &Path, others: &[String]) -> bool {
     let others = others.iter().map(Path::new);

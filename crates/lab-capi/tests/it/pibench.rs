@@ -19,14 +19,19 @@ fn library() -> PathBuf {
     path
 }
 
-/// Says so if there is no compiler.
-fn has_compiler() -> bool {
-    let has = Command::new("g++").arg("--version").stdout(Stdio::null()).status();
-    let has = has.is_ok_and(|status| status.success());
-    if !has {
-        println!("skipped: there is no g++ on this machine");
+/// What makes a missing program a failure: where everything was installed, as in continuous integration.
+const ALL_PROGRAMS: &str = "EVERLEAF_TEST_ALL_PROGRAMS";
+
+/// Whether a program is here; says so if it is not.
+fn is_here(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    let is_here = command.status().is_ok();
+    if !is_here {
+        assert!(std::env::var_os(ALL_PROGRAMS).is_none(), "{ALL_PROGRAMS}: there is no {program}");
+        println!("skipped: there is no {program} on this machine");
     }
-    has
+    is_here
 }
 
 /// A program that loads the libraries for PiBench, and both of those as `run.sh` compiles them.
@@ -87,7 +92,7 @@ struct Run<'a> {
 
 #[test]
 fn mixes_through_the_wrappers_are_right() {
-    if !has_compiler() {
+    if !is_here("g++") {
         return;
     }
     // Compiling takes longer than most of what follows.
@@ -152,9 +157,7 @@ fn the_designs_refuse_what_is_no_integer(compiled: &Compiled) {
 
 #[test]
 fn the_shared_library_has_the_store_and_the_designs() {
-    let has = Command::new("readelf").arg("--version").stdout(Stdio::null()).status();
-    if !has.is_ok_and(|status| status.success()) {
-        println!("skipped: there is no readelf on this machine");
+    if !is_here("readelf") {
         return;
     }
     let read = |flag: &str| {
@@ -196,13 +199,8 @@ fn install(prefix: &Path) {
 #[test]
 #[ignore = "guards a landing"]
 fn landing_the_script_runs_pibench_and_draws_what_it_says() {
-    for program in ["cmake", "g++", "cc", "awk"] {
-        let mut command = Command::new(program);
-        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-        if command.status().is_err() {
-            println!("skipped: there is no {program} on this machine");
-            return;
-        }
+    if !["cmake", "g++", "cc", "awk"].into_iter().all(is_here) {
+        return;
     }
     // It is told as a part of the command line, and is no failure.
     let scratch = tempfile::Builder::new().prefix("failed-wrong-").tempdir().expect("a folder");
