@@ -61,6 +61,8 @@ static void step_pop(program *p) {
 
 typedef struct {
     const pair *expected;
+    // When the key expires, 0 if it is not there.
+    uint64_t expiry_ms;
     el_decision answer;
     int calls;
 } decided;
@@ -73,18 +75,37 @@ static el_decision decide(void *context, const el_slice *value) {
     return d->answer;
 }
 
+static el_decision decide_expiring(void *context, const el_slice *value, uint64_t expiry_ms) {
+    MUST(expiry_ms == ((decided *)context)->expiry_ms);
+    return decide(context, value);
+}
+
+static el_decision decide_by_expiry(void *context, const uint64_t *expiry_ms) {
+    decided *d = (decided *)context;
+    MUST((expiry_ms != NULL) == (d->expected != NULL));
+    if (expiry_ms) MUST(*expiry_ms == d->expiry_ms);
+    d->calls++;
+    return d->answer;
+}
+
 static void step_decide(program *p) {
     key_room room;
     el_slice key = take_key(p, &room), value = take_value(p);
+    unsigned how = take(p);
     decided d;
     memset(&d, 0, sizeof d);
     d.expected = find(&p->now, key);
-    d.answer.what = (int)(take(p) % 6);
+    if (d.expected) MUST(el_expiry(p->map, key, &d.expiry_ms) == EL_OK);
+    d.answer.what = (int)(how % 6);
     d.answer.value = value;
     // Far away, or never.
     d.answer.expiry_ms = value.size % 2 ? (uint64_t)1 << 50 : 0;
-    int is_wrong = d.answer.what > EL_REMOVE;
-    int code = el_update_with(p->map, key, decide, &d);
+    int is_wrong = d.answer.what > EL_REMOVE, code;
+    switch (how / 6 % 3) {
+    case 0: code = el_update_with(p->map, key, decide, &d); break;
+    case 1: code = el_update_expiring_with(p->map, key, decide_expiring, &d); break;
+    default: code = el_update_expiry_with(p->map, key, decide_by_expiry, &d); break;
+    }
     MUST(code == (is_wrong ? EL_INVALID : d.expected ? EL_OK : EL_NOT_FOUND) && d.calls > 0);
     if (d.answer.what == EL_PUT || d.answer.what == EL_PUT_EXPIRING) set_pair(&p->now, key, value);
     if (d.answer.what == EL_REMOVE) remove_pair(&p->now, key);

@@ -229,10 +229,11 @@ static void step_get(program *p) {
     unsigned char *bytes = (unsigned char *)malloc(capacity ? capacity : 1);
     if (!bytes) exit(2);
     const pair *expected = find(&p->now, key);
-    check_get(expected, el_get(p->map, key, el_room(bytes, capacity), &size), bytes, capacity, size);
+    int code = el_get(p->map, key, el_room(bytes, capacity), &size);
+    check_get(expected, code, bytes, capacity, size);
     if (p->view) {
         expected = find(&p->then, key);
-        int code = el_view_get(p->view, p->map, key, el_room(bytes, capacity), &size);
+        code = el_view_get(p->view, p->map, key, el_room(bytes, capacity), &size);
         check_get(expected, code, bytes, capacity, size);
     }
     free(bytes);

@@ -22,6 +22,7 @@ static void step_put_many(program *p) {
         values[i] = take_value(p);
     }
     el_slices all_keys = {keys, count}, all_values = {values, count};
+    MUST(el_prefetch(p->map, all_keys) == EL_OK);
     MUST(el_put_many(p->map, all_keys, all_values) == EL_OK);
     for (size_t i = 0; i < count; i++) set_pair(&p->now, keys[i], values[i]);
 }

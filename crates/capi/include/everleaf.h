@@ -314,6 +314,14 @@ typedef struct {
 // Is shown the value of a key, NULL if there is none, and decides what becomes of it; otherwise as `el_value_fn`.
 typedef el_decision (*el_decide_fn)(void *context, const el_slice *value);
 
+// As `el_decide_fn`, and is told when the key expires (0: never, or there is none).
+typedef el_decision (*el_decide_expiring_fn)(void *context,
+                                             const el_slice *value,
+                                             uint64_t expiry_ms);
+
+// As `el_decide_fn`, and is told when the key expires (0: never), in place of its value; NULL if there is none.
+typedef el_decision (*el_decide_expiry_fn)(void *context, const uint64_t *expiry_ms);
+
 // Some slices: an array of `count` at `items`.
 typedef struct {
     // The first one.
@@ -718,12 +726,30 @@ int el_update_with(const el_map *map,
                    el_decide_fn decide,
                    void *context);
 
+// As `el_update_with`, and `decide` is also told when the key expires (0: never, or there is none).
+int el_update_expiring_with(const el_map *map,
+                            el_slice key,
+                            el_decide_expiring_fn decide,
+                            void *context);
+
+// As `el_update_with`, for a function that need not see the value, which may be long: it is not read for it. `decide`
+// is told when the key expires (0: never), or NULL.
+int el_update_expiry_with(const el_map *map,
+                          el_slice key,
+                          el_decide_expiry_fn decide,
+                          void *context);
+
 // Shows the values of many keys to a function, in order, with overlapping cache misses: several times
 // the speed of separate calls.
 int el_get_many(const el_map *map,
                 el_slices keys,
                 el_found_fn see,
                 void *context);
+
+// Brings what is known of many keys into the cache, with overlapping cache misses, for writes of them that follow. Of
+// what is damaged, those tell.
+int el_prefetch(const el_map *map,
+                el_slices keys);
 
 // Looks for keys that lie one after another, each of `key_size` bytes, and copies their values one after
 // another, `value_size` bytes for each, to `values`; into `found`, which has a byte for each key, goes 1

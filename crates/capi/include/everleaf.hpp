@@ -87,11 +87,16 @@ template <typename F> struct carried {
     }
 };
 
-// Asks `get` for many keys, and calls `call(index, optional<string_view>)` for each.
-template <typename F, typename G> void many(const std::vector<std::string_view> &keys, F &call, G get) {
+inline std::vector<el_slice> slices(const std::vector<std::string_view> &keys) {
     std::vector<el_slice> slices;
     slices.reserve(keys.size());
     for (std::string_view key : keys) slices.push_back(slice(key));
+    return slices;
+}
+
+// Asks `get` for many keys, and calls `call(index, optional<string_view>)` for each.
+template <typename F, typename G> void many(const std::vector<std::string_view> &keys, F &call, G get) {
+    const std::vector<el_slice> slices = detail::slices(keys);
     detail::carried<F> carried{call, nullptr};
     auto shown = [](void *context, std::size_t index, const el_slice *value) noexcept {
         auto found = value ? std::optional(view(*value)) : std::nullopt;
@@ -298,6 +303,41 @@ class decision {
     std::uint64_t unix_ms_;
 };
 
+namespace detail {
+
+// Asks a function what is to become of a key, as C code does: its last answer counts.
+template <typename F> class decider {
+  public:
+    explicit decider(F &see) : see_(see) {}
+    static decider &of(void *context) { return *static_cast<decider *>(context); }
+
+    // What was thrown before leaves the key as it is.
+    template <typename... A> el_decision ask(A... shown) noexcept {
+        try {
+            if (!thrown_) {
+                answer_ = see_(shown...);
+                return answer_->get();
+            }
+        } catch (...) {
+            thrown_ = std::current_exception();
+        }
+        return {EL_KEEP, {nullptr, 0}, 0};
+    }
+
+    // Whether the key was there; throws what was thrown.
+    bool end(int code) const {
+        if (thrown_) std::rethrow_exception(thrown_);
+        return check(code) == EL_OK;
+    }
+
+  private:
+    F &see_;
+    std::optional<decision> answer_;
+    std::exception_ptr thrown_;
+};
+
+} // namespace detail
+
 // An ordered map of byte strings. Copies are not made; move it, or ask the store for another handle.
 class map {
   public:
@@ -373,22 +413,30 @@ class map {
     // `decision`. It may be called several times, when other threads interfere; its last answer counts. If it throws,
     // the key stays as it is. Returns whether the key was there before.
     template <typename F> bool update_with(std::string_view key, F &&decide) {
-        std::optional<decision> answer;
-        auto shown = [&](const el_slice *value) {
-            answer = decide(value ? std::optional(detail::view(*value)) : std::nullopt);
+        auto see = [&](const el_slice *value) { return decide(seen(value)); };
+        detail::decider<decltype(see)> decider(see);
+        auto shown = [](void *to, const el_slice *value) noexcept { return decltype(decider)::of(to).ask(value); };
+        return decider.end(el_update_with(get(), detail::slice(key), shown, &decider));
+    }
+    // The same, and `decide` is also told when the key expires (0: never, or there is none).
+    template <typename F> bool update_expiring_with(std::string_view key, F &&decide) {
+        auto see = [&](const el_slice *value, std::uint64_t unix_ms) { return decide(seen(value), unix_ms); };
+        detail::decider<decltype(see)> decider(see);
+        auto shown = [](void *to, const el_slice *value, std::uint64_t unix_ms) noexcept {
+            return decltype(decider)::of(to).ask(value, unix_ms);
         };
-        struct context {
-            detail::carried<decltype(shown)> carried;
-            std::optional<decision> &answer;
-        } context{{shown, nullptr}, answer};
-        auto decided = [](void *to, const el_slice *value) noexcept -> el_decision {
-            auto &context = *static_cast<struct context *>(to);
-            const bool is_answered = !context.carried.thrown && context.carried.run(value);
-            return is_answered ? context.answer->get() : el_decision{EL_KEEP, {nullptr, 0}, 0};
+        return decider.end(el_update_expiring_with(get(), detail::slice(key), shown, &decider));
+    }
+    // The same for a function that need not see the value: it is told when the key expires (0: never), or nothing.
+    template <typename F> bool update_expiry_with(std::string_view key, F &&decide) {
+        auto see = [&](const std::uint64_t *unix_ms) {
+            return decide(unix_ms ? std::optional(*unix_ms) : std::nullopt);
         };
-        const int code = el_update_with(get(), detail::slice(key), decided, &context);
-        context.carried.rethrow();
-        return detail::check(code) == EL_OK;
+        detail::decider<decltype(see)> decider(see);
+        auto shown = [](void *to, const std::uint64_t *unix_ms) noexcept {
+            return decltype(decider)::of(to).ask(unix_ms);
+        };
+        return decider.end(el_update_expiry_with(get(), detail::slice(key), shown, &decider));
     }
     // Adds to the integer that a key has, in decimal digits, as one atomic step; returns the value before. Nothing: the
     // value is no integer, or the sum is too large.
@@ -460,6 +508,11 @@ class map {
         return numbers;
     }
 
+    // Brings what is known of many keys into the cache, for writes of them that follow.
+    void prefetch(const std::vector<std::string_view> &keys) const {
+        const std::vector<el_slice> slices = detail::slices(keys);
+        detail::check(el_prefetch(get(), el_slices{slices.data(), slices.size()}));
+    }
     // Calls `call(index, optional<string_view>)` for each key.
     template <typename F> void get_many(const std::vector<std::string_view> &keys, F &&call) const {
         detail::many(keys, call, [this](el_slices all, el_found_fn shown, void *context) {
@@ -470,6 +523,9 @@ class map {
     el_map *get() const noexcept { return handle_.get(); }
 
   private:
+    static std::optional<std::string_view> seen(const el_slice *value) {
+        return value ? std::optional(detail::view(*value)) : std::nullopt;
+    }
     std::optional<std::pair<std::string, std::string>> pop(bool highest) {
         detail::given key, value;
         const int code = el_pop(get(), highest, &key.data, &key.size, &value.data, &value.size);

@@ -99,6 +99,13 @@ pub struct el_decision {
 /// Is shown the value of a key, NULL if there is none, and decides what becomes of it; otherwise as `el_value_fn`.
 pub type el_decide_fn =
     Option<extern "C" fn(context: *mut c_void, value: Option<&el_slice>) -> el_decision>;
+/// As `el_decide_fn`, and is told when the key expires (0: never, or there is none).
+pub type el_decide_expiring_fn = Option<
+    extern "C" fn(context: *mut c_void, value: Option<&el_slice>, expiry_ms: u64) -> el_decision,
+>;
+/// As `el_decide_fn`, and is told when the key expires (0: never), in place of its value; NULL if there is none.
+pub type el_decide_expiry_fn =
+    Option<extern "C" fn(context: *mut c_void, expiry_ms: Option<&u64>) -> el_decision>;
 /// Is told some text, which is valid for the call only.
 pub type el_text_fn = Option<extern "C" fn(context: *mut c_void, text: el_slice)>;
 /// Is told how many pairs are done.

@@ -5,9 +5,10 @@ use std::mem::MaybeUninit;
 
 use everleaf::{Action, Expiry};
 
-use crate::argument::{Out, el_buffer, el_decide_fn, el_decision, el_slice, set};
+use crate::argument::{Out, el_buffer, el_decision, el_slice, set};
+use crate::argument::{el_decide_expiring_fn, el_decide_expiry_fn, el_decide_fn};
 use crate::code::{EL_MISMATCH, EL_NOT_FOUND, EL_OK, EL_OUT_OF_MEMORY, Failure};
-use crate::entry::{entry, invalid};
+use crate::entry::{Outcome, entry, invalid};
 use crate::handle::shared;
 use crate::map::{code, el_map};
 use crate::memory;
@@ -134,6 +135,29 @@ fn action(decision: el_decision) -> Result<Action, Failure> {
     })
 }
 
+/// Lets `update` ask a function of C code, whose last answer counts: `asked(found, decision)` is told whether the key
+/// is there. An answer that is wrong leaves the key as it is.
+fn decided(
+    update: impl FnOnce(&mut dyn FnMut(bool, el_decision) -> Action) -> Result<(), everleaf::Error>,
+) -> Outcome {
+    let (mut wrong, mut is_there) = (None, false);
+    update(&mut |found, decision| {
+        (wrong, is_there) = (None, found);
+        action(decision).unwrap_or_else(|failure| {
+            wrong = Some(failure);
+            Action::Keep
+        })
+    })?;
+    match wrong {
+        Some(failure) => Err(failure),
+        None => Ok(code(is_there, EL_NOT_FOUND)),
+    }
+}
+
+fn no_function() -> Failure {
+    invalid("the function is NULL")
+}
+
 /// Reads, decides and writes `key` as one atomic step: `decide` is shown the value, or NULL, and returns what is to
 /// become of it. It may be called several times, when other threads interfere; its last answer counts. The bytes of its
 /// answer are copied when it has returned. Otherwise it is as `el_value_fn`. `EL_NOT_FOUND`: the key was not there
@@ -146,19 +170,54 @@ pub extern "C" fn el_update_with(
     context: *mut c_void,
 ) -> c_int {
     entry(|| {
-        let decide = decide.ok_or_else(|| invalid("the function is NULL"))?;
-        let mut wrong = None;
-        let before = shared(map)?.update_with(key.bytes()?, |value| {
-            let value = value.map(el_slice::shown);
-            wrong = None;
-            action(decide(context, value.as_ref())).unwrap_or_else(|failure| {
-                wrong = Some(failure);
-                Action::Keep
+        let (decide, map, key) = (decide.ok_or_else(no_function)?, shared(map)?, key.bytes()?);
+        decided(|asked| {
+            let updated = map.update_with(key, |value| {
+                let value = value.map(el_slice::shown);
+                asked(value.is_some(), decide(context, value.as_ref()))
+            });
+            updated.map(drop)
+        })
+    })
+}
+
+/// As `el_update_with`, and `decide` is also told when the key expires (0: never, or there is none).
+#[unsafe(no_mangle)]
+pub extern "C" fn el_update_expiring_with(
+    map: Option<&el_map>,
+    key: el_slice,
+    decide: el_decide_expiring_fn,
+    context: *mut c_void,
+) -> c_int {
+    entry(|| {
+        let (decide, map, key) = (decide.ok_or_else(no_function)?, shared(map)?, key.bytes()?);
+        decided(|asked| {
+            map.update_with_expiry(key, |found| {
+                let (value, expiry) = found.unzip();
+                let (value, at) = (value.map(el_slice::shown), expiry.map(Expiry::as_unix_ms));
+                let answer = decide(context, value.as_ref(), at.unwrap_or(0));
+                asked(value.is_some(), answer)
             })
-        })?;
-        match wrong {
-            Some(failure) => Err(failure),
-            None => Ok(code(before.is_some(), EL_NOT_FOUND)),
-        }
+        })
+    })
+}
+
+/// As `el_update_with`, for a function that need not see the value, which may be long: it is not read for it. `decide`
+/// is told when the key expires (0: never), or NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_update_expiry_with(
+    map: Option<&el_map>,
+    key: el_slice,
+    decide: el_decide_expiry_fn,
+    context: *mut c_void,
+) -> c_int {
+    entry(|| {
+        let (decide, map, key) = (decide.ok_or_else(no_function)?, shared(map)?, key.bytes()?);
+        decided(|asked| {
+            map.update_expiry_with(key, |expiry| {
+                let at = expiry.map(Expiry::as_unix_ms);
+                asked(at.is_some(), decide(context, at.as_ref()))
+            })
+        })
     })
 }

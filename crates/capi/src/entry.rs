@@ -1,6 +1,7 @@
 //! Every function of the interface runs in [`entry`].
 //!
-//! The last error is the only state outside of handles, and each thread has its own.
+//! The last error is the only state of this crate outside of handles, and each thread has its own. The library below
+//! knows by thread what is deferred (`el_store_defer_sync`).
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -60,6 +60,17 @@ pub extern "C" fn el_get_many(
     })
 }
 
+/// Brings what is known of many keys into the cache, with overlapping cache misses, for writes of them that follow. Of
+/// what is damaged, those tell.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_prefetch(map: Option<&el_map>, keys: el_slices) -> c_int {
+    entry(|| {
+        let (map, keys) = (shared(map)?, keys.items()?);
+        in_blocks(keys.iter(), |_, keys| map.prefetch(keys))?;
+        Ok(EL_OK)
+    })
+}
+
 /// Looks for keys that lie one after another, each of `key_size` bytes, and copies their values one after
 /// another, `value_size` bytes for each, to `values`; into `found`, which has a byte for each key, goes 1
 /// if the key is there and 0 otherwise. A value of another size is `EL_TOO_LARGE`. Stores how many were

@@ -41,6 +41,16 @@ static el_decision decide(void *context, const el_slice *value) {
     return answer;
 }
 
+static el_decision decide_expiring(void *context, const el_slice *value, uint64_t expiry_ms) {
+    (void)expiry_ms;
+    return decide(context, value);
+}
+
+static el_decision decide_expiry(void *context, const uint64_t *expiry_ms) {
+    (void)expiry_ms;
+    return decide(context, NULL);
+}
+
 // Every function of a store or a map, with what is none.
 static void use_no_handle(void *any) {
     el_store *store = (el_store *)any;
@@ -69,6 +79,9 @@ static void use_no_handle(void *any) {
     EXPECT(el_take(map, k, &copy, &size), EL_BAD_HANDLE);
     EXPECT(el_pop(map, false, &copy, &size, NULL, NULL), EL_BAD_HANDLE);
     EXPECT(el_update_with(map, k, decide, NULL), EL_BAD_HANDLE);
+    EXPECT(el_update_expiring_with(map, k, decide_expiring, NULL), EL_BAD_HANDLE);
+    EXPECT(el_update_expiry_with(map, k, decide_expiry, NULL), EL_BAD_HANDLE);
+    EXPECT(el_prefetch(map, one), EL_BAD_HANDLE);
     EXPECT(el_map_numbers(map, el_room(room, sizeof room), &size), EL_BAD_HANDLE);
     EXPECT(el_get(map, k, el_room(room, sizeof room), &size), EL_BAD_HANDLE);
     EXPECT(el_get_copy(map, k, &copy, &size), EL_BAD_HANDLE);
@@ -110,6 +123,8 @@ static void use_wrong_lengths(el_map *map) {
     EXPECT(el_put_many(map, no_items, one), EL_INVALID);
     EXPECT(el_put_many(map, too_many, one), EL_INVALID);
     EXPECT(el_put_many(map, two_lies, one), EL_INVALID);
+    EXPECT(el_prefetch(map, no_items), EL_INVALID);
+    EXPECT(el_prefetch(map, two_lies), EL_INVALID);
     EXPECT(el_put_many(map, one, nothing), EL_INVALID);
     EXPECT(el_put_columns(map, k, SIZE_MAX, k, 1), EL_INVALID);
     EXPECT(el_count(map, &keys), EL_OK);
@@ -134,6 +149,8 @@ static void use_wrong_lengths(el_map *map) {
     EXPECT(el_take(map, lies, NULL, NULL), EL_INVALID);
     EXPECT(el_update_with(map, k, decide, NULL), EL_INVALID);
     EXPECT(el_update_with(map, k, NULL, NULL), EL_INVALID);
+    EXPECT(el_update_expiring_with(map, lies, decide_expiring, NULL), EL_INVALID);
+    EXPECT(el_update_expiry_with(map, k, decide_expiry, NULL), EL_INVALID);
     EXPECT(el_map_numbers(map, el_room(NULL, SIZE_MAX), &size), EL_OK);
     EXPECT(el_repair("\xff", "\xfe", NULL, NULL, el_room(NULL, SIZE_MAX), &size), EL_NO_POOL);
     EXPECT(el_repair(NULL, NULL, NULL, NULL, el_room(NULL, 0), NULL), EL_INVALID);

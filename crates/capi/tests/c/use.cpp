@@ -159,7 +159,18 @@ int main(int, char **arguments) {
         } catch (const std::logic_error &) {
             came_out = true;
         }
-        EXPECT(came_out && own.contains("n") && decided("n", decision::remove()) && !own.contains("n"));
+        EXPECT(came_out && own.contains("n"));
+        bool is_told = false;
+        const auto told = [&](std::optional<std::string_view> value, std::uint64_t unix_ms) {
+            is_told = value == fours && unix_ms == 0;
+            return decision::put_expiring("5", 4000000000000u);
+        };
+        own.prefetch({"n", "none"});
+        EXPECT(own.update_expiring_with("n", told) && is_told && own.get("n") == "5");
+        const auto by_expiry = [](std::optional<std::uint64_t> unix_ms) { return decision::expire_at(*unix_ms - 1); };
+        EXPECT(own.update_expiry_with("n", by_expiry) && own.expiry("n") == 3999999999999u);
+        EXPECT(!own.update_expiry_with("none", [](auto) { return decision::keep(); }));
+        EXPECT(decided("n", decision::remove()) && !own.contains("n"));
 
         // Scans in place, which may be ended; iterators from both sides; columns.
         own.put_columns("aabbcc", 2, "123", 1);

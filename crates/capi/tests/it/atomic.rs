@@ -158,6 +158,58 @@ fn a_function_decides_what_becomes_of_a_key() {
     assert_eq!(el_update_with(map, slice("k"), None, std::ptr::null_mut()), EL_INVALID);
 }
 
+extern "C" fn decide_expiring(
+    context: *mut c_void,
+    value: Option<&el_slice>,
+    expiry_ms: u64,
+) -> el_decision {
+    assert_eq!(expiry_ms, if value.is_some() { LATER } else { 0 });
+    decide(context, value)
+}
+
+/// Notes whether there was something, and no value, which it is not shown.
+extern "C" fn decide_by_expiry(context: *mut c_void, expiry_ms: Option<&u64>) -> el_decision {
+    // SAFETY: the tests pass such a thing, which they hold.
+    let decider = unsafe { &mut *context.cast::<Decider<'_>>() };
+    decider.shown.push(expiry_ms.map(|at| at.to_string().into_bytes()));
+    decider.answer
+}
+
+#[test]
+fn a_function_is_told_when_a_key_expires() {
+    let opened = TestStore::new();
+    let map = opened.map();
+    let decider = |what, value: &[u8]| {
+        let answer = el_decision { what, value: slice(value), expiry_ms: LATER };
+        Decider { map, shown: vec![], answer }
+    };
+    let expiring = |what, value: &[u8]| {
+        let mut decider = decider(what, value);
+        let context = (&raw mut decider).cast();
+        (el_update_expiring_with(map, slice("k"), Some(decide_expiring), context), decider.shown)
+    };
+    let by_expiry = |what, value: &[u8]| {
+        let mut decider = decider(what, value);
+        let context = (&raw mut decider).cast();
+        (el_update_expiry_with(map, slice("k"), Some(decide_by_expiry), context), decider.shown)
+    };
+    let later = || vec![Some(LATER.to_string().into_bytes())];
+    assert_eq!(expiring(EL_KEEP, b""), (EL_NOT_FOUND, vec![None]));
+    assert_eq!(by_expiry(EL_EXPIRE, b""), (EL_NOT_FOUND, vec![None]));
+    assert_eq!(expiring(EL_PUT_EXPIRING, b"1"), (EL_NOT_FOUND, vec![None]));
+    assert_eq!(expiring(EL_PUT, b"2"), (EL_OK, vec![Some(b"1".to_vec())]));
+    assert_eq!(by_expiry(EL_KEEP, b""), (EL_OK, later()));
+    assert_eq!(by_expiry(EL_PUT, b"3"), (EL_OK, later()));
+    let at = made(|room| el_expiry(map, slice("k"), room));
+    assert_eq!((opened.get("k"), at), (Some(b"3".to_vec()), LATER));
+    assert_eq!(by_expiry(9, b""), (EL_INVALID, later()));
+    assert_eq!(by_expiry(EL_REMOVE, b""), (EL_OK, later()));
+    assert_eq!(opened.get("k"), None);
+    let null = std::ptr::null_mut();
+    assert_eq!(el_update_expiring_with(map, slice("k"), None, null), EL_INVALID);
+    assert_eq!(el_update_expiry_with(map, slice("k"), None, null), EL_INVALID);
+}
+
 #[test]
 fn a_batch_depends_on_a_watch_and_on_an_expiry() {
     let opened = TestStore::new();

@@ -7,7 +7,7 @@ use everleaf_capi::argument::{el_bound, el_buffer, el_range, el_slice};
 use everleaf_capi::code::*;
 use everleaf_capi::expiry::{el_expire_at, el_expiry, el_put_expiring};
 use everleaf_capi::many::{
-    el_get_columns, el_get_many, el_put_columns, el_put_many, el_store_load_map,
+    el_get_columns, el_get_many, el_prefetch, el_put_columns, el_put_many, el_store_load_map,
 };
 use everleaf_capi::map::*;
 use everleaf_capi::store::{el_store, el_store_check, el_store_drop_map, el_store_map};
@@ -129,6 +129,8 @@ fn many_keys_are_put_and_read_in_one_call() {
     let gone = made(|room| el_store_map(store, name, true, room));
     assert_eq!(el_store_drop_map(store, name), EL_OK);
     assert_eq!(el_get_many(at(gone), slices(&[]), Some(keep_found), context), EL_MAP_DROPPED);
+    assert_eq!(el_prefetch(map, slices(&wanted)), EL_OK, "{}", last_error());
+    assert_eq!(el_prefetch(at(gone), slices(&wanted)), EL_MAP_DROPPED);
     assert_eq!(el_map_free(at_mut(gone)), EL_OK);
     assert_eq!(seen.len(), wanted.len());
 }

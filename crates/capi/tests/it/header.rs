@@ -108,6 +108,153 @@ fn the_wrapper_for_cpp_has_all_but_what_it_leaves_out() {
     assert_eq!(missing, NOT_IN_CPP, "the list says what is left out, and nothing else is");
 }
 
+/// What the library in Rust has under another name in C: a function of its own, an option, or another function that
+/// does as much.
+const BY_ANOTHER_NAME: [(&str, &str); 39] = [
+    ("Map::expire", "el_expire_at"),
+    ("Map::first", "el_iter_next"),
+    ("Map::get_rows", "el_get_columns"),
+    ("Map::get_with_expiry", "el_get_expiring"),
+    ("Map::is_empty", "el_count"),
+    ("Map::iter", "el_iter_new"),
+    ("Map::last", "el_iter_prev"),
+    ("Map::len", "el_count"),
+    ("Map::persist", "el_expire_at"),
+    ("Map::pop_first", "el_pop"),
+    ("Map::pop_last", "el_pop"),
+    ("Map::prefix", "el_iter_prefix"),
+    ("Map::put_with_expiry", "el_put_expiring"),
+    ("Map::range", "el_iter_new"),
+    ("Map::statistics", "el_map_numbers"),
+    ("Map::update_with_expiry", "el_update_expiring_with"),
+    ("Map::watch", "el_watch_new"),
+    ("MapView::contains", "el_view_get"),
+    ("MapView::iter", "el_iter_view"),
+    ("MapView::prefix", "el_iter_view"),
+    ("MapView::range", "el_iter_view"),
+    ("Options::events", "el_options_log"),
+    ("Options::initial_size_bytes", "EL_INITIAL_SIZE"),
+    ("Options::max_size_bytes", "EL_MAX_SIZE"),
+    ("Options::open", "el_store_open"),
+    ("Options::read_only", "EL_READ_ONLY_OPEN"),
+    ("Options::snapshot_after_bytes", "EL_SNAPSHOT_AFTER"),
+    ("Options::view_memory_bytes", "EL_VIEW_MEMORY"),
+    ("Store::default_map", "el_store_map"),
+    ("Store::existing_map", "el_store_map"),
+    ("Store::repair_with", "el_repair"),
+    ("Store::view", "el_view_new"),
+    ("View::default_map", "el_view_get"),
+    ("View::map", "el_view_get"),
+    ("WriteBatch::expect_with_expiry", "el_batch_expect_expiring"),
+    ("WriteBatch::expire", "el_batch_expire_at"),
+    ("WriteBatch::is_empty", "el_batch_count"),
+    ("WriteBatch::len", "el_batch_count"),
+    ("WriteBatch::put_with_expiry", "el_batch_put_expiring"),
+];
+
+/// What C leaves out; `docs/bindings.md` says so, and says why.
+const NOT_IN_C: [&str; 15] = [
+    "Map::ceiling",
+    "Map::floor",
+    "Map::remove_expired",
+    "Map::replace",
+    "Options::open_at_once",
+    "Options::rebuild_progress",
+    "Range::peek",
+    "Store::pause_sweep",
+    "Store::resume_sweep",
+    "Store::write_alone",
+    "Watch::key",
+    "Watch::map",
+    "WriteBatch::expire_seen",
+    "WriteBatch::reserve",
+    "WriteBatch::size_bytes",
+];
+
+/// Types of the library in Rust, and how names in C begin that do the same as their functions.
+const TYPES: [(&str, &[&str]); 8] = [
+    ("Map", &["el_"]),
+    ("MapView", &["el_view_"]),
+    ("Options", &["EL_", "el_options_", "el_"]),
+    ("Range", &["el_iter_"]),
+    ("Store", &["el_store_", "el_"]),
+    ("View", &["el_view_"]),
+    ("Watch", &["el_watch_"]),
+    ("WriteBatch", &["el_batch_"]),
+];
+
+/// The public functions of these types in a file, each with the names that it may have in C.
+fn functions_of(text: &str, found: &mut Vec<(String, Vec<String>)>) {
+    let (mut prefixes, mut of, mut is_hidden) = (&[][..], "", false);
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("impl ").and_then(|line| line.strip_suffix(" {")) {
+            let known = TYPES.iter().find(|(known, _)| *known == name);
+            (of, prefixes) = known.copied().unwrap_or_default();
+        }
+        is_hidden |= line.contains("doc(hidden)");
+        let Some((before, rest)) = line.split_once("fn ") else { continue };
+        let is_shown = !std::mem::take(&mut is_hidden);
+        if of.is_empty() || !is_shown || !["    pub ", "    pub const "].contains(&before) {
+            continue;
+        }
+        let name = rest.split(['(', '<']).next().unwrap_or_default();
+        let in_c = |prefix: &&str| match *prefix {
+            "EL_" => format!("EL_{}", name.to_uppercase()),
+            prefix => format!("{prefix}{name}"),
+        };
+        found.push((format!("{of}::{name}"), prefixes.iter().map(in_c).collect()));
+    }
+}
+
+fn functions_in_rust() -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    let mut next = vec![folder().join("../store/src")];
+    while let Some(path) = next.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(path).expect("the library is beside us");
+            next.extend(entries.map(|entry| entry.expect("an entry").path()));
+        } else {
+            functions_of(&read(&path), &mut found);
+        }
+    }
+    found
+}
+
+#[test]
+fn c_has_all_of_rust_but_what_it_leaves_out() {
+    let text = generated();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    // Not its types: a function may have the name of one.
+    let constants = text.split(|c| !is_name(c)).filter(|word| word.starts_with("EL_"));
+    let functions = functions();
+    let words: std::collections::BTreeSet<&str> =
+        constants.chain(functions.iter().map(String::as_str)).collect();
+    let found = functions_in_rust();
+    assert!(found.len() > 90, "the library was not understood: {found:?}");
+    for (name, other) in BY_ANOTHER_NAME {
+        assert!(found.iter().any(|(one, _)| one == name), "there is no {name}");
+        assert!(words.contains(other), "{name}: there is no {other}");
+    }
+    let is_there = |name: &str, in_c: &[String]| {
+        in_c.iter().any(|word| words.contains(word.as_str()))
+            || BY_ANOTHER_NAME.iter().any(|(one, _)| *one == name)
+    };
+    let missing = found.iter().filter(|(name, in_c)| !is_there(name, in_c));
+    let mut missing: Vec<&str> = missing.map(|(name, _)| name.as_str()).collect();
+    missing.sort_unstable();
+    assert_eq!(missing, NOT_IN_C, "the list says what is left out, and nothing else is");
+
+    let page = read(&folder().join("../../docs/bindings.md"));
+    let (_, told) = page.split_once("- **What Rust has**").expect("the page has the list");
+    let told = told.split("\n- **").next().expect("it has an end");
+    let quoted = told.split('`').skip(1).step_by(2).filter(|word| !word.starts_with("el_"));
+    let mut quoted: Vec<&str> = quoted.collect();
+    let mut left_out = NOT_IN_C.map(|name| name.split("::").nth(1).unwrap_or_default());
+    quoted.sort_unstable();
+    left_out.sort_unstable();
+    assert_eq!(quoted, left_out, "docs/bindings.md says the same");
+}
+
 #[test]
 fn every_function_that_can_fail_runs_in_an_entry() {
     let mut count = 0;

@@ -40,6 +40,12 @@ fn with_all_handles(any: *mut c_void) -> Vec<c_int> {
     extern "C" fn keep_it(_: *mut c_void, _: Option<&el_slice>) -> el_decision {
         el_decision { what: EL_KEEP, value: slice(""), expiry_ms: 0 }
     }
+    extern "C" fn keep_expiring(_: *mut c_void, _: Option<&el_slice>, _: u64) -> el_decision {
+        el_decision { what: EL_KEEP, value: slice(""), expiry_ms: 0 }
+    }
+    extern "C" fn keep_by_expiry(_: *mut c_void, _: Option<&u64>) -> el_decision {
+        el_decision { what: EL_KEEP, value: slice(""), expiry_ms: 0 }
+    }
     let none = || buffer(&mut []);
     let watch = || at::<el_watch>(any.cast());
     let mut codes = vec![
@@ -79,6 +85,8 @@ fn with_all_handles(any: *mut c_void) -> Vec<c_int> {
         el_take(map(), k, None, None),
         el_pop(map(), true, None, None, None, None),
         el_update_with(map(), k, Some(keep_it), null),
+        el_update_expiring_with(map(), k, Some(keep_expiring), null),
+        el_update_expiry_with(map(), k, Some(keep_by_expiry), null),
         el_watch_new(map(), k, Some(&mut Room::uninit())),
         el_watch_is_broken(watch(), Some(&mut Room::uninit())),
         el_batch_expect_unwritten(batch(), watch()),
@@ -103,6 +111,7 @@ fn with_all_handles(any: *mut c_void) -> Vec<c_int> {
         el_expiry(map(), k, Some(&mut Room::uninit())),
         el_get_many(map(), slices(&[k]), Some(found), null),
         el_put_many(map(), slices(&[k]), slices(&[k])),
+        el_prefetch(map(), slices(&[k])),
         el_put_columns(map(), k, 1, k, 1),
         el_get_columns(map(), k, 1, buffer(&mut [0]), 1, buffer(&mut [0]), None),
     ]);
