@@ -9,7 +9,8 @@ use std::process::Command;
 use crate::notices;
 
 const USAGE: &str = "usage: cargo xtask capi header | cargo xtask capi PREFIX [--lab] [--debug] | \
-                     cargo xtask capi fuzz SECONDS [--debug] | cargo xtask capi random COUNT [--debug]";
+                     cargo xtask capi fuzz SECONDS [--lab] [--debug] | \
+                     cargo xtask capi random COUNT [--debug]";
 
 /// Where the library is installed that programs of bytes attack, and what they leave.
 const ATTACKED: &str = "target/c-interface";
@@ -53,17 +54,25 @@ const LAB: Library = Library {
 
 /// `cargo xtask capi header` writes the headers anew; `cargo xtask capi PREFIX` installs libraries,
 /// headers and the description for pkg-config below a folder, with `--lab` those of all designs, too;
-/// `cargo xtask capi fuzz SECONDS` and `cargo xtask capi random COUNT` attack it by programs made of bytes.
+/// `cargo xtask capi fuzz SECONDS` and `cargo xtask capi random COUNT` attack it by programs made of bytes, `fuzz` with
+/// `--lab` the other one.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["header"] => write_headers(root),
-        [what @ ("fuzz" | "random"), number] => attack(root, what, number, true),
-        [what @ ("fuzz" | "random"), number, "--debug"] => attack(root, what, number, false),
-        [prefix, ref flags @ ..]
-            if !prefix.starts_with('-')
-                && flags.iter().all(|flag| ["--lab", "--debug"].contains(flag)) =>
-        {
+        ["fuzz", number, ref flags @ ..] if are_known(flags) => {
+            let (library, what) =
+                if flags.contains(&"--lab") { (&LAB, "fuzz-lab") } else { (&STORE, "fuzz") };
+            let prefix = root.join(ATTACKED);
+            build_counted(root, library, &prefix, !flags.contains(&"--debug"))
+                && attack(root, &prefix, what, number)
+        }
+        ["random", number, ref flags @ ..] if flags.is_empty() || flags == ["--debug"] => {
+            let prefix = root.join(ATTACKED);
+            install(root, &STORE, &prefix, flags.is_empty())
+                && attack(root, &prefix, "random", number)
+        }
+        [prefix, ref flags @ ..] if !prefix.starts_with('-') && are_known(flags) => {
             let is_release = !flags.contains(&"--debug");
             let mut libraries = vec![&STORE];
             if flags.contains(&"--lab") {
@@ -78,16 +87,15 @@ pub fn run(root: &Path, arguments: &[String]) -> bool {
     }
 }
 
-/// Runs programs made of bytes against the library (`crates/capi/fuzz/run.sh`).
-fn attack(root: &Path, what: &str, number: &str, is_release: bool) -> bool {
-    let prefix = root.join(ATTACKED);
+fn are_known(flags: &[&str]) -> bool {
+    flags.iter().all(|flag| ["--lab", "--debug"].contains(flag))
+}
+
+/// Runs programs made of bytes against the library below a folder (`crates/capi/fuzz/run.sh`).
+fn attack(root: &Path, prefix: &Path, what: &str, number: &str) -> bool {
     let mut command = Command::new(root.join("crates/capi/fuzz/run.sh"));
-    command.arg(&prefix).args([what, number]);
-    let is_built = match what {
-        "fuzz" => build_counted(root, &prefix, is_release),
-        _ => install(root, &STORE, &prefix, is_release),
-    };
-    is_built && command.status().is_ok_and(|status| status.success())
+    command.arg(prefix).args([what, number]);
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// Lets the compiler count in the library which edges are gone through, as `cargo fuzz` does, for libFuzzer of clang 11
@@ -98,7 +106,7 @@ const COUNTED: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-le
 
 /// Builds the static library with counters into the folder of libFuzzer, with its headers. Assertions are checked in
 /// it: a panic becomes a code that the programs do not expect.
-fn build_counted(root: &Path, prefix: &Path, is_release: bool) -> bool {
+fn build_counted(root: &Path, library: &Library, prefix: &Path, is_release: bool) -> bool {
     let folder = prefix.join("fuzz");
     // A target that is named keeps the flags from build scripts and macros, which have no libFuzzer to be linked with.
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -106,7 +114,7 @@ fn build_counted(root: &Path, prefix: &Path, is_release: bool) -> bool {
     command.args([
         "rustc",
         "-p",
-        STORE.package,
+        library.package,
         "--lib",
         "--crate-type",
         "staticlib",
@@ -119,10 +127,11 @@ fn build_counted(root: &Path, prefix: &Path, is_release: bool) -> bool {
     }
     command.env("RUSTFLAGS", COUNTED).env("CARGO_PROFILE_RELEASE_LTO", "off");
     let profile = if is_release { "release" } else { "debug" };
-    let built = folder.join("target").join(target).join(profile).join(format!("{}.a", STORE.built));
+    let built =
+        folder.join("target").join(target).join(profile).join(format!("{}.a", library.built));
     command.status().is_ok_and(|status| status.success())
-        && fs::copy(built, folder.join(format!("lib{}.a", STORE.name))).is_ok()
-        && copy_headers(root, &STORE, prefix).is_ok()
+        && fs::copy(built, folder.join(format!("lib{}.a", library.name))).is_ok()
+        && copy_headers(root, library, prefix).is_ok()
 }
 
 fn cargo(root: &Path) -> Command {

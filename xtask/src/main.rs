@@ -58,8 +58,8 @@ usage: cargo xtask <command> [arguments]
           the wheel, the module (CycloneDX)
   ci      test, landing and checks; one line of totals at the end
   capi    installs the C library below a folder, with `--lab` that of all designs, too;
-          `capi header` writes the headers anew; `capi fuzz SECONDS` lets libFuzzer attack it, and
-          `capi random COUNT` so many random programs under sanitizers
+          `capi header` writes the headers anew; `capi fuzz SECONDS` lets libFuzzer attack it,
+          with `--lab` the designs, and `capi random COUNT` so many random programs under sanitizers
   package makes the Debian package, installs it in a root of its own, and starts it there;
           `package --static` an archive with a program that needs nothing beside it,
           `package --container` an image for podman and docker with that program, which it tries
