@@ -2,10 +2,11 @@
 //!
 //!     cargo run --release -p everleaf-capi --example call_cost
 //!
-//! A map of a few keys, so that nothing waits for memory: both calls find, copy or replace the same value.
-//! They take turns in short rounds, and the difference of two neighbouring rounds counts; shown is the
-//! median of all, with the quartiles. The C functions are called through pointers that the compiler does
-//! not know, as the calls of a program in C are.
+//! A map of a few keys, so that nothing waits for memory: both calls find, copy or replace the same value. `insert` and
+//! `remove` take turns in one call, so that each time there is something to do: the difference is of both together. The
+//! iterators go through all keys, and begin anew behind the last one. They take turns in short rounds, and the
+//! difference of two neighbouring rounds counts; shown is the median of all, with the quartiles. The C functions are
+//! called through pointers that the compiler does not know, as the calls of a program in C are.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
@@ -15,10 +16,13 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use everleaf::{Map, Options};
+use std::cell::RefCell;
+
+use everleaf::{Map, Options, Range};
 use everleaf_capi::argument::{el_buffer, el_slice, el_text};
-use everleaf_capi::code::EL_OK;
-use everleaf_capi::map::{el_contains, el_get, el_map, el_map_free, el_put};
+use everleaf_capi::code::{EL_NOT_FOUND, EL_OK};
+use everleaf_capi::cursor::{el_iter, el_iter_free, el_iter_new, el_iter_next, el_iter_rewind};
+use everleaf_capi::map::{el_contains, el_get, el_insert, el_map, el_map_free, el_put, el_remove};
 use everleaf_capi::options::el_options_set;
 use everleaf_capi::options::{EL_CREATE, el_options, el_options_free, el_options_new};
 use everleaf_capi::store::{el_store, el_store_free, el_store_map, el_store_open};
@@ -44,6 +48,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     compare("contains", &keys, |key| contains(map, key), |key| c.contains(key));
     compare("get, 100 bytes copied", &keys, |key| get(map, key), |key| c.get(key));
     compare("put, 100 bytes", &keys, |key| put(map, key, &value), |key| c.put(key, &value));
+    let in_rust = |key: &str| remove_and_insert(map, key, &value);
+    compare("remove and insert, 100 bytes", &keys, in_rust, |key| c.remove_and_insert(key, &value));
+    let (range, iter) = (RefCell::new(map.iter()), c.iterate());
+    let step = |_: &str| step(map, &mut range.borrow_mut());
+    compare("a step of an iterator", &keys, step, |_| iter.step());
     Ok(())
 }
 
@@ -60,6 +69,19 @@ fn get(map: &Map, key: &str) -> bool {
 
 fn put(map: &Map, key: &str, value: &[u8]) -> bool {
     map.put(key, value).is_ok()
+}
+
+fn remove_and_insert(map: &Map, key: &str, value: &[u8]) -> bool {
+    map.remove(key).is_ok_and(|done| done) && map.insert(key, value).is_ok_and(|done| done)
+}
+
+/// The next pair of a range, which begins anew behind its last one.
+fn step(map: &Map, range: &mut Range) -> bool {
+    let pair = range.next().or_else(|| {
+        *range = map.iter();
+        range.next()
+    });
+    black_box(pair).is_some_and(|pair| pair.is_ok())
 }
 
 /// Times both in turns, and prints a line.
@@ -169,6 +191,40 @@ impl Opened {
     fn put(&self, key: &str, value: &[u8]) -> bool {
         let call = black_box(el_put as extern "C" fn(_, _, _) -> _);
         call(self.map(), slice(key.as_bytes()), slice(value)) == EL_OK
+    }
+
+    fn remove_and_insert(&self, key: &str, value: &[u8]) -> bool {
+        let remove = black_box(el_remove as extern "C" fn(_, _) -> _);
+        let insert = black_box(el_insert as extern "C" fn(_, _, _) -> _);
+        remove(self.map(), slice(key.as_bytes())) == EL_OK
+            && insert(self.map(), slice(key.as_bytes()), slice(value)) == EL_OK
+    }
+
+    fn iterate(&self) -> Iterated {
+        Iterated(made(|place| el_iter_new(self.map(), None, place)))
+    }
+}
+
+/// An iterator as a program in C has it.
+struct Iterated(*mut el_iter);
+
+impl Iterated {
+    fn step(&self) -> bool {
+        let call = black_box(el_iter_next as extern "C" fn(_, _, _) -> _);
+        let (mut key, mut value) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        let mut code = call(at_mut(self.0), Some(&mut key), Some(&mut value));
+        if code == EL_NOT_FOUND {
+            assert_eq!(el_iter_rewind(at_mut(self.0)), EL_OK);
+            code = call(at_mut(self.0), Some(&mut key), Some(&mut value));
+        }
+        black_box((&mut key, &mut value));
+        code == EL_OK
+    }
+}
+
+impl Drop for Iterated {
+    fn drop(&mut self) {
+        assert_eq!(el_iter_free(at_mut(self.0)), EL_OK);
     }
 }
 
