@@ -1,7 +1,9 @@
 """Everleaf beside other ordered and embedded stores that Python has, in one run.
 
-    python benchmark.py [--keys N] [--many N] [--rounds N] [--folder PATH] [--markdown FILE]
-    python benchmark.py --arrays [--keys N] [--rounds N] [--folder PATH]
+    python benchmark.py [--keys N] [--many N] [--rounds N] [--array-rounds N] [--folder PATH] [--markdown FILE]
+    python benchmark.py --arrays [--keys N] [--array-rounds N] [--folder PATH]
+
+The page of results is made by `python benchmark.py --markdown ../../docs/results/python.md`, and by nothing else.
 
 Keys are eight bytes in a random order, values a hundred. In each round every store is measured, in an order
 that changes, each in a new file and the same way; a figure is the median of the rounds, in thousands of
@@ -75,7 +77,6 @@ class Everleaf:
         import numpy
 
         self.keys, self.values = numpy.array(keys, "V8"), numpy.full(len(keys), VALUE, "V100")
-        self.kept = numpy.full(len(keys), b"-", "V100"), numpy.zeros(len(keys), "?")
         # A virtual machine may wait for memory that nobody has touched before; whoever makes the first array of
         # this size must not pay for all.
         numpy.full(len(keys), VALUE, "V100")
@@ -85,27 +86,6 @@ class Everleaf:
 
     def get_array(self, _: Keys) -> None:
         self.store.get_many(self.keys, "V100")
-
-    def get_into(self, _: Keys) -> None:
-        self.store.get_many(self.keys, out=self.kept)
-
-    def get_array_by_loop(self, keys: Keys) -> None:
-        """What `get_array` does, one key at a time."""
-        import numpy
-
-        self.fill(numpy.zeros(len(keys), "V100"), numpy.zeros(len(keys), "?"))
-
-    def get_into_by_loop(self, _: Keys) -> None:
-        """What `get_into` does, one key at a time."""
-        self.fill(*self.kept)
-
-    def fill(self, values: Any, found: Any) -> None:
-        get = self.store.get
-        for index, key in enumerate(self.keys):
-            value = get(key.tobytes())
-            if value is not None:
-                values[index] = value
-                found[index] = True
 
     def close(self) -> None:
         self.store.close()
@@ -385,7 +365,7 @@ def measure(make: Any, keys: Keys, many: Keys, where: str | None = None) -> Figu
         figures["iterate"] = rate(len(keys), lambda: check(store.iterate(), len(keys)))
         if hasattr(store, "prepare"):
             store.prepare(keys)
-        for name in ("get_many", "get_array", "get_array_by_loop", "get_into", "get_into_by_loop", "get_in_one_transaction"):
+        for name in ("get_many", "get_array", "get_in_one_transaction"):
             if hasattr(store, name):
                 figures[name] = rate(len(keys), lambda: getattr(store, name)(keys))
         store.close()
@@ -466,24 +446,21 @@ def comparisons(found: dict[str, list[Figures]]) -> Iterator[str]:
     if lmdb in found:
         kept = ratio(found, (mine, "get"), (lmdb, "get_in_one_transaction"))
         yield f"| get | get of {lmdb} in one transaction that is kept, and sees nothing new | {kept} |"
-    for name, what, loop, by in [
-        ("get_many", "a list", "get", "a loop of gets that keeps nothing"),
-        ("get_array", "a NumPy array", "get", "a loop of gets over a list that keeps nothing"),
-        ("get_array", "a NumPy array", "get_array_by_loop", "a loop of gets over the array that fills the same"),
-        ("get_into", "a NumPy array into arrays that are kept", "get_into_by_loop", "such a loop into the same arrays"),
-    ]:
-        yield f"| get_many of {what} | {by} | {ratio(found, (mine, name), (mine, loop))} |"
+    many = ratio(found, (mine, "get_many"), (mine, "get"))
+    yield f"| get_many of a list | a loop of gets that keeps nothing | {many} |"
 
 
-def page(found: dict[str, list[Figures]], arguments: argparse.Namespace) -> Iterator[str]:
+def page(found: dict[str, list[Figures]], arrays: list[ArrayTimes], arguments: argparse.Namespace) -> Iterator[str]:
     yield "# Python: Everleaf beside other stores"
     yield ""
     yield "Made by `python benchmark.py --markdown`, in `bindings/python`; not edited by hand."
     yield ""
-    yield from (__doc__ or "").split("\n\n", 2)[2].strip().splitlines()
+    yield from (__doc__ or "").split("\n\n", 3)[3].strip().splitlines()
     yield ""
     where = "on a disk" if file_system(arguments.folder) != "tmpfs" else "in memory (tmpfs)"
-    yield (f"Files {where}; {arguments.keys} keys, {arguments.many} for `put_many` and `put_array`; {len(found[Everleaf.name])} rounds; "
+    day = time.strftime("%d %B %Y").lstrip("0")
+    yield (f"{day}. Files {where}; {arguments.keys} keys, {arguments.many} for `put_many` and `put_array`; "
+           f"{len(found[Everleaf.name])} rounds; "
            f"Python {platform.python_version()}, {os.cpu_count()} processors, {platform.machine()}. `put_array` and "
            "`get_array` are `put_many` and `get_many` of NumPy arrays.")
     yield ""
@@ -492,6 +469,8 @@ def page(found: dict[str, list[Figures]], arguments: argparse.Namespace) -> Iter
     yield from table(found)
     yield ""
     yield from comparisons(found)
+    yield ""
+    yield from array_page(arrays, arguments)
 
 
 class Arrays:
@@ -534,39 +513,87 @@ class Arrays:
             return [get(key) for key in keys.tolist()]
 
         return {
-            "get_many, out=": lambda: map.get_many(keys, out=kept),
+            BASE: lambda: map.get_many(keys, out=kept),
             "get_many": lambda: map.get_many(keys, self.dtypes[of]),
-            "loop that fills the arrays": fill_by_items,
-            "the same over keys.tolist()": fill,
-            "list of gets over keys.tolist()": collect,
+            LOOP: fill_by_items,
+            TOLIST: fill,
+            LIST: collect,
         }
 
 
-def arrays(arguments: argparse.Namespace) -> None:
-    """Nanoseconds for each key, turn by turn; and how many times as long as `get_many` with `out=` they are."""
+# Of one number of keys: of each map, by the name of what was timed, nanoseconds for each key in each round.
+ArrayTimes = dict[str, dict[str, list[float]]]
+BASE = "get_many, out="
+
+
+def measure_arrays(arguments: argparse.Namespace, count: int) -> ArrayTimes:
+    """Nanoseconds for each key, turn by turn."""
+    found: ArrayTimes = {}
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        measured = Arrays(folder, arguments.keys)
+        measured = Arrays(folder, count)
         for of in measured.dtypes:
             runs = measured.runs(of)
-            times: dict[str, list[float]] = {name: [] for name in runs}
-            for number in range(arguments.rounds + 1):
+            times = found[of] = {name: [] for name in runs}
+            for number in range(arguments.array_rounds + 1):
                 for name, run in runs.items():
                     # As often as gives a time that can be told from none.
-                    repeat = max(1, 200_000 // arguments.keys) if name.startswith("get_many") else 1
+                    repeat = max(1, 200_000 // count) if name.startswith("get_many") else 1
                     start = time.process_time()
                     for _ in range(repeat):
                         run()
                     if number:
                         # The first round touches what the others find.
-                        times[name].append((time.process_time() - start) * 1e9 / arguments.keys / repeat)
-            base = times["get_many, out="]
-            print(f"{of}, {arguments.keys} keys, {arguments.rounds} rounds: ns for each key, median (least to greatest); by get_many, out=")
-            for name, each in times.items():
-                ratio = statistics.median(each) / statistics.median(base)
-                by_round = sorted(one / other for one, other in zip(each, base))
-                print(f"  {name}: {statistics.median(each):.0f} ({min(each):.0f} to {max(each):.0f}); "
-                      f"{ratio:.1f} ({by_round[0]:.1f} to {by_round[-1]:.1f})")
+                        times[name].append((time.process_time() - start) * 1e9 / count / repeat)
         measured.store.close()
+    return found
+
+
+def by_base(times: dict[str, list[float]], name: str) -> str:
+    """How many times as long as `get_many` with `out=` it takes: the medians, and the rounds."""
+    of_medians = statistics.median(times[name]) / statistics.median(times[BASE])
+    by_round = sorted(one / other for one, other in zip(times[name], times[BASE]))
+    return f"{of_medians:.1f} ({by_round[0]:.1f} to {by_round[-1]:.1f})"
+
+
+def print_arrays(found: ArrayTimes, arguments: argparse.Namespace) -> None:
+    for of, times in found.items():
+        rounds = arguments.array_rounds
+        print(f"{of}, {arguments.keys} keys, {rounds} rounds: ns for each key, median (least to greatest); by {BASE}")
+        for name, each in times.items():
+            median = statistics.median(each)
+            print(f"  {name}: {median:.0f} ({min(each):.0f} to {max(each):.0f}); {by_base(times, name)}")
+
+
+# How many keys the page has them for: what the caches hold, and more.
+ARRAY_KEYS = [10_000, 200_000]
+KINDS = {"bytes": "8 and 100 bytes", "int": "`int`, `int`"}
+LOOP, TOLIST, LIST = "loop that fills the arrays", "the same over keys.tolist()", "list of gets over keys.tolist()"
+
+
+def array_page(measured: list[ArrayTimes], arguments: argparse.Namespace) -> Iterator[str]:
+    yield "## `get_many` of arrays"
+    yield ""
+    yield (f"Nanoseconds of processor time for each key: medians of {arguments.array_rounds} rounds, in which all take "
+           "turns in one process. The loop is `for index, key in enumerate(keys): value = store.get(bytes(key))` "
+           "(`int(key)` of integers), and puts each value and whether it was found into the arrays that `get_many` fills "
+           "with `out=`; over `keys.tolist()` it makes no key. The list of gets is "
+           "`[get(key) for key in keys.tolist()]`, which fills no array.")
+    yield ""
+    names = [BASE, "get_many", LOOP, TOLIST, LIST]
+    yield "| keys and values | keys | " + " | ".join(names) + " |"
+    yield "|---|---:|" + "---:|" * len(names)
+    for count, found in zip(ARRAY_KEYS, measured):
+        for of, times in found.items():
+            medians = (f"{statistics.median(times[name]):.0f}" for name in names)
+            yield f"| {KINDS[of]} | {count} | " + " | ".join(medians) + " |"
+    yield ""
+    yield f"By `{BASE}`, the medians (least to greatest of the rounds):"
+    yield ""
+    yield "| keys and values | keys | " + " | ".join(names[2:]) + " |"
+    yield "|---|---:|---|---|---|"
+    for count, found in zip(ARRAY_KEYS, measured):
+        for of, times in found.items():
+            yield f"| {KINDS[of]} | {count} | " + " | ".join(by_base(times, name) for name in names[2:]) + " |"
 
 
 def main() -> None:
@@ -574,16 +601,19 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--many", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--array-rounds", type=int, default=21, help="rounds of get_many of arrays, which are short")
     parser.add_argument("--folder", help="where the files are made (default: where temporary files are)")
     parser.add_argument("--markdown", metavar="FILE", help="write the page of results there")
     parser.add_argument("--arrays", action="store_true", help="only get_many of arrays, beside loops that do the same")
     arguments = parser.parse_args()
     if arguments.arrays:
-        arrays(arguments)
+        print_arrays(measure_arrays(arguments, arguments.keys), arguments)
         return
+    # First, in a process that has done nothing else.
+    arrays = [measure_arrays(arguments, count) for count in ARRAY_KEYS]
     lines: list[str] = []
     for found in rounds(arguments):
-        lines = list(page(found, arguments))
+        lines = list(page(found, arrays, arguments))
         if arguments.markdown:
             Path(arguments.markdown).write_text("\n".join(lines) + "\n")
     print("\n".join(lines[lines.index("Thousands a second:"):]))
