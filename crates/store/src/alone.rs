@@ -5,7 +5,7 @@
 //! a condition. So there is another way: take all stripes, read, and write the batch before anybody
 //! else goes on.
 
-use everleaf_index::{Hardware, Session, lock_rank};
+use everleaf_index::{Hardware, Record, Session, lock_rank};
 
 use crate::map::Map;
 use crate::map::key_range::{KeyRange, owned_bounds};
@@ -36,11 +36,25 @@ impl Alone<'_> {
         see: impl FnOnce(&[u8], Expiry) -> R,
     ) -> Result<Option<R>> {
         let key = key.as_ref();
-        let see = |record: everleaf_index::Record<'_>| {
-            see(record.value, Expiry::from_unix_ms(record.expiry_ms))
-        };
+        let see = |record: Record<'_>| see(record.value, Expiry::from_unix_ms(record.expiry_ms));
         let verify = self.map.shared().verify;
         Ok(self.map.tree().get_verified(self.session, key, verify, see)?)
+    }
+
+    /// As [`Self::get_with_expiry`], for the server: also of a key whose time has come. It is not removed before the batch is
+    /// done, so that who judges all reads by one time finds the same each time.
+    ///
+    /// # Errors
+    /// As [`Map::get`].
+    #[doc(hidden)]
+    pub fn get_stored_with_expiry<R>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        see: impl FnOnce(&[u8], Expiry) -> R,
+    ) -> Result<Option<R>> {
+        let (key, verify) = (key.as_ref(), self.map.shared().verify);
+        let see = |record: Record<'_>| see(record.value, Expiry::from_unix_ms(record.expiry_ms));
+        Ok(self.map.tree().get_stored(self.session, key, verify, see)?)
     }
 
     /// Visits pairs in place; as [`Map::scan`].

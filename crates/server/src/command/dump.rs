@@ -4,7 +4,6 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX};
 
-use super::expiry::now_ms;
 use super::stage::Staged;
 use super::{Context, Failure, Outcome, integer_arg};
 use crate::failure::Result;
@@ -144,9 +143,9 @@ pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let moment = match time {
         0 => None,
         time if options.is_absolute => Some(time),
-        time => Some(time.saturating_add(now_ms())),
+        time => Some(time.saturating_add(staged.stage.now_ms())),
     };
-    if moment.is_some_and(|moment| moment <= now_ms()) {
+    if moment.is_some_and(|moment| moment <= staged.stage.now_ms()) {
         staged.remove(key)?;
     } else {
         put(staged, key, &value)?;

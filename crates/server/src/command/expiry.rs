@@ -52,22 +52,22 @@ impl Unit {
         }
     }
 
-    /// The moment, in milliseconds since 1970-01-01 UTC; `None` if there is no such number.
-    fn moment(self, amount: i64) -> Option<i64> {
+    /// The moment, in milliseconds since 1970-01-01 UTC, as seen from `now_ms`; `None` if there is no such number.
+    fn moment(self, amount: i64, now_ms: u64) -> Option<i64> {
         let amount = match self {
             Unit::Seconds | Unit::AtSeconds => amount.checked_mul(1000)?,
             Unit::Milliseconds | Unit::AtMilliseconds => amount,
         };
         match self {
-            Unit::Seconds | Unit::Milliseconds => amount.checked_add(now_ms() as i64),
+            Unit::Seconds | Unit::Milliseconds => amount.checked_add(now_ms as i64),
             Unit::AtSeconds | Unit::AtMilliseconds => Some(amount),
         }
     }
 
     /// The moment that an argument stands for, which must be in the future of 1970.
-    pub fn positive(self, arg: &[u8], command: &str) -> Result<u64, Failure> {
+    pub fn positive(self, arg: &[u8], command: &str, now_ms: u64) -> Result<u64, Failure> {
         let amount = integer_arg(arg)?;
-        let moment = if amount <= 0 { None } else { self.moment(amount) };
+        let moment = if amount <= 0 { None } else { self.moment(amount, now_ms) };
         moment
             .and_then(|moment| u64::try_from(moment).ok())
             .filter(|moment| *moment > 0)
@@ -152,15 +152,16 @@ fn set_time(
     command: &'static str,
 ) -> Outcome {
     let conditions = Conditions::parse(request)?;
+    let now_ms = context.keys.now_ms();
     let moment = unit
-        .moment(integer_arg(request.arg(2))?)
+        .moment(integer_arg(request.arg(2))?, now_ms)
         .ok_or_else(|| Failure::text(format!("ERR invalid expire time in '{command}' command")))?;
     let mut done = false;
     context.keys.update_expiry_with(request.arg(1), |found| {
         done = found.is_some_and(|expiry| conditions.allow(expiry, moment));
         match u64::try_from(moment) {
             _ if !done => Action::Keep,
-            Ok(moment) if moment > now_ms() => Action::Expire(Expiry::from_unix_ms(moment)),
+            Ok(moment) if moment > now_ms => Action::Expire(Expiry::from_unix_ms(moment)),
             _ => Action::Remove,
         }
     })?;
@@ -198,7 +199,10 @@ fn tell(
     let answer = match context.keys.expiry(request.arg(1))? {
         None => -2,
         Some(Expiry::Never) => -1,
-        Some(expiry) => i64::try_from(say(expiry.as_unix_ms(), now_ms())).unwrap_or(i64::MAX),
+        Some(expiry) => {
+            let rest = say(expiry.as_unix_ms(), context.keys.now_ms());
+            i64::try_from(rest).unwrap_or(i64::MAX)
+        }
     };
     context.reply.integer(answer);
     Ok(())
@@ -243,6 +247,7 @@ fn parse_getex<'a>(request: &Request<'a>) -> Result<NewTime<'a>, Failure> {
 /// `GETEX key [EX seconds | PX milliseconds | EXAT time | PXAT time | PERSIST]`
 pub fn getex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let time = parse_getex(request)?;
+    let now_ms = context.keys.now_ms();
     let (mut value, mut failure) = (None, None);
     context.keys.update_with(request.arg(1), |found| {
         failure = None;
@@ -253,8 +258,8 @@ pub fn getex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             NewTime::Never if expiry == Expiry::Never => Action::Keep,
             NewTime::Never => Action::Expire(Expiry::Never),
             // Of a key that is not there, nobody looks at the time.
-            NewTime::At(unit, amount) => match unit.positive(amount, "getex") {
-                Ok(moment) if moment <= now_ms() => Action::Remove,
+            NewTime::At(unit, amount) => match unit.positive(amount, "getex", now_ms) {
+                Ok(moment) if moment <= now_ms => Action::Remove,
                 Ok(moment) => Action::Expire(Expiry::from_unix_ms(moment)),
                 Err(why) => {
                     failure = Some(why);
@@ -290,7 +295,7 @@ fn set_with_time(
     unit: Unit,
     command: &'static str,
 ) -> Outcome {
-    let moment = unit.positive(request.arg(2), command)?;
+    let moment = unit.positive(request.arg(2), command, context.keys.now_ms())?;
     let (value, expiry) = (request.arg(3), Expiry::from_unix_ms(moment));
     let put = |_: Option<(&[u8], Expiry)>| Action::PutWithExpiry(value.to_vec(), expiry);
     context.keys.update_any_with(request.arg(1), put)?;
@@ -304,11 +309,11 @@ mod tests {
 
     #[test]
     fn units_are_told_apart_and_overflow_is_no_moment() {
-        assert_eq!(Unit::AtSeconds.moment(7), Some(7000));
-        assert_eq!(Unit::AtMilliseconds.moment(-7), Some(-7));
-        assert_eq!(Unit::Seconds.moment(i64::MAX), None);
-        assert_eq!(Unit::Milliseconds.moment(i64::MAX), None);
-        assert!(Unit::Seconds.moment(1).is_some_and(|moment| moment > 1_600_000_000_000));
+        assert_eq!(Unit::AtSeconds.moment(7, 5), Some(7000));
+        assert_eq!(Unit::AtMilliseconds.moment(-7, 5), Some(-7));
+        assert_eq!(Unit::Seconds.moment(i64::MAX, 5), None);
+        assert_eq!(Unit::Milliseconds.moment(i64::MAX, 5), None);
+        assert_eq!(Unit::Seconds.moment(1, 5), Some(1005));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 
 use everleaf::{Action, Expiry, Map, Statistics, Store, WriteBatch};
 
+use super::expiry::now_ms;
 use super::stage::Staged;
 use super::walk::{Bounds, walk};
 use crate::failure::{Failure, Result};
@@ -43,6 +44,14 @@ impl<'a> Keys<'a> {
         match self {
             Keys::Store(_, _, types) => types,
             Keys::Stage(staged) => staged.types,
+        }
+    }
+
+    /// The time by which the command is judged, in milliseconds since 1970-01-01 UTC.
+    pub fn now_ms(&self) -> u64 {
+        match self {
+            Keys::Store(..) => now_ms(),
+            Keys::Stage(staged) => staged.stage.now_ms(),
         }
     }
 

@@ -23,11 +23,8 @@ pub fn renamenx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     if !staged.contains(source)? {
         return Err(no_such_key());
     }
-    let is_free = !staged.contains(destination)?;
-    if is_free {
-        staged.rename(source, destination)?;
-    }
-    context.reply.integer(i64::from(is_free));
+    let done = !staged.contains(destination)? && staged.rename(source, destination)?;
+    context.reply.integer(i64::from(done));
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use everleaf::{Action, Expiry};
 
 use super::expiry::Unit;
+use super::keys::Keys;
 use super::{Context, Failure, Outcome};
 use crate::resp::Request;
 
@@ -33,7 +34,7 @@ struct SetOptions {
 
 /// `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL]`
 pub fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let options = parse_options(request)?;
+    let options = parse_options(request, &context.keys)?;
     let (key, value) = (request.arg(1), request.arg(2));
     let Context { keys, reply, .. } = context;
     if options.time != Time::Never {
@@ -98,7 +99,7 @@ fn set_with_time(
 }
 
 /// Of options that are repeated, the last counts; those that contradict each other are refused.
-fn parse_options(request: &Request<'_>) -> Result<SetOptions, Failure> {
+fn parse_options(request: &Request<'_>, keys: &Keys<'_>) -> Result<SetOptions, Failure> {
     let mut options = SetOptions::default();
     let mut time: Option<(Unit, &[u8])> = None;
     let mut args = request.args_from(3);
@@ -118,7 +119,7 @@ fn parse_options(request: &Request<'_>) -> Result<SetOptions, Failure> {
         }
     }
     if let Some((unit, amount)) = time {
-        options.time = Time::At(unit.positive(amount, "set")?);
+        options.time = Time::At(unit.positive(amount, "set", keys.now_ms())?);
     }
     Ok(options)
 }

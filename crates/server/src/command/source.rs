@@ -11,14 +11,17 @@ pub type See<'a> = dyn FnMut(&[u8], Expiry) + 'a;
 
 /// Where a transaction reads what it has not written.
 pub trait Source {
-    /// Shows a key of a database as it is, with its time. Returns whether it is there.
+    /// Shows a key of a database as it is, with its time, which may have come; while others write, what has expired may be
+    /// hidden. Returns whether it was shown.
     fn read(&mut self, map: &Map, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool>;
-    /// Visits the keys of a database inside bounds.
+    /// Visits the keys of a database inside bounds that have not expired: by this time, and while others write by that of
+    /// each look.
     fn scan(
         &mut self,
         map: &Map,
         bounds: &Bounds,
         reverse: bool,
+        now_ms: u64,
         visit: &mut Visit<'_>,
     ) -> everleaf::Result<()>;
     /// The number of keys.
@@ -55,6 +58,7 @@ impl Source for &Store {
         map: &Map,
         bounds: &Bounds,
         reverse: bool,
+        _: u64,
         visit: &mut Visit<'_>,
     ) -> everleaf::Result<()> {
         walk(map, bounds, reverse, visit)
@@ -95,7 +99,7 @@ impl Source for &Store {
 /// While nobody else writes.
 impl Source for Alone<'_> {
     fn read(&mut self, map: &Map, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
-        Ok(self.on(map)?.get_with_expiry(key, see)?.is_some())
+        Ok(self.on(map)?.get_stored_with_expiry(key, see)?.is_some())
     }
 
     fn scan(
@@ -103,9 +107,10 @@ impl Source for Alone<'_> {
         map: &Map,
         bounds: &Bounds,
         reverse: bool,
+        now_ms: u64,
         visit: &mut Visit<'_>,
     ) -> everleaf::Result<()> {
-        directed(self.on(map)?.scan(bounds.as_slices()), reverse).visit(visit)
+        directed(self.on(map)?.scan(bounds.as_slices()).as_of(now_ms), reverse).visit(visit)
     }
 
     fn len(&mut self, map: &Map) -> everleaf::Result<u64> {

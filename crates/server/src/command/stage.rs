@@ -2,14 +2,19 @@
 //! A short value that was read is kept, and becomes a condition; of a long one only a watch is kept, and it is read where it
 //! lies. A transaction that runs alone keeps nothing of what it reads. What is to be written counts until the batch is done;
 //! beyond the limit the transaction fails as a whole.
+//!
+//! All of it is judged by one time (`moment.rs`): what has not expired at its first look at a key that expires is there to
+//! the end of it.
 
 pub mod ahead;
+mod append;
 mod condition;
 mod current;
 mod each;
 mod exchanges;
 pub mod expiries;
 mod list_ends;
+mod moment;
 mod orders;
 mod rollback;
 mod walks;
@@ -24,11 +29,12 @@ use self::ahead::Ahead;
 use self::current::Current;
 use self::expiries::NewExpiry;
 use self::list_ends::ListEnd;
+use self::moment::Moment;
 use super::Failure;
 use super::queue::BATCH_SIZE_MAX;
 pub use super::source::{Source, Visit};
 use super::staged_members::StagedMembers;
-use super::staged_value::{ENTRY_OVERHEAD, Value, Written, is_live, is_to_come, note_write};
+use super::staged_value::{ENTRY_OVERHEAD, Value, Written, note_write};
 use super::undo::{Before, UndoLog};
 use crate::databases::{Database, Databases, Place};
 use crate::failure::Result;
@@ -93,6 +99,8 @@ pub struct Stage {
     current: Option<Current>,
     /// Whether something was rolled back: what is kept between steps may not be taken for what is here then.
     was_rolled_back: bool,
+    /// The time by which all of it is judged.
+    moment: Moment,
     /// Where databases lie once it is done, if it exchanges some, and which they are.
     places: Option<Vec<Place>>,
     exchanged: BTreeSet<Database>,
@@ -340,7 +348,7 @@ impl Staged<'_> {
     ) -> Result<Option<R>> {
         self.stage.write_current();
         if let Some(value) = self.stage.written(self.place, key) {
-            let live = value.as_ref().filter(|value| is_live(value));
+            let live = value.as_ref().filter(|value| self.stage.moment.is_live(value));
             return Ok(live.map(|(value, expiry)| see(value, *expiry)));
         }
         if self.source.has_others() && self.stage.seen(self.place, key).is_none() {
@@ -351,9 +359,10 @@ impl Staged<'_> {
         }
         let (mut see, mut result) = (Some(see), None);
         let changed = self.stage.new_expiry(self.place, key);
+        let moment = &self.stage.moment;
         self.source.read(self.databases.map(self.place), key, &mut |value, expiry| {
             let expiry = changed.map_or(expiry, |changed| changed.new);
-            if changed.is_none() || is_to_come(expiry) {
+            if moment.is_before(expiry) {
                 result = see.take().map(|see| see(value, expiry));
             }
         })?;
@@ -364,7 +373,11 @@ impl Staged<'_> {
     fn note(&mut self, key: &[u8]) -> Result<()> {
         let mut seen = Some(Seen::Same(None));
         let mut size = key.len() + ENTRY_OVERHEAD;
+        let moment = &self.stage.moment;
         self.source.read(self.databases.map(self.place), key, &mut |value, expiry| {
+            if !moment.is_before(expiry) {
+                return;
+            }
             let is_short = value.len() <= COPY_SIZE_MAX;
             seen = is_short.then(|| Seen::Same(Some((value.to_vec(), expiry))));
             size += if is_short { value.len() } else { 0 };
@@ -438,9 +451,7 @@ impl Staged<'_> {
                     }
                     return Ok(());
                 }
-                // Whoever is alone watches no key: its value is not read any more once the old time has come.
-                let stays = old_expiry == Some(Expiry::Never) || self.source.has_others();
-                if let (true, Some(seen)) = (is_long && stays, old_expiry) {
+                if let (true, Some(seen)) = (is_long, old_expiry) {
                     return self.stage.write_expiry(self.place, key, seen, new);
                 }
                 self.copy(key)?.map(|(value, _)| (value, new))
@@ -448,38 +459,6 @@ impl Staged<'_> {
             Action::Remove => None,
         };
         self.stage.write(self.place, key, new)
-    }
-
-    /// Appends to a value, unless it would have more than `size_max` bytes. Returns its size.
-    pub fn append(&mut self, key: &[u8], suffix: &[u8], size_max: usize) -> Result<Option<usize>> {
-        let size = self.see(key, |value, _| value.len())?.unwrap_or(0) + suffix.len();
-        if size > size_max {
-            return Ok(None);
-        }
-        match self.stage.written_mut(self.place, key) {
-            // What was written already grows where it is: many appends take as long as one.
-            Some(Some(value)) if is_live(value) => {
-                let size = value.0.len();
-                value.0.extend_from_slice(suffix);
-                if let Err(failure) = self.types.check_string(&value.0) {
-                    value.0.truncate(size);
-                    return Err(failure);
-                }
-                self.stage.size += suffix.len();
-                self.stage.change_count += 1;
-                if let Some(undo) = &mut self.stage.undo {
-                    undo.note_key(self.place, key, Before::Size(size));
-                }
-                self.stage.check()?;
-            }
-            _ => {
-                let (mut value, expiry) = self.copy(key)?.unwrap_or((Vec::new(), Expiry::Never));
-                value.extend_from_slice(suffix);
-                self.types.check_string(&value)?;
-                self.stage.write(self.place, key, Some((value, expiry)))?;
-            }
-        }
-        Ok(Some(size))
     }
 
     /// Where a database lies.

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 
 use everleaf::Expiry;
 
-use super::expiry::now_ms;
 use super::source::Visit;
 
 /// Bytes that an entry takes besides its key and value.
@@ -86,14 +85,4 @@ pub fn merge<'w>(
         }
     }
     Ok(())
-}
-
-/// Whether a value is there, or its time has come.
-pub fn is_live((_, expiry): &Value) -> bool {
-    is_to_come(*expiry)
-}
-
-/// Whether a time has not come yet.
-pub fn is_to_come(expiry: Expiry) -> bool {
-    expiry == Expiry::Never || expiry.as_unix_ms() > now_ms()
 }

@@ -19,6 +19,7 @@ mod parser_properties;
 mod pipelines;
 mod power;
 mod replies;
+mod steps;
 mod support;
 mod transactions;
 mod types;

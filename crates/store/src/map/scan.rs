@@ -7,7 +7,7 @@ use everleaf_index::{Hardware, Session};
 use crate::Result;
 use crate::map::Map;
 use crate::map::key_range::OwnedBounds;
-use crate::map::pages::{PageLimit, Pages, Visit};
+use crate::map::pages::{PageLimit, Pages, Reader, Visit};
 
 /// Sees a key and its value, and says whether to go on.
 type VisitPair<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
@@ -20,6 +20,8 @@ pub struct Scan<'a> {
     bounds: OwnedBounds,
     reverse: bool,
     limit: usize,
+    /// By which time pairs have expired or not, if it is not that of each look.
+    now_ms: Option<u64>,
 }
 
 /// Where pairs come from.
@@ -43,7 +45,7 @@ impl<'a> Scan<'a> {
     }
 
     fn of(source: Source<'a>, bounds: OwnedBounds) -> Self {
-        Scan { source, bounds, reverse: false, limit: usize::MAX }
+        Scan { source, bounds, reverse: false, limit: usize::MAX, now_ms: None }
     }
 
     /// In descending order, from the end of the range. Default: ascending.
@@ -55,6 +57,13 @@ impl<'a> Scan<'a> {
     /// Ends after this many pairs. Default: no limit.
     pub fn limit(mut self, pairs: usize) -> Self {
         self.limit = pairs;
+        self
+    }
+
+    /// For the server: shows what has not expired by this time, in milliseconds since 1970-01-01 UTC, and was not removed.
+    #[doc(hidden)]
+    pub fn as_of(mut self, now_ms: u64) -> Self {
+        self.now_ms = Some(now_ms);
         self
     }
 
@@ -80,11 +89,15 @@ impl<'a> Scan<'a> {
 
     /// As [`Self::visit`], compiled once.
     fn visit_pages(self, visit: &mut VisitPair<'_>) -> Result<()> {
-        let Scan { mut source, bounds, reverse, limit } = self;
+        let Scan { mut source, bounds, reverse, limit, now_ms } = self;
+        let is_over = |expiry_ms: u64| expiry_ms != 0 && now_ms.is_some_and(|now| expiry_ms <= now);
         let (mut pages, mut left) = (Pages::within(bounds), limit);
         while pages.has_more() && left > 0 {
             let limit = PageLimit::IN_PLACE.at_most(left);
-            source.read(&mut pages, reverse, limit, &mut |record| {
+            source.read(&mut pages, reverse, limit, now_ms.is_some(), &mut |record| {
+                if is_over(record.expiry_ms) {
+                    return ControlFlow::Continue(());
+                }
                 left -= 1;
                 visit(record.key, record.value)
             })?;
@@ -100,6 +113,7 @@ impl Source<'_> {
         pages: &mut Pages,
         reverse: bool,
         limit: PageLimit,
+        shows_expired: bool,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
         let mut own;
@@ -110,7 +124,8 @@ impl Source<'_> {
             }
             Source::Alone(map, session) => (map, &mut **session),
         };
-        let mut reader = map.reader(session, map.shared().verify_scans);
+        let reader = map.reader(session, map.shared().verify_scans);
+        let mut reader = Reader { shows_expired, ..reader };
         pages.read(&mut reader, reverse, limit, visit)
     }
 }

@@ -6,7 +6,8 @@ use super::{find, open, side_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Outcome};
 use crate::failure::Result;
-use crate::resp::Request;
+use crate::resp::{Reply, Request};
+use crate::types::collection::Collection;
 use crate::types::list::Side;
 
 /// `LPUSH key element [element ...]`
@@ -30,19 +31,32 @@ pub fn rpushx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 fn push_if_there(context: &mut Context<'_>, request: &Request<'_>, side: Side) -> Outcome {
-    if find(context.keys.staged()?, request.arg(1))?.is_some() {
-        return push(context, request, side);
+    let Context { keys, reply, .. } = context;
+    match find(keys.staged()?, request.arg(1))? {
+        Some(list) => push_to(list, reply, request, side),
+        None => {
+            reply.integer(0);
+            Ok(())
+        }
     }
-    context.reply.integer(0);
-    Ok(())
 }
 
 fn push(context: &mut Context<'_>, request: &Request<'_>, side: Side) -> Outcome {
-    let mut list = open(context.keys.staged()?, request.arg(1))?;
+    let Context { keys, reply, .. } = context;
+    push_to(open(keys.staged()?, request.arg(1))?, reply, request, side)
+}
+
+/// Adds the elements of a request, and answers how many there are.
+fn push_to(
+    mut list: Collection<'_, '_>,
+    reply: &mut Reply<'_>,
+    request: &Request<'_>,
+    side: Side,
+) -> Outcome {
     for element in request.args_from(2) {
         list.push(side, element)?;
     }
-    context.reply.count(list.header.count);
+    reply.count(list.header.count);
     list.finish()
 }
 

@@ -48,7 +48,11 @@ pub fn smove(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     }
     // The destination must be a set before anything is taken from the source.
     find(staged, destination)?;
-    let Some(mut set) = find(staged, source)? else { return Ok(()) };
+    // It is found again: all of a stage has one time.
+    let Some(mut set) = find(staged, source)? else {
+        reply.integer(0);
+        return Ok(());
+    };
     let is_there = set.remove(member)?;
     if is_there {
         set.finish()?;

@@ -106,9 +106,10 @@ mod tests {
             map: &Map,
             bounds: &Bounds,
             reverse: bool,
+            now_ms: u64,
             visit: &mut Visit<'_>,
         ) -> everleaf::Result<()> {
-            self.0.scan(map, bounds, reverse, visit)
+            self.0.scan(map, bounds, reverse, now_ms, visit)
         }
 
         fn len(&mut self, map: &Map) -> everleaf::Result<u64> {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::{Part, Staged, Visit};
-use crate::command::staged_value::{Value, is_live, is_to_come, merge};
+use crate::command::staged_value::{Value, merge};
 use crate::command::walk::Bounds;
 use crate::failure::Result;
 use crate::types::Ready;
@@ -18,17 +18,18 @@ impl Staged<'_> {
         let (source, map) = (&mut self.source, self.databases.map(self.place));
         let none = Part::default();
         let part = self.stage.part(self.place).unwrap_or(&none);
+        let moment = &self.stage.moment;
         // As one that is read by its name (`see`).
         let is_over = |key: &[u8]| {
             let changed = (!part.expiries.is_empty()).then(|| part.expiries.get(key)).flatten();
-            changed.is_some_and(|changed| !is_to_come(changed.new))
+            changed.is_some_and(|changed| !moment.is_before(changed.new))
         };
         let written = part.written.range::<[u8], _>(bounds.as_slices()).map(|(key, value)| {
-            let live = value.as_ref().filter(|value| is_live(value));
+            let live = value.as_ref().filter(|value| moment.is_live(value));
             (&key[..], live.map(|(value, _)| &value[..]))
         });
         let scan = |visit: &mut Visit<'_>| {
-            source.scan(map, bounds, reverse, &mut |key, value| match is_over(key) {
+            source.scan(map, bounds, reverse, moment.ms(), &mut |key, value| match is_over(key) {
                 true => ControlFlow::Continue(()),
                 false => visit(key, value),
             })
@@ -98,7 +99,8 @@ impl Staged<'_> {
         for key in keys {
             stage.write(*place, &key, None)?;
         }
-        source.scan(databases.map(*place), &Bounds::of_prefix(b""), false, &mut |key, _| {
+        let (all, now_ms) = (Bounds::of_prefix(b""), stage.now_ms());
+        source.scan(databases.map(*place), &all, false, now_ms, &mut |key, _| {
             if stage.write(*place, key, None).is_ok() {
                 ControlFlow::Continue(())
             } else {
@@ -115,8 +117,9 @@ impl Staged<'_> {
         self.stage.write_current();
         let Some(part) = self.stage.part(self.place) else { return Ok(count) };
         for (key, value) in &part.written {
+            // What has expired counts until it is removed.
             let before = self.source.read(map, key, &mut |_, _| {})?;
-            let now = value.as_ref().is_some_and(is_live);
+            let now = value.as_ref().is_some_and(|value| self.stage.moment.is_live(value));
             count = count.saturating_add_signed(i64::from(now) - i64::from(before));
         }
         Ok(count)
