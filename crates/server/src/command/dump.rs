@@ -12,9 +12,7 @@ use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;
 use crate::types::list::Side;
-
-/// Bytes of the key of a member besides the member.
-const MEMBER_OVERHEAD: usize = 17;
+use crate::types::places::member_overhead;
 
 /// `DUMP key`
 pub fn dump(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -158,9 +156,9 @@ pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-/// Refuses a member that is too long to be kept.
-pub fn check_member(member: &[u8]) -> Outcome {
-    match member.len() + MEMBER_OVERHEAD {
+/// Refuses a member that is too long to be kept in a collection of this kind.
+pub fn check_member(kind: Kind, member: &[u8]) -> Outcome {
+    match member.len() + member_overhead(kind) {
         size if size > KEY_SIZE_MAX => Err(Failure::Store(Error::KeyTooLarge(size))),
         _ => Ok(()),
     }
@@ -168,7 +166,7 @@ pub fn check_member(member: &[u8]) -> Outcome {
 
 /// Puts a value in place of whatever the key held. What cannot be put changes nothing.
 pub fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> Outcome {
-    let check = |member: &Vec<u8>| check_member(member);
+    let check = |kind, member: &Vec<u8>| check_member(kind, member);
     match value {
         Value::String(value) => {
             staged.contains(key)?;
@@ -180,19 +178,19 @@ pub fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> Outcome {
             list.finish()
         }
         Value::Set(members) => {
-            members.iter().try_for_each(check)?;
+            members.iter().try_for_each(|member| check(Kind::Set, member))?;
             let mut set = Collection::replace(staged, key, Kind::Set)?;
             members.iter().try_for_each(|member| set.add(member).map(drop))?;
             set.finish()
         }
         Value::Hash(fields) => {
-            fields.iter().try_for_each(|(field, _)| check(field))?;
+            fields.iter().try_for_each(|(field, _)| check(Kind::Hash, field))?;
             let mut hash = Collection::replace(staged, key, Kind::Hash)?;
             fields.iter().try_for_each(|(field, value)| hash.set(field, value).map(drop))?;
             hash.finish()
         }
         Value::SortedSet(members) => {
-            members.iter().try_for_each(|(member, _)| check(member))?;
+            members.iter().try_for_each(|(member, _)| check(Kind::SortedSet, member))?;
             let mut zset = Collection::replace(staged, key, Kind::SortedSet)?;
             members.iter().try_for_each(|(member, score)| zset.set_score(member, *score, None))?;
             zset.finish()

@@ -162,9 +162,13 @@ fn kind_of(piece: &Value) -> Result<Kind, Failure> {
 
 fn add(staged: &mut Staged<'_>, key: &[u8], piece: &Value) -> Result<(), Failure> {
     match piece {
-        Value::Set(members) => members.iter().try_for_each(|it| check_member(it))?,
-        Value::Hash(fields) => fields.iter().try_for_each(|(it, _)| check_member(it))?,
-        Value::SortedSet(members) => members.iter().try_for_each(|(it, _)| check_member(it))?,
+        Value::Set(members) => members.iter().try_for_each(|it| check_member(Kind::Set, it))?,
+        Value::Hash(fields) => {
+            fields.iter().try_for_each(|(it, _)| check_member(Kind::Hash, it))?
+        }
+        Value::SortedSet(members) => {
+            members.iter().try_for_each(|(it, _)| check_member(Kind::SortedSet, it))?;
+        }
         Value::String(_) | Value::List(_) => {}
     }
     let mut collection = Collection::open(staged, key, kind_of(piece)?)?;

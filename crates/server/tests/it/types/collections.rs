@@ -321,3 +321,31 @@ fn what_is_renamed_or_copied_is_whole_and_its_own() {
     assert_eq!(client.line("SCARD u"), ":3");
     assert_eq!(client.line("SINTERCARD 1 u"), ":3");
 }
+
+/// What was wrong: a set or hash took a member of 65,520 bytes, and what `DUMP` made of it was refused by `RESTORE`.
+#[test]
+fn the_longest_members_are_restored() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let longest: [(&[&str], &str, usize); 3] = [
+        (&["SADD", "k"], "SISMEMBER", (64 << 10) - 16),
+        (&["HSET", "k"], "HGET", (64 << 10) - 16),
+        (&["ZADD", "k", "1"], "ZSCORE", (64 << 10) - 17),
+    ];
+    for (add, ask, size) in longest {
+        let mut put = |size: usize| {
+            let member = "m".repeat(size);
+            let value = (add[0] == "HSET").then_some("1");
+            client.ask(&add.iter().copied().chain([&*member]).chain(value).collect::<Vec<_>>())
+        };
+        assert!(put(size + 1).starts_with("-ERR"), "{add:?}");
+        assert_eq!(put(size), ":1", "{add:?}");
+        client.send(&encode(&["DUMP", "k"]));
+        let payload = client.bulk();
+        client.send(&encode(&[&b"RESTORE"[..], b"restored", b"0", &payload, b"REPLACE"]));
+        assert_eq!(client.reply(), "+OK", "{add:?}");
+        let found = client.ask(&[ask, "restored", &"m".repeat(size)]);
+        assert!([":1", "\"1\""].contains(&&*found), "{add:?}: {found}");
+        assert_eq!(client.line("DEL k"), ":1");
+    }
+}
