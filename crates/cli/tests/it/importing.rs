@@ -406,14 +406,35 @@ fn a_source_that_hides_its_databases_has_one_named() {
     assert!(told.contains("1 key") && told.contains("compared with the source"), "{told}");
 }
 
-/// A source of one key, which expires in an hour, whose stream stops within a transaction until we have told how far we
-/// are. Where it listens.
-fn pausing_within_a_transaction() -> String {
+fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap().as_millis() as u64
+}
+
+/// The commands of lines as a server sends them.
+fn sent(lines: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        bytes.extend(format!("*{}\r\n", words.len()).bytes());
+        for word in words {
+            bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
+        }
+    }
+    bytes
+}
+
+/// A source of keys of one letter, each with the time at which it expires, whose stream stops within a transaction, before
+/// these commands, until we have told how far we are. Where it listens.
+fn pausing_within_a_transaction(keys: &[(u8, u64)], rest: &[&str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("redis://{}", listener.local_addr().unwrap());
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let time = (now.as_millis() as u64 + 3_600_000).to_le_bytes();
-    let file = [&b"REDIS0009\xfe\0\xfc"[..], &time, b"\0\x01k\x01v\xff", &[0; 8]].concat();
+    let mut file = b"REDIS0009\xfe\0".to_vec();
+    for (key, time) in keys {
+        file.extend([&b"\xfc"[..], &time.to_le_bytes(), b"\0\x01", &[*key], b"\x01v"].concat());
+    }
+    file.extend(b"\xff\0\0\0\0\0\0\0\0");
+    let rest = sent(&[rest, &["EXEC"]].concat());
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut read_until = {
@@ -431,11 +452,9 @@ fn pausing_within_a_transaction() -> String {
         read_until(b"-1\r\n");
         stream.write_all(format!("+FULLRESYNC x 0\r\n${}\r\n", file.len()).as_bytes()).unwrap();
         stream.write_all(&file).unwrap();
-        stream.write_all(b"*1\r\n$5\r\nMULTI\r\n").unwrap();
-        stream.write_all(b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n").unwrap();
+        stream.write_all(&sent(&["MULTI", "REPLCONF GETACK *"])).unwrap();
         read_until(b"ACK\r\n");
-        let rest = b"*3\r\n$3\r\nSET\r\n$1\r\nt\r\n$1\r\nw\r\n*1\r\n$4\r\nEXEC\r\n";
-        stream.write_all(rest).unwrap();
+        stream.write_all(&rest).unwrap();
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
     address
@@ -447,7 +466,7 @@ fn pausing_within_a_transaction() -> String {
 fn the_middle_of_a_transaction_is_not_in_step() {
     let place = Place::empty();
     let ours = serve(&place, "ours.pool");
-    let source = pausing_within_a_transaction();
+    let source = pausing_within_a_transaction(&[(b'k', now_ms() + 3_600_000)], &["SET t w"]);
     let follow = ["import", &source, &ours.address(), "--follow", "1", "--no-verify"];
     let ended = place.command(follow).output().unwrap();
     let told = String::from_utf8(ended.stdout).unwrap();
@@ -456,6 +475,28 @@ fn the_middle_of_a_transaction_is_not_in_step() {
     assert_eq!(ours.run("mget k t\n"), "v\nw\n");
     let left: i64 = ours.run("pttl k\n").trim().parse().unwrap();
     assert!((1..=3_600_000).contains(&left), "{left}");
+}
+
+/// What was wrong: Redis sends `PEXPIREAT` on with `GT` or `LT`, as it was given. While times are held back the key has another
+/// one at the target, which decided by that: a key kept the time that it had before.
+#[test]
+fn times_are_those_that_the_source_has_decided_on() {
+    const HOUR: u64 = 3_600_000;
+    let place = Place::empty();
+    let (ours, now) = (serve(&place, "ours.pool"), now_ms());
+    let keys = [(b'l', now + HOUR), (b'e', now + 1000 * HOUR), (b'n', now + HOUR)];
+    let (later, earlier) = (now + 50 * HOUR, now + 2 * HOUR);
+    let changes = [
+        format!("PEXPIREAT l {later} gt"),
+        format!("PEXPIREAT e {earlier} lt"),
+        format!("PEXPIREAT n {earlier} GT"),
+    ];
+    let source = pausing_within_a_transaction(&keys, &changes.each_ref().map(String::as_str));
+    let follow = ["import", &source, &ours.address(), "--follow", "1", "--no-verify"];
+    let ended = place.command(follow).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let found = ours.run("pexpiretime l\npexpiretime e\npexpiretime n\n");
+    assert_eq!(found, format!("{later}\n{earlier}\n{earlier}\n"));
 }
 
 #[test]

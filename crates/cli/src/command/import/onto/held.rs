@@ -46,7 +46,11 @@ impl Held {
     pub fn look_at(&mut self, database: u64, command: &mut Command) {
         let Some(name) = command.first().map(|name| name.to_ascii_uppercase()) else { return };
         match (&name[..], command.len()) {
-            (b"PEXPIREAT", 3..) => self.put_off(database, command, 2),
+            (b"PEXPIREAT", 3..) => {
+                // `GT` and its like were decided at the source, by the time that the key has there.
+                command.truncate(3);
+                self.put_off(database, command, 2);
+            }
             (b"SET", 5..) => {
                 let is_time = |part: &Vec<u8>| part.eq_ignore_ascii_case(b"PXAT");
                 if let Some(at) = command.iter().skip(3).position(is_time) {
@@ -170,6 +174,8 @@ mod tests {
         };
         look("pexpireat k 500", "pexpireat k 9999");
         look("PEXPIREAT later 1000", "PEXPIREAT later 1000");
+        look("PEXPIREAT k 500 LT", "PEXPIREAT k 9999");
+        look("pexpireat later 1000 gt", "pexpireat later 1000");
         look("SET s v PXAT 600 NX", "SET s v PXAT 9999 NX");
         look("SET PXAT pxat", "SET PXAT pxat");
         look("SET s v KEEPTTL GET", "SET s v KEEPTTL GET");
