@@ -192,6 +192,41 @@ fn a_damaged_file_makes_no_pool() {
     }
 }
 
+/// What was wrong: of a key that a file has twice the last one was taken, and without a comparison nobody was told.
+#[test]
+fn a_file_with_a_key_twice_makes_no_pool() {
+    let place = Place::empty();
+    let string = |key: &str| format!("\0\u{1}{key}\u{1}v").into_bytes();
+    // So long that it is read in pieces.
+    let count = 1_400_000_u32;
+    let mut set = [&b"\x02\x01s\x80"[..], &count.to_be_bytes()].concat();
+    for number in 0..count {
+        set.extend([&b"\x0c"[..], &number.to_be_bytes(), b"a member"].concat());
+    }
+    let (k, l, s) = (string("k"), string("l"), string("s"));
+    let twice = [
+        (vec![&k, &l, &k], "at byte 21: the key \"k\" of database 0 is there a second time"),
+        (vec![&s, &set], "at byte 16: the key \"s\""),
+    ];
+    for (records, expected) in twice {
+        let records: Vec<u8> = records.into_iter().flatten().copied().collect();
+        // A check sum of zeros is none.
+        let file = [&b"REDIS0009\xfe\0"[..], &records, b"\xff", &[0; 8]].concat();
+        place.write("twice.rdb", &file);
+        for options in [&[][..], &["--no-verify"]] {
+            let arguments = [&["import", "twice.rdb", "new.pool"][..], options].concat();
+            let refused = place.run(arguments).failed(4);
+            assert!(refused.contains(&format!("twice.rdb: {expected}")), "{refused}");
+        }
+        assert!(!place.path("new.pool").exists());
+    }
+    // Of two databases they are two keys.
+    let file = [&b"REDIS0009\xfe\0"[..], &k, b"\xfe\x01", &k, b"\xff", &[0; 8]].concat();
+    place.write("two.rdb", &file);
+    let told = place.run(["import", "two.rdb", "new.pool"]).succeeded();
+    assert!(told.contains("imported 2 keys of 2 databases"), "{told}");
+}
+
 /// A key that went at the source after it was copied stayed, and the pool was told to be as the source.
 #[test]
 fn what_goes_at_the_source_while_it_is_copied_goes_here_too() {

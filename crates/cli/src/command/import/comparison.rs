@@ -37,7 +37,7 @@ impl Comparison {
     /// Compares what a source shows next.
     pub fn take(&mut self, keyspace: &mut Keyspace<'_>, item: Item) -> Result<(), Failure> {
         match item {
-            Item::Key { database, key, mut entry, slack_ms } => {
+            Item::Key { database, key, mut entry, slack_ms, .. } => {
                 let expiry_ms = &mut entry.expiry_ms;
                 *expiry_ms = within_slack(keyspace, database, &key, *expiry_ms, slack_ms)?;
                 let is_same = has_expired(entry.expiry_ms)

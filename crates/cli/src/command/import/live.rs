@@ -193,7 +193,7 @@ impl Live {
             see(match value_of_payload(&payload) {
                 Ok(value) => {
                     let (entry, slack_ms) = (Entry { value, expiry_ms }, self.slack_ms);
-                    Item::Key { database, key, entry, slack_ms }
+                    Item::Key { database, key, entry, slack_ms, offset: None }
                 }
                 Err(what) if is_unsupported(&payload) => {
                     Item::Unsupported { database, key: Some(key), what }

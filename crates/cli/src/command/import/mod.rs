@@ -21,7 +21,7 @@ use clap::Args;
 use everleaf::new_file::NewFile;
 use everleaf::{Options, Store};
 use everleaf_server::Config;
-use everleaf_server::transfer::{Entry, Extent, Keyspace, Rdb, RdbRecord, Value};
+use everleaf_server::transfer::{Entry, Extent, Keyspace, Rdb, RdbError, RdbRecord, Value};
 use serde::Serialize;
 use source::Source;
 use std::borrow::Cow;
@@ -101,6 +101,8 @@ pub(super) enum Item {
         entry: Entry,
         /// How much its time may be off.
         slack_ms: u64,
+        /// Where it stands in a file, which has each key once.
+        offset: Option<u64>,
     },
     Unsupported {
         database: u64,
@@ -111,6 +113,8 @@ pub(super) enum Item {
     Begin {
         database: u64,
         key: Vec<u8>,
+        /// Where it stands in a file, which has each key once.
+        offset: Option<u64>,
     },
     Members {
         database: u64,
@@ -136,12 +140,16 @@ fn each_record(
 ) -> Result<Option<u64>, Failure> {
     let refuse = |error| Failure::new(ExitCode::Pool, format!("{place}: {error}"));
     let mut rdb = Rdb::open(input).map_err(refuse)?;
-    while let Some(record) = rdb.next_record().map_err(refuse)? {
+    loop {
+        // Before its time, which stands in front of it.
+        let offset = Some(rdb.offset());
+        let Some(record) = rdb.next_record().map_err(refuse)? else { break };
         see(match record {
             RdbRecord::Key { database, key, expiry_ms, value } => {
-                Item::Key { database, key, entry: Entry { value, expiry_ms }, slack_ms: 0 }
+                let entry = Entry { value, expiry_ms };
+                Item::Key { database, key, entry, slack_ms: 0, offset }
             }
-            RdbRecord::Begin { database, key } => Item::Begin { database, key },
+            RdbRecord::Begin { database, key } => Item::Begin { database, key, offset },
             RdbRecord::Members { database, key, first, members } => {
                 Item::Members { database, key, first, members }
             }
@@ -236,14 +244,16 @@ fn take(
 ) -> Result<(), Failure> {
     let refuse = |database, key: &[u8], why| refused(format!("{}: {why}", shown(database, key)));
     match item {
-        Item::Key { database, key, entry, .. } => {
+        Item::Key { database, key, entry, offset, .. } => {
+            refuse_second(args, keyspace, (database, &key), offset)?;
             let put = keyspace.put(database, &key, &entry);
             match put.map_err(|why| refuse(database, &key, why))? {
                 true => report.keys += 1,
                 false => report.expired += 1,
             }
         }
-        Item::Begin { database, key } => {
+        Item::Begin { database, key, offset } => {
+            refuse_second(args, keyspace, (database, &key), offset)?;
             keyspace.remove(database, &key).map_err(|why| refuse(database, &key, why))?;
         }
         Item::Members { database, key, members, .. } => {
@@ -272,6 +282,23 @@ fn take(
                 "{place}, which there is not here: --skip-unsupported imports the rest"
             )));
         }
+    }
+    Ok(())
+}
+
+/// Refuses a file that has a key twice: nobody can tell which of the two is meant. A server may show a key twice that is
+/// written meanwhile.
+fn refuse_second(
+    args: &ImportArgs,
+    keyspace: &mut Keyspace<'_>,
+    (database, key): (u64, &[u8]),
+    offset: Option<u64>,
+) -> Result<(), Failure> {
+    let Some(offset) = offset else { return Ok(()) };
+    let name = shown(database, key);
+    if keyspace.contains(database, key).map_err(|why| refused(format!("{name}: {why}")))? {
+        let error = RdbError { offset, reason: format!("the key {name} is there a second time") };
+        return Err(refused(format!("{}: {error}", args.source)));
     }
     Ok(())
 }

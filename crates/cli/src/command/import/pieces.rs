@@ -73,7 +73,7 @@ impl Live {
         kind: Kind,
         see: &mut dyn FnMut(Item) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        see(Item::Begin { database, key: key.to_vec() })?;
+        see(Item::Begin { database, key: key.to_vec(), offset: None })?;
         let (mut cursor, mut first, mut wanted) = (b"0".to_vec(), 0_u64, MEMBER_COUNT_FIRST);
         loop {
             let (next, items) = if kind.is_list() {

@@ -93,7 +93,7 @@ pub fn run(
 impl Side {
     fn take(&mut self, item: Item) -> Result<(), Failure> {
         match item {
-            Item::Key { database, key, entry, slack_ms } => {
+            Item::Key { database, key, entry, slack_ms, .. } => {
                 self.slack_ms = slack_ms;
                 self.select(database)?;
                 let size = 2 * key.len() + entry.value.size();
