@@ -337,13 +337,32 @@ fn a_load_with_arguments_or_a_second_load_is_refused() {
     let path = module.to_str().expect("a path in UTF-8");
     refusal(c, &["MODULE", "LOAD", path]);
     assert!(refusal(c, &["MODULE", "UNLOAD", "everleaf"]).contains("exports one or more"));
-    let folder = tempfile::TempDir::new().expect("a folder");
-    let output = std::process::Command::new(crate::server::program())
+    let text = refused_load("exec", &["much"]);
+    assert!(text.contains("everleaf cannot be loaded: it takes no arguments"), "{text}");
+}
+
+/// What a server says that is started by these words of a shell, with the module and these arguments of it, and ends.
+fn refused_load(words: &str, arguments: &[&str]) -> String {
+    let (module, folder) = (crate::server::module(), tempfile::TempDir::new().expect("a folder"));
+    let output = std::process::Command::new("sh")
         .current_dir(folder.path())
-        .args(["--port", "0", "--unixsocket", "socket", "--loadmodule", path, "much"])
+        .args(["-c", &format!("{words} \"$@\""), "sh"])
+        .arg(crate::server::program())
+        .args(["--port", "0", "--unixsocket", "socket", "--loadmodule"])
+        .arg(module)
+        .args(arguments)
         .output()
         .expect("it starts");
     assert!(!output.status.success());
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("everleaf cannot be loaded: it takes no arguments"), "{text}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A server that cannot give the module what it needs is told so, and does not run without it.
+#[test]
+fn a_server_with_few_addresses_is_refused_with_a_sentence() {
+    // 2 GiB: less than the module is content with.
+    let text = refused_load("ulimit -v 2097152 && exec", &[]);
+    let line = text.lines().find(|line| line.contains("everleaf cannot be loaded: "));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("cannot reserve") && line.contains("(ulimit -v)"), "{line}");
 }
