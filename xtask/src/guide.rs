@@ -153,7 +153,7 @@ fn enter(root: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Of today's guide: whoever adds a link to a page or a file finds it in the book.
+    /// Of today's guide: a link to a page or a file that is added is found in the book.
     #[test]
     fn what_the_guide_leads_to_is_in_the_book() {
         let root = crate::workspace_root();

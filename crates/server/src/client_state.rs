@@ -92,7 +92,8 @@ impl ClientState {
         }
     }
 
-    /// True if a request needs none of the checks that depend on the connection's state, as of this generation of users.
+    /// True if a request needs none of the checks that depend on the connection's state, as of this generation of
+    /// users.
     pub fn is_plain(&self, generation: u64) -> bool {
         self.authenticated
             && self.access.allows_all(generation)

@@ -14,8 +14,8 @@ pub const BULK_SIZE_MIN: usize = 1024;
 /// Slow commands, and refusals, that may be kept at most: each takes up to about 4 KiB.
 pub const LOG_LEN_LIMIT: usize = 1 << 16;
 
-/// How the configuration file becomes one that says what is set now (`CONFIG REWRITE`): of its text and the settings, the
-/// new text, or why there is none.
+/// How the configuration file becomes one that says what is set now (`CONFIG REWRITE`): of its text and the settings,
+/// the new text, or why there is none.
 pub type Rewrite = dyn Fn(&str, &[Setting]) -> Result<String, String> + Send + Sync;
 
 /// The configuration file, and how it is written anew.
@@ -70,7 +70,8 @@ pub struct Config {
     pub tls_only: bool,
     /// A Unix socket to listen on as well. A dead one at this path is replaced.
     pub unix_socket: Option<PathBuf>,
-    /// An address with a port on which `/metrics` (OpenMetrics) and `/health` are told by HTTP, without a password. Default: none.
+    /// An address with a port on which `/metrics` (OpenMetrics) and `/health` are told by HTTP, without a password.
+    /// Default: none.
     pub metrics: Option<String>,
     /// The databases that clients can select. Default 16; at most 1024.
     pub databases: usize,
@@ -78,11 +79,11 @@ pub struct Config {
     pub threads: usize,
     /// What clients must give to `AUTH` before anything else. Default: no password.
     pub password: Option<String>,
-    /// A file of users with their passwords and permissions (`ACL`), which must exist. Default: there is one user, with the
-    /// password above. Contradicts a password.
+    /// A file of users with their passwords and permissions (`ACL`), which must exist. Default: there is one user, with
+    /// the password above. Contradicts a password.
     pub acl_file: Option<PathBuf>,
-    /// Wrong passwords a minute that are looked at from one address; further ones are refused, right or wrong, until the
-    /// minute is over. 0 = no limit. Default 100.
+    /// Wrong passwords a minute that are looked at from one address; further ones are refused, right or wrong, until
+    /// the minute is over. 0 = no limit. Default 100.
     pub wrong_password_count_max: u64,
     /// The most connections at a time; a further one is told so and closed. Default 10,000.
     pub client_count_max: usize,

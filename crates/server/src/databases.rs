@@ -1,14 +1,14 @@
 //! The databases of a server (`SELECT`): a map of the store each.
 //!
 //! Database 0 is the default map, so that a pool that never had another is what it always was, and costs nothing
-//! more. Each other one is a map of its own, made when it is first selected, or named by `MOVE`, `COPY` or `SWAPDB`; until
-//! then nobody is in it. The members of all collections lie in one map, under numbers of which each is used once, so a
-//! collection moves between databases with its header (`types`).
+//! more. Each other one is a map of its own, made when it is first selected, or named by `MOVE`, `COPY` or `SWAPDB`;
+//! until then nobody is in it. The members of all collections lie in one map, under numbers of which each is used once,
+//! so a collection moves between databases with its header (`types`).
 //!
-//! `SWAPDB` exchanges no keys, but which maps two databases are. So a database, as clients number it, has a [`Place`]: the map
-//! in which its keys lie. Whatever is kept of keys (notes, watches, who waits) is kept by place. The places are kept
-//! in a map of their own, written in one batch with what else the transaction does; the pool has that map once databases
-//! were exchanged. They change only while no event loop runs a command (`exclusion.rs`).
+//! `SWAPDB` exchanges no keys, but which maps two databases are. So a database, as clients number it, has a [`Place`]:
+//! the map in which its keys lie. Whatever is kept of keys (notes, watches, who waits) is kept by place. The places are
+//! kept in a map of their own, written in one batch with what else the transaction does; the pool has that map once
+//! databases were exchanged. They change only while no event loop runs a command (`exclusion.rs`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,8 @@ impl Databases {
         Ok(databases)
     }
 
-    /// Finds the databases that are there, also those that cannot be selected: what is left of their collections is freed.
+    /// Finds the databases that are there, also those that cannot be selected: what is left of their collections is
+    /// freed.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if one with keys has a number that is too high: nobody could reach them.

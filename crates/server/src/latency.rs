@@ -1,9 +1,10 @@
 //! How long commands take: a histogram of each, and what was slower than a limit.
 //!
-//! Both are off unless asked for (`latency-tracking`, `latency-monitor-threshold`): then a command costs one relaxed load more.
-//! With the histograms also how commands ended is counted (`INFO commandstats`).
-//! While one of them is on every command is run by itself, and its time is taken. The time is that of the command alone: without
-//! waiting for elements, and for the disk at the end of a turn. What a transaction runs is a part of `EXEC`.
+//! Both are off unless asked for (`latency-tracking`, `latency-monitor-threshold`): then a command costs one relaxed
+//! load more. With the histograms also how commands ended is counted (`INFO commandstats`).
+//! While one of them is on every command is run by itself, and its time is taken. The time is that of the command
+//! alone: without waiting for elements, and for the disk at the end of a turn. What a transaction runs is a part of
+//! `EXEC`.
 //!
 //! Relaxed throughout: counters that nobody draws a conclusion from, and settings that may be seen late.
 
@@ -152,8 +153,8 @@ impl Latency {
         }
     }
 
-    /// The times of a command, by its number: how often it was run, and for each bucket that has some its upper bound in
-    /// microseconds with the number of all times up to it. `None` if it was not run.
+    /// The times of a command, by its number: how often it was run, and for each bucket that has some its upper bound
+    /// in microseconds with the number of all times up to it. `None` if it was not run.
     pub fn histogram(&self, number: usize) -> Option<(u64, Vec<(u64, u64)>)> {
         let record = self.records.get()?.get(number)?;
         let mut sum = 0;

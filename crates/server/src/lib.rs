@@ -99,6 +99,7 @@ pub mod transfer;
 mod turns;
 mod types;
 mod waiters;
+mod wall_clock;
 
 pub use config::{Config, ConfigFile, DebugCommand, Rewrite, Setting};
 pub use error::ServerError;

@@ -3,7 +3,8 @@
 //! Each command that was run is a line, behind what it did, and those of a transaction stand before its `EXEC`. What is
 //! administration is not shown, passwords neither. The thread that ran the command puts the line into the
 //! mailbox of each monitor; the event loop of the monitor takes what is there and sends it. From then on it is unsent
-//! output like any other, and counts as the memory of a client; a mailbox that is not emptied in time has a limit of its own.
+//! output like any other, and counts as the memory of a client; a mailbox that is not emptied in time has a limit of
+//! its own.
 //!
 //! Nobody pays for it while there is no monitor, but for one load.
 
@@ -224,8 +225,8 @@ mod tests {
         );
     }
 
-    /// What was lost: of a command of 60 MiB that is no text a line of 240 MiB was made, by each event loop at once, only for
-    /// the monitor to be closed because it was too long.
+    /// What was lost: of a command of 60 MiB that is no text a line of 240 MiB was made, by each event loop at once,
+    /// only for the monitor to be closed because it was too long.
     #[test]
     fn the_size_of_a_line_is_known_before_it_is_made() {
         let all: Vec<u8> = (0..=255).collect();

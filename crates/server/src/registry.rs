@@ -56,8 +56,8 @@ pub struct Details {
     pub user: Option<Arc<User>>,
 }
 
-/// What is kept of a text that a client chose where it is kept for longer than the client: the memory of that counts for
-/// nobody.
+/// What is kept of a text that a client chose where it is kept for longer than the client: the memory of that counts
+/// for nobody.
 pub fn shortened(text: &str, size_max: usize) -> String {
     text[..text.floor_char_boundary(size_max)].to_string()
 }

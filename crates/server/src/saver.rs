@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use everleaf::Store;
 
-use crate::command::expiry::now_ms;
+use crate::wall_clock::now_ms;
 
 /// What became of saves.
 #[derive(Debug)]

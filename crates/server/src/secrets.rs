@@ -3,8 +3,8 @@
 /// What is shown instead.
 pub const HIDDEN: &str = "(redacted)";
 
-/// For each argument of a command, its name included, whether it is hidden: what follows `AUTH`, wherever that stands in
-/// a `HELLO`; passwords that `CONFIG SET` is given; all that `ACL SETUSER` is told.
+/// For each argument of a command, its name included, whether it is hidden: what follows `AUTH`, wherever that stands
+/// in a `HELLO`; passwords that `CONFIG SET` is given; all that `ACL SETUSER` is told.
 pub fn hidden(args: &[&[u8]]) -> Vec<bool> {
     let is = |position: usize, word: &[u8]| {
         args.get(position).is_some_and(|arg: &&[u8]| arg.eq_ignore_ascii_case(word))

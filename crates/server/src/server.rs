@@ -126,8 +126,8 @@ impl Server {
     /// that cannot listen. Connections wait in the kernel until [`Server::run`] accepts them.
     ///
     /// # Errors
-    /// [`ServerError::Config`] if the configuration contradicts itself, or the file of users cannot be read, [`ServerError::Bind`] if an
-    /// address cannot be listened on (in use, not allowed, not of this machine), and
+    /// [`ServerError::Config`] if the configuration contradicts itself, or the file of users cannot be read,
+    /// [`ServerError::Bind`] if an address cannot be listened on (in use, not allowed, not of this machine), and
     /// [`ServerError::Io`] if the system refuses something else.
     pub fn listen(config: Config) -> Result<Listening, ServerError> {
         Self::listen_on(config, Vec::new())

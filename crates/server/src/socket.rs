@@ -237,8 +237,8 @@ impl ListeningSocket {
     }
 }
 
-/// Listens on the sockets that are given, which are plain ones, or if there is none everywhere the configuration asks for;
-/// with TLS in any case where it does. If it asks for nothing but TLS, a port that is given is refused.
+/// Listens on the sockets that are given, which are plain ones, or if there is none everywhere the configuration asks
+/// for; with TLS in any case where it does. If it asks for nothing but TLS, a port that is given is refused.
 pub fn listen(
     config: &Config,
     given: Vec<ListeningSocket>,

@@ -1,5 +1,5 @@
-//! Many byte strings in one buffer, each behind its length: what an item takes besides itself is less than a reply takes
-//! for it, so that whatever fits into a reply can be held until it is written.
+//! Many byte strings in one buffer, each behind its length: what an item takes besides itself is less than a reply
+//! takes for it, so that whatever fits into a reply can be held until it is written.
 
 /// Bits of a length in a byte, and the mark that more follow.
 const BITS: u32 = 7;

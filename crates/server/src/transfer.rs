@@ -7,12 +7,12 @@ use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, VALUE_SIZE_MAX, WriteBatch, 
 
 use crate::command::Failure;
 use crate::command::dump;
-use crate::command::expiry::now_ms;
 use crate::command::stage::{Stage, Staged};
 use crate::command::walk::{Bounds, walk};
 use crate::databases::{DATABASE_COUNT_MAX, Database, Databases, Place};
 use crate::rdb::{self, Damage};
 use crate::types::Types;
+use crate::wall_clock::now_ms;
 
 pub use crate::rdb::{Rdb, RdbError, RdbRecord, Value};
 pub use parts::Part;
@@ -83,8 +83,8 @@ impl<'a> Keyspace<'a> {
         Ok(Keyspace { store, types, databases, stage: Stage::new(STAGE_SIZE_MAX) })
     }
 
-    /// Puts a key in place of what was there; [`Self::flush`] must follow. What has expired is left away. Returns whether it
-    /// was put.
+    /// Puts a key in place of what was there; [`Self::flush`] must follow. What has expired is left away. Returns
+    /// whether it was put.
     ///
     /// # Errors
     /// Why it cannot be put: in words.

@@ -41,8 +41,8 @@ impl Alone<'_> {
         Ok(self.map.tree().get_verified(self.session, key, verify, see)?)
     }
 
-    /// As [`Self::get_with_expiry`], for the server: also of a key whose time has come. It is not removed before the batch is
-    /// done, so that who judges all reads by one time finds the same each time.
+    /// As [`Self::get_with_expiry`], for the server: also of a key whose time has come. It is not removed before the
+    /// batch is done, so that who judges all reads by one time finds the same each time.
     ///
     /// # Errors
     /// As [`Map::get`].

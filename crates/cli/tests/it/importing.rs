@@ -459,8 +459,8 @@ fn sent(lines: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// A source of keys of one letter, each with the time at which it expires, whose stream stops within a transaction, before
-/// these commands, until we have told how far we are. Where it listens.
+/// A source of keys of one letter, each with the time at which it expires, whose stream stops within a transaction,
+/// before these commands, until we have told how far we are. Where it listens.
 fn pausing_within_a_transaction(keys: &[(u8, u64)], rest: &[&str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("redis://{}", listener.local_addr().unwrap());
@@ -512,8 +512,8 @@ fn the_middle_of_a_transaction_is_not_in_step() {
     assert!((1..=3_600_000).contains(&left), "{left}");
 }
 
-/// What was wrong: Redis sends `PEXPIREAT` on with `GT` or `LT`, as it was given. While times are held back the key has another
-/// one at the target, which decided by that: a key kept the time that it had before.
+/// What was wrong: Redis sends `PEXPIREAT` on with `GT` or `LT`, as it was given. While times are held back the key has
+/// another one at the target, which decided by that: a key kept the time that it had before.
 #[test]
 fn times_are_those_that_the_source_has_decided_on() {
     const HOUR: u64 = 3_600_000;

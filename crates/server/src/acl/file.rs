@@ -83,9 +83,9 @@ fn parse(words: &[&[u8]], at: &str, errors: &mut String) -> Rules {
     rules
 }
 
-/// Replaces a file as a whole: after a crash there is the old one, or the new one. What may be done with the old one may
-/// be done with the new one; a new one is the owner's alone. Neither a device is replaced nor a pool, to which the name
-/// may be a link.
+/// Replaces a file as a whole: after a crash there is the old one, or the new one. What may be done with the old one
+/// may be done with the new one; a new one is the owner's alone. Neither a device is replaced nor a pool, to which the
+/// name may be a link.
 pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
     // Through a link, what it leads to is replaced, or made.
     let path = followed(path)?;
@@ -121,8 +121,8 @@ fn refuse_pool(old: io::Result<File>) -> io::Result<()> {
     }
 }
 
-/// A new file beside another one. What has its name already is neither opened nor followed: it may be a link that somebody
-/// put there, or be what a process left that was killed; then the next name is taken.
+/// A new file beside another one. What has its name already is neither opened nor followed: it may be a link that
+/// somebody put there, or be what a process left that was killed; then the next name is taken.
 fn make_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut attempt = 0;
     loop {

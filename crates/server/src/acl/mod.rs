@@ -6,10 +6,10 @@
 //!    generation               | Session of a connection: its user, the rules as seen last, their generation
 //! ```
 //!
-//! A command that changes a user first replaces its rules, then counts the generation up; a connection that finds another
-//! generation than its own looks at its user again before it runs the next command. So a change is in force, for all
-//! event loops, when the command that made it is answered, but for commands that are being run: of a pipeline that another
-//! loop has read, up to 128 that it has looked at and collected to run them together.
+//! A command that changes a user first replaces its rules, then counts the generation up; a connection that finds
+//! another generation than its own looks at its user again before it runs the next command. So a change is in force,
+//! for all event loops, when the command that made it is answered, but for commands that are being run: of a pipeline
+//! that another loop has read, up to 128 that it has looked at and collected to run them together.
 
 pub mod attempts;
 pub mod commands;

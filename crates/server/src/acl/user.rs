@@ -199,8 +199,8 @@ fn parse_selector(text: &[u8]) -> Result<Selector, RuleError> {
     Ok(selector)
 }
 
-/// Puts together what stands in parentheses and was sent as several arguments. The error is where an open one begins. As
-/// clients know it, one that begins inside of another takes its place.
+/// Puts together what stands in parentheses and was sent as several arguments. The error is where an open one begins.
+/// As clients know it, one that begins inside of another takes its place.
 pub fn merge_selectors<'a>(rules: &[&'a [u8]]) -> Result<Vec<Vec<u8>>, &'a [u8]> {
     let mut merged: Vec<Vec<u8>> = Vec::new();
     let mut open: Option<(&[u8], Vec<u8>)> = None;

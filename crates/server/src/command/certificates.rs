@@ -1,7 +1,7 @@
 //! The settings of TLS, and when their files are read.
 //!
-//! While a transaction with `CONFIG` is run nobody else is served, and nobody is to wait for the disk that has these files.
-//! So they are read before it is run ([`ReadAhead`]), and looked up when the command is.
+//! While a transaction with `CONFIG` is run nobody else is served, and nobody is to wait for the disk that has these
+//! files. So they are read before it is run ([`ReadAhead`]), and looked up when the command is.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

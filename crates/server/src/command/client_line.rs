@@ -6,8 +6,8 @@ use crate::registry::{Client, Details, shortened};
 /// Bytes that are kept of each text of a client where it is kept.
 const KEPT_SIZE_MAX: usize = 128;
 
-/// One line of `CLIENT LIST`: the fields of Redis 7.2 in its order, and the event loop. There is no buffer for replies of a
-/// connection's own, and no list of them: `rbs`, `rbp` and `oll` are 0.
+/// One line of `CLIENT LIST`: the fields of Redis 7.2 in its order, and the event loop. There is no buffer for replies
+/// of a connection's own, and no list of them: `rbs`, `rbp` and `oll` are 0.
 pub fn describe(client: &Client, now_ms: u64) -> String {
     line(client, &client.details(), now_ms)
 }

@@ -60,8 +60,8 @@ fn rewrite(context: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The settings that can be changed, as options of the command line; those without effect are none. The error is why one
-/// cannot be written.
+/// The settings that can be changed, as options of the command line; those without effect are none. The error is why
+/// one cannot be written.
 fn changeable(shared: &Shared) -> Result<Vec<Setting>, String> {
     let (settings, default) = (&shared.settings, Config::default());
     let number = |option, value: String, default: String| Setting {

@@ -39,8 +39,8 @@ impl CopyBudget {
         self.take_exactly(size.saturating_add(ITEM_OVERHEAD))
     }
 
-    /// As [`Self::take`] of one that is packed with others ([`Texts`](crate::texts::Texts)), which takes no more than the
-    /// reply takes for it: none is refused that the reply could have.
+    /// As [`Self::take`] of one that is packed with others ([`Texts`](crate::texts::Texts)), which takes no more than
+    /// the reply takes for it: none is refused that the reply could have.
     pub fn take_packed(&mut self, size: usize) -> ControlFlow<()> {
         self.take_exactly(size.saturating_add(REPLY_ITEM_SIZE_MIN as usize))
     }

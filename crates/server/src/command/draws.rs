@@ -1,9 +1,9 @@
 //! `SRANDMEMBER`, `HRANDFIELD`, `ZRANDMEMBER`.
 //!
-//! With a negative count each draw is by itself, and there may be as many as fit into a reply: a minute's work. As one step
-//! they would all be made anew whenever somebody had changed the collection meanwhile, and in the end with everybody
-//! waiting. So very many are several steps of [`STEP_LENGTH`] draws, each of the collection as it is then; between `MULTI`
-//! and `EXEC` they are one, as all that is done there.
+//! With a negative count each draw is by itself, and there may be as many as fit into a reply: a minute's work. As one
+//! step they would all be made anew whenever somebody had changed the collection meanwhile, and in the end with
+//! everybody waiting. So very many are several steps of [`STEP_LENGTH`] draws, each of the collection as it is then;
+//! between `MULTI` and `EXEC` they are one, as all that is done there.
 
 use std::ops::ControlFlow;
 
@@ -47,7 +47,8 @@ fn kind_of(command: usize) -> Option<Kind> {
     }
 }
 
-/// `SRANDMEMBER key [count]`, `HRANDFIELD key [count [WITHVALUES]]`, `ZRANDMEMBER key [count [WITHSCORES]]`, as one step.
+/// `SRANDMEMBER key [count]`, `HRANDFIELD key [count [WITHVALUES]]`, `ZRANDMEMBER key [count [WITHSCORES]]`, as one
+/// step.
 pub fn answer(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Outcome {
     let draws = Draws::parse(request, kind)?;
     let mut budget = CopyBudget::of(&context.reply);

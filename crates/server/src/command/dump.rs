@@ -12,7 +12,7 @@ use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;
 use crate::types::list::Side;
-use crate::types::places::member_overhead;
+use crate::types::overhead::member_overhead;
 
 /// `DUMP key`
 pub fn dump(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {

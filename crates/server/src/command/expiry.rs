@@ -2,18 +2,10 @@
 //!
 //! A time in the past removes the key at once.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use everleaf::{Action, Expiry};
 
 use super::{Context, Failure, Outcome, integer_arg};
 use crate::resp::Request;
-
-/// Milliseconds since 1970-01-01 UTC.
-pub fn now_ms() -> u64 {
-    // A clock before 1970 has not been set yet.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
 
 /// How a time is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

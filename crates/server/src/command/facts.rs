@@ -84,8 +84,8 @@ impl Command {
         self.accepts(args.len()) && found.is_none_or(|(_, arity)| has_arity(args.len(), *arity))
     }
 
-    /// Which of its subcommands it is, if it has some. Refuses one that is not known, or has the wrong number of arguments. The
-    /// request has as many arguments as the command wants.
+    /// Which of its subcommands it is, if it has some. Refuses one that is not known, or has the wrong number of
+    /// arguments. The request has as many arguments as the command wants.
     pub fn check_subcommand(&self, request: &Request<'_>) -> Result<Option<usize>, Failure> {
         let Some(known) = self.subcommands() else { return Ok(None) };
         // `COMMAND` may stand alone.
@@ -475,7 +475,8 @@ pub fn full_name(number: usize) -> Option<String> {
 /// The longest name, in bytes.
 const NAME_SIZE_MAX: usize = 16;
 
-/// Whether the command at an index may be done in one step with others of its kind. O(1): it is asked with every request.
+/// Whether the command at an index may be done in one step with others of its kind. O(1): it is asked with every
+/// request.
 #[inline]
 pub fn is_serial(index: usize) -> bool {
     static SERIAL: [bool; COUNT] = {

@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 
 use everleaf::{Action, Expiry, Map, Statistics, Store, WriteBatch};
 
-use super::expiry::now_ms;
 use super::stage::Staged;
 use super::walk::{Bounds, walk};
 use crate::failure::{Failure, Result};
 use crate::types::{Kind, Types, would_be_header};
+use crate::wall_clock::now_ms;
 
 /// Where a command reads and writes.
 pub enum Keys<'a> {

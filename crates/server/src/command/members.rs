@@ -331,8 +331,8 @@ fn see_first(
 /// Members that are looked at together.
 const PAGE_LENGTH: usize = 512;
 
-/// How many members all collections of some keys have, at most so many, unless that is 0. Looks at those of the smallest, and
-/// holds a page of them. Each must be of one of these kinds, or nothing.
+/// How many members all collections of some keys have, at most so many, unless that is 0. Looks at those of the
+/// smallest, and holds a page of them. Each must be of one of these kinds, or nothing.
 pub fn count_common(
     staged: &mut Staged<'_>,
     keys: &[&[u8]],

@@ -328,8 +328,8 @@ pub fn run(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Ou
     table::function(index)(context, request)
 }
 
-/// Whether a line is one of a request of HTTP. A web page can make a browser post a form to us; nothing of it may be run as
-/// inline commands, not even a password be tried.
+/// Whether a line is one of a request of HTTP. A web page can make a browser post a form to us; nothing of it may be
+/// run as inline commands, not even a password be tried.
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

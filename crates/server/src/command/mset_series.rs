@@ -1,8 +1,8 @@
 //! `MSET`s that follow each other in the pipeline of one client, written as one batch.
 //!
-//! Each would be a batch of its own, with an entry of journal and log. Together they have one: others see all of them or
-//! nothing, as does who opens the pool after a crash, and as if the client had been quick. Of a key that several of them
-//! set, the last counts. What the store refuses as a whole is run command by command.
+//! Each would be a batch of its own, with an entry of journal and log. Together they have one: others see all of them
+//! or nothing, as does who opens the pool after a crash, and as if the client had been quick. Of a key that several of
+//! them set, the last counts. What the store refuses as a whole is run command by command.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! `RENAME`, `RENAMENX`, `MOVE`, `COPY`: what a key holds under another key, or in another database; `SWAPDB`: all keys of
-//! two databases.
+//! `RENAME`, `RENAMENX`, `MOVE`, `COPY`: what a key holds under another key, or in another database; `SWAPDB`: all keys
+//! of two databases.
 
 use super::facts::Command;
 use super::{Context, Failure, Outcome, connection, integer_arg};

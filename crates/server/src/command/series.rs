@@ -1,9 +1,9 @@
 //! Series: commands of collections that follow each other in the pipeline of one client, done as one step.
 //!
 //! A command of a collection alone is a stage, a batch of header and members, and an entry of journal and log. A series
-//! has all of that once: its commands are run on one stage, one after the other, and written as one batch. So others see
-//! all of it or nothing, as does who opens the pool after a crash, and as if the client had been quick; it depends on
-//! each header once; and each answer is that of the command at its place.
+//! has all of that once: its commands are run on one stage, one after the other, and written as one batch. So others
+//! see all of it or nothing, as does who opens the pool after a crash, and as if the client had been quick; it depends
+//! on each header once; and each answer is that of the command at its place.
 //!
 //! A series ends behind a command that makes what a client waits for, which is then served before the next command;
 //! when it has taken some time, or what it holds has some size; and before a command that fails with something
@@ -138,8 +138,8 @@ pub fn is_refused_whole(error: &Error) -> bool {
     )
 }
 
-/// Runs commands on a stage. Returns false if one failed that had changed it: then it is not among those that are counted,
-/// and the stage is of no use.
+/// Runs commands on a stage. Returns false if one failed that had changed it: then it is not among those that are
+/// counted, and the stage is of no use.
 fn stage_all(
     context: &mut Context<'_>,
     series: &Series<'_>,

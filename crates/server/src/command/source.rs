@@ -11,11 +11,11 @@ pub type See<'a> = dyn FnMut(&[u8], Expiry) + 'a;
 
 /// Where a transaction reads what it has not written.
 pub trait Source {
-    /// Shows a key of a database as it is, with its time, which may have come; while others write, what has expired may be
-    /// hidden. Returns whether it was shown.
+    /// Shows a key of a database as it is, with its time, which may have come; while others write, what has expired may
+    /// be hidden. Returns whether it was shown.
     fn read(&mut self, map: &Map, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool>;
-    /// Visits the keys of a database inside bounds that have not expired: by this time, and while others write by that of
-    /// each look.
+    /// Visits the keys of a database inside bounds that have not expired: by this time, and while others write by that
+    /// of each look.
     fn scan(
         &mut self,
         map: &Map,

@@ -1,10 +1,10 @@
-//! A transaction that is being made: what it has read, and what it will write. What it holds beside the commands is limited.
-//! A short value that was read is kept, and becomes a condition; of a long one only a watch is kept, and it is read where it
-//! lies. A transaction that runs alone keeps nothing of what it reads. What is to be written counts until the batch is done;
-//! beyond the limit the transaction fails as a whole.
+//! A transaction that is being made: what it has read, and what it will write. What it holds beside the commands is
+//! limited. A short value that was read is kept, and becomes a condition; of a long one only a watch is kept, and it is
+//! read where it lies. A transaction that runs alone keeps nothing of what it reads. What is to be written counts until
+//! the batch is done; beyond the limit the transaction fails as a whole.
 //!
-//! All of it is judged by one time (`moment.rs`): what has not expired at its first look at a key that expires is there to
-//! the end of it.
+//! All of it is judged by one time (`moment.rs`): what has not expired at its first look at a key that expires is there
+//! to the end of it.
 
 pub mod ahead;
 mod append;
@@ -130,6 +130,11 @@ impl Stage {
     /// The same, while others write.
     pub fn beside_others(size_max: usize, store: &Store) -> Self {
         Stage { rollback_count: Some(store.rollback_count()), ..Stage::new(size_max) }
+    }
+
+    /// The time by which all of it is judged, in milliseconds since 1970-01-01 UTC.
+    pub fn now_ms(&self) -> u64 {
+        self.moment.ms()
     }
 
     fn part(&self, place: Place) -> Option<&Part> {

@@ -1,9 +1,9 @@
 //! What is to be written of the members of collections.
 //!
-//! A step of a pipeline writes dozens of members, and a transaction may write millions. Most are only looked for by their key, and
-//! go to the batch in the order in which they came. So keys and values lie one behind the other in one buffer, and are found
-//! by a hash that nobody can foresee. Only who visits them in order has them sorted, and those that came since are put
-//! among the others.
+//! A step of a pipeline writes dozens of members, and a transaction may write millions. Most are only looked for by
+//! their key, and go to the batch in the order in which they came. So keys and values lie one behind the other in one
+//! buffer, and are found by a hash that nobody can foresee. Only who visits them in order has them sorted, and those
+//! that came since are put among the others.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
@@ -114,8 +114,8 @@ impl StagedMembers {
         }
     }
 
-    /// Sets what is to be written of a key, or that nothing is. Returns the size of the value that was to be written, 0 if the
-    /// key was to be removed; `None` if nothing was.
+    /// Sets what is to be written of a key, or that nothing is. Returns the size of the value that was to be written, 0
+    /// if the key was to be removed; `None` if nothing was.
     #[inline]
     pub fn set(&mut self, key: &[u8], value: Option<Option<&[u8]>>) -> Option<usize> {
         let hash = hash_of(key);

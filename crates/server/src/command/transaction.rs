@@ -344,7 +344,8 @@ fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> O
     Ok(())
 }
 
-/// Writes what a stage holds that was made while others write, if what it depends on is still so. Returns whether it is.
+/// Writes what a stage holds that was made while others write, if what it depends on is still so. Returns whether it
+/// is.
 pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Result<bool, Failure> {
     let Context { shared, .. } = context;
     if stage.is_unchanged() {

@@ -42,8 +42,8 @@ impl Connection {
         }
     }
 
-    /// Waits until the writes of this turn are durable, of which replies tell. If they never will be, an error takes the
-    /// place of the replies that were not waited for, and nothing more is answered (I4). Returns whether they are.
+    /// Waits until the writes of this turn are durable, of which replies tell. If they never will be, an error takes
+    /// the place of the replies that were not waited for, and nothing more is answered (I4). Returns whether they are.
     fn wait_durable(&mut self, shared: &Shared) -> bool {
         let waited = shared.store.wait_deferred();
         if let Err(error) = &waited {
@@ -70,8 +70,8 @@ impl Connection {
         self.count_output(shared);
     }
 
-    /// Sends replies; keeps what the socket does not take. If they waited for the end of the turn, lines of a monitor may
-    /// have come since, which go behind them.
+    /// Sends replies; keeps what the socket does not take. If they waited for the end of the turn, lines of a monitor
+    /// may have come since, which go behind them.
     pub(super) fn send_part(
         &mut self,
         part: &[u8],

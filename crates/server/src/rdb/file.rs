@@ -4,10 +4,11 @@
 //!   REDIS | version (4 digits) | records | 0xff | check sum (8)      record: time, database, key and value ..
 //! ```
 //!
-//! The file is read in pieces. A record that is not there as a whole yet is tried again when there is more of it, twice as
-//! much each time; so a file may be larger than the memory. A collection that is long is read some members at a time; any
-//! other record may take 512 MiB, which is as long as a string can be. What a record says is believed only as far as bytes
-//! follow; the check sum is compared at the end, and until then nothing that was read should get its final name.
+//! The file is read in pieces. A record that is not there as a whole yet is tried again when there is more of it, twice
+//! as much each time; so a file may be larger than the memory. A collection that is long is read some members at a
+//! time; any other record may take 512 MiB, which is as long as a string can be. What a record says is believed only as
+//! far as bytes follow; the check sum is compared at the end, and until then nothing that was read should get its final
+//! name.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -164,8 +165,8 @@ struct Failed {
 /// What stands at one place.
 enum Part {
     Record(RdbRecord),
-    /// The beginning of what there is not here: its type, its key if it is one, and what it holds. The rest is still to be
-    /// passed over.
+    /// The beginning of what there is not here: its type, its key if it is one, and what it holds. The rest is still to
+    /// be passed over.
     Unsupported(u8, Option<Vec<u8>>, &'static str),
     /// Of the key that follows; `None` says that it has none.
     Expiry(Option<u64>),
@@ -528,8 +529,8 @@ mod tests {
         assert_eq!(records.next_record().unwrap(), None);
     }
 
-    /// What was lost: a stream or a value of a module of more than 512 MiB, which was to be left away, was refused with all that
-    /// the file has.
+    /// What was lost: a stream or a value of a module of more than 512 MiB, which was to be left away, was refused with
+    /// all that the file has.
     #[test]
     fn what_is_left_away_may_be_of_any_size() {
         const SIZE: u64 = 8 << 20;
@@ -570,8 +571,8 @@ mod tests {
         file
     }
 
-    /// A collection of more than 512 MiB, or of so many short members that they take as much in memory, was refused with all
-    /// that the file has.
+    /// A collection of more than 512 MiB, or of so many short members that they take as much in memory, was refused
+    /// with all that the file has.
     #[test]
     fn a_long_collection_is_read_in_pieces() {
         let count = 2 * WHOLE_SIZE_MAX as u32 / 13;

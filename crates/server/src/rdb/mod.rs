@@ -4,9 +4,9 @@
 //!   type (1) | value | version (2) | check sum (8)      least significant bytes first
 //! ```
 //!
-//! The format is that of the files of Redis 7.0, version 10. Plain encodings are written; the packed ones are read, too,
-//! those of older versions, and of version 11 (Redis 7.2, Valkey 8). Source: the file format as its reader defines it
-//! (`rdb.c`, `listpack.c`, `intset.c`, `ziplist.c`, `zipmap.c`, `t_stream.c`).
+//! The format is that of the files of Redis 7.0, version 10. Plain encodings are written; the packed ones are read,
+//! too, those of older versions, and of version 11 (Redis 7.2, Valkey 8). Source: the file format as its reader defines
+//! it (`rdb.c`, `listpack.c`, `intset.c`, `ziplist.c`, `zipmap.c`, `t_stream.c`).
 //!
 //! A payload comes from anybody, and its check sum is no secret: every length is compared with what is there
 //! before memory is taken for it, and all that one payload holds may take 512 MiB.

@@ -12,7 +12,8 @@ use super::ziplist::{ziplist, zipmap};
 use super::{Damage, FOOTER_SIZE, VERSION_READ_MAX, Value, kind};
 use crate::score;
 
-/// Bytes that all that a payload holds may take, with what each item takes besides itself: the longest value, with its key.
+/// Bytes that all that a payload holds may take, with what each item takes besides itself: the longest value, with its
+/// key.
 pub const SIZE_MAX: usize = VALUE_SIZE_MAX + (1 << 20);
 
 /// What a payload holds.
@@ -340,8 +341,8 @@ mod tests {
         }
     }
 
-    /// An element of a packed list may be as long as any: what was refused as if it were many short ones. Many short ones
-    /// are refused when they are too many, and not before.
+    /// An element of a packed list may be as long as any: what was refused as if it were many short ones. Many short
+    /// ones are refused when they are too many, and not before.
     #[test]
     fn what_is_packed_counts_as_what_it_holds() {
         const SIZE: usize = 2 << 20;

@@ -66,8 +66,8 @@ impl<'a> Reply<'a> {
         Reply { out, protocol, size_max, is_cut: false }
     }
 
-    /// True when the buffer reached its limit: give up what is being written. It stays so if something was left out, though an
-    /// array that is closed becomes shorter.
+    /// True when the buffer reached its limit: give up what is being written. It stays so if something was left out,
+    /// though an array that is closed becomes shorter.
     pub fn is_full(&self) -> bool {
         self.is_cut || self.out.len() > self.size_max
     }

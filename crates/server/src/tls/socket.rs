@@ -1,9 +1,9 @@
 //! A connection's socket with a session of TLS on it.
 //!
 //! It answers as a plain non-blocking socket would: a read that is shorter than the buffer has emptied the socket, and
-//! a write takes what fits. Records that the kernel did not take are kept, and nothing is taken before they are gone, so
-//! that at most one chunk is kept ([`CHUNK_SIZE`]). Of what the peer sends, a session keeps parts of a record, or of a
-//! message of the handshake, until they are whole; they count as they come ([`UNREAD_SIZE_MAX`]).
+//! a write takes what fits. Records that the kernel did not take are kept, and nothing is taken before they are gone,
+//! so that at most one chunk is kept ([`CHUNK_SIZE`]). Of what the peer sends, a session keeps parts of a record, or of
+//! a message of the handshake, until they are whole; they count as they come ([`UNREAD_SIZE_MAX`]).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;

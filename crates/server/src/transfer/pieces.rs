@@ -5,12 +5,12 @@ use everleaf::{Action, Expiry};
 use super::{Entry, Keyspace, WRITE_COUNT, WRITE_SIZE, text_of};
 use crate::command::Failure;
 use crate::command::dump::check_member;
-use crate::command::expiry::now_ms;
 use crate::command::stage::Staged;
 use crate::rdb::Value;
 use crate::types::Kind;
 use crate::types::collection::Collection;
 use crate::types::list::Side;
+use crate::wall_clock::now_ms;
 
 /// How many members a collection has, and when it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ impl Keyspace<'_> {
         }
     }
 
-    /// Ends a collection that was added in pieces: from now on it has this time. Returns whether it is there: one that has
-    /// expired is removed. [`Self::flush`] must follow.
+    /// Ends a collection that was added in pieces: from now on it has this time. Returns whether it is there: one that
+    /// has expired is removed. [`Self::flush`] must follow.
     ///
     /// # Errors
     /// Why it cannot be written: in words.
@@ -346,9 +346,9 @@ mod tests {
         all
     }
 
-    /// Collections were staged as a whole, which took a hundred bytes a member: above two million members of a sorted set,
-    /// and four of others, they could be neither imported nor exported. They go in and out in parts now, which here are
-    /// many because the members are long.
+    /// Collections were staged as a whole, which took a hundred bytes a member: above two million members of a sorted
+    /// set, and four of others, they could be neither imported nor exported. They go in and out in parts now, which
+    /// here are many because the members are long.
     #[test]
     fn what_is_large_is_put_and_shown_in_parts() {
         let folder = tempfile::tempdir().unwrap();
@@ -381,8 +381,8 @@ mod tests {
         assert!(shown(&mut keys, 0) == expected);
     }
 
-    /// The longest value did not fit into the batch in which it was put with its key: a string of 512 MiB, or an element of
-    /// that length, could be imported from no file, and no string could be exported.
+    /// The longest value did not fit into the batch in which it was put with its key: a string of 512 MiB, or an
+    /// element of that length, could be imported from no file, and no string could be exported.
     #[test]
     fn the_longest_value_is_put_and_shown() {
         let folder = tempfile::tempdir().unwrap();

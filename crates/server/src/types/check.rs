@@ -1,10 +1,11 @@
 //! Checks that the collections of a store are whole: headers, members, orders and notes agree.
 //!
-//! For each header: its note, of its database, has its key (C1), it counts its members, and at least one (C2), each member lies where
-//! its hash or index says (C3), the elements of a list are those from its first index on, without a gap, each of its runs can be read, and others are there only where a note says so (C4), each
-//! member of a sorted set has its position, and each position its member with that score (C5), each level of the
-//! order has its start and its separators, with the numbers of members up to the next (C6). For each number under
-//! which members lie: it has one note (C7), so that the collector finds what no header has.
+//! For each header: its note, of its database, has its key (C1), it counts its members, and at least one (C2), each
+//! member lies where its hash or index says (C3), the elements of a list are those from its first index on, without a
+//! gap, each of its runs can be read, and others are there only where a note says so (C4), each member of a sorted set
+//! has its position, and each position its member with that score (C5), each level of the order has its start and its
+//! separators, with the numbers of members up to the next (C6). For each number under which members lie: it has one
+//! note (C7), so that the collector finds what no header has.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -188,8 +188,8 @@ impl<'s, 'a> Collection<'s, 'a> {
         self.remove_at(place)
     }
 
-    /// Removes a member of a set that is drawn: of a large one in the order of the places from a drawn place on, of a small
-    /// one in any order. `draw` finds so many of them, the first ones first.
+    /// Removes a member of a set that is drawn: of a large one in the order of the places from a drawn place on, of a
+    /// small one in any order. `draw` finds so many of them, the first ones first.
     pub fn pop_drawn(
         &mut self,
         draw: impl Fn(&mut Self, usize) -> Result<Vec<Vec<u8>>>,
@@ -293,8 +293,8 @@ impl<'s, 'a> Collection<'s, 'a> {
     /// Ends a change that leaves nothing.
     fn finish_empty(mut self) -> Result<()> {
         self.staged.stage.forget_separators(self.header.id);
-        // With the note the collector frees what is left: the order beside members, elements that were trimmed, and of a
-        // damaged collection what its header has not counted.
+        // With the note the collector frees what is left: the order beside members, elements that were trimmed, and of
+        // a damaged collection what its header has not counted.
         let is_bare = match self.header.kind {
             Kind::Hash | Kind::Set => true,
             Kind::SortedSet => self.header.extra == 0,

@@ -112,8 +112,8 @@ impl Collector {
         })
     }
 
-    /// Shows the notes under a number, each with the number of its collection. Goes on behind those that are damaged, and
-    /// where the function meets damage.
+    /// Shows the notes under a number, each with the number of its collection. Goes on behind those that are damaged,
+    /// and where the function meets damage.
     fn each_note(
         &self,
         members: &Map,
@@ -357,8 +357,8 @@ impl Keys<'_> {
     }
 }
 
-/// Some keys of elements that a list has outside of its bounds, all of them if they are few. `None` if its first entry is missing,
-/// which may be one of them.
+/// Some keys of elements that a list has outside of its bounds, all of them if they are few. `None` if its first entry
+/// is missing, which may be one of them.
 fn outside(members: &Map, list: &Header) -> everleaf::Result<Option<Vec<Vec<u8>>>> {
     let key_of = |index: u64| [list.id.to_be_bytes(), index.to_be_bytes()].concat();
     let Some(first) = first_key(members, list)? else { return Ok(None) };

@@ -1,9 +1,11 @@
 //! The counts of the separators of a level that is in memory, by their positions (`separators.rs`).
 //!
 //! Every member that comes or goes looks for one of some thousands. So they lie in pieces of neighbours, and the first
-//! eight bytes of a position, which are the score, are compared as a number: the position itself only where these are equal.
+//! eight bytes of a position, which are the score, are compared as a number: the position itself only where these are
+//! equal.
 //!
-//! Invariants: no piece is empty, and each has the number of its first position; all positions are in order, and different.
+//! Invariants: no piece is empty, and each has the number of its first position; all positions are in order, and
+//! different.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
@@ -259,8 +261,8 @@ mod tests {
         }
     }
 
-    /// Whatever comes, changes and goes, with many positions that begin alike, short ones, and zeros at their ends: it is what
-    /// an ordered map has.
+    /// Whatever comes, changes and goes, with many positions that begin alike, short ones, and zeros at their ends: it
+    /// is what an ordered map has.
     #[test]
     fn they_are_what_an_ordered_map_has() {
         for spread in [3, 40, 2_000] {

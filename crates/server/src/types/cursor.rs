@@ -4,7 +4,8 @@
 //! backwards: two of them told the mark. So a client is given the place behind a permutation of the 64-bit numbers,
 //! a Feistel network with SHA-256 in its rounds (Luby, Rackoff, "How to construct pseudorandom permutations",
 //! SIAM J. Comput. 17(2), 1988), whose key comes of the mark by SHA-256, too. So cursors need no memory, and mean the
-//! same after a restart; what a client could learn of many of them is outputs of SHA-256, of 128 bits that it does not know.
+//! same after a restart; what a client could learn of many of them is outputs of SHA-256, of 128 bits that it does not
+//! know.
 
 use sha2::{Digest, Sha256};
 

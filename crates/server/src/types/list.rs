@@ -1,8 +1,9 @@
-//! The elements of a list, by an index that goes on in both directions: entries of one element, and runs of many (`runs.rs`).
+//! The elements of a list, by an index that goes on in both directions: entries of one element, and runs of many
+//! (`runs.rs`).
 //!
 //! The index of the first element is in the header, so that an element is one lookup, and pushing to either
-//! side one entry, which a stage has in memory until its end (`stage/list_ends.rs`). What is inserted or removed in the middle
-//! moves the shorter side.
+//! side one entry, which a stage has in memory until its end (`stage/list_ends.rs`). What is inserted or removed in the
+//! middle moves the shorter side.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -265,9 +266,9 @@ impl Collection<'_, '_> {
         Ok(taken.map(|(shown, _)| shown))
     }
 
-    /// Notes that there is less than the header counts, so that nothing outside of the bounds is freed until the list goes.
-    /// Whatever is noted now: a note of what was trimmed is removed by who frees that, while this step does not count yet,
-    /// and would then be missing.
+    /// Notes that there is less than the header counts, so that nothing outside of the bounds is freed until the list
+    /// goes. Whatever is noted now: a note of what was trimmed is removed by who frees that, while this step does not
+    /// count yet, and would then be missing.
     fn write_lack(&mut self) -> Result<()> {
         self.header.has_outside = true;
         self.staged.stage.write_member(&trimmed_key(self.header.id), Some(LACKING))

@@ -1,7 +1,7 @@
 //! What a repair may have lost of collections, and what is left says.
 //!
-//! Two entries of the map of the members are of all collections: the mark with which headers begin, and the number of the
-//! process that makes some. Each may lie in what a repair cannot keep.
+//! Two entries of the map of the members are of all collections: the mark with which headers begin, and the number of
+//! the process that makes some. Each may lie in what a repair cannot keep.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -41,8 +41,8 @@ pub fn highest_start(members: &Map) -> Result<u64> {
     }
 }
 
-/// Finds the mark of a store that has lost it, and puts it back: it is the beginning of each value whose number a note of
-/// its key has. Returns whether it was missing.
+/// Finds the mark of a store that has lost it, and puts it back: it is the beginning of each value whose number a note
+/// of its key has. Returns whether it was missing.
 ///
 /// # Errors
 /// The store cannot be read or written; [`Error::Corrupt`] if nothing says what the mark was.
@@ -162,7 +162,8 @@ mod tests {
         Types::default().open(&store).unwrap();
     }
 
-    /// What was lost: a mark that only collections of other databases tell, or only those behind very many that are gone.
+    /// What was lost: a mark that only collections of other databases tell, or only those behind very many that are
+    /// gone.
     #[test]
     fn the_mark_is_found_by_collections_of_any_database() {
         let (_folder, store) = store();

@@ -17,6 +17,7 @@ mod headers;
 pub mod list;
 pub mod mend;
 pub mod order;
+pub mod overhead;
 pub mod places;
 mod relocation;
 pub mod runs;
@@ -48,7 +49,8 @@ pub const HEADER_SIZE: usize = 56;
 const MARK_SIZE: usize = 16;
 /// Keys of the map of the members that are not members: the number 0.
 const MARK_KEY: &[u8] = b"\0\0\0\0\0\0\0\0mark";
-/// What follows the mark since lists may have runs: a server that does not know them finds no mark, and refuses the pool.
+/// What follows the mark since lists may have runs: a server that does not know them finds no mark, and refuses the
+/// pool.
 const WITH_RUNS: u8 = 1;
 const START_KEY: &[u8] = b"\0\0\0\0\0\0\0\0start";
 /// The number under which the key of every collection of the first place is noted; of another place it is its number
@@ -59,7 +61,8 @@ const LIVE_OTHERS: u64 = 0x100;
 const TRIMMED: u64 = 2;
 /// Bits of a number that count the collections of one process.
 const COUNTER_BITS: u32 = 40;
-/// So many numbers are given before others are begun with: the half, so that it can be done before a command that takes some.
+/// So many numbers are given before others are begun with: the half, so that it can be done before a command that takes
+/// some.
 const ID_COUNT_MAX: u64 = 1 << (COUNTER_BITS - 1);
 
 /// The kind of a list that was last changed when there were no runs: it may have elements outside of its bounds.
@@ -107,14 +110,16 @@ pub struct Header {
     pub changes: u64,
     /// Of a sorted set: the levels of its order. Of a list: the index of its first element.
     pub extra: u64,
-    /// Of a list: whether there may be elements outside of its bounds, which are in the way of those that are pushed there.
+    /// Of a list: whether there may be elements outside of its bounds, which are in the way of those that are pushed
+    /// there.
     pub has_outside: bool,
-    /// Of a list: whether its first entry may begin before its first element, and its last one may end behind its last. Such
-    /// elements are gone.
+    /// Of a list: whether its first entry may begin before its first element, and its last one may end behind its last.
+    /// Such elements are gone.
     pub reaches: [bool; 2],
 }
 
-/// In the header of a list: the bit that says that it may have elements outside of its bounds, and those of what may reach out.
+/// In the header of a list: the bit that says that it may have elements outside of its bounds, and those of what may
+/// reach out.
 const OUTSIDE: u8 = 1;
 const REACHES: [u8; 2] = [2, 4];
 
@@ -143,8 +148,8 @@ pub struct Ready {
     /// The map of the members.
     pub members: Map,
     mark: [u8; MARK_SIZE],
-    /// The next number: that of this process among those that made collections, above [`COUNTER_BITS`] of how many it has
-    /// made. 0 until it has begun.
+    /// The next number: that of this process among those that made collections, above [`COUNTER_BITS`] of how many it
+    /// has made. 0 until it has begun.
     next_id: AtomicU64,
     /// What is known of the orders of sorted sets.
     pub separators: KeptSeparators,
@@ -245,8 +250,9 @@ impl Types {
         Ok(())
     }
 
-    /// Notes durably that lists may have runs, for one who may change some: a server that does not know them would free these
-    /// as what nobody has. The pool says so; and beside the mark it is in the log, too, of which a pool can be built anew.
+    /// Notes durably that lists may have runs, for one who may change some: a server that does not know them would free
+    /// these as what nobody has. The pool says so; and beside the mark it is in the log, too, of which a pool can be
+    /// built anew.
     pub fn admit_runs(&self, store: &Store) -> everleaf::Result<()> {
         let Some(ready) = self.ready.get() else { return Ok(()) };
         store.note_runs_of_lists()?;
@@ -257,8 +263,8 @@ impl Types {
         Ok(())
     }
 
-    /// As [`Self::admit_runs`]. If there is no space for what is beside the mark, it is written later: with the first change of
-    /// a list, or before that by [`Self::write_owed_mark`].
+    /// As [`Self::admit_runs`]. If there is no space for what is beside the mark, it is written later: with the first
+    /// change of a list, or before that by [`Self::write_owed_mark`].
     pub fn admit_runs_or_owe(&self, store: &Store) -> everleaf::Result<()> {
         match self.admit_runs(store) {
             Err(error) if is_lack_of_space(&error) => {
@@ -477,8 +483,8 @@ mod tests {
         assert!(ids.iter().all(|id| *id > LIVE));
     }
 
-    /// What was mixed: behind 2^40 numbers of one process came those that the first or the next one was given, so that two
-    /// collections had the same members.
+    /// What was mixed: behind 2^40 numbers of one process came those that the first or the next one was given, so that
+    /// two collections had the same members.
     #[test]
     fn numbers_are_not_given_again_by_a_process_that_lives_long() {
         let (_folder, store) = store();

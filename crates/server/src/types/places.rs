@@ -1,6 +1,5 @@
 //! Where in the map of the members what begins: constants of the format (`docs/types.md`).
 
-use super::Kind;
 use crate::short_bytes::ShortBytes;
 
 /// The index of the first element of a new list.
@@ -9,15 +8,6 @@ pub const MIDDLE: u64 = 1 << 63;
 pub const ORDER: u8 = 0x80;
 /// Levels of the order of a sorted set above that of the members, at most.
 pub const LEVEL_MAX: u8 = 10;
-
-/// Bytes of the longest key of a member besides the member: the number of the collection and a place, and in the order of a
-/// sorted set a level and a score.
-pub fn member_overhead(kind: Kind) -> usize {
-    match kind {
-        Kind::SortedSet => 8 + 1 + 8,
-        Kind::Set | Kind::Hash | Kind::List => 8 + 8,
-    }
-}
 
 /// The key of an entry of the order of a sorted set.
 pub fn order_key(id: u64, level: u8, position: &[u8]) -> ShortBytes {

@@ -1,15 +1,16 @@
 //! What a step knows of the order of a sorted set (`order.rs`): levels that it has in memory, and the ends.
 //!
-//! Every member that comes or goes changes the count of one separator a level. To find that is a scan, and to write it an
-//! entry of the batch. So a level is read as a whole once that is no more work than what was asked for of it so far;
-//! its counts change in memory, and each that did is written once, when the step ends. What was read stays in memory for the
-//! next step that changes the set, with the number of changes in the header, which says whether it is still so.
+//! Every member that comes or goes changes the count of one separator a level. To find that is a scan, and to write it
+//! an entry of the batch. So a level is read as a whole once that is no more work than what was asked for of it so far;
+//! its counts change in memory, and each that did is written once, when the step ends. What was read stays in memory
+//! for the next step that changes the set, with the number of changes in the header, which says whether it is still so.
 //!
 //! Invariants:
 //! - S1 a level in memory has what the stage would show of it once the counts that changed are written to that;
-//! - S2 what is kept between steps has the counts and ends of the store at its number of changes: only who has written a step,
-//!   or seen at its end that nothing changed, leaves it, and nothing of it is still to be written;
-//! - S3 of the positions that the set has on the stage up to the one up to which an end knows them, it has all, and no others.
+//! - S2 what is kept between steps has the counts and ends of the store at its number of changes: only who has written
+//!   a step, or seen at its end that nothing changed, leaves it, and nothing of it is still to be written;
+//! - S3 of the positions that the set has on the stage up to the one up to which an end knows them, it has all, and no
+//!   others.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
@@ -63,7 +64,8 @@ impl Separators {
         &mut self.levels[usize::from(level) - 1]
     }
 
-    /// Notes that a level is asked for something. Returns whether it should be read, which has about so many separators.
+    /// Notes that a level is asked for something. Returns whether it should be read, which has about so many
+    /// separators.
     pub fn wants(&mut self, level: u8, count: u64) -> bool {
         let level = self.level_mut(level);
         level.asked += 1;

@@ -1,8 +1,9 @@
 //! That no string is a header: what is written as a string is looked at before.
 //!
-//! A client that could write one would have the collection whose number it has, of whatever key and database, and a number is
-//! found by counting. The mark is no secret to rest on: a backup has it, and so has every dump of the pool's file.
-//! Headers themselves are written where collections are ([`Stage::write`](crate::command::stage::Stage::write)), past this.
+//! A client that could write one would have the collection whose number it has, of whatever key and database, and a
+//! number is found by counting. The mark is no secret to rest on: a backup has it, and so has every dump of the pool's
+//! file. Headers themselves are written where collections are ([`Stage::write`](crate::command::stage::Stage::write)),
+//! past this.
 
 use everleaf::Action;
 

@@ -51,8 +51,8 @@ fn pipelines_are_checked_request_by_request() {
     assert_eq!(server.connect().line("GET other"), "\"secret\"");
 }
 
-/// What was refused: commands of a client that was let in without a password, which was needed when it came. It was served,
-/// but held to the limits of those who have said none.
+/// What was refused: commands of a client that was let in without a password, which was needed when it came. It was
+/// served, but held to the limits of those who have said none.
 #[test]
 fn the_limits_before_the_password_end_with_it() {
     let server = TestServer::start();

@@ -168,8 +168,8 @@ fn clients_are_listed_and_killed() {
     a.assert_closed();
 }
 
-/// What was told: a client that is killed already was killed again, as long as its event loop had not closed it. Who kills
-/// in a pipeline until nobody is left never came to an end.
+/// What was told: a client that is killed already was killed again, as long as its event loop had not closed it. Who
+/// kills in a pipeline until nobody is left never came to an end.
 #[test]
 fn a_client_is_killed_once() {
     let server = TestServer::with(|config| config.threads = 1);
@@ -498,10 +498,12 @@ fn a_monitor_is_shown_each_command_of_a_pipeline() {
     }
 }
 
-/// A connection whose wait ends in the turn in which it becomes a monitor, and whose replies wait for the end of that turn.
+/// A connection whose wait ends in the turn in which it becomes a monitor, and whose replies wait for the end of that
+/// turn.
 ///
-/// What was lost: the line of the `PING` came before the end of the value where the socket did not take all of it at once,
-/// so that the rest of the connection was read wrong; where it did, the line stayed until something else happened.
+/// What was lost: the line of the `PING` came before the end of the value where the socket did not take all of it at
+/// once, so that the rest of the connection was read wrong; where it did, the line stayed until something else
+/// happened.
 #[test]
 fn lines_of_a_monitor_stand_behind_replies_that_waited() {
     use std::io::{Read, Write};

@@ -140,8 +140,8 @@ fn what_is_drawn_is_there_and_so_often() {
     }
 }
 
-/// What was lost: the header of an array shrinks when it is closed, and what had been left out for want of room was forgotten
-/// with it: a client waited for the last value, or took the next reply for it.
+/// What was lost: the header of an array shrinks when it is closed, and what had been left out for want of room was
+/// forgotten with it: a client waited for the last value, or took the next reply for it.
 #[test]
 fn a_reply_of_which_something_was_left_out_is_an_error() {
     let server = TestServer::with(|config| config.reply_size_max = 100_000);
@@ -169,8 +169,8 @@ fn a_reply_of_which_something_was_left_out_is_an_error() {
     }
 }
 
-/// What was refused: commands that hold what they answer charged 64 bytes for each item, so that replies of short ones were
-/// too long for them that were not.
+/// What was refused: commands that hold what they answer charged 64 bytes for each item, so that replies of short ones
+/// were too long for them that were not.
 #[test]
 fn whatever_fits_into_a_reply_is_answered() {
     // Each item takes ten bytes at most in a reply, and took 64 in the account.

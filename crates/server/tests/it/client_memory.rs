@@ -242,8 +242,8 @@ fn a_name_counts_and_what_is_left_after_a_big_request() {
     assert_eq!(client.reply(), "nil");
 }
 
-/// What was lost: each entry of `SLOWLOG` and `ACL LOG` had a copy of the client's name, however long, which counted for
-/// nobody and stayed behind the client.
+/// What was lost: each entry of `SLOWLOG` and `ACL LOG` had a copy of the client's name, however long, which counted
+/// for nobody and stayed behind the client.
 #[test]
 fn what_is_kept_of_a_client_is_short_whatever_it_calls_itself() {
     let server = TestServer::start();

@@ -11,7 +11,8 @@ fn run(client: &mut Client, script: &[(&str, &str)]) {
     }
 }
 
-/// What broke programs: `GETRANGE` with both ends before the start, and options that are repeated, of which the last counts.
+/// What broke programs: `GETRANGE` with both ends before the start, and options that are repeated, of which the last
+/// counts.
 #[test]
 fn strings_are_set_and_got_in_every_way() {
     let server = TestServer::start();

@@ -301,7 +301,8 @@ fn scanned(items: &Raw, size: usize, has_scores: bool, has_two_stars: bool) -> V
     items.sorted_groups(size).into_iter().filter(is_told).map(group).collect()
 }
 
-/// Whether the lines of `CLIENT LIST` have all the fields of theirs in that order, and the same in those that requests decide.
+/// Whether the lines of `CLIENT LIST` have all the fields of theirs in that order, and the same in those that requests
+/// decide.
 fn has_fields_of(redis: &Raw, ours: &Raw) -> bool {
     let own = |(name, value): (&str, &str)| (name.to_string(), value.to_string());
     let lines_of = |raw: &Raw| -> Vec<Vec<(String, String)>> {

@@ -143,8 +143,8 @@ fn a_command_that_takes_as_long_as_the_threshold_is_an_event() {
     assert!(wrong.contains("between 0 and"), "{wrong}");
 }
 
-/// What was lost: another client that asks for the times of commands during a transaction gave its commands each other's:
-/// those behind that moment had times, which were counted for the first ones.
+/// What was lost: another client that asks for the times of commands during a transaction gave its commands each
+/// other's: those behind that moment had times, which were counted for the first ones.
 #[test]
 fn each_time_of_a_transaction_is_its_own_if_asked_for_meanwhile() {
     const COUNT: usize = 200;
@@ -163,7 +163,8 @@ fn each_time_of_a_transaction_is_its_own_if_asked_for_meanwhile() {
         let began = Instant::now();
         together(&mut client, &transaction);
         let length = began.elapsed();
-        // So late in the transaction, of which nothing or all is timed; none ends the times, so all of them are counted.
+        // So late in the transaction, of which nothing or all is timed; none ends the times, so all of them are
+        // counted.
         let delay = length * round / ROUNDS;
         std::thread::scope(|scope| {
             let mut ask = || {

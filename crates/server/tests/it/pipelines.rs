@@ -1,5 +1,5 @@
-//! `MSET`s that come in one write, which are written together, and changes that change nothing: each answers as if it were
-//! alone, and a connection that watches a key is told.
+//! `MSET`s that come in one write, which are written together, and changes that change nothing: each answers as if it
+//! were alone, and a connection that watches a key is told.
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
@@ -105,8 +105,8 @@ fn damage_leaf(pool: &Path) {
     std::fs::write(pool, bytes).unwrap();
 }
 
-/// What was lost: all `MSET`s of a pipeline were refused if the leaf of one of their keys is damaged, as it is met in a store
-/// that was opened at once. (A damaged record is replaced without a word.)
+/// What was lost: all `MSET`s of a pipeline were refused if the leaf of one of their keys is damaged, as it is met in a
+/// store that was opened at once. (A damaged record is replaced without a word.)
 #[test]
 fn a_key_of_a_damaged_leaf_refuses_its_own_mset_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,9 +9,9 @@
 //! Many clients send pipelines of any size over several event loops, with and without a log. Each value
 //! says whose it is, which key and which version, in each of its lines. Some clients read slowly, some
 //! end their half of the connection, say `QUIT`, break the protocol, go away in the middle, or are killed
-//! by another; some change the version of the protocol and switch replies off within a pipeline. One in twelve now and then
-//! reads nothing until the server has stopped to serve it, because it has no place for more replies. The long run is
-//! `EVERLEAF_REPLIES_PIPELINES=60000 cargo test --release -p everleaf-server --test it replies::`, or `cargo
+//! by another; some change the version of the protocol and switch replies off within a pipeline. One in twelve now and
+//! then reads nothing until the server has stopped to serve it, because it has no place for more replies. The long run
+//! is `EVERLEAF_REPLIES_PIPELINES=60000 cargo test --release -p everleaf-server --test it replies::`, or `cargo
 //! xtask sim`; the seed is printed, and `EVERLEAF_REPLIES_SEED` gives it again. Its length is a number of
 //! pipelines, so that it ends with the same work done, and with a verdict, on any machine.
 
@@ -423,8 +423,8 @@ impl Worker<'_> {
         let _ = stream.write(&pipeline.requests[..size]);
     }
 
-    /// Sends all of it and reads all that is due; if the server's number of the connection is given, only when it is not
-    /// served any more. Returns whether the connection is still there.
+    /// Sends all of it and reads all that is due; if the server's number of the connection is given, only when it is
+    /// not served any more. Returns whether the connection is still there.
     fn exchange(
         &mut self,
         stream: &mut TcpStream,

@@ -6,8 +6,8 @@ use everleaf_server::DebugCommand;
 
 use crate::support::TestServer;
 
-/// What was wrong: a transaction that nobody writes beside saw keys expire on its way. A command of it that looked at such a
-/// key twice could answer nothing, and the array of `EXEC` was short.
+/// What was wrong: a transaction that nobody writes beside saw keys expire on its way. A command of it that looked at
+/// such a key twice could answer nothing, and the array of `EXEC` was short.
 #[test]
 fn a_transaction_has_one_time() {
     let server = TestServer::with(|config| config.debug_command = DebugCommand::Yes);

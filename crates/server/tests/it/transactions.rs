@@ -17,8 +17,8 @@ fn number(reply: &str) -> i64 {
     reply.strip_prefix(':').unwrap().parse().unwrap()
 }
 
-/// What is done to the expiry of a long value in a transaction, which keeps no copy of the value: all commands of the transaction
-/// see it, and whatever else writes the key comes in its order.
+/// What is done to the expiry of a long value in a transaction, which keeps no copy of the value: all commands of the
+/// transaction see it, and whatever else writes the key comes in its order.
 #[test]
 fn a_transaction_changes_the_expiry_of_a_long_value_alone() {
     let server = TestServer::start();
@@ -122,7 +122,8 @@ fn times_are_set_told_and_taken_away_in_every_way() {
     assert_eq!(client.line("DBSIZE").len(), 2);
 }
 
-/// What broke programs: a wrong subcommand, or a wrong number of its arguments, did not end the transaction it was queued in.
+/// What broke programs: a wrong subcommand, or a wrong number of its arguments, did not end the transaction it was
+/// queued in.
 #[test]
 fn a_transaction_is_run_as_a_whole() {
     let server = TestServer::start();

@@ -60,7 +60,8 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// For the server: shows what has not expired by this time, in milliseconds since 1970-01-01 UTC, and was not removed.
+    /// For the server: shows what has not expired by this time, in milliseconds since 1970-01-01 UTC, and was not
+    /// removed.
     #[doc(hidden)]
     pub fn as_of(mut self, now_ms: u64) -> Self {
         self.now_ms = Some(now_ms);

@@ -34,8 +34,8 @@ pub struct Live {
     is_one_database: bool,
     /// Whether it knows `PEXPIRETIME` (7.0).
     tells_moments: bool,
-    /// How much the moments that are told may be off: of a server that tells how long keys have to live, the longest time
-    /// that such an answer took so far.
+    /// How much the moments that are told may be off: of a server that tells how long keys have to live, the longest
+    /// time that such an answer took so far.
     pub(super) slack_ms: u64,
     /// Collections that take more of its memory are read in pieces.
     whole_size_max: u64,
@@ -336,7 +336,8 @@ impl Live {
     }
 }
 
-/// Keys that are asked for together: so few, and so short, that a server takes all requests before it has to send a reply.
+/// Keys that are asked for together: so few, and so short, that a server takes all requests before it has to send a
+/// reply.
 fn groups(keys: &[Vec<u8>]) -> impl Iterator<Item = &[Vec<u8>]> {
     let mut rest = keys;
     std::iter::from_fn(move || {

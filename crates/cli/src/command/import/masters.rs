@@ -1,7 +1,7 @@
 //! The masters of a cluster as one source: each is read by itself, and none may give a slot to another meanwhile.
 //!
-//! A key that moves from a server that was not read yet to one that was is seen by neither reading, and a second pass may
-//! miss it again. So each pass ends with the question whether slots moved, and all is refused if some did.
+//! A key that moves from a server that was not read yet to one that was is seen by neither reading, and a second pass
+//! may miss it again. So each pass ends with the question whether slots moved, and all is refused if some did.
 
 use super::Item;
 use super::live::Live;

@@ -64,8 +64,8 @@ const PROGRESS_STEP: u64 = 512;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ImportArgs {
-    /// The address of the server, redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE] or rediss:// with TLS; of a server of
-    /// a cluster, redis-cluster:// or rediss-cluster://; or an RDB file
+    /// The address of the server, redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE] or rediss:// with TLS; of a server
+    /// of a cluster, redis-cluster:// or rediss-cluster://; or an RDB file
     pub source: String,
     /// The pool file to create, or the address of a server without keys that gets them
     pub pool: PathBuf,
@@ -286,8 +286,8 @@ fn take(
     Ok(())
 }
 
-/// Refuses a file that has a key twice: nobody can tell which of the two is meant. A server may show a key twice that is
-/// written meanwhile.
+/// Refuses a file that has a key twice: nobody can tell which of the two is meant. A server may show a key twice that
+/// is written meanwhile.
 fn refuse_second(
     args: &ImportArgs,
     keyspace: &mut Keyspace<'_>,

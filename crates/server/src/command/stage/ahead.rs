@@ -1,9 +1,9 @@
 //! What a stage has drawn ahead: the next of the members that commands take from a set one by one, `SPOP`.
 //!
-//! A pipeline of such commands takes neighbours. So the second read of a step reads a few more than the one that it was asked for,
-//! those after it many more, and the commands in between find theirs in memory. What the store has is kept as it was read: that it
-//! still is so is a condition of the step, as for everything that was read of a collection. What the stage itself writes comes
-//! first everywhere. Of lists the same is in `list_ends.rs`.
+//! A pipeline of such commands takes neighbours. So the second read of a step reads a few more than the one that it was
+//! asked for, those after it many more, and the commands in between find theirs in memory. What the store has is kept
+//! as it was read: that it still is so is a condition of the step, as for everything that was read of a collection.
+//! What the stage itself writes comes first everywhere. Of lists the same is in `list_ends.rs`.
 
 use super::Staged;
 use super::list_ends::count_of;

@@ -2,9 +2,9 @@
 //!
 //! So its header is kept as it is, without being written to its value and read from it with every command.
 //!
-//! Invariant: while a collection is the current one, the stage has a value with a header for its key, that never expires and is
-//! what the current header becomes written. A command that looks at the value, or replaces it, has it written before,
-//! and ends that it is the current one. With something to roll back there is none.
+//! Invariant: while a collection is the current one, the stage has a value with a header for its key, that never
+//! expires and is what the current header becomes written. A command that looks at the value, or replaces it, has it
+//! written before, and ends that it is the current one. With something to roll back there is none.
 
 use super::Stage;
 use crate::databases::Place;

@@ -11,9 +11,9 @@ use super::Stage;
 use super::expiries::NewExpiry;
 
 impl Stage {
-    /// Writes what is to be written, members first, as changes of their own: for one who is alone, of what no batch takes.
-    /// The notes of collections come before all members, as their keys do: what is cut short is freed by them. Last are
-    /// expiries that change alone, as one; they are refused if another has changed one of their keys.
+    /// Writes what is to be written, members first, as changes of their own: for one who is alone, of what no batch
+    /// takes. The notes of collections come before all members, as their keys do: what is cut short is freed by them.
+    /// Last are expiries that change alone, as one; they are refused if another has changed one of their keys.
     ///
     /// # Errors
     /// What the store answers; some of it may be written.
@@ -63,8 +63,8 @@ mod tests {
     use crate::databases::Place;
     use crate::types::MEMBERS;
 
-    /// What was lost: a large import that was cut short, here by a full pool, left members that no note leads to, and that
-    /// nothing ever freed, because the notes were written behind them.
+    /// What was lost: a large import that was cut short, here by a full pool, left members that no note leads to, and
+    /// that nothing ever freed, because the notes were written behind them.
     #[test]
     fn what_is_cut_short_has_its_notes() {
         let folder = tempfile::tempdir().unwrap();
@@ -86,8 +86,8 @@ mod tests {
         assert_eq!(members.get(&note).unwrap(), Some(b"key".to_vec()));
     }
 
-    /// What was lost: a long value whose old time came before it was given another one. That it was not given was answered, and
-    /// nobody looked at the answer.
+    /// What was lost: a long value whose old time came before it was given another one. That it was not given was
+    /// answered, and nobody looked at the answer.
     #[test]
     fn a_time_that_comes_meanwhile_takes_no_key_along() {
         let folder = tempfile::tempdir().unwrap();

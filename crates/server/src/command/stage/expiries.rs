@@ -1,7 +1,7 @@
 //! Keys of which a transaction changes the expiry alone.
 //!
-//! Their values may be long, and are not copied: neither to the stage nor to the batch. Of short ones a copy is on the stage, as if
-//! they were written.
+//! Their values may be long, and are not copied: neither to the stage nor to the batch. Of short ones a copy is on the
+//! stage, as if they were written.
 //!
 //! Invariant: a key is here only while nothing is to be written of it. A command that writes it ends that its expiry
 //! alone changes.
@@ -89,8 +89,8 @@ mod tests {
     use crate::databases::Databases;
     use crate::types::Types;
 
-    /// What came back: a key that a transaction had removed, which was alone and did not find it any more, because the time
-    /// that it had in the store came meanwhile.
+    /// What came back: a key that a transaction had removed, which was alone and did not find it any more, because the
+    /// time that it had in the store came meanwhile.
     #[test]
     fn who_is_alone_keeps_a_long_value_whose_old_time_comes() {
         let folder = tempfile::tempdir().unwrap();
@@ -130,8 +130,8 @@ mod tests {
         assert!(is_in_time);
     }
 
-    /// What was wrong: a key was absent by its name within the transaction that had given it a time, which had come, and
-    /// `KEYS`, `SCAN` and `RANDOMKEY` still found it, if its value was long.
+    /// What was wrong: a key was absent by its name within the transaction that had given it a time, which had come,
+    /// and `KEYS`, `SCAN` and `RANDOMKEY` still found it, if its value was long.
     #[test]
     fn a_walk_finds_what_is_there_by_name() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,16 +1,17 @@
 //! Ends of lists that a stage changes: the run at an end is in memory, and its entry is written once.
 //!
-//! A pipeline of `LPUSH` or `LPOP` changes one end of one list. What it pushes becomes one run, and what it takes comes from one
-//! (`types/runs.rs`): to write each change would be to write the run again and again. So an end is *open* from the first
-//! push or pop on, until something else looks at members, or the stage is written. Where a command of a transaction begins, there
-//! is a copy of what is open, to go back to.
+//! A pipeline of `LPUSH` or `LPOP` changes one end of one list. What it pushes becomes one run, and what it takes comes
+//! from one (`types/runs.rs`): to write each change would be to write the run again and again. So an end is *open* from
+//! the first push or pop on, until something else looks at members, or the stage is written. Where a command of a
+//! transaction begins, there is a copy of what is open, to go back to.
 //!
-//! Entries are read ahead: the second read of an end reads a few more than the one that it needs, those after it many more. That what
-//! the store has still is so is a condition of the step, as for everything that was read of a collection.
+//! Entries are read ahead: the second read of an end reads a few more than the one that it needs, those after it many
+//! more. That what the store has still is so is a condition of the step, as for everything that was read of a
+//! collection.
 //!
 //! Invariants:
-//! - L1 a list has at most one open end, and what it has in memory is not written: of its elements the stage has what it had
-//!   before, which is the entry `origin`, and those that were read ahead are behind that one;
+//! - L1 a list has at most one open end, and what it has in memory is not written: of its elements the stage has what
+//!   it had before, which is the entry `origin`, and those that were read ahead are behind that one;
 //! - L2 a command that changes or reads members of a list by other ways has its end written before.
 
 use std::collections::VecDeque;
@@ -22,8 +23,8 @@ use crate::failure::Result;
 use crate::types::runs::{self, EntryKey, Place, Side};
 use crate::types::{Header, Ready};
 
-/// Entries with so many elements are read with the first, second and each further read, and so many bytes of them, but for the
-/// first entry.
+/// Entries with so many elements are read with the first, second and each further read, and so many bytes of them, but
+/// for the first entry.
 const COUNTS: [usize; 3] = [1, 8, 32];
 const SIZE: usize = 64 << 10;
 /// Open ends; with one more the oldest is written.
@@ -290,7 +291,8 @@ impl Stage {
         (end.run_size, end.origin, end.is_changed, end.is_taken) = (0, None, false, false);
     }
 
-    /// Notes that what the open end of a list has in memory is to be written as it is. Returns whether it ends with an index.
+    /// Notes that what the open end of a list has in memory is to be written as it is. Returns whether it ends with an
+    /// index.
     pub fn rewrite_end(&mut self, id: u64, side: Side, index: u64) -> bool {
         let is_it = |end: &ListEnd| end.id == id && end.side == side && end.ends_with(index);
         let is_open = self.ends.iter().any(is_it);
@@ -323,8 +325,8 @@ impl Stage {
 }
 
 impl Staged<'_> {
-    /// Takes the element at an end of a list, and shows it; `None` if it is missing. Returns besides whether the entry at that end
-    /// reaches out of the bounds then.
+    /// Takes the element at an end of a list, and shows it; `None` if it is missing. Returns besides whether the entry
+    /// at that end reaches out of the bounds then.
     pub fn take_element<R>(
         &mut self,
         ready: &Ready,

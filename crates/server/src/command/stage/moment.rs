@@ -1,16 +1,15 @@
 //! The time by which a command or transaction is judged.
 //!
-//! A key may be looked at several times on the way: if its time came between two looks, the command would act on two states,
-//! and not be one step. So the clock is read once, when the first key is met that expires, and a key has expired for all of
-//! the stage or for none of it. A stage that is tried again begins with another.
+//! A key may be looked at several times on the way: if its time came between two looks, the command would act on two
+//! states, and not be one step. So the clock is read once, when the first key is met that expires, and a key has
+//! expired for all of the stage or for none of it. A stage that is tried again begins with another.
 
 use std::cell::Cell;
 
 use everleaf::Expiry;
 
-use super::Stage;
-use crate::command::expiry::now_ms;
 use crate::command::staged_value::Value;
+use crate::wall_clock::now_ms;
 
 /// One time, read when it is first needed.
 #[derive(Default)]
@@ -36,13 +35,6 @@ impl Moment {
     }
 }
 
-impl Stage {
-    /// The time by which all of it is judged, in milliseconds since 1970-01-01 UTC.
-    pub fn now_ms(&self) -> u64 {
-        self.moment.ms()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ops::ControlFlow;
@@ -52,7 +44,7 @@ mod tests {
 
     use super::*;
     use crate::command::Failure;
-    use crate::command::stage::Staged;
+    use crate::command::stage::{Stage, Staged};
     use crate::command::walk::Bounds;
     use crate::databases::{Databases, Place};
     use crate::types::Types;

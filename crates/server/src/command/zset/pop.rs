@@ -88,7 +88,8 @@ impl Popped {
     }
 }
 
-/// Removes the first or last member of a set that has others. Returns its position; if the set has none, nothing was done.
+/// Removes the first or last member of a set that has others. Returns its position; if the set has none, nothing was
+/// done.
 fn pop_first(
     staged: &mut Staged<'_>,
     key: &[u8],

@@ -24,8 +24,8 @@ struct SeriesEntry<'b> {
 }
 
 impl<'b> Series<'b> {
-    /// Adds the request that a parser just completed, in the `bytes` that it saw. Returns false, and adds nothing, if it
-    /// was an inline one: its arguments are in the parser.
+    /// Adds the request that a parser just completed, in the `bytes` that it saw. Returns false, and adds nothing, if
+    /// it was an inline one: its arguments are in the parser.
     pub fn push(&mut self, command: usize, parser: &Parser, bytes: &'b [u8], end: usize) -> bool {
         if !parser.is_inline {
             if self.entries.is_empty() {

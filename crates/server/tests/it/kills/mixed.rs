@@ -2,8 +2,9 @@
 //! what it acknowledged, perhaps some of what came behind it, and nothing else, and `check` finds nothing.
 //!
 //! Each client has databases of its own and a model of them. What it sends is a row of steps: one command, or a
-//! transaction; commands of a pipeline may be done together, but as a prefix of them. After a kill the databases must be as the model is after one of the steps from the last that was
-//! acknowledged to the last that was sent. The long form:
+//! transaction; commands of a pipeline may be done together, but as a prefix of them. After a kill the databases must
+//! be as the model is after one of the steps from the last that was acknowledged to the last that was sent. The long
+//! form:
 //!
 //! ```text
 //! KILLS=10000 cargo test -p everleaf-server --test it kills:: -- --ignored --nocapture

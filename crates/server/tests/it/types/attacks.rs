@@ -256,8 +256,8 @@ fn each_error_in_a_transaction_has_its_effect_and_no_other() {
     assert_eq!(client.line("GET s"), "\"text\"");
 }
 
-/// What was lost: of a `SORT` that looked at very many keys each was kept, with its name, as one that must not have changed;
-/// beyond 512 MiB the command was refused, alone and not in a transaction, where nobody else writes.
+/// What was lost: of a `SORT` that looked at very many keys each was kept, with its name, as one that must not have
+/// changed; beyond 512 MiB the command was refused, alone and not in a transaction, where nobody else writes.
 #[test]
 fn a_sort_may_look_at_more_than_a_step_may_keep() {
     let server = TestServer::start();

@@ -28,8 +28,8 @@ fn what_is_trimmed_is_gone_at_once_and_freed_later() {
     assert_eq!(report.problems, Vec::<String>::new());
     eventually("what is outside is freed", || {
         client.line("PING");
-        // Runs of 128: 38 are as they were, and two parts of others at the ends; of what was pushed six at the left, and seven at
-        // the right, where some have 1 KiB. The mark, the start, the note.
+        // Runs of 128: 38 are as they were, and two parts of others at the ends; of what was pushed six at the left,
+        // and seven at the right, where some have 1 KiB. The mark, the start, the note.
         members.len() == 38 + 2 + 6 + 7 + 3
     });
     let popped = client.line("RPOP k 5000");

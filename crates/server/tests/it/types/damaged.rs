@@ -8,8 +8,8 @@
 //! request held an event loop and all its connections. `LPOP` answered that there was nothing, and left the list as it
 //! was, so that no later one ever came to the elements behind the missing one.
 //!
-//! A collection whose header counts less than there is went with its note when nothing was counted any more, and the rest
-//! was freed by nobody. So did a list whose note of missing elements was left to that of trimmed ones, which goes.
+//! A collection whose header counts less than there is went with its note when nothing was counted any more, and the
+//! rest was freed by nobody. So did a list whose note of missing elements was left to that of trimmed ones, which goes.
 //!
 //! A list whose header counts from a wrong index went with its note when nothing was counted any more, and what it had
 //! elsewhere was never freed.
@@ -61,8 +61,8 @@ fn so_many_are_drawn_as_there_are_and_not_as_the_header_counts() {
     assert_eq!(client.line("SRANDMEMBER set"), "nil");
 }
 
-/// What was lost: a payload that said a number and had others was answered, of which the readers took as many as it said;
-/// a copy had the first of the members, and compared itself with the same payload.
+/// What was lost: a payload that said a number and had others was answered, of which the readers took as many as it
+/// said; a copy had the first of the members, and compared itself with the same payload.
 #[test]
 fn what_has_other_members_than_it_counts_is_not_dumped() {
     let server = TestServer::start();
@@ -243,7 +243,8 @@ fn a_list_that_lacks_elements_keeps_what_is_out_of_bounds() {
             client.line("PING");
         }
         let count = members.len();
-        // Of 24 runs of 128 elements the first is lost; inside the bounds are nine at most. The mark, the start and two notes.
+        // Of 24 runs of 128 elements the first is lost; inside the bounds are nine at most. The mark, the start and two
+        // notes.
         assert!(count >= 23 + 4, "{line}: {count}");
         assert_eq!(note().as_deref(), Some("lacking"), "{line}");
         client.line("DEL list");
@@ -254,8 +255,8 @@ fn a_list_that_lacks_elements_keeps_what_is_out_of_bounds() {
     }
 }
 
-/// More elements matched than the header counts, which was then written with 2^64 less a few; in builds that look for overflow the
-/// server stopped.
+/// More elements matched than the header counts, which was then written with 2^64 less a few; in builds that look for
+/// overflow the server stopped.
 #[test]
 fn no_element_is_removed_twice() {
     let server = TestServer::start();

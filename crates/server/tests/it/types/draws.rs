@@ -8,8 +8,8 @@ use crate::support::TestServer;
 /// How often a member is drawn: for some seconds.
 const DRAWS: usize = 400_000;
 
-/// What was lost: the time of all who write. A draw of very many members was one step, which was made anew whenever somebody
-/// else had changed the collection meanwhile: up to nine times, behind the first with the others kept waiting.
+/// What was lost: the time of all who write. A draw of very many members was one step, which was made anew whenever
+/// somebody else had changed the collection meanwhile: up to nine times, behind the first with the others kept waiting.
 #[test]
 fn many_draws_keep_no_writer_waiting() {
     let server = TestServer::with(|config| config.threads = 2);

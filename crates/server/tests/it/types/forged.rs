@@ -1,5 +1,5 @@
-//! Strings that would pass for headers of collections: a client that makes one has the collection of another, whatever the rules
-//! for keys and databases say.
+//! Strings that would pass for headers of collections: a client that makes one has the collection of another, whatever
+//! the rules for keys and databases say.
 
 use std::collections::BTreeMap;
 
@@ -232,8 +232,8 @@ fn scan(client: &mut Client, command: &str) -> Vec<(String, u64)> {
     }
 }
 
-/// What was lost: the secret that tells headers from strings. A cursor was the hash of the next member, which nothing but two
-/// halves of the mark goes into and which is computed backwards: two cursors told both.
+/// What was lost: the secret that tells headers from strings. A cursor was the hash of the next member, which nothing
+/// but two halves of the mark goes into and which is computed backwards: two cursors told both.
 #[test]
 fn cursors_do_not_tell_the_mark_of_the_pool() {
     let server = TestServer::start();

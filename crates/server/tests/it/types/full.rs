@@ -48,7 +48,8 @@ fn a_full_pool_from_before_runs_is_served() {
     });
 }
 
-/// A pop of one element wrote the rest of its run anew, for which a full pool has no room: nobody could take anything any more.
+/// A pop of one element wrote the rest of its run anew, for which a full pool has no room: nobody could take anything
+/// any more.
 #[test]
 fn a_full_pool_is_drained_one_by_one() {
     let folder = tempfile::tempdir().expect("a folder");

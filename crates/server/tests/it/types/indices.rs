@@ -1,9 +1,9 @@
-//! What YCSB's client for Redis keeps: a hash for each record, and a sorted set `_indices` of their keys. Several threads put and
-//! remove records while others scan.
+//! What YCSB's client for Redis keeps: a hash for each record, and a sorted set `_indices` of their keys. Several
+//! threads put and remove records while others scan.
 //!
-//! The client sends two commands without a transaction. Two threads that change the same record may then leave it in one place
-//! and not in the other, whatever the server does; so that is demanded of records of which one thread alone changes each, and
-//! of all others with transactions. That a scan ascends is demanded always.
+//! The client sends two commands without a transaction. Two threads that change the same record may then leave it in
+//! one place and not in the other, whatever the server does; so that is demanded of records of which one thread alone
+//! changes each, and of all others with transactions. That a scan ascends is demanded always.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

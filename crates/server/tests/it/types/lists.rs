@@ -1,4 +1,5 @@
-//! Lists of runs, which are entries of many elements: whatever is done to them, one by one or together, they have what a model has.
+//! Lists of runs, which are entries of many elements: whatever is done to them, one by one or together, they have what
+//! a model has.
 
 use std::collections::VecDeque;
 
@@ -176,8 +177,8 @@ impl Model {
     }
 }
 
-/// Among them those that are trimmed by more than is freed at once, and pushed to where that still is; and those that were
-/// last changed when there were no runs.
+/// Among them those that are trimmed by more than is freed at once, and pushed to where that still is; and those that
+/// were last changed when there were no runs.
 #[test]
 fn a_list_is_what_a_model_of_it_is() {
     for seed in 1..=4 {
@@ -274,7 +275,8 @@ fn transaction(client: &mut Client, lines: &[&str]) -> String {
     pipeline(client, &lines).pop().unwrap()
 }
 
-/// What comes in one step is one entry for many elements, and goes so. Each command of a transaction wrote entries of its own.
+/// What comes in one step is one entry for many elements, and goes so. Each command of a transaction wrote entries of
+/// its own.
 #[test]
 fn what_a_step_pushes_is_a_run() {
     let server = TestServer::start();
@@ -443,8 +445,8 @@ fn what_reaches_out_of_the_bounds_stays_until_it_is_gone() {
     assert_eq!((report.problems, report.members), (Vec::<String>::new(), 402));
 }
 
-/// What was lost: an element. What a trim leaves outside of a list, until it is freed, was read ahead with the list's first
-/// elements; one that was pushed into that place meanwhile was answered with what had been there, and removed.
+/// What was lost: an element. What a trim leaves outside of a list, until it is freed, was read ahead with the list's
+/// first elements; one that was pushed into that place meanwhile was answered with what had been there, and removed.
 #[test]
 fn what_was_trimmed_is_not_read_ahead_of_what_is_pushed() {
     let server = TestServer::start();

@@ -1,5 +1,5 @@
-//! Commands of a transaction that fail with part of their work done: nothing of it is left, and nothing of the others is
-//! lost. A member that is too long, behind others that are not, left those staged without being counted: the header
+//! Commands of a transaction that fail with part of their work done: nothing of it is left, and nothing of the others
+//! is lost. A member that is too long, behind others that are not, left those staged without being counted: the header
 //! said less than there was, and `check` called the collection damaged.
 
 use crate::support::{Client, TestServer, encode, eventually};

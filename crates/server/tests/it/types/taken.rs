@@ -1,5 +1,5 @@
-//! What pipelines take from lists and sets one by one, which is read ahead: it is what is there, whatever the same pipeline
-//! changes in between.
+//! What pipelines take from lists and sets one by one, which is read ahead: it is what is there, whatever the same
+//! pipeline changes in between.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -292,8 +292,8 @@ fn who_is_gone_is_not_served() {
     assert_eq!(waiting_count(&mut pusher), 0);
 }
 
-/// What was lost: the elements. A client that waits was killed, and what came to its key before its event loop had closed it
-/// was taken for it, and thrown away with it. Here both come in one write, which the loop reads in one turn.
+/// What was lost: the elements. A client that waits was killed, and what came to its key before its event loop had
+/// closed it was taken for it, and thrown away with it. Here both come in one write, which the loop reads in one turn.
 #[test]
 fn who_is_killed_is_not_served() {
     let server = TestServer::with(|config| config.threads = 1);

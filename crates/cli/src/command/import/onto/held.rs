@@ -140,8 +140,9 @@ mod tests {
         text.split(' ').map(|part| part.as_bytes().to_vec()).collect()
     }
 
-    /// What was lost: a key that was restored with its time while the target was behind was dropped there, since the time had
-    /// come, before the command that prolonged it; one whose database was exchanged kept the far time for ever.
+    /// What was lost: a key that was restored with its time while the target was behind was dropped there, since the
+    /// time had come, before the command that prolonged it; one whose database was exchanged kept the far time for
+    /// ever.
     #[test]
     fn times_go_with_databases_and_with_what_is_restored() {
         let mut held = Held { near: 1000, far: 9999, times: HashMap::new() };

@@ -1,4 +1,5 @@
-//! `everleaf import SOURCE redis://TARGET`: the keys of a server in another one that runs, and what is written meanwhile.
+//! `everleaf import SOURCE redis://TARGET`: the keys of a server in another one that runs, and what is written
+//! meanwhile.
 //!
 //! To the source we are a replica: it sends a snapshot of all its keys, and behind it every command that changes
 //! one. The target gets the keys as commands, and then those commands as they are. The source is told how much
@@ -156,8 +157,8 @@ fn follow(
             last = Instant::now();
         }
         progress.set(commands);
-        // What is no change comes, too, where programs publish or wait. Within a transaction the target has done nothing yet,
-        // and does nothing of what it is asked.
+        // What is no change comes, too, where programs publish or wait. Within a transaction the target has done
+        // nothing yet, and does nothing of what it is asked.
         if from.has_more() || to.is_in_transaction() {
             continue;
         }

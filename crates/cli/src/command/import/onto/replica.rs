@@ -1,8 +1,9 @@
 //! A source as one of its replicas: a snapshot of its keys, and every command behind it that changes one.
 //!
-//! Where the connection is lost behind the snapshot there is another, and the stream goes on behind the last command that
-//! came as a whole, as long as the source still has what was sent since. If it has not, only a new snapshot would do,
-//! and in front of it the target would have to be emptied: that is left to a user who knows that nobody writes to it.
+//! Where the connection is lost behind the snapshot there is another, and the stream goes on behind the last command
+//! that came as a whole, as long as the source still has what was sent since. If it has not, only a new snapshot would
+//! do, and in front of it the target would have to be emptied: that is left to a user who knows that nobody writes to
+//! it.
 
 use super::super::{Item, each_record};
 use super::NO_COPY;
@@ -386,9 +387,9 @@ mod tests {
         address.expect("it can be read").expect("it is one")
     }
 
-    /// What was taken: as much memory as the source had to say, and as much time. A command could have a million parts of a
-    /// gigabyte; empty lines, which are signs of life, could come for ever; and a position behind which there is no other
-    /// number ended builds that look for overflow.
+    /// What was taken: as much memory as the source had to say, and as much time. A command could have a million parts
+    /// of a gigabyte; empty lines, which are signs of life, could come for ever; and a position behind which there is
+    /// no other number ended builds that look for overflow.
     #[test]
     fn a_source_that_claims_without_an_end_is_left() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -114,8 +114,8 @@ impl Run {
         }
     }
 
-    /// Notes that a writer begins a write, unless somebody has all locks. `change` gets its keys, and may say more of what
-    /// it writes.
+    /// Notes that a writer begins a write, unless somebody has all locks. `change` gets its keys, and may say more of
+    /// what it writes.
     fn begin(
         &self,
         writer: usize,
