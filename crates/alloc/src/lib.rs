@@ -8,6 +8,13 @@
 //! allocation persists nothing, no crash can leak or hand out twice, and recovery derives the free
 //! lists from the trees.
 //!
+//! *What is held back.* A session keeps up to 256 free records of each size class and 256 free blocks of each class, and
+//! what it has retired for some epochs: three bags, if nobody is pinned for long, each of up to 128 items. Others get
+//! that when the session ends or gives it back, which a [`SessionPool`] makes those that are idle do when somebody has
+//! found no space ([`SessionPool::collect_idle`]). The session itself is refused space only when all that it holds back, but
+//! for blocks that were promised to it, has gone to the depot, and no chunk there is empty. A chunk with one block or
+//! record in use serves for nothing but its class.
+//!
 //! Departures from the paper: no allocation bitmap, reclaimed ring or recyclable log (they record
 //! what reachability already says); size classes for records; chunks are returned when empty.
 //!
@@ -18,6 +25,7 @@
 //! | `runs` | runs of chunks, by place and by length |
 //! | `depot` | free blocks and records in bulk |
 //! | `chunks` | which chunks sessions get when their lists are empty |
+//! | `refill` | what a session does when its lists are empty |
 //! | `session` | one thread's lists, pins and retired things |
 //! | `session_pool` | which session a thread uses |
 //! | `epoch` | when something retired may be reused |
@@ -39,6 +47,7 @@ mod late;
 pub mod layout;
 mod node;
 mod recover;
+mod refill;
 mod reserve;
 mod runs;
 mod session;

@@ -27,9 +27,7 @@ impl<M: Machine> Session<M> {
         while self.blocks[class].len() < count {
             self.refill_blocks(class)?;
         }
-        if M::SIMULATED {
-            self.promised[class] = self.promised[class].max(count);
-        }
+        self.promised[class] = self.promised[class].max(count);
         Ok(())
     }
 

@@ -16,9 +16,6 @@ use crate::layout::{BLOCK_CLASS_COUNT, block_size};
 use crate::node::NodeArena;
 use crate::size_class::{CLASS_COUNT, class_size};
 
-/// Blocks or records moved between a session and the depot at once.
-const BATCH: usize = 32;
-
 /// One thread's handle on a [`Heap`].
 pub struct Session<M: Machine> {
     heap: Arc<Heap<M>>,
@@ -30,7 +27,7 @@ pub struct Session<M: Machine> {
     pub(crate) open_bag: Vec<Retired>,
     pub(crate) sealed: VecDeque<Bag>,
     turns: u32,
-    /// On a simulated machine: calls of each class that were promised to succeed.
+    /// Calls of each class that were promised to succeed: so many blocks are at hand.
     pub(crate) promised: [usize; BLOCK_CLASS_COUNT],
 }
 
@@ -196,9 +193,7 @@ impl<M: Machine> Session<M> {
     /// # Errors
     /// The pool is full, or the disk is.
     pub fn allocate_block_of(&mut self, class: usize) -> Result<u32, AllocError> {
-        if M::SIMULATED {
-            self.keep_promise(class)?;
-        }
+        self.keep_promise(class)?;
         if self.blocks[class].is_empty() {
             self.refill_blocks(class)?;
         }
@@ -233,35 +228,6 @@ impl<M: Machine> Session<M> {
     /// As [`Self::retire_block`] for a block of `class`.
     pub fn retire_block_of(&mut self, class: usize, block: u32) {
         self.retire(Retired::Block(block, class));
-    }
-
-    /// Adds at least one block to the session's list.
-    pub(crate) fn refill_blocks(&mut self, class: usize) -> Result<(), AllocError> {
-        let heap = self.heap.clone();
-        let before = self.blocks[class].len();
-        // Round again while other threads empty the depot before we get there.
-        while !self.take_blocks(&heap, class) {
-            match heap.add_block_chunk(class) {
-                Err(error) if error.lacks_space() => {
-                    self.collect_all();
-                    if self.blocks[class].len() > before || self.take_blocks(&heap, class) {
-                        break;
-                    }
-                    heap.release_empty_chunks();
-                    heap.add_block_chunk(class).map_err(|_| error)?;
-                }
-                result => result?,
-            }
-        }
-        Ok(())
-    }
-
-    fn take_blocks(&mut self, heap: &Heap<M>, class: usize) -> bool {
-        let mut depot = heap.depot.lock();
-        let keep = depot.blocks[class].len().saturating_sub(BATCH);
-        let moved = depot.blocks[class].len() - keep;
-        self.blocks[class].extend(depot.blocks[class].drain(keep..));
-        moved > 0
     }
 
     // ---- records ----
@@ -310,43 +276,6 @@ impl<M: Machine> Session<M> {
     /// Takes back a record that is unlinked, durably: reused when no thread can hold it.
     pub fn retire_record(&mut self, offset: u64, size: usize) {
         self.retire(Retired::Record(offset, size));
-    }
-
-    fn refill_records(&mut self, class: usize) -> Result<(), AllocError> {
-        let heap = self.heap.clone();
-        while !self.take_records(&heap, class) {
-            match heap.add_record_chunk(class) {
-                Err(error) if error.lacks_space() => {
-                    self.collect_all();
-                    if !self.records[class].is_empty() || self.take_records(&heap, class) {
-                        break;
-                    }
-                    heap.release_empty_chunks();
-                    heap.add_record_chunk(class).map_err(|_| error)?;
-                }
-                result => result?,
-            }
-        }
-        Ok(())
-    }
-
-    fn take_records(&mut self, heap: &Heap<M>, class: usize) -> bool {
-        let mut depot = heap.depot.lock();
-        let list = &mut depot.records[class];
-        let keep = list.len().saturating_sub(BATCH);
-        self.records[class].extend(list.drain(keep..));
-        !self.records[class].is_empty()
-    }
-
-    fn allocate_large(&mut self, size: usize) -> Result<u64, AllocError> {
-        match self.heap.allocate_large(size) {
-            Err(error) if error.lacks_space() => {
-                self.collect_all();
-                self.heap.release_empty_chunks();
-                self.heap.allocate_large(size).map_err(|_| error)
-            }
-            result => result,
-        }
     }
 
     // ---- reclamation ----

@@ -1,5 +1,6 @@
 //! The tests of the allocator on hardware, in one program.
 
+mod emptied;
 mod largest;
 mod late;
 mod reopen;

@@ -1,0 +1,104 @@
+//! What a full heap gives out when all that filled it was freed.
+
+use std::sync::Arc;
+
+use everleaf_alloc::{AllocError, Heap, Session};
+use everleaf_machine::Hardware;
+use everleaf_pool::{Domain, Pool};
+
+/// Of 16 KiB, in a pool of 2 MiB: a session may have more free records of a size than fill all of them.
+const CHUNK_SHIFT: u32 = 14;
+
+fn heap() -> Arc<Heap<Hardware>> {
+    let pool = Pool::in_memory(1 << 20, 2 << 20, Domain::Process).expect("memory");
+    Heap::create_with_chunks(pool, CHUNK_SHIFT).expect("room")
+}
+
+/// Something of which a heap has many.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Of so many bytes.
+    Record(usize),
+    /// Of this class.
+    Block(usize),
+}
+
+/// Many to a chunk, few, two, one, and of several chunks.
+const KINDS: [Kind; 7] = [
+    Kind::Record(200),
+    Kind::Record(3000),
+    Kind::Record(7000),
+    Kind::Record(12_000),
+    Kind::Record(40_000),
+    Kind::Block(0),
+    Kind::Block(2),
+];
+
+impl Kind {
+    fn take(self, session: &mut Session<Hardware>) -> Result<u64, AllocError> {
+        match self {
+            Kind::Record(size) => session.allocate_record(size),
+            Kind::Block(class) => session.allocate_block_of(class).map(u64::from),
+        }
+    }
+
+    fn retire(self, session: &mut Session<Hardware>, place: u64) {
+        match self {
+            Kind::Record(size) => session.retire_record(place, size),
+            Kind::Block(class) => session.retire_block_of(class, place as u32),
+        }
+    }
+
+    /// Takes until there is no space.
+    fn fill(self, session: &mut Session<Hardware>) -> Vec<u64> {
+        let mut taken = vec![];
+        loop {
+            match self.take(session) {
+                Ok(place) => taken.push(place),
+                Err(error) => {
+                    assert!(error.is_full(), "{error}");
+                    return taken;
+                }
+            }
+        }
+    }
+}
+
+/// A session looked for empty chunks among what was given back, and not among what it had freed itself and kept: a
+/// pool that a thread had filled and emptied stayed full for it, for any other size.
+#[test]
+fn what_a_session_has_freed_serves_for_something_else() {
+    let session = || heap().session().expect("a session");
+    let alone = KINDS.map(|kind| kind.fill(&mut session()).len());
+    for first in KINDS {
+        let mut session = session();
+        for (second, expected) in KINDS.into_iter().zip(alone) {
+            for place in first.fill(&mut session) {
+                first.retire(&mut session, place);
+            }
+            let taken = second.fill(&mut session);
+            assert_eq!(taken.len(), expected, "{second:?} behind {first:?}");
+            taken.iter().for_each(|place| second.retire(&mut session, *place));
+        }
+    }
+}
+
+/// What is promised stays at hand, whatever else finds no space meanwhile.
+#[test]
+fn promised_blocks_are_kept_when_space_runs_out() {
+    const PROMISED: usize = 7;
+    let heap = heap();
+    let mut session = heap.session().expect("a session");
+    let mut other = heap.session().expect("a session");
+    let blocks: Vec<u32> = (0..60).map(|_| session.allocate_block().expect("room")).collect();
+    blocks.into_iter().for_each(|block| session.free_block(block));
+    session.reserve_blocks(PROMISED).expect("they are at hand");
+    for kind in KINDS.iter().filter(|kind| matches!(kind, Kind::Record(_))) {
+        kind.fill(&mut session);
+    }
+    let of_others = Kind::Block(0).fill(&mut other).len();
+    for _ in 0..PROMISED {
+        session.allocate_block().expect("promised");
+    }
+    assert!(of_others > 0, "the rest of the chunk is theirs");
+}
