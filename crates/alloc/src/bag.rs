@@ -1,5 +1,7 @@
 //! What was retired and waits until nobody can reach it.
 
+use crate::layout::block_size;
+
 /// Something unlinked that nobody may use yet.
 pub(crate) enum Retired {
     /// A volatile node and its size.
@@ -8,6 +10,17 @@ pub(crate) enum Retired {
     Block(u32, usize),
     /// A record: offset and size in bytes.
     Record(u64, usize),
+}
+
+impl Retired {
+    /// Bytes of the pool that it has.
+    pub fn pool_bytes(&self) -> usize {
+        match *self {
+            Retired::Node(..) => 0,
+            Retired::Block(_, class) => block_size(class),
+            Retired::Record(_, size) => size,
+        }
+    }
 }
 
 // SAFETY: a retired node has no owner but the bag it is in.

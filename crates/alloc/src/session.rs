@@ -16,6 +16,10 @@ use crate::layout::{BLOCK_CLASS_COUNT, block_size};
 use crate::node::NodeArena;
 use crate::size_class::{CLASS_COUNT, class_size};
 
+/// Bytes of the pool that fill a bag, however few items have them: three bags wait at most while nobody is pinned for
+/// long.
+const BAG_BYTES: usize = 1 << 20;
+
 /// One thread's handle on a [`Heap`].
 pub struct Session<M: Machine> {
     heap: Arc<Heap<M>>,
@@ -25,6 +29,8 @@ pub struct Session<M: Machine> {
     pub(crate) blocks: [Vec<u32>; BLOCK_CLASS_COUNT],
     pub(crate) records: Vec<Vec<u64>>,
     pub(crate) open_bag: Vec<Retired>,
+    /// Bytes of the pool in it.
+    open_bytes: usize,
     pub(crate) sealed: VecDeque<Bag>,
     turns: u32,
     /// Calls of each class that were promised to succeed: so many blocks are at hand.
@@ -78,6 +84,7 @@ impl<M: Machine> Session<M> {
             blocks: Default::default(),
             records: vec![vec![]; CLASS_COUNT],
             open_bag: vec![],
+            open_bytes: 0,
             sealed: VecDeque::new(),
             turns: 0,
             promised: [0; BLOCK_CLASS_COUNT],
@@ -299,8 +306,10 @@ impl<M: Machine> Session<M> {
             bag.items.push(item);
             return;
         }
+        self.open_bytes += item.pool_bytes();
         self.open_bag.push(item);
-        if self.open_bag.len() >= bag_size || M::mutant("session.fills_sealed_bag") {
+        let is_full = self.open_bag.len() >= bag_size || self.open_bytes >= BAG_BYTES;
+        if is_full || M::mutant("session.fills_sealed_bag") {
             self.seal();
             self.heap.epochs.try_advance();
             self.collect();
@@ -313,6 +322,7 @@ impl<M: Machine> Session<M> {
             return;
         }
         let items = std::mem::take(&mut self.open_bag);
+        self.open_bytes = 0;
         // The tag is read after every item in the bag was unlinked, so it is late enough for all.
         let older = u64::from(M::mutant("session.old_tag"));
         self.sealed.push_back(Bag { epoch: self.heap.epochs.retire_epoch() - older, items });

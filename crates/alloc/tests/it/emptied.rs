@@ -102,3 +102,21 @@ fn promised_blocks_are_kept_when_space_runs_out() {
     }
     assert!(of_others > 0, "the rest of the chunk is theirs");
 }
+
+/// A bag was full when it had a number of items, however large they were: one large value that was written again and
+/// again took hundreds of its size.
+#[test]
+fn large_records_are_reclaimed_soon() {
+    const SIZE: usize = 1 << 20;
+    let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+    let heap = Heap::create(pool).expect("room");
+    let mut session = heap.session().expect("a session");
+    let mut record = session.allocate_record(SIZE).expect("room");
+    for _ in 0..500 {
+        let mut pinned = session.pinned();
+        let next = pinned.allocate_record(SIZE).expect("room");
+        pinned.retire_record(std::mem::replace(&mut record, next), SIZE);
+    }
+    let used = heap.used_bytes() as usize;
+    assert!(used < 8 * SIZE, "{used} bytes for one record of {SIZE}");
+}
