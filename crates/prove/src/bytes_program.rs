@@ -16,6 +16,7 @@ use everleaf_machine::simulated::{Memory, Program};
 pub use self::words::AnyWords;
 use self::words::{LivingWords, encode};
 use crate::backing::{SIZE_MIN, open_pool};
+use crate::emptied::demand_room;
 use crate::expected::Expected;
 use crate::hoard::Hoard;
 use crate::operation::{Operation, Seen, Space};
@@ -407,6 +408,16 @@ impl Program for BytesProgram {
         let Opened { sessions, hoard, tree } = opened;
         drop(sessions);
         drop(hoard);
+        if self.space.may_fill {
+            let remove = |session: &mut Session<Simulated>, key: usize| {
+                tree.change(session, &Change::remove(&self.universe[key])).map(drop)
+            };
+            let put = |session: &mut Session<Simulated>| {
+                tree.reclaim(session);
+                tree.change(session, &Change::upsert(&self.universe[0], &encode(3))).map(drop)
+            };
+            demand_room(tree.heap(), &self.space, self.universe.len(), remove, put)?;
+        }
         tree.give_back()?;
         Ok(true)
     }

@@ -64,6 +64,7 @@ mod design;
 pub mod dimensions;
 pub mod directed_case;
 pub mod directory;
+mod emptied;
 pub mod epochs;
 pub mod exhaustion;
 pub mod expected;

@@ -14,6 +14,7 @@ use everleaf_machine::simulated::{Domain, Memory, Program};
 
 pub(crate) use self::operations::note_scan;
 use crate::backing::{SIZE_MIN, open_pool};
+use crate::emptied::{can_be_emptied, demand_room};
 use crate::expected::Expected;
 use crate::hoard::Hoard;
 use crate::leaks::all_is_free;
@@ -324,6 +325,15 @@ impl Program for U64Program {
         drop(sessions);
         drop(hoard);
         let heap = tree.heap().clone();
+        if self.space.may_fill && can_be_emptied(tree.tree().info().name) {
+            let remove = |session: &mut Session<Simulated>, key: usize| {
+                tree.tree().remove(session, self.universe[key]).map(drop)
+            };
+            let put = |session: &mut Session<Simulated>| {
+                tree.tree().upsert(session, self.universe[0], self.tree.values.0).map(drop)
+            };
+            demand_room(&heap, &self.space, self.universe.len(), remove, put)?;
+        }
         let mut session = heap.session().map_err(text)?;
         tree.give_back(&mut session).map_err(text)?;
         drop(session);

@@ -11,7 +11,7 @@ use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program};
 
 use crate::case::{Case, PlannedCase};
 use crate::living::AnyTree;
-use crate::operation::Operation;
+use crate::operation::{Operation, Space};
 use crate::plans;
 use crate::step::Step;
 use crate::tiny::Tiny;
@@ -88,7 +88,9 @@ impl Program for Unjudged {
     }
 
     fn give_back(&self, opened: Opened) -> Result<bool, String> {
-        self.0.give_back(opened)
+        // Nor whether it can be emptied.
+        let space = Space { may_fill: false, ..self.0.space };
+        U64Program { space, ..self.0.clone() }.give_back(opened)
     }
 
     fn is_durable(&self) -> bool {

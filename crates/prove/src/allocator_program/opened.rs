@@ -58,13 +58,15 @@ impl Opened {
     }
 
     /// Demands that there was no space where one thread was refused some: none is free in chunks that serve for
-    /// something else. The session is pinned as it was then, so that nothing more can be collected.
+    /// something else, with what the session has free itself. It is pinned as it was then, so that nothing more can be
+    /// collected.
     pub(super) fn demand_full(&self, session: &mut Session<M>, operation: Operation) {
         let is_alone = self.sessions.len() == 1 && self.pool.borrow().is_none();
         let Operation::Put(key, value) = operation else { return };
         if !is_alone || self.late.is_some() {
             return;
         }
+        session.give_back();
         self.heap.release_empty_chunks();
         let found = Self::allocate(session, key, value);
         assert!(found.is_err(), "{operation:?} was refused space, and there is some");
