@@ -34,7 +34,7 @@ use crate::pactree::PacTree;
 use crate::pactree::variant::Standard as PacStandard;
 use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 use crate::skiplist::PSkiplist;
-use crate::skiplist::variant::Standard as SkipStandard;
+use crate::skiplist::variant as skip;
 use crate::sptree::{
     SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered,
     SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged,
@@ -138,7 +138,7 @@ designs! {
     Wort<4, M>,
     UTree<Production, M>,
     PacTree<PacStandard, 4, M>,
-    PSkiplist<SkipStandard, M>,
+    PSkiplist<skip::Standard, M>,
     BzTree<BzStandard, M>,
     Masstree<15, M>,
     BwTree<128, 8, M>,
@@ -163,6 +163,15 @@ designs! {
     Cceh<cceh::WholeUnlogged, M>,
     SpTreeUnlogged<Production, M>,
     SpTreeUnfilteredUnlogged<Production, M>,
+    PSkiplist<skip::Cached, M>,
+    PSkiplist<skip::Buffered, M>,
+    PSkiplist<skip::BufferedCached, M>,
+    PSkiplist<skip::OutOfPlace, M>,
+    PSkiplist<skip::Whole, M>,
+    PSkiplist<skip::BufferedUnlogged, M>,
+    PSkiplist<skip::BufferedCachedUnlogged, M>,
+    PSkiplist<skip::OutOfPlaceUnlogged, M>,
+    PSkiplist<skip::WholeUnlogged, M>,
 }
 
 /// The names of all designs.

@@ -1,6 +1,8 @@
 //! Programs made for one planted bug each: for safeguards that are missed in few programs, or in few
 //! of their orders.
 
+mod skip_lists;
+
 use everleaf_machine::simulated::Domain;
 
 use crate::directed_case::{DirectedCase, Expectation};
@@ -26,7 +28,7 @@ pub fn safeguards() -> Vec<DirectedCase> {
     all.extend(of_sptree_logs());
     all.extend(of_pactree());
     all.extend(of_wort());
-    all.extend(of_skip_lists());
+    all.extend(skip_lists::all());
     all.extend(of_bztree());
     all.extend(of_cceh());
     all
@@ -112,14 +114,19 @@ fn of_merges() -> Vec<DirectedCase> {
 /// records.
 fn of_fast_fair_logs() -> Vec<DirectedCase> {
     // The record of 2 is in the oldest chunk, and nothing but the log has it: the buffer is never full.
-    let mut many = vec![Insert(2, 20), Insert(3, 30)];
-    many.extend((0..24).map(|value| Update(3, 100 + value)));
     vec![guarded(
         "a record that only the oldest chunk has",
         ("fast-fair-b", "fast_fair.no_forced_flush", Some(Domain::Adr), 0, 100),
         &[],
-        &[&many],
+        &[&long_log()],
     )]
+}
+
+/// Writes whose records fill several chunks of four, while a buffer of two entries is never full.
+fn long_log() -> Vec<Operation> {
+    let mut many = vec![Insert(2, 20), Insert(3, 30)];
+    many.extend((0..24).map(|value| Update(3, 100 + value)));
+    many
 }
 
 /// Trees with inner nodes in DRAM.
@@ -275,55 +282,6 @@ fn of_wort() -> Vec<DirectedCase> {
             ("wort", "radix.free_at_once", None, 1, 2000),
             &[Insert(2, 20), Insert(3, 30)],
             &[&[Get(3)], &[Remove(2)]],
-        )
-        .in_leaves_of(2),
-    ]
-}
-
-/// P-Skiplist. Heights are drawn by the key and the session's turn: in a session's first turn the nodes of 2
-/// and 3 have two levels or more, and that of 7 has one.
-fn of_skip_lists() -> Vec<DirectedCase> {
-    vec![
-        // The insert has passed level 1 when the node is removed, and unlinks it on level 0 only. On level 1
-        // it must not link the new node in front of it, where who removes it does not look for it.
-        guarded(
-            "an insert beside the removal of a tall node of its key",
-            ("p-skiplist", "skiplist.before_its_like", None, 2, 2000),
-            &[Insert(3, 30)],
-            &[&[Insert(3, 31)], &[Remove(3)]],
-        )
-        .in_leaves_of(2),
-        // The insert has seen that the node is not marked, and links it above when it is given back.
-        guarded(
-            "a removal of a node that is being linked above",
-            ("p-skiplist", "skiplist.retires_early", None, 1, 500),
-            &[],
-            &[&[Insert(2, 20)], &[Remove(2)]],
-        )
-        .in_leaves_of(2),
-        // Nodes are two a line: the link around 3 is on another line than its place, which 9 gets.
-        guarded(
-            "a removed node whose place is used again",
-            ("p-skiplist", "skiplist.no_unlink_flush", Some(Domain::Adr), 0, 100),
-            &[1, 2, 3, 4, 5, 6, 7, 8].map(|key| Insert(key, key * 10)),
-            &[&[
-                Remove(3),
-                Remove(5),
-                Remove(6),
-                Remove(7),
-                Insert(9, 90),
-                Insert(10, 100),
-                Insert(11, 110),
-            ]],
-        )
-        .in_leaves_of(1),
-        // The insert of 2 links it on level 1 just when it is removed, and leads the get to it there. On level 0
-        // what is behind it is what was there then: not 7.
-        guarded(
-            "a get that meets a removed node on level 1",
-            ("p-skiplist", "skiplist.descends_from_removed", None, 2, 5000),
-            &[],
-            &[&[Insert(2, 20)], &[Remove(2), Insert(7, 70)], &[Get(7)]],
         )
         .in_leaves_of(2),
     ]

@@ -163,6 +163,17 @@ static SKIP_LISTS: &Trees = &Trees {
     alone: false,
 };
 
+/// The same with these techniques: 1 for buffering, plus 2 for out-of-place writing, 4 for caching, 8 for no log.
+macro_rules! levels {
+    ($techniques:literal: $($levels:literal)*) => {
+        &Trees {
+            sizes: &[$(($levels, any::<PSkiplist<skip::Small<$levels, $techniques>, M>>())),*],
+            wide: &[],
+            alone: false,
+        }
+    };
+}
+
 /// Small leaves, the second kind with so few descriptors that threads have to wait for some.
 static BZ_TREES: &Trees = &Trees {
     sizes: &[
@@ -367,6 +378,14 @@ pub static STRUCTURES: &[Structure] = &[
     one("f3-tree-nodes", "F3-tree, node-based", objects!(1, 2: 2 3)),
     one("utree", "uTree", U_TREES),
     one("p-skiplist", "P-Skiplist", SKIP_LISTS),
+    one("p-skiplist-b", "P-Skiplist with buffers and a log", levels!(1: 2 3)),
+    one("p-skiplist-bc", "the same, tall nodes are found in DRAM", levels!(5: 2)),
+    one("p-skiplist-bo", "with buffers and a log, new nodes are linked in runs", levels!(3: 2)),
+    one("p-skiplist-boc", "the same, tall nodes are found in DRAM", levels!(7: 3)),
+    one("p-skiplist-b-unlogged", "P-Skiplist with buffers, no log", levels!(9: 2)),
+    one("p-skiplist-bo-unlogged", "new nodes are linked in runs, no log", levels!(11: 3)),
+    one("p-skiplist-boc-unlogged", "with all three, no log", levels!(15: 2)),
+    one("p-skiplist-c", "P-Skiplist, tall nodes are found in DRAM", levels!(4: 2 3)),
     one("bztree", "BzTree with PMwCAS", BZ_TREES),
     one("masstree", "Masstree in DRAM", MASSTREES),
     one("bw-tree", "Bw-tree in DRAM", BW_TREES),

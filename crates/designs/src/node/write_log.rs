@@ -1,7 +1,7 @@
 //! The log of what is in write buffers: one writer a log, records that are linked per buffer.
 //!
 //! ```text
-//!   root object   24 words: the oldest chunk of each log
+//!   root object   24 or 15 words: the oldest chunk of each log
 //!   chunk    | opening 4, log 4 | number 8 | next 8 | 0 40 | record | record | ...
 //!   record   | key 8 | value 8 | link 48 bits, upper 16 of the sequence | meta 8 |
 //!   meta     | 0: is a value | 1..32: lower 31 of the sequence | 32..64: check sum |
@@ -37,6 +37,8 @@ pub struct Shape {
 impl Shape {
     /// Chunks of 64 KiB.
     pub const USUAL: Shape = Shape { logs: 24, chunk_length: 2046 };
+    /// The same, where the root object has words for fewer logs.
+    pub const FEW: Shape = Shape { logs: 15, ..Shape::USUAL };
     /// For small geometries, where rare paths are to be common.
     pub const SMALL: Shape = Shape { logs: 2, chunk_length: 4 };
 

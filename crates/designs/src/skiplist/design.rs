@@ -20,7 +20,7 @@ impl<V: Variant, M: Machine> Operations for PSkiplist<V, M> {
 
     #[inline]
     fn read(&self, _session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        Ok(self.read(key))
+        Ok(if V::BUFFERED { self.read_buffered(key) } else { self.read(key) })
     }
 
     #[inline]
@@ -45,6 +45,13 @@ impl<V: Variant, M: Machine> Operations for PSkiplist<V, M> {
         match way {
             Way::Up => self.scan_forward(from, limit, pairs),
             Way::Down => self.scan_backward(from, limit, pairs),
+        }
+        Ok(())
+    }
+
+    fn persist_deferred(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        if V::BUFFERED && !V::LOGGED {
+            self.flush_buffers(session)?;
         }
         Ok(())
     }
@@ -84,10 +91,18 @@ impl<V: Variant, M: Machine> Design<M> for PSkiplist<V, M> {
         kind: V::KIND,
         keys: 0..=u64::MAX,
         values: 0..=VALUE_MAX,
-        progress: Progress::LockFreeReads,
-        reads: Reads::Committed,
+        progress: if V::BUFFERED { Progress::Blocking } else { Progress::LockFreeReads },
+        reads: if V::BUFFERED && !V::LOGGED { Reads::Deferred } else { Reads::Committed },
         writes: Writes::Conditional,
         scans: Scans::BothWays,
+    };
+
+    const CAVEAT: Option<&'static str> = if V::BUFFERED && !V::LOGGED {
+        Some(
+            "what was written last is lost when the process or the machine stops before the pool is closed",
+        )
+    } else {
+        None
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
@@ -109,6 +124,7 @@ impl<V: Variant, M: Machine> Design<M> for PSkiplist<V, M> {
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
         self.root_object.mark(used)?;
+        self.mark_logs(used)?;
         self.walk(used, true, &mut |_| true)
     }
 }

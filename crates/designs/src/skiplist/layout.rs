@@ -14,15 +14,33 @@
 //!
 //! Link 0 and value are on one line: what is stored to them becomes durable in this order. Links 1 and up,
 //! and the states, mean nothing after a crash. The head has neither key nor value.
+//!
+//! In variants with buffers:
+//!
+//! ```text
+//!   root object   word 0       1         2..17                     17..32
+//!           | "EVLPSKL1" | variant | the head, a node of 12 levels | logs (`write_log.rs`) |
+//!
+//!   tall node        | what any node has | number 8, unless an inner tree in DRAM has it |
+//!   height           | zero | flushed 46 | 0 0 | height 8 |
+//! ```
+//!
+//! *Flushed*, in a tall node and in the head, is the number of the last buffered write that the partition has. The
+//! number is that of the partition, and means nothing after a crash.
 
-use super::variant::LEVEL_COUNT_MAX;
+use super::variant::{Buffered, LEVEL_COUNT_MAX, Standard, Variant};
 
 /// First word of a root object: "EVLPSKL1".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLPSKL1");
 /// The root object's word that says of which variant the list is.
 pub(super) const VARIANT_WORD: usize = 1;
+/// The root object's first word that names the oldest chunk of a log, in a variant with buffers.
+pub(super) const LOG_WORD: usize = 17;
+
 /// The root object's first word that is the head's.
-pub(super) const HEAD_WORD: usize = 8;
+pub(super) const fn head_word<V: Variant>() -> usize {
+    if V::BUFFERED { 2 } else { 8 }
+}
 
 /// The part of a node that has to be durable: link 0, value, key, height.
 pub(super) const CORE_SIZE: usize = 32;
@@ -39,6 +57,10 @@ pub(super) const LINKED_UP: u64 = 1 << 9;
 pub(super) const DEAD: u64 = 1 << 8;
 /// The levels of a node, in the same word.
 pub(super) const HEIGHT_MASK: u64 = 0xFF;
+/// Where the same word has the number of flushed writes.
+pub(super) const FLUSHED_SHIFT: u32 = 10;
+/// More than any number of flushed writes.
+pub(super) const FLUSHED_END: u64 = 1 << 46;
 
 /// A value with this bit may not be durable, and only who stored it may store another one.
 pub(super) const DIRTY_VALUE: u64 = 1 << 63;
@@ -47,9 +69,29 @@ pub(super) const DEAD_VALUE: u64 = DIRTY_VALUE - 1;
 /// The largest value of a key.
 pub(super) const VALUE_MAX: u64 = DEAD_VALUE - 1;
 
+/// Whether a node of this height begins a partition, in a variant that has them.
+pub(super) const fn is_tall<V: Variant>(height: usize) -> bool {
+    (V::BUFFERED || V::CACHED) && height > V::LOW_LEVELS
+}
+
+/// Whether tall nodes have a word for their number.
+const fn has_number<V: Variant>(height: usize) -> bool {
+    V::BUFFERED && !V::CACHED && is_tall::<V>(height)
+}
+
 /// Bytes of a node.
-pub(super) fn node_size(height: usize) -> usize {
-    STATE as usize + 8 * height
+pub(super) const fn node_size<V: Variant>(height: usize) -> usize {
+    number_at(height) as usize + if has_number::<V>(height) { 8 } else { 0 }
+}
+
+/// Where a tall node has its number.
+pub(super) const fn number_at(height: usize) -> u64 {
+    STATE + 8 * height as u64
+}
+
+/// Levels of the pool that a node of this height is on: with caching, what is above the low ones is in DRAM.
+pub(super) fn linked_levels<V: Variant>(height: usize) -> usize {
+    if V::CACHED { height.min(V::LOW_LEVELS) } else { height }
 }
 
 /// Where a node has its link on a level.
@@ -92,10 +134,13 @@ impl Link {
     }
 }
 
-const _: () = assert!(HEAD_WORD * 8 + CORE_SIZE + 8 * LEVEL_COUNT_MAX <= 256);
+const _: () = assert!(head_word::<Standard>() * 8 + STATE as usize + 8 * LEVEL_COUNT_MAX <= 256);
+const _: () =
+    assert!(head_word::<Buffered>() * 8 + STATE as usize + 8 * LEVEL_COUNT_MAX == LOG_WORD * 8);
 
 #[cfg(test)]
 mod tests {
+    use super::super::variant::Whole;
     use super::*;
 
     #[test]
@@ -103,7 +148,11 @@ mod tests {
         let places: Vec<u64> = (0..LEVEL_COUNT_MAX).map(link_at).collect();
         assert_eq!(places[..4], [0, 32, 40, 48]);
         for height in 1..=LEVEL_COUNT_MAX {
-            assert_eq!(node_size(height), (link_at(height - 1) as usize + 8).max(CORE_SIZE));
+            let links_end = (link_at(height - 1) as usize + 8).max(CORE_SIZE);
+            assert_eq!(node_size::<Standard>(height), links_end);
+            let number = if height > 2 { 8 } else { 0 };
+            assert_eq!(node_size::<Buffered>(height), links_end + number);
+            assert_eq!(node_size::<Whole>(height), links_end);
         }
     }
 

@@ -7,9 +7,12 @@ use everleaf_machine::{Machine, Ordering};
 
 use super::PSkiplist;
 use super::layout::{
-    CORE_SIZE, DIRTY_VALUE, HEAD_WORD, LINKED_UP, Link, TAG, VARIANT_WORD, live, node_size,
+    CORE_SIZE, DIRTY_VALUE, FLUSHED_END, LINKED_UP, LOG_WORD, Link, TAG, VARIANT_WORD, head_word,
+    is_tall, linked_levels, live, node_size,
 };
+use super::partitions::Partitions;
 use super::variant::{LEVEL_COUNT_MAX, Variant};
+use crate::node::write_log::Logs;
 
 /// A node of level 0, as it was found.
 pub(super) struct Found {
@@ -20,31 +23,47 @@ pub(super) struct Found {
     pub word: u64,
 }
 
+/// A node that begins a partition: its place, its key, and the number of the last buffered write that it has.
+type Tall = (u64, u64, u64);
+
 impl<V: Variant, M: Machine> PSkiplist<V, M> {
-    fn assemble(session: &Session<M>, root_object: RootObject<M>) -> Self {
+    fn assemble(session: &Session<M>, root_object: RootObject<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let base = PoolBase::of(&heap);
-        let head = root_object.word(HEAD_WORD).as_ptr().addr() - base.start().addr();
-        PSkiplist {
+        let head = root_object.word(head_word::<V>()).as_ptr().addr() - base.start().addr();
+        let is_writable = !heap.pool().is_read_only();
+        let writes_logs = V::BUFFERED && is_writable;
+        let generation = if writes_logs { heap.pool().next_id()? } else { u32::MAX };
+        let medium = heap.medium();
+        let logs = Logs::new(base, medium, (root_object, LOG_WORD), generation, Self::LOGS);
+        let bytes = if V::BUFFERED || V::CACHED { heap.pool().max_size() } else { 0 };
+        Ok(PSkiplist {
             base,
-            medium: heap.medium(),
+            medium,
             root_object,
             head: head as u64,
-            is_writable: !heap.pool().is_read_only(),
+            is_writable,
             keys: Tally::new(0),
             guide: vec![],
+            partitions: Partitions::new(bytes, V::BUFFERED, logs),
             variant: std::marker::PhantomData,
             _heap: heap,
-        }
+        })
     }
 
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
         // All links of the head are 0: an empty list.
         let root_object = RootObject::create(session, TAG)?;
+        let made = Self::assemble(session, root_object).and_then(|mut list| {
+            let loaded = list.load_partitions(session, vec![]);
+            loaded.inspect_err(|_| list.partitions.free(session))?;
+            Ok(list)
+        });
+        let list = made.inspect_err(|_| root_object.free(session))?;
         root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
         // Persist: the root object before the directory names the tree.
         session.medium().persist(root_object.word(0).as_ptr(), 16);
-        Ok(Self::assemble(session, root_object))
+        Ok(list)
     }
 
     pub(super) fn open_in(
@@ -59,38 +78,90 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
                 format!("a list is of variant {found}, and this is {} ({})", V::NAME, V::KIND);
             return Err(AllocError::Corrupt { offset: 0, what }.into());
         }
-        let mut list = Self::assemble(session, root_object);
-        let keys = if list.is_writable { list.mend(recovery)? } else { list.look(recovery)? };
-        list.keys.add(0, keys);
+        let mut list = Self::assemble(session, root_object)?;
+        let (keys, tall) =
+            if list.is_writable { list.mend(recovery)? } else { list.look(recovery)? };
+        let restored = list
+            .load_partitions(session, tall)
+            .and_then(|()| if V::BUFFERED { list.restore_buffers(recovery) } else { Ok(0) });
+        let more = restored.inspect_err(|_| list.partitions.free(session))?;
+        list.keys.add(0, keys + more);
         Ok(list)
     }
 
+    /// Makes what there is of partitions in DRAM, in a variant that has them.
+    fn load_partitions(
+        &mut self,
+        session: &mut Session<M>,
+        mut tall: Vec<Tall>,
+    ) -> Result<(), AllocError> {
+        if !V::BUFFERED && !V::CACHED {
+            return Ok(());
+        }
+        if V::BUFFERED && !V::CACHED && self.is_writable {
+            for (number, (node, ..)) in (1..).zip(&tall) {
+                self.number_word(*node).write_private(number);
+            }
+        }
+        let flushed = if V::BUFFERED { self.flushed(self.head) } else { 0 };
+        tall.insert(0, (self.head, 0, flushed));
+        self.partitions.load(session, &tall, V::CACHED)
+    }
+
+    /// Refuses a number of flushed writes that nobody wrote.
+    fn check_flushed(&self, node: u64) -> Result<(), AllocError> {
+        let flushed = self.flushed(node);
+        if V::BUFFERED && flushed >= FLUSHED_END {
+            let what = format!("a node says that {flushed} writes are in their place");
+            return Err(AllocError::Corrupt { offset: node, what });
+        }
+        Ok(())
+    }
+
     /// Drops removed nodes from level 0, cleans what is dirty, and makes the other levels. Gives the number
-    /// of keys. Nobody else is active; a crash may cut it anywhere, and it is begun again.
-    fn mend(&self, recovery: &Recovery<M>) -> Result<i64, AllocError> {
-        let stays =
-            |found: &Found| live(found.word).is_some() || M::mutant("skiplist.keeps_removed");
+    /// of keys, and the tall nodes. Nobody else is active; a crash may cut it anywhere, and it is begun again.
+    fn mend(&self, recovery: &Recovery<M>) -> Result<(i64, Vec<Tall>), AllocError> {
+        // Without its tall node a partition would be the left one's, and its records have numbers of their own (K10).
+        let is_fixed = |found: &Found| {
+            V::LOGGED
+                && V::BUFFERED
+                && is_tall::<V>(found.height)
+                && !M::mutant("skiplist.drops_partition")
+        };
+        let stays = |found: &Found| {
+            live(found.word).is_some() || is_fixed(found) || M::mutant("skiplist.keeps_removed")
+        };
+        self.check_flushed(self.head)?;
         // To the end before anything is changed: a damaged link may lead into another tree.
         self.walk(recovery, true, &mut |found| stays(found))?;
-        let (mut last, mut keys) = ([self.head; LEVEL_COUNT_MAX], 0);
+        let (mut last, mut keys, mut tall) = ([self.head; LEVEL_COUNT_MAX], 0, vec![]);
         self.walk(recovery, false, &mut |found| {
             if !stays(found) {
                 return false;
             }
-            keys += 1;
+            keys += i64::from(live(found.word).is_some());
             self.end_work(found);
-            for (level, last) in last.iter_mut().enumerate().take(found.height) {
+            if is_tall::<V>(found.height) {
+                tall.push(self.tall(found));
+            }
+            let levels = linked_levels::<V>(found.height);
+            for (level, last) in last.iter_mut().enumerate().take(levels) {
                 self.relink(*last, level, found.offset);
                 *last = found.offset;
             }
             true
         })?;
-        for (level, last) in last.iter().enumerate().take(V::LEVEL_COUNT) {
+        for (level, last) in last.iter().enumerate().take(linked_levels::<V>(V::LEVEL_COUNT)) {
             self.relink(*last, level, 0);
         }
         // Persist: what was dropped is used again now.
         self.medium.drain();
-        Ok(keys)
+        Ok((keys, tall))
+    }
+
+    fn tall(&self, found: &Found) -> Tall {
+        let flushed = if V::BUFFERED { self.flushed(found.offset) } else { 0 };
+        (found.offset, found.key, flushed)
     }
 
     /// Makes a link of a level lead to a node, if it does not.
@@ -114,6 +185,9 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             // Relaxed: nobody else is active. What a crash left is durable: opening has seen to it.
             self.value(found.offset).store(found.word & !DIRTY_VALUE, Ordering::Relaxed);
         }
+        if V::BUFFERED {
+            return;
+        }
         let state = found.height as u64 | LINKED_UP;
         if self.state(found.offset).read_private() != state {
             // Relaxed: nobody else is active. No need to be durable.
@@ -122,17 +196,23 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     }
 
     /// The same where nothing may be changed: links above level 0 are not used, but a guide in DRAM.
-    fn look(&mut self, recovery: &Recovery<M>) -> Result<i64, AllocError> {
-        let (mut guide, mut keys) = (vec![], 0);
+    fn look(&mut self, recovery: &Recovery<M>) -> Result<(i64, Vec<Tall>), AllocError> {
+        self.check_flushed(self.head)?;
+        let (mut guide, mut keys, mut tall) = (vec![], 0, vec![]);
         self.walk(recovery, true, &mut |found| {
             keys += i64::from(live(found.word).is_some());
-            if found.height > 1 {
+            let begins = is_tall::<V>(found.height);
+            if begins {
+                tall.push(self.tall(found));
+            }
+            // With buffers the place in the guide is the partition's number.
+            if begins || !V::BUFFERED && found.height > 1 {
                 guide.push((found.key, found.offset));
             }
             true
         })?;
         self.guide = guide;
-        Ok(keys)
+        Ok((keys, tall))
     }
 
     /// Calls `visit` with each node of level 0, which says whether it stays, and marks those that do if they
@@ -154,7 +234,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             }
             before = Some(found.key);
             if visit(&found) && marks {
-                used.mark_record(offset, node_size(found.height))?;
+                used.mark_record(offset, node_size::<V>(found.height))?;
             }
             offset = Link(self.link(offset, 0).read_private()).node();
         }
@@ -165,12 +245,19 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     fn found(&self, used: &Recovery<M>, offset: u64) -> Result<Found, AllocError> {
         let room = used.record_room(offset).unwrap_or(0);
         let height = if room < CORE_SIZE { 0 } else { self.height(offset) };
-        if !(1..=V::LEVEL_COUNT).contains(&height) || node_size(height) > room {
+        if !(1..=V::LEVEL_COUNT).contains(&height) || node_size::<V>(height) > room {
             let what = format!("no node of a list can be here: {height} levels in {room} bytes");
             return Err(AllocError::Corrupt { offset, what });
         }
-        let word = self.value(offset).read_private();
-        Ok(Found { offset, key: self.key(offset), height, word })
+        let (key, word) = (self.key(offset), self.value(offset).read_private());
+        if is_tall::<V>(height) {
+            self.check_flushed(offset)?;
+            if key == 0 {
+                let what = "a node that begins a list has key 0".to_owned();
+                return Err(AllocError::Corrupt { offset, what });
+            }
+        }
+        Ok(Found { offset, key, height, word })
     }
 
     /// Gives everything back; nobody can reach the list any more.
@@ -178,9 +265,11 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         let mut node = Link(self.link(self.head, 0).read_private()).node();
         while node != 0 {
             let next = Link(self.link(node, 0).read_private()).node();
-            session.free_record(node, node_size(self.height(node)));
+            session.free_record(node, node_size::<V>(self.height(node)));
             node = next;
         }
+        self.free_logs(session);
+        self.partitions.free(session);
         self.root_object.free(session);
     }
 }

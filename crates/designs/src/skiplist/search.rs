@@ -18,14 +18,25 @@ pub(super) struct Path {
 }
 
 impl<V: Variant, M: Machine> PSkiplist<V, M> {
-    /// Where a search for `key` begins, and on how many levels.
+    /// Where a search for `key` begins, which is in front of it, and on how many levels.
     #[inline(always)]
     fn start(&self, key: u64) -> (u64, usize) {
+        if V::CACHED {
+            let number = key.checked_sub(1).map_or(0, |below| self.partitions.cached(below));
+            return (self.partitions.at(number).node(), self.low_levels());
+        }
         if self.is_writable {
             return (self.head, V::LEVEL_COUNT);
         }
         let smaller = self.guide.partition_point(|guide| guide.0 < key);
         (smaller.checked_sub(1).map_or(self.head, |last| self.guide[last].1), 1)
+    }
+
+    /// Levels on which a search goes within a partition.
+    #[inline(always)]
+    pub(super) fn low_levels(&self) -> usize {
+        // What a crash has left of the upper ones cannot be made right.
+        if self.is_writable { V::LOW_LEVELS.min(V::LEVEL_COUNT) } else { 1 }
     }
 
     /// The value of `key`.
@@ -40,7 +51,25 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     /// The node of `key`, which was on level 0 since the call began.
     #[inline(always)]
     fn find(&self, key: u64) -> Option<u64> {
-        let (mut node, levels) = self.start(key);
+        if V::CACHED {
+            return self.find_in(self.partitions.at(self.partitions.cached(key)).node(), key);
+        }
+        let (node, levels) = self.start(key);
+        self.find_from(node, levels, key)
+    }
+
+    /// The node of `key`, from a tall node or the head on, which is not behind it.
+    #[inline(always)]
+    pub(super) fn find_in(&self, first: u64, key: u64) -> Option<u64> {
+        if first != self.head && self.key(first) == key {
+            return Some(first);
+        }
+        self.find_from(first, self.low_levels(), key)
+    }
+
+    /// The node of `key`, from one in front of it on.
+    #[inline(always)]
+    fn find_from(&self, mut node: u64, levels: usize, key: u64) -> Option<u64> {
         let mut larger = 0;
         for level in (0..levels).rev() {
             let mut link = self.follow(node, level);
@@ -79,7 +108,18 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     /// since the call began.
     #[inline(always)]
     pub(super) fn last(&self, key: u64, before: impl Fn(u64) -> bool) -> u64 {
-        let (mut node, levels) = self.start(key);
+        let (node, levels) = self.start(key);
+        self.last_from(node, levels, before)
+    }
+
+    /// The last node whose key is `before` what is looked for, from one on that is.
+    #[inline(always)]
+    pub(super) fn last_from(
+        &self,
+        mut node: u64,
+        levels: usize,
+        before: impl Fn(u64) -> bool,
+    ) -> u64 {
         let mut larger = 0;
         for level in (0..levels).rev() {
             let mut link = self.follow(node, level);
@@ -112,8 +152,8 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     /// As [`Self::seek`], unless a node was removed on which it stood.
     #[inline(always)]
     fn try_seek(&self, key: u64, path: &mut Path) -> bool {
-        let mut node = self.head;
-        for level in (0..V::LEVEL_COUNT).rev() {
+        let (mut node, levels) = self.start(key);
+        for level in (0..levels).rev() {
             loop {
                 let link = self.load(node, level);
                 if link.is_marked() {

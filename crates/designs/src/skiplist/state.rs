@@ -14,14 +14,19 @@
 //! |---|---|---|
 //! | LINKED, dirty | bit 1 of the link in front | make the link durable before they go on |
 //! | value dirty | bit 63 of the value | readers make it durable, writers wait |
-//! | value dead | all other bits of the value | find no key; a thread that wants to insert it helps with the marks |
+//! | value dead | all other bits of the value | find no key; who wants to insert it helps with the marks |
 //! | marked | bit 0 of each of its links | do not stand on it; writers unlink it |
-//! | LINKED_UP, DEAD | bits 9 and 8 behind the key | the thread that sets the second one of the two retires it |
+//! | LINKED_UP, DEAD | bits 9 and 8 behind the key | who sets the second one of the two retires it |
+//!
+//! A tall node, in variants with caching or buffers, is never DEAD: its dead value may be replaced. With buffers a node
+//! is linked or not, and a tall one may have the dead value; all that changes changes under its partition's lock.
 
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::PSkiplist;
-use super::layout::{DIRTY_VALUE, HEIGHT_MASK, KEY, Link, STATE, VALUE, link_at};
+use super::layout::{
+    DIRTY_VALUE, FLUSHED_SHIFT, HEIGHT_MASK, KEY, Link, STATE, VALUE, is_tall, link_at, number_at,
+};
 use super::variant::Variant;
 
 impl<V: Variant, M: Machine> PSkiplist<V, M> {
@@ -70,6 +75,24 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     pub(super) fn height(&self, node: u64) -> usize {
         // Relaxed: as the key.
         (self.state(node).load(Ordering::Relaxed) & HEIGHT_MASK) as usize
+    }
+
+    /// Whether a node that is not the head begins a partition, and stays.
+    #[inline(always)]
+    pub(super) fn is_tall(&self, node: u64) -> bool {
+        (V::BUFFERED || V::CACHED) && is_tall::<V>(self.height(node))
+    }
+
+    /// The word of the number of a tall node's partition.
+    pub(super) fn number_word(&self, node: u64) -> &Atomic<u64, M> {
+        self.word(node + number_at(self.height(node)))
+    }
+
+    /// The number of the last buffered write that the partition of a tall node, or of the head, has. The caller
+    /// holds its lock.
+    pub(super) fn flushed(&self, node: u64) -> u64 {
+        // Relaxed: only holders of the lock look at it.
+        self.state(node).load(Ordering::Relaxed) >> FLUSHED_SHIFT
     }
 
     /// The link of a node on a level that it has, durable or not.

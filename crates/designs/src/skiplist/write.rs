@@ -5,16 +5,19 @@ use everleaf_index::build::{Change, Effect, Outcome};
 use everleaf_machine::{Machine, Ordering};
 
 use super::PSkiplist;
-use super::layout::{CORE_SIZE, DEAD, DEAD_VALUE, DIRTY_VALUE, LINKED_UP, Link, live, node_size};
+use super::layout::{
+    CORE_SIZE, DEAD, DEAD_VALUE, DIRTY_VALUE, LINKED_UP, Link, is_tall, linked_levels, live,
+    node_size,
+};
 use super::search::Path;
 use super::variant::Variant;
 use crate::node::version_lock::Retry;
 
 /// A node that nobody else has seen.
 #[derive(Clone, Copy)]
-struct NewNode {
-    offset: u64,
-    height: usize,
+pub(super) struct NewNode {
+    pub offset: u64,
+    pub height: usize,
 }
 
 impl<V: Variant, M: Machine> PSkiplist<V, M> {
@@ -26,6 +29,9 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         session: &mut Session<M>,
         change: &Change,
     ) -> Result<Outcome, AllocError> {
+        if V::BUFFERED {
+            return self.write_buffered(session, change);
+        }
         let (mut attempt, mut spare) = (0, None);
         let outcome = loop {
             let path = self.seek(change.key);
@@ -51,7 +57,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             M::mark("skiplist.write_again");
         };
         if let Some(node) = spare {
-            session.free_record(node.offset, node_size(node.height));
+            session.free_record(node.offset, node_size::<V>(node.height));
         }
         Ok(outcome)
     }
@@ -69,24 +75,28 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         let is_done = match (old, effect) {
             (_, Effect::None) => true,
             // In the way of a new one.
-            (None, _) => {
+            (None, _) if !self.stays(node) => {
                 self.mark(node);
                 false
             }
             // Somebody is about to clean it (K4).
-            (Some(_), _) if word & DIRTY_VALUE != 0 => return Err(Retry::Wait),
-            (Some(old), Effect::Put) => {
-                self.exchange(node, old, change.value, "skiplist.no_value_flush")
-            }
-            (Some(old), Effect::Delete) => {
-                let is_dead = self.exchange(node, old, DEAD_VALUE, "skiplist.no_dead_flush");
-                if is_dead {
+            _ if word & DIRTY_VALUE != 0 => return Err(Retry::Wait),
+            (_, Effect::Put) => self.exchange(node, word, change.value, "skiplist.no_value_flush"),
+            (_, Effect::Delete) => {
+                let is_dead = self.exchange(node, word, DEAD_VALUE, "skiplist.no_dead_flush");
+                if is_dead && !self.stays(node) {
                     self.remove(session, node);
                 }
                 is_dead
             }
         };
         if is_done { Ok(outcome) } else { Err(Retry::Now) }
+    }
+
+    /// Whether a node stays when it is removed, because the tree in DRAM leads to it (K11).
+    #[inline(always)]
+    fn stays(&self, node: u64) -> bool {
+        self.is_tall(node) && !M::mutant("skiplist.removes_tall")
     }
 
     /// Gives a node another value, durably, unless it changed meanwhile.
@@ -110,10 +120,18 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     }
 
     /// Memory for a node of `key`, of random height.
-    fn new_node(&self, session: &mut Session<M>, key: u64) -> Result<NewNode, AllocError> {
+    pub(super) fn new_node(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+    ) -> Result<NewNode, AllocError> {
         let drawn = 1 + draw(key, u64::from(session.turn())) / V::BRANCHING_SHIFT;
-        let height = V::LEVEL_COUNT.min(drawn as usize);
-        let offset = session.allocate_record(node_size(height))?;
+        let mut height = V::LEVEL_COUNT.min(drawn as usize);
+        if key == 0 && is_tall::<V>(height) {
+            // In front of it there would be a partition without keys.
+            height = V::LOW_LEVELS;
+        }
+        let offset = session.allocate_record(node_size::<V>(height))?;
         Ok(NewNode { offset, height })
     }
 
@@ -127,7 +145,8 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     ) -> bool {
         let NewNode { offset, height } = node;
         let (left, right) = (path.before[0], path.after[0]);
-        let linked_up = if height == 1 { LINKED_UP } else { 0 };
+        let levels = linked_levels::<V>(height);
+        let linked_up = if levels == 1 { LINKED_UP } else { 0 };
         self.value(offset).write_private(change.value);
         self.set_key(offset, change.key);
         self.state(offset).write_private(height as u64 | linked_up);
@@ -138,7 +157,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             // Persist: the node before a link to it (K1).
             self.medium.persist(self.link(offset, 0).as_ptr(), CORE_SIZE);
         }
-        if M::mutant("skiplist.links_down") && height > 1 {
+        if M::mutant("skiplist.links_down") && levels > 1 {
             self.link_up(path.clone(), node, change.key);
         }
         let word = self.link(left, 0);
@@ -155,18 +174,29 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             self.medium.persist(word.as_ptr(), 8);
         }
         self.clean(left, Link(offset | dirty));
-        if height > 1 {
+        if levels > 1 {
             if !M::mutant("skiplist.links_down") {
                 self.link_up(path, node, change.key);
             }
             self.end_links(session, offset);
         }
+        if is_tall::<V>(height) {
+            self.cache_node(session, offset, change.key);
+        }
         true
+    }
+
+    /// Lets the tree in DRAM know a new node, which is durable and stays (K11). If there is no memory, it is found
+    /// from the left.
+    fn cache_node(&self, session: &mut Session<M>, node: u64, key: u64) {
+        if let Ok(number) = self.partitions.add(session, node) {
+            self.partitions.cache(session, key, number);
+        }
     }
 
     /// Links a node on the levels above 0, from below, as long as it is not removed.
     fn link_up(&self, mut path: Path, node: NewNode, key: u64) {
-        for level in 1..node.height {
+        for level in 1..linked_levels::<V>(node.height) {
             while !self.link_on(&path, node.offset, level, key) {
                 M::mark("skiplist.link_again");
                 path = self.seek(key);
@@ -244,9 +274,9 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             self.medium.persist(self.link(path.before[0], 0).as_ptr(), 8);
         }
         if M::mutant("skiplist.free_at_once") {
-            session.free_record(node, node_size(height));
+            session.free_record(node, node_size::<V>(height));
         } else {
-            session.retire_record(node, node_size(height));
+            session.retire_record(node, node_size::<V>(height));
         }
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use everleaf_designs::cceh::variant::Buffered as CcehBuffered;
 use everleaf_designs::fast_fair::variant::Buffered as FastFairBuffered;
-use everleaf_designs::{Cceh, FastFair, SpTreeBuffered, SpTreePlain};
+use everleaf_designs::skiplist::variant::Buffered as SkipBuffered;
+use everleaf_designs::{Cceh, FastFair, PSkiplist, SpTreeBuffered, SpTreePlain};
 use everleaf_index::{
     CreateMode, Design, OrderedIndex, Pool, PoolOptions, Production, SingleTreePool,
 };
@@ -70,6 +71,7 @@ fn a_damaged_record_before_others_is_told() {
     a_record_in_the_middle::<SpTreePlain<Production>>();
     a_record_in_the_middle::<FastFair<FastFairBuffered>>();
     a_record_in_the_middle::<Cceh<CcehBuffered>>();
+    a_record_in_the_middle::<PSkiplist<SkipBuffered>>();
 }
 
 /// Opening finds the records whole and reads them again when their leaf is first touched: one that the medium has lost

@@ -1,10 +1,13 @@
 //! P-Skiplist as the other designs are tested.
 
 use everleaf_designs::PSkiplist;
-use everleaf_designs::skiplist::variant::Small;
+use everleaf_designs::skiplist::variant::{
+    Buffered, BufferedUnlogged, Cached, OutOfPlace, OutOfPlaceUnlogged, Small, Standard, Variant,
+    Whole, WholeUnlogged,
+};
 use everleaf_index::{CreateMode, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool};
 
-use super::common::{one_thread, open, reopened, shared};
+use super::common::{closed, one_thread, open, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {
@@ -30,14 +33,55 @@ fn threads_share_it() {
 }
 
 #[test]
+fn variants_agree_with_a_btreemap() {
+    one_thread::<PSkiplist<Cached>>(3000, 15_000);
+    one_thread::<PSkiplist<Buffered>>(3000, 15_000);
+    one_thread::<PSkiplist<OutOfPlace>>(3000, 15_000);
+    one_thread::<PSkiplist<Whole>>(3000, 15_000);
+    one_thread::<PSkiplist<Small<3, 1>>>(300, 6_000);
+    one_thread::<PSkiplist<Small<2, 3>>>(40, 6_000);
+    one_thread::<PSkiplist<Small<3, 7>>>(300, 6_000);
+}
+
+#[test]
+fn variants_survive_being_closed_and_opened() {
+    reopened::<PSkiplist<Cached>>();
+    reopened::<PSkiplist<Buffered>>();
+    reopened::<PSkiplist<Whole>>();
+    reopened::<PSkiplist<Small<2, 3>>>();
+}
+
+#[test]
+fn threads_share_the_variants() {
+    shared::<PSkiplist<Cached>>(300, 5_000);
+    shared::<PSkiplist<Whole>>(300, 5_000);
+    shared::<PSkiplist<Small<3, 1>>>(60, 5_000);
+    shared::<PSkiplist<Small<3, 7>>>(60, 5_000);
+}
+
+#[test]
+fn variants_without_a_log_keep_what_a_closed_pool_had() {
+    closed::<PSkiplist<BufferedUnlogged>>();
+    closed::<PSkiplist<OutOfPlaceUnlogged>>();
+    closed::<PSkiplist<WholeUnlogged>>();
+}
+
+#[test]
 fn a_list_opened_read_only_is_searched_and_scanned() {
+    read_only::<Standard>();
+    read_only::<Cached>();
+    read_only::<Buffered>();
+    read_only::<Whole>();
+}
+
+fn read_only<V: Variant>() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
     let open = |read_only| {
         let create = if read_only { CreateMode::Never } else { CreateMode::IfMissing };
         let options = PoolOptions { read_only, create, ..PoolOptions::default() };
         let pool = Pool::open(&path, &options).expect("a pool");
-        SingleTreePool::<PSkiplist>::open(pool, 1).expect("a list")
+        SingleTreePool::<PSkiplist<V>>::open(pool, 1).expect("a list")
     };
     {
         let solo = open(false);

@@ -28,6 +28,7 @@ mod recorder;
 mod regressions;
 mod restoring;
 mod seal;
+mod skiplist_counts;
 mod store;
 mod stress;
 mod structures;

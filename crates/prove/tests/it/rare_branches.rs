@@ -59,6 +59,7 @@ const BY_ONE: &[Meets] = &[
         "small/split, remove",
         &["skiplist.help_persist", "skiplist.link_again", "skiplist.seek_again"],
     ),
+    ("p-skiplist-b", "tight/12/merge, fill", &["skiplist.write_through"]),
     ("utree", "small/remove, scan", &["utree.scan_again"]),
     ("wort", "small/remove, scan", &["radix.help_persist"]),
     ("wort", "crowd/2/near/refusing/52f6377", &["wort.help_persist"]),
