@@ -243,7 +243,7 @@ const SCANNED: u32 = 50;
 const SCAN: Operation = Operation::Scan(SCANNED as usize);
 
 /// What is counted as it is built here.
-const BUILT: [&str; 17] = [
+const BUILT: [&str; 22] = [
     "cceh",
     "cceh-b",
     "cceh-bo",
@@ -255,6 +255,11 @@ const BUILT: [&str; 17] = [
     "fast-fair-bc",
     "fast-fair-boc",
     "p-skiplist",
+    "p-skiplist-b",
+    "p-skiplist-bo",
+    "p-skiplist-c",
+    "p-skiplist-bc",
+    "p-skiplist-boc",
     "pactree",
     "sptree",
     "sptree-unfiltered",
