@@ -4,6 +4,8 @@ mod barrier;
 mod line;
 mod memory;
 mod pair;
+#[cfg(feature = "simulated")]
+mod set_clock;
 mod write_back;
 
 use std::alloc::Layout;
@@ -249,6 +251,10 @@ impl Machine for Hardware {
 
     #[inline]
     fn wall_clock_ms() -> u64 {
+        #[cfg(feature = "simulated")]
+        if let Some(ms) = set_clock::set_ms() {
+            return ms;
+        }
         // A clock before 1970 has not been set yet: nothing expires by it.
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         since.map_or(0, |since| since.as_millis() as u64)
