@@ -389,12 +389,17 @@ impl WriteBatch {
         last.iter().map(|change| self.map(change).number())
     }
 
-    /// The stripes of all keys that it changes or depends on.
-    fn stripes<'a>(&'a self, order: &'a WriteOrder<Hardware>) -> impl Iterator<Item = u32> + 'a {
+    /// The stripes of all keys that it changes or depends on; without `all` is the planted bug.
+    fn stripes<'a>(
+        &'a self,
+        order: &'a WriteOrder<Hardware>,
+        all: bool,
+    ) -> impl Iterator<Item = u32> + 'a {
         let conditions = self.conditions.iter().filter_map(|condition| match condition {
             Condition::OfKey { what, .. } => Some(what),
             Condition::Rollbacks(_) => None,
         });
+        let conditions = conditions.filter(move |_| all);
         self.changes.iter().chain(conditions).map(|change| order.stripe_of_hash(change.hash))
     }
 }

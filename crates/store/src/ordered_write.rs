@@ -96,7 +96,8 @@ impl Shared {
 impl<H> InOrder<'_, H> {
     /// Refuses the write if it could not be logged.
     pub fn check(&self) -> Result<()> {
-        self.shared.log.as_ref().map_or(Ok(()), StoreLog::check)
+        let is_blind = |log: &&StoreLog| log.mutant("store.writes_after_failure");
+        self.shared.log.as_ref().filter(|log| !is_blind(log)).map_or(Ok(()), StoreLog::check)
     }
 
     /// Lets open views save what a key is, before it is changed.
@@ -192,7 +193,9 @@ impl<'a, H> KeyWrite<'a, H> {
         let (result, effect) = match made {
             Ok(made) => made,
             Err(error) => {
-                self.reservation.into_iter().for_each(LogReservation::give_up);
+                if !self.in_order.shared.mutant("store.refusal_ends_log") {
+                    self.reservation.into_iter().for_each(LogReservation::give_up);
+                }
                 return Err(error.into());
             }
         };

@@ -10,16 +10,20 @@ use crate::Result;
 use crate::shared::Shared;
 
 /// The time at which a batch looks at all of its keys: that of its first look at one that expires.
-pub(super) struct Now(LazyCell<u64>);
+pub(super) struct Now {
+    clock_ms: LazyCell<u64>,
+    /// The planted bug: nothing has expired.
+    is_blind: bool,
+}
 
 impl Now {
-    pub fn new() -> Self {
-        Now(LazyCell::new(Hardware::wall_clock_ms))
+    pub fn new(is_blind: bool) -> Self {
+        Now { clock_ms: LazyCell::new(Hardware::wall_clock_ms), is_blind }
     }
 
     /// Whether a record that expires then has expired. 0: it never does.
     fn is_over(&self, expiry_ms: u64) -> bool {
-        expiry_ms != 0 && expiry_ms <= *self.0
+        expiry_ms != 0 && !self.is_blind && expiry_ms <= *self.clock_ms
     }
 }
 

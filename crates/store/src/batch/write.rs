@@ -58,10 +58,11 @@ impl Shared {
     ) -> Result<Written> {
         let mut session = self.session()?;
         let journal = self.journal_for(last, &mut session)?;
-        let mut in_order = self.batch_in_order(session, batch.stripes(&self.order))?;
+        let locks_all = !self.mutant("store.batch_locks_changes_only");
+        let mut in_order = self.batch_in_order(session, batch.stripes(&self.order, locks_all))?;
         let (written, lsn) =
             self.write_behind(batch, last, journal, own_rollbacks, &mut in_order)?;
-        in_order.end(lsn)?;
+        in_order.end(lsn.filter(|_| !self.mutant("store.batch_returns_early")))?;
         Ok(written)
     }
 
@@ -102,7 +103,7 @@ impl Shared {
         in_order: &mut InOrder<'_, H>,
     ) -> Result<(Written, Option<Lsn>)> {
         in_order.check()?;
-        let now = Now::new();
+        let now = Now::new(self.mutant("store.batch_sees_expired"));
         if let Some(number) = batch.refused(self, *own_rollbacks, &now, &mut in_order.session)? {
             return Ok((Written::Refused(number), None));
         }

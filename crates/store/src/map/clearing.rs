@@ -35,8 +35,12 @@ impl Map {
         let mut session = self.shared.session()?;
         let lsn = self.shared.alone_with(&mut session, |in_order, session| {
             if in_order {
-                self.shared.save_all(&self.tree, session)?;
-                self.shared.watches.mark_present(&self.tree, session);
+                if !self.shared.mutant("store.clear_saves_nothing") {
+                    self.shared.save_all(&self.tree, session)?;
+                }
+                if !self.shared.mutant("store.clear_marks_nothing") {
+                    self.shared.watches.mark_present(&self.tree, session);
+                }
             }
             let Some(log) = &self.shared.log else {
                 self.tree.clear_at_once(session)?;

@@ -220,7 +220,8 @@ impl Map {
             // By what is there, not by another look at the clock: the log is not told of what stays in the pool.
             let is_absent = self.tree().get_stored(session, key, Verify::Key, |_| ())?.is_none();
             // Also if the sweep was here before, which tells the log nothing.
-            Ok((is_absent, LogEffect::of(Change::remove(key), is_absent)))
+            let is_logged = is_absent && !shared.mutant("store.removes_expired_unlogged");
+            Ok((is_absent, LogEffect::of(Change::remove(key), is_logged)))
         };
         if shared.log.is_none() {
             let mut pinned = session.pinned();

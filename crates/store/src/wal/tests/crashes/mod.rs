@@ -12,6 +12,7 @@
 //! A failure names its run: `STORE_RUN=<number>` repeats it.
 
 mod arranged;
+mod called;
 mod causes;
 mod cut_log;
 mod damaged;

@@ -1,0 +1,62 @@
+//! What two threads do that have to do with each other.
+
+use super::batch::{Effect, Must, Part};
+use super::draw::Draw;
+use super::{Call, NAMES, State, What};
+
+/// The number of the views and watches of the second thread.
+pub const SECOND_ID: usize = 3;
+
+impl Draw {
+    /// Calls of two threads that are likely to get in each other's way. Where nothing is said of one, its calls are
+    /// any.
+    pub fn theme(&mut self, state: &State, now_ms: u64) -> [Option<Vec<Call>>; 2] {
+        match self.random.below(10) {
+            0 => [None, Some(self.look_twice(SECOND_ID))],
+            1 => [Some(self.look_twice(0)), None],
+            2 => [None, Some(self.write_unwritten(SECOND_ID, now_ms))],
+            3 => [Some(self.write_unwritten(0, now_ms)), None],
+            4 | 5 => self.each_other(state, now_ms).map(Some),
+            6 => {
+                let emptied = match self.random.below(3) {
+                    0 => Call::Clear(NAMES[0].to_string()),
+                    1 => Call::Clear(NAMES[1].to_string()),
+                    _ => Call::Drop(NAMES[2].to_string()),
+                };
+                [Some(vec![emptied]), None]
+            }
+            _ => [None, None],
+        }
+    }
+
+    /// A view that is read twice.
+    fn look_twice(&mut self, id: usize) -> Vec<Call> {
+        let names = vec![NAMES[0].to_string()];
+        let read = |draw: &mut Draw| Call::ReadView { id, way: draw.random.below(5) as u8 };
+        vec![Call::OpenView { id, names }, read(self), read(self)]
+    }
+
+    /// A batch that depends on a key not having been written since it is watched.
+    fn write_unwritten(&mut self, id: usize, now_ms: u64) -> Vec<Call> {
+        let (watched, name, key) = (self.key(), self.name(), self.key());
+        let effect = Effect::Put(self.value(&key), self.expiry_ms(now_ms));
+        let batch = vec![Part::Unwritten(id), Part::Change { name, key, effect }];
+        vec![Call::Watch { id, key: watched }, Call::Batch(batch)]
+    }
+
+    /// Each changes what the other depends on.
+    fn each_other(&mut self, state: &State, now_ms: u64) -> [Vec<Call>; 2] {
+        let places = [0, 1].map(|_| (NAMES[self.random.below(2)].to_string(), self.key()));
+        [0, 1].map(|thread| {
+            let ((of, by), (name, key)) = (places[thread].clone(), places[1 - thread].clone());
+            let value = state.live(&of, &by, now_ms).map(|kept| kept.value.clone());
+            if thread == 1 && self.random.one_in(3) {
+                let what = What::Put(self.value(&key), 0);
+                return vec![Call::Key { name, key, what }];
+            }
+            let condition = Part::Condition { name: of, key: by, must: Must::Have(value) };
+            let effect = Effect::Put(self.value(&key), self.expiry_ms(now_ms));
+            vec![Call::Batch(vec![condition, Part::Change { name, key, effect }])]
+        })
+    }
+}

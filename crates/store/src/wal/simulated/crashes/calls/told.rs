@@ -1,0 +1,44 @@
+//! What the answer of a call says of the disk; and how calls and states are printed.
+
+use super::batch::{Effect, Part};
+use super::{Answer, Call, Decided, What};
+
+impl Call {
+    /// Whether a call that was answered so has certainly written, so that it waits for the disk. (Of one that only has
+    /// read nothing is promised: what it saw need not be durable.)
+    pub fn has_written(&self, answer: &Answer) -> bool {
+        let is_put = |part: &Part| matches!(part, Part::Change { effect: Effect::Put(..), .. });
+        match (self, answer) {
+            (Call::Sync | Call::Snapshot | Call::Clear(_), Answer::Nothing) => true,
+            (Call::Batch(batch), Answer::Refused(None)) => batch.iter().any(is_put),
+            (Call::Pop { .. }, Answer::Pair(pair)) => pair.is_some(),
+            (Call::Drop(_), Answer::Was(was)) => *was,
+            (Call::Key { what, .. }, answer) => match (what, answer) {
+                (_, Answer::NoMap) => false,
+                (What::Put(..) | What::Replace(_), _) => true,
+                (What::Decide(_, Decided::Put(_) | Decided::PutExpiring(..)), _) => true,
+                (What::Get | What::Contains | What::Expiry | What::Both, _) => false,
+                (_, Answer::Was(was)) => *was,
+                (What::Take, Answer::Value(value)) => value.is_some(),
+                (_, Answer::Added(old)) => old.is_some(),
+                (_, Answer::Exchanged(other)) => other.is_none(),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// What is printed of this, without the middle of long values.
+pub fn shown(what: &dyn std::fmt::Debug) -> String {
+    let text = format!("{what:?}");
+    let (mut shown, mut last, mut count) = (String::new(), "", 0);
+    for part in text.split_inclusive(", ") {
+        count = if part == last { count + 1 } else { 0 };
+        last = part;
+        if count < 3 {
+            shown.push_str(part);
+        }
+    }
+    shown
+}

@@ -1,0 +1,120 @@
+//! Runs of every call (`simulated/crashes/calling.rs`), of two threads that meet (`meeting.rs`), of calls that are
+//! refused (`refusing.rs`), of threads that race (`racing.rs`), and of damage (`damaging.rs`).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use crate::wal::simulated::crashes::{
+    Counts, brief, calls, damaging, meeting, racing, refusing, run, threads,
+};
+
+type Kind = fn(u64, &[&'static str]) -> Counts;
+
+fn of_threads(number: u64, mutants: &[&'static str]) -> Counts {
+    threads(number, mutants).unwrap_or_else(|text| panic!("{text}"));
+    Counts::default()
+}
+
+/// All kinds, with the parts of a search that each has, as in the prover.
+const KINDS: [(&str, Kind, u64); 8] = [
+    ("run", run, 1),
+    ("brief", brief, 5),
+    ("threads", of_threads, 3),
+    ("calls", calls, 2),
+    ("meeting", meeting, 10),
+    ("refusing", refusing, 3),
+    ("racing", racing, 2),
+    ("damaging", damaging, 2),
+];
+
+/// Whether the environment picks one run.
+fn is_given() -> bool {
+    super::given("CALLED_RUN").is_some()
+}
+
+/// Runs that many of one kind, or the one that the environment picks.
+fn go(name: &str, count: u64) -> Counts {
+    let (_, kind, _) = KINDS.iter().find(|(of, ..)| *of == name).expect("a kind");
+    let (first, count) = match super::given("CALLED_RUN") {
+        Some(number) => (number, 1),
+        None => (0, count),
+    };
+    let mut seen = Counts::default();
+    for number in first..first + count {
+        let Ok(counts) = catch_unwind(AssertUnwindSafe(|| kind(number, &[]))) else {
+            panic!("CALLED_RUN={number} repeats it");
+        };
+        seen.add(counts);
+    }
+    println!("{seen:?}");
+    seen
+}
+
+#[test]
+fn every_call_answers_and_leaves_what_it_must() {
+    let seen = go("calls", 8);
+    assert!(is_given() || seen.crashes > 20 && seen.kills > 20, "{seen:?}");
+}
+
+#[test]
+fn calls_that_meet_have_one_order() {
+    let seen = go("meeting", 60);
+    assert!(is_given() || seen.crashes > 80 && seen.kills > 10, "{seen:?}");
+}
+
+#[test]
+fn calls_that_are_refused_leave_all_or_nothing() {
+    let seen = go("refusing", 12);
+    assert!(is_given() || seen.crashes > 10, "{seen:?}");
+}
+
+#[test]
+fn threads_that_race_lose_nothing() {
+    let _ = go("racing", 3);
+}
+
+#[test]
+fn what_is_damaged_is_right_or_refused() {
+    let seen = go("damaging", 24);
+    assert!(is_given() || seen.crashes > 5 && seen.kills > 5, "{seen:?}");
+}
+
+/// Goes through all kinds from a round on until something is wrong or the time is up: what is wrong, by what.
+fn search(first: u64, seconds: u64, mutants: &[&'static str]) -> Option<String> {
+    let (began, mut spent) = (Instant::now(), [0.0; KINDS.len()]);
+    for round in first.. {
+        for (index, (name, kind, parts)) in KINDS.iter().enumerate() {
+            for number in round * parts..(round + 1) * parts {
+                let from = Instant::now();
+                let done = catch_unwind(AssertUnwindSafe(|| kind(number, mutants)));
+                spent[index] += from.elapsed().as_secs_f64();
+                if done.is_err() {
+                    return Some(format!("{name}/{number} behind {:.1?}", began.elapsed()));
+                }
+            }
+        }
+        if began.elapsed().as_secs() >= seconds {
+            println!("{} rounds, {spent:.1?}", round - first + 1);
+            return None;
+        }
+    }
+    None
+}
+
+/// `CALLED_SECONDS` says for how long, `CALLED_FIRST` from which round on, `CALLED_MUTANTS` which planted bugs are
+/// looked for, each by itself.
+#[test]
+#[ignore = "a long run"]
+fn all_kinds_of_runs_are_right_for_long() {
+    let first = super::given("CALLED_FIRST").unwrap_or(1000);
+    let seconds = super::given("CALLED_SECONDS").unwrap_or(60);
+    let Ok(mutants) = std::env::var("CALLED_MUTANTS") else {
+        let found = search(first, seconds, &[]);
+        assert!(found.is_none(), "{found:?}");
+        return;
+    };
+    for mutant in mutants.split(',') {
+        let found = search(first, seconds, &[mutant.to_string().leak()]);
+        println!("{mutant}: {}", found.unwrap_or_else(|| "NOT FOUND".to_string()));
+    }
+}
