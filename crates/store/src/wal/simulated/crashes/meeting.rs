@@ -246,7 +246,11 @@ pub fn run(number: u64, faults: Faults) -> Counts {
     let stops_at = if draw.random.one_in(3) { 0 } else { draw.random.below(STOPS) };
     let mut draw = draw.of_other(1);
     let second = second.unwrap_or_else(|| calls(&mut draw, counts[1]));
-    let rests_at = 1 + draw.random.below(second.len());
+    // Mostly before the last.
+    let rests_at = match draw.random.one_in(2) {
+        true => second.len() - 1,
+        false => 1 + draw.random.below(second.len()),
+    };
     let callers =
         [first, second].map(|calls| Arc::new(Caller { calls, progress: Mutex::default() }));
     let gate = Arc::new(Gate::default());

@@ -23,7 +23,7 @@ const CALLS: usize = 26;
 const HEALTHY_MAX: usize = 60;
 /// A pool that is full soon, and what fills it.
 const SMALL_POOL: u64 = 4 << 20;
-const LARGE_VALUE: usize = 180 << 10;
+const LARGE_VALUE: usize = 600 << 10;
 const LONG: usize = 6000;
 /// States that a store may be in, at most.
 const WORLDS_MAX: usize = 24;
@@ -291,7 +291,7 @@ impl Run {
         disk.set_faults(good.clone());
         let mut options = self.options();
         options.log_disk = Some(disk);
-        // As large as it must be: it is not so full that it cannot be made again.
+        // As large as it must be: it is not so full that it cannot be rebuilt.
         let store = options.max_size_bytes(1 << 26).open(pool).expect("what is left can be opened");
         let found = kept(&store, BEGIN_MS);
         let story = lock(&self.story);
@@ -329,7 +329,7 @@ impl Run {
         let mut options = self.options().max_size_bytes(1 << 26);
         options.log_disk = Some(crashed);
         let pool = self.folder.path().join(format!("again-{seed:x}"));
-        let again = kept(&options.open(&pool).expect("it can be made again"), BEGIN_MS);
+        let again = kept(&options.open(&pool).expect("it can be rebuilt"), BEGIN_MS);
         // But for what has expired, which the pool need not have had any more.
         let state =
             lock(&self.story).worlds[last + 1].iter().find(|it| it.fits(&found, BEGIN_MS)).cloned();

@@ -105,7 +105,7 @@ fn search(first: u64, seconds: u64, mutants: &[&'static str]) -> Option<String> 
 /// looked for, each by itself.
 #[test]
 #[ignore = "a long run"]
-fn all_kinds_of_runs_are_right_for_long() {
+fn all_kinds_of_runs_are_right_at_very_many() {
     let first = super::given("CALLED_FIRST").unwrap_or(1000);
     let seconds = super::given("CALLED_SECONDS").unwrap_or(60);
     let Ok(mutants) = std::env::var("CALLED_MUTANTS") else {

@@ -130,6 +130,9 @@ impl Draw {
 
     fn what(&mut self, state: &State, (name, key): (&str, &[u8]), now_ms: u64) -> What {
         let live = state.live(name, key, now_ms).map(|kept| kept.value.clone());
+        if live.is_none() && state.stored(name, key).is_some() && self.random.one_in(4) {
+            return What::RemoveExpired;
+        }
         match self.random.below(24) {
             0..5 => What::Put(self.value(key), self.expiry_ms(now_ms)),
             5 => What::Insert(self.value(key)),

@@ -12,7 +12,7 @@ impl Draw {
     /// any.
     pub fn theme(&mut self, state: &State, now_ms: u64) -> [Option<Vec<Call>>; 2] {
         match self.random.below(10) {
-            0 => [None, Some(self.look_twice(SECOND_ID))],
+            0 => [Some(vec![self.write_seen(now_ms)]), Some(self.look_twice(SECOND_ID))],
             1 => [Some(self.look_twice(0)), None],
             2 => [None, Some(self.write_unwritten(SECOND_ID, now_ms))],
             3 => [Some(self.write_unwritten(0, now_ms)), None],
@@ -27,6 +27,17 @@ impl Draw {
             }
             _ => [None, None],
         }
+    }
+
+    /// A write of what views look at.
+    fn write_seen(&mut self, now_ms: u64) -> Call {
+        let (name, key) = (NAMES[0].to_string(), self.key());
+        let (value, expiry_ms) = (self.value(&key), self.expiry_ms(now_ms));
+        if self.random.one_in(2) {
+            return Call::Key { name, key, what: What::Put(value, expiry_ms) };
+        }
+        let effect = Effect::Put(value, expiry_ms);
+        Call::Batch(vec![Part::Change { name, key, effect }])
     }
 
     /// A view that is read twice.
