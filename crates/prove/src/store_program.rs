@@ -5,16 +5,21 @@
 //!   run/NUMBER        lives of a store: one thread, and others that write whenever it is about to use the disk
 //!   brief/NUMBER      one such life, of fewer operations
 //!   threads/NUMBER    four threads that stand still between place, change and record, and read each other
+//!   calls/NUMBER      one thread that makes every call there is, on a clock that moves
+//!   meeting/NUMBER    two threads, of which the first stops in the middle of a call
+//!   refusing/NUMBER   calls on a disk that refuses, and in a pool that is full
+//!   racing/NUMBER     threads that nobody holds up, on the same keys
+//!   damaging/NUMBER   stores that are damaged, or put back from older copies, while they are closed
 //! ```
 //!
 //! What a run is, and what is judged, is in `everleaf::simulated`. A crash of the machine or a death of the process
 //! that is examined counts as a crash state, and is recovered. Runs start threads of their own, and so does what they
-//! open: time is that of the whole process.
+//! open: time is that of the whole process. But for a race a run does the same each time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use everleaf::simulated::{brief, run, threads};
+use everleaf::simulated::{brief, calls, damaging, meeting, racing, refusing, run, threads};
 use everleaf_machine::simulated::{
     Config, Counts, Domain, Failure, FailureKind, Random, Replay, Report, process_cpu_time,
 };
@@ -24,9 +29,9 @@ use crate::configure::Fixed;
 use crate::dimensions::{Dimension, Value};
 use crate::step::{self, Step};
 
-/// The kinds of runs, by number; as `everleaf::simulated` has them.
+/// Whether a call is waited for, by the number of a run; as `everleaf::simulated` has it.
 const MODES: [&str; 2] = ["interval", "power"];
-const THREADS: [&str; 2] = ["four", "one"];
+const THREADS: [&str; 3] = ["four", "two", "one"];
 
 /// What a run has seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,12 +42,36 @@ struct Seen {
     lived_on: u64,
 }
 
-/// What there is to run, by its number.
+/// What there is to run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Run,
+    Brief,
+    Threads,
+    Calls,
+    Meeting,
+    Refusing,
+    Racing,
+    Damaging,
+}
+
+/// The kinds by their names, with the parts of a search that each has, and how many threads.
+const KINDS: [(Kind, &str, u64, &str); 8] = [
+    (Kind::Run, "run", 1, "one"),
+    (Kind::Brief, "brief", 5, "one"),
+    (Kind::Threads, "threads", 3, "four"),
+    (Kind::Calls, "calls", 2, "one"),
+    (Kind::Meeting, "meeting", 10, "two"),
+    (Kind::Refusing, "refusing", 3, "one"),
+    (Kind::Racing, "racing", 2, "four"),
+    (Kind::Damaging, "damaging", 2, "one"),
+];
+
+/// A run, by its number.
 #[derive(Clone, Copy, Debug)]
-enum StoreCase {
-    Run(u64),
-    Brief(u64),
-    Threads(u64),
+struct StoreCase {
+    kind: Kind,
+    number: u64,
 }
 
 fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
@@ -51,14 +80,6 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 impl StoreCase {
-    fn number(self) -> u64 {
-        match self {
-            StoreCase::Run(number) | StoreCase::Brief(number) | StoreCase::Threads(number) => {
-                number
-            }
-        }
-    }
-
     /// Runs it: what was left and examined, how much of that lived on, and what was wrong.
     fn go(self, number: u64, config: &Config) -> (Seen, Option<String>) {
         let mutants = &config.mutants[..];
@@ -67,11 +88,16 @@ impl StoreCase {
             lived_on: counts.lived_on,
         };
         // What a run finds it says by a panic where it cannot go on.
-        let done = catch_unwind(AssertUnwindSafe(|| match self {
-            StoreCase::Run(_) => Ok(of_lives(run(number, mutants))),
-            StoreCase::Brief(_) => Ok(of_lives(brief(number, mutants))),
-            StoreCase::Threads(_) => threads(number, mutants)
+        let done = catch_unwind(AssertUnwindSafe(|| match self.kind {
+            Kind::Run => Ok(of_lives(run(number, mutants))),
+            Kind::Brief => Ok(of_lives(brief(number, mutants))),
+            Kind::Threads => threads(number, mutants)
                 .map(|seen| Seen { left: seen.crashes + seen.kills, lived_on: 0 }),
+            Kind::Calls => Ok(of_lives(calls(number, mutants))),
+            Kind::Meeting => Ok(of_lives(meeting(number, mutants))),
+            Kind::Refusing => Ok(of_lives(refusing(number, mutants))),
+            Kind::Racing => Ok(of_lives(racing(number, mutants))),
+            Kind::Damaging => Ok(of_lives(damaging(number, mutants))),
         }));
         match done {
             Ok(Ok(seen)) => (seen, None),
@@ -89,7 +115,7 @@ fn failure_of(number: u64, schedule: u64, message: String) -> Failure {
 impl Case for StoreCase {
     /// One schedule, however many are asked for: a run has one number, and a disk and a pool of its own.
     fn explore(&self, config: &Config, _schedules: u64) -> Outcome {
-        let (seen, failure) = self.go(self.number(), config);
+        let (seen, failure) = self.go(self.number, config);
         let counts = Counts {
             schedules: 1,
             crash_points: seen.left,
@@ -99,7 +125,7 @@ impl Case for StoreCase {
             nested_at: [seen.lived_on, 0, 0, 0],
             ..Counts::default()
         };
-        let failure = failure.map(|text| Box::new(failure_of(self.number(), 1, text)));
+        let failure = failure.map(|text| Box::new(failure_of(self.number, 1, text)));
         (Report { counts, exhausted: true, ..Report::default() }, failure)
     }
 
@@ -130,27 +156,26 @@ impl step::Programs for Programs {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         let (kind, number) = name.split_once('/')?;
         let number = number.parse().ok()?;
-        match kind {
-            "run" => Some(Box::new(StoreCase::Run(number))),
-            "brief" => Some(Box::new(StoreCase::Brief(number))),
-            "threads" => Some(Box::new(StoreCase::Threads(number))),
-            _ => None,
-        }
+        let (kind, ..) = KINDS.iter().find(|(_, name, ..)| *name == kind)?;
+        Some(Box::new(StoreCase { kind: *kind, number }))
     }
 
     fn step(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Step {
         // The number decides the mode: those of runs in a row have both.
         let number = random.below(1 << 40);
-        let (kind, count) = match random.below(9) {
-            0..3 => ("threads", "four"),
-            3..8 => ("brief", "one"),
-            _ => ("run", "one"),
+        let mut part = random.below(KINDS.iter().map(|(_, _, parts, _)| parts).sum());
+        let is_it = |(_, _, parts, _): &&(Kind, &str, u64, &str)| {
+            let is_it = part < *parts;
+            part = part.saturating_sub(*parts);
+            is_it
         };
+        let (kind, name, _, count) = *KINDS.iter().find(is_it).expect("the parts are all");
         let domain = fixed.domain.unwrap_or(Domain::Adr);
-        let mode: Value = ("mode", MODES[usize::from(number % 3 != 1)]);
+        let has_modes = !matches!(kind, Kind::Refusing | Kind::Racing | Kind::Damaging);
+        let mode: Value = ("mode", MODES[usize::from(!has_modes || number % 3 != 1)]);
         let config = Config { domain, seed: number, ..Config::default() };
         let values = vec![mode, ("threads", count)];
-        Step { program: format!("{kind}/{number}"), config, values }
+        Step { program: format!("{name}/{number}"), config, values }
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
