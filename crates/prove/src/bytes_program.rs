@@ -172,7 +172,11 @@ impl BytesProgram {
         if *operation == Operation::Rejoin {
             return self.rejoin(tree, slot);
         }
-        let session = slot.as_mut().expect("taken only when all threads have ended");
+        // One that was refused when it was to be taken anew is asked for again.
+        if slot.is_none() {
+            *slot = Some(tree.heap().session()?);
+        }
+        let session = slot.as_mut().expect("it was just taken");
         let mut change = |change: Change<'_>| tree.change(session, &change);
         let previous = match *operation {
             Operation::Insert(key, value) => change(Change::insert(self.key(key), &encode(value)))?,

@@ -27,7 +27,11 @@ impl U64Program {
             *slot = Some(session);
             return Ok(());
         }
-        let session = slot.as_mut().expect("taken only when all threads have ended");
+        // One that was refused when it was to be taken anew is asked for again.
+        if slot.is_none() {
+            *slot = Some(tree.heap().session()?);
+        }
+        let session = slot.as_mut().expect("it was just taken");
         let previous = match *operation {
             Operation::Get(key) => tree.tree().get(session, key)?,
             Operation::Insert(key, value) => tree.tree().insert(session, key, value)?,
