@@ -197,6 +197,10 @@ impl<'a> Keyspace<'a> {
     /// The store cannot be read: in words.
     pub fn contains(&mut self, database: u64, key: &[u8]) -> Result<bool, String> {
         let Some(place) = self.existing(database) else { return Ok(false) };
+        // Each key that is not there is noted, too: many of them are not kept beside a few that were put.
+        if self.stage.size() > WRITE_SIZE {
+            self.flush()?;
+        }
         let found = self.staged(place, |staged| staged.contains(key));
         self.forget_read();
         found.map_err(|failure| text_of(&failure))
