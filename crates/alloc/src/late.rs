@@ -70,8 +70,8 @@ impl<M: Machine> LateMarks<M> {
     /// Says that the records of so many leaves are marked, or that nobody refers to them any more and nobody has freed
     /// them: once for each leaf.
     pub fn note_marked(&self, leaves: u64) {
-        // AcqRel: the marks come before, and the last of several threads hands on those of all; pairs with the acquire in
-        // `owed`.
+        // AcqRel: the marks come before, and the last of several threads hands on those of all; pairs with the acquire
+        // in `owed`.
         let before = self.owed.fetch_sub(leaves, Ordering::AcqRel);
         debug_assert!(before >= leaves, "a leaf is noted twice");
     }

@@ -8,12 +8,13 @@
 //! allocation persists nothing, no crash can leak or hand out twice, and recovery derives the free
 //! lists from the trees.
 //!
-//! *What is held back.* A session keeps up to 256 free records of each size class and 256 free blocks of each class, and
-//! what it has retired for some epochs: three bags, if nobody is pinned for long, each of up to 128 items, or of 1 MiB and
-//! the last item. Others get that when the session ends or gives it back, which a [`SessionPool`] makes those that are
-//! idle do when somebody has found no space ([`SessionPool::collect_idle`]). The session itself is refused space only when
-//! all that it holds back, but for blocks that were promised to it and what is retired too lately, has gone to the depot,
-//! and no chunk there is empty. A chunk with one block or record in use serves for nothing but its class.
+//! *What is held back.* A session keeps up to 256 free records of each size class and 256 free blocks of each class,
+//! and what it has retired for some epochs: three bags, if nobody is pinned for long, each of up to 128 items, or of 1
+//! MiB and the last item. Others get that when the session ends or gives it back, which a [`SessionPool`] makes those
+//! that are idle do when somebody has found no space ([`SessionPool::collect_idle`]). The session itself is refused
+//! space only when all that it holds back, but for blocks that were promised to it and what is retired too lately, has
+//! gone to the depot, and no chunk there is empty. A chunk with one block or record in use serves for nothing but its
+//! class.
 //!
 //! Departures from the paper: no allocation bitmap, reclaimed ring or recyclable log (they record
 //! what reachability already says); size classes for records; chunks are returned when empty.

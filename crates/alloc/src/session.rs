@@ -1,6 +1,7 @@
 //! One thread's handle on a heap: its pin, its free lists, what it has retired.
 //!
-//! A session is used by one thread at a time and shares nothing on its ordinary path. Batches move from and to the depot.
+//! A session is used by one thread at a time and shares nothing on its ordinary path. Batches move from and to the
+//! depot.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};

@@ -33,6 +33,15 @@ pub fn thread_time() -> Duration {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hardware;
 
+#[cfg(feature = "simulated")]
+impl Hardware {
+    /// Sets the wall clock of the calling thread to so many milliseconds since 1970-01-01 UTC; `None`: it is that
+    /// of the system again. For tests.
+    pub fn set_wall_clock_ms(ms: Option<u64>) {
+        set_clock::set(ms);
+    }
+}
+
 impl Machine for Hardware {
     const SIMULATED: bool = false;
 

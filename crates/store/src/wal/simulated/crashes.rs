@@ -11,8 +11,8 @@
 //!   damaging  stores that are damaged, or put back from older copies, while they are closed
 //! ```
 //!
-//! Each run but a race follows from its number. The pools are real files, in memory where there is such a folder: of the
-//! machine below them only the death of the process is simulated.
+//! Each run but a race follows from its number. The pools are real files, in memory where there is such a folder: of
+//! the machine below them only the death of the process is simulated.
 
 mod calling;
 mod calls;

@@ -263,6 +263,7 @@ impl State {
     }
 
     /// Does a call at this time: what it answers.
+    #[expect(clippy::too_many_lines, reason = "an arm for each call")]
     pub fn apply(&mut self, call: &Call, now_ms: u64) -> Answer {
         match call {
             Call::Key { name, .. }
@@ -377,6 +378,7 @@ impl State {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each call")]
     fn apply_to_key(&mut self, place: (&str, &[u8]), what: &What, now_ms: u64) -> Answer {
         let (name, key) = place;
         let found = self.live(name, key, now_ms).cloned();
