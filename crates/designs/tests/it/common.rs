@@ -23,20 +23,23 @@ const LANDING: &Runs =
 /// The variable of a child that has those instead.
 const IS_LANDING: &str = "EVERLEAF_DESIGNS_LANDING";
 
-/// All comparisons with a map again, in a process of their own.
+fn is_landing() -> bool {
+    std::env::var_os(IS_LANDING).is_some()
+}
+
+/// All tests again, with more and longer comparisons, in a process of their own.
 #[test]
 #[ignore = "guards a landing"]
 fn landing_trees_agree_with_a_btreemap_on_more_seeds() {
     let program = std::env::current_exe().expect("this program");
     let output = std::process::Command::new(program)
-        .arg("agrees_with_a_btreemap")
         .env(IS_LANDING, "1")
         .output()
         .expect("it starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}");
     let count = printed.lines().filter(|line| line.ends_with(" ... ok")).count();
-    assert!(count > 50, "only {count} comparisons: {printed}");
+    assert!(count > 100, "only {count} comparisons: {printed}");
 }
 
 /// What a tree must hold.
@@ -187,7 +190,8 @@ fn assert_holds<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
 }
 
 pub(super) fn one_thread<T: Design>(keys: u64, operations: usize) {
-    let runs = if std::env::var_os(IS_LANDING).is_some() { LANDING } else { EVERYDAY };
+    let (runs, operations) =
+        if is_landing() { (LANDING, operations) } else { (EVERYDAY, operations / 2) };
     for &(seed, domain) in runs {
         println!("{} seed {seed}, {keys} keys, {domain:?}", T::INFO.name);
         let solo = new_solo::<T>(domain);
@@ -249,6 +253,7 @@ const THREADS: u64 = 4;
 
 /// Each thread has keys of its own next to the others', and checks what it knows of them.
 pub(super) fn shared<T: Design>(keys: u64, operations: usize) {
+    let operations = if is_landing() { operations } else { operations / 2 };
     let solo = new_solo::<T>(Domain::Process);
     let models: Vec<Model> = std::thread::scope(|scope| {
         let solo = &solo;

@@ -20,7 +20,7 @@ fn designs_are_measured_by_name_and_side_by_side() {
     let told = |what: &str| ended.err.lines().filter(|line| line.contains(what)).count();
     let (wrong, late) =
         (told("loses writes when several threads"), told("-unlogged: what was written last"));
-    assert_eq!((wrong, late, ended.err.lines().count()), (2, 10, 12), "caveats: {}", ended.err);
+    assert_eq!((wrong, late, ended.err.lines().count()), (2, 14, 16), "caveats: {}", ended.err);
     let text = ended.text();
     for name in ["nbtree", "fast-fair", "fast-fair-4096"] {
         let lines = text.lines().filter(|line| line.split_whitespace().next() == Some(name));
