@@ -32,10 +32,8 @@ fn is_landing() -> bool {
 #[ignore = "guards a landing"]
 fn landing_trees_agree_with_a_btreemap_on_more_seeds() {
     let program = std::env::current_exe().expect("this program");
-    let output = std::process::Command::new(program)
-        .env(IS_LANDING, "1")
-        .output()
-        .expect("it starts");
+    let output =
+        std::process::Command::new(program).env(IS_LANDING, "1").output().expect("it starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}");
     let count = printed.lines().filter(|line| line.ends_with(" ... ok")).count();
@@ -191,7 +189,7 @@ fn assert_holds<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
 
 pub(super) fn one_thread<T: Design>(keys: u64, operations: usize) {
     let (runs, operations) =
-        if is_landing() { (LANDING, operations) } else { (EVERYDAY, operations / 2) };
+        if is_landing() { (LANDING, operations) } else { (EVERYDAY, operations / 4) };
     for &(seed, domain) in runs {
         println!("{} seed {seed}, {keys} keys, {domain:?}", T::INFO.name);
         let solo = new_solo::<T>(domain);
@@ -253,7 +251,7 @@ const THREADS: u64 = 4;
 
 /// Each thread has keys of its own next to the others', and checks what it knows of them.
 pub(super) fn shared<T: Design>(keys: u64, operations: usize) {
-    let operations = if is_landing() { operations } else { operations / 2 };
+    let operations = if is_landing() { operations } else { operations / 4 };
     let solo = new_solo::<T>(Domain::Process);
     let models: Vec<Model> = std::thread::scope(|scope| {
         let solo = &solo;
