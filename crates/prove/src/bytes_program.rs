@@ -19,6 +19,7 @@ use crate::backing::{SIZE_MIN, open_pool};
 use crate::emptied::demand_room;
 use crate::expected::Expected;
 use crate::hoard::Hoard;
+use crate::living::session_of;
 use crate::operation::{Operation, Seen, Space};
 use crate::subject::Nodes;
 use crate::u64_program::note_scan;
@@ -172,11 +173,7 @@ impl BytesProgram {
         if *operation == Operation::Rejoin {
             return self.rejoin(tree, slot);
         }
-        // One that was refused when it was to be taken anew is asked for again.
-        if slot.is_none() {
-            *slot = Some(tree.heap().session()?);
-        }
-        let session = slot.as_mut().expect("it was just taken");
+        let session = session_of(slot, tree.heap())?;
         let mut change = |change: Change<'_>| tree.change(session, &change);
         let previous = match *operation {
             Operation::Insert(key, value) => change(Change::insert(self.key(key), &encode(value)))?,

@@ -56,6 +56,20 @@ pub trait Living {
     fn check(&self) -> Result<Vec<String>, IndexError>;
 }
 
+/// The session of a thread. One that was refused when it was to be taken anew is asked for again.
+///
+/// # Errors
+/// It is refused again.
+pub(crate) fn session_of<'s>(
+    slot: &'s mut Option<Session<Simulated>>,
+    heap: &Arc<Heap<Simulated>>,
+) -> Result<&'s mut Session<Simulated>, IndexError> {
+    if slot.is_none() {
+        *slot = Some(heap.session()?);
+    }
+    Ok(slot.as_mut().expect("it was just taken"))
+}
+
 type Create = fn(Pool<Simulated>, u32) -> Result<Box<dyn Living>, IndexError>;
 type Open = fn(Pool<Simulated>) -> Result<Box<dyn Living>, String>;
 

@@ -7,7 +7,7 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::Reply;
 
 use super::U64Program;
-use crate::living::Living;
+use crate::living::{Living, session_of};
 use crate::operation::Operation;
 
 impl U64Program {
@@ -27,11 +27,7 @@ impl U64Program {
             *slot = Some(session);
             return Ok(());
         }
-        // One that was refused when it was to be taken anew is asked for again.
-        if slot.is_none() {
-            *slot = Some(tree.heap().session()?);
-        }
-        let session = slot.as_mut().expect("it was just taken");
+        let session = session_of(slot, tree.heap())?;
         let previous = match *operation {
             Operation::Get(key) => tree.tree().get(session, key)?,
             Operation::Insert(key, value) => tree.tree().insert(session, key, value)?,
