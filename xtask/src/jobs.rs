@@ -59,17 +59,8 @@ fn run_checks(root: &Path, totals: &mut Totals) {
 /// The package of the product's program.
 const PRODUCT: &str = "everleaf-cli";
 
-/// What the product is built without: the research, and what only the simulated machine needs.
-const RESEARCH: [&str; 8] = [
-    "everleaf-designs",
-    "everleaf-lab-capi",
-    "everleaf-lab-designs",
-    "everleaf-lab",
-    "everleaf-lab-cli",
-    "everleaf-prove",
-    "everleaf-models",
-    "corosensei",
-];
+/// What only the simulated machine needs: the product is built without, as without the research.
+const OF_SIMULATION: &str = "corosensei";
 
 /// `cargo xtask product`: the program `everleaf` is built without the research, compiles so, and is small enough.
 pub fn product(root: &Path) -> bool {
@@ -87,7 +78,9 @@ pub fn product(root: &Path) -> bool {
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let names: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    let found: Vec<&str> = RESEARCH.into_iter().filter(|name| names.contains(name)).collect();
+    let research = tidy::RESEARCH.into_iter().map(|folder| format!("everleaf-{folder}"));
+    let unwanted = research.chain([OF_SIMULATION.to_string()]);
+    let found: Vec<String> = unwanted.filter(|name| names.contains(&name.as_str())).collect();
     if !found.is_empty() {
         eprintln!("xtask: {PRODUCT} depends on {}: see {}", found.join(", "), shown(&tree));
         return false;
@@ -149,7 +142,8 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
         eprintln!("xtask: usage: cargo xtask sim [seconds]");
         return false;
     };
-    let packages = ["machine", "models", "pool", "prove"].map(|name| format!("-peverleaf-{name}"));
+    let packages = ["machine", "models", "pool", "prove", "prove-designs"];
+    let packages = packages.map(|name| format!("-peverleaf-{name}"));
     let mut command = cargo(root, &["test", "--release"]);
     command.args(packages).args(["--", "--include-ignored", "--nocapture"]);
     command.args(["--skip", tidy::BY_HAND_PREFIX]);

@@ -12,7 +12,6 @@
 //! | `subject` | what a tree of numbers must offer to be proven: implement it, add one line to the list |
 //! | `u64_program`, `bytes_program`, `allocator_program` | programs: trees of numbers, of byte strings, the allocator |
 //! | `allocator_plans` | what the threads of a program for the allocator do, by chance |
-//! | `block_program` | a program for the allocators of NBTree's paper |
 //! | `scenarios`, `plans`, `exhaustion` | what the threads of a program do: by name, by chance, with too little space |
 //! | `meetings` | small programs for searches that end by time |
 //! | `settings` | what a search is asked to do |
@@ -35,7 +34,7 @@
 //! | `directed_case` | a safeguard with a program that misses it |
 //! | `case` | a program with its plan, behind one trait |
 //! | `step` | one step of a search, and what can be run of a structure |
-//! | `trees`, `structure` | all programs by name, all structures by name |
+//! | `trees`, `structure` | all programs by name, the product's structures by name |
 //! | `configure` | which machine a number stands for |
 //! | `planted`, `plain`, `mutants` | planted bugs, and the hunt for them |
 //! | `mutation` | mutants by rule: a fault in every access in turn |
@@ -51,7 +50,6 @@ pub mod anomalies;
 pub mod arguments;
 pub mod backing;
 pub mod batches;
-pub mod block_program;
 pub mod bytes_program;
 pub mod campaign;
 pub mod case;

@@ -10,7 +10,7 @@ use crate::planted::of;
 pub use crate::planted::{HARMLESS, MUTANTS, Mutant, OF_OTHER_TREES, RARE};
 use crate::published::{self, GUARDED};
 use crate::step::Step;
-use crate::structure::{Structure, find};
+use crate::structure::Structure;
 use crate::{allocator_program, anomalies, safeguards, scenarios};
 
 /// How a planted bug was found.
@@ -77,13 +77,13 @@ fn refused(program: &str, mutant: Mutant) -> Vec<(String, Config, u64)> {
     (0..8).map(|number| (program.to_string(), config(number), SMALL_SCHEDULES)).collect()
 }
 
-/// Looks for a planted bug with the programs of its structure: first in those that were made for it,
+/// Looks for a planted bug with the programs of `structure`, which is its own: first in those that were made for it,
 /// then in every order of the small ones with one preemption, then with crashes in their recovery,
 /// then round after round at random, in turn a written program, with more schedules each time, and a
 /// step of the plain search, then in every order of the small ones' store buffers too, and at last by
 /// the plain search.
-pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
-    let structure = find(mutant.structure).expect("the list names structures that exist");
+pub fn hunt(structure: &'static Structure, mutant: Mutant, rounds: u64) -> Option<Kill> {
+    assert_eq!(structure.name, mutant.structure, "it is missed by programs of another structure");
     let base = Config { mutants: vec![mutant.name], ..Config::default() };
     let mut hunt = Hunt { structure, mutant: mutant.name, schedules: 0, kill: None };
     for (program, config, schedules) in made_for(mutant) {
@@ -120,13 +120,17 @@ pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
         }
     }
     // At last what finds what nobody has met: the plain search.
-    let kill = hunt_plainly(mutant, Budget::Schedules(rounds * PLAIN_SCHEDULES), 1)?;
+    let kill = hunt_plainly(structure, mutant, Budget::Schedules(rounds * PLAIN_SCHEDULES), 1)?;
     Some(Kill { schedules: hunt.schedules + kill.schedules, ..kill })
 }
 
-/// Looks for a planted bug as for one that nobody knows: by the plain search.
-pub fn hunt_plainly(mutant: Mutant, budget: Budget, seed: u64) -> Option<Kill> {
-    let structure = find(mutant.structure).expect("the list names structures that exist");
+/// Looks for a planted bug as for one that nobody knows: by the plain search of its structure.
+pub fn hunt_plainly(
+    structure: &'static Structure,
+    mutant: Mutant,
+    budget: Budget,
+    seed: u64,
+) -> Option<Kill> {
     let settings = Settings { budget, seed, mutant: Some(mutant.name), ..Settings::default() };
     let verdict = campaign::run(structure, &settings, &mut |_| {});
     let schedules = verdict.report.counts.schedules;

@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 
 use crate::case::{Case, Kept};
 use crate::configure::{domain_name, memory_name};
-use crate::{plain, structure};
+use crate::plain;
+use crate::structure::{Structure, find_in};
 
 /// What the file says it is.
 const FORMAT: &str = "everleaf failure 1";
@@ -78,12 +79,12 @@ impl Record {
         }
     }
 
-    /// The program and its plan.
+    /// The program and its plan, of one of these structures.
     ///
     /// # Errors
     /// [`RecordError::Unknown`].
-    pub fn case(&self) -> Result<Box<dyn Case>, RecordError> {
-        let structure = structure::find(&self.structure);
+    pub fn case(&self, structures: &'static [Structure]) -> Result<Box<dyn Case>, RecordError> {
+        let structure = find_in(structures, &self.structure);
         let structure = structure.ok_or_else(|| {
             RecordError::Unknown(format!("there is no structure '{}'", self.structure))
         })?;
@@ -96,22 +97,27 @@ impl Record {
         })
     }
 
-    /// Runs the schedule again.
+    /// Runs the schedule again, of one of these structures.
     ///
     /// # Errors
     /// [`RecordError::Unknown`].
-    pub fn replay(&self) -> Result<Replay, RecordError> {
-        let case = self.case()?;
+    pub fn replay(&self, structures: &'static [Structure]) -> Result<Replay, RecordError> {
+        let case = self.case(structures)?;
         let begun = case.replay(&self.config, self.seed, &self.choices);
         Ok(begun.unwrap_or_else(|failure| Replay { failure: Some(*failure), ..Replay::default() }))
     }
 
-    /// Makes the failure small, with about `effort` schedules per attempt.
+    /// Makes the failure of one of these structures small, with about `effort` schedules per attempt.
     ///
     /// # Errors
     /// [`RecordError::Unknown`].
-    pub fn shrunk(&self, failure: &Failure, effort: u64) -> Result<Record, RecordError> {
-        let small = self.case()?.shrink(&self.config, failure, effort);
+    pub fn shrunk(
+        &self,
+        structures: &'static [Structure],
+        failure: &Failure,
+        effort: u64,
+    ) -> Result<Record, RecordError> {
+        let small = self.case(structures)?.shrink(&self.config, failure, effort);
         let record = Record::new(&self.structure, &self.program, &self.config, &small.failure);
         Ok(Record { kept: Some(small.kept), ..record })
     }

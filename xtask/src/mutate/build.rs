@@ -53,7 +53,7 @@ fn cargo_in(sources: &Sources, arguments: &[&str]) -> Command {
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "32")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
         .env("RUSTFLAGS", "-Awarnings")
-        .args(["--release", "-p", "everleaf-prove"])
+        .args(["--release", "-p", "everleaf-prove-designs"])
         .args(["--config", "profile.release.package.everleaf-machine.opt-level=3"]);
     command
 }

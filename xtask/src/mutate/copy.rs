@@ -26,6 +26,9 @@ const LEFT_OUT: [&str; 10] = [
     "pool/src/ownership.rs",
     "catalogue.rs",
 ];
+/// Of the package that the program is added to.
+const MANIFEST: &str = "crates/prove-designs/Cargo.toml";
+const DEPENDENCIES: &str = "[dependencies]\n";
 /// What the copy needs beside the crates.
 const BESIDE: [&str; 4] = ["Cargo.toml", "Cargo.lock", "README.md", "rust-toolchain.toml"];
 
@@ -93,8 +96,13 @@ impl Sources {
                 None if name == "crates/machine/src/lib.rs" => {
                     [read(&path)?.as_bytes(), b"\n#[doc(hidden)]\npub mod mutation;\n"].concat()
                 }
-                None if name == few::LIST && !structures.is_empty() => {
-                    few::only(&read(&path)?, structures)?.into_bytes()
+                None if few::LISTS.contains(&name.as_str()) && !structures.is_empty() => {
+                    few::only(&name, &read(&path)?, structures)?.into_bytes()
+                }
+                // What its program needs beside.
+                None if name == MANIFEST => {
+                    let needs = format!("{DEPENDENCIES}serde_json.workspace = true\n");
+                    read(&path)?.replacen(DEPENDENCIES, &needs, 1).into_bytes()
                 }
                 None => fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?,
             };
@@ -103,7 +111,7 @@ impl Sources {
         }
         let own = [
             ("crates/machine/src/mutation.rs", include_str!("switches.txt")),
-            ("crates/prove/src/bin/rule.rs", include_str!("program.txt")),
+            ("crates/prove-designs/src/bin/rule.rs", include_str!("program.txt")),
         ];
         for (name, text) in own {
             write(&tree.join(name), text.as_bytes())?;

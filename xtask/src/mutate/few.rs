@@ -4,14 +4,16 @@ use syn::spanned::Spanned;
 use syn::{Expr, Item};
 
 /// Where the list of all structures is.
-pub const LIST: &str = "crates/prove/src/structure.rs";
+const ALL: &str = "crates/prove-designs/src/structure.rs";
+/// Where the lists are: that of all, and that of the product, whose structures the former has, too.
+pub const LISTS: [&str; 2] = [ALL, "crates/prove/src/structure.rs"];
 
-/// The source of the list with these structures only, and without what they do not need.
+/// The source of a list with these structures only, those of them that it has, and without what they do not need.
 ///
 /// # Errors
-/// A sentence if it is not what it was, or there is no such structure.
-pub fn only(text: &str, names: &[String]) -> Result<String, String> {
-    let file = syn::parse_file(text).map_err(|error| format!("{LIST}: {error}"))?;
+/// A sentence if it is not what it was, or no list has such a structure.
+pub fn only(path: &str, text: &str, names: &[String]) -> Result<String, String> {
+    let file = syn::parse_file(text).map_err(|error| format!("{path}: {error}"))?;
     let statics: Vec<_> = file
         .items
         .iter()
@@ -21,9 +23,9 @@ pub fn only(text: &str, names: &[String]) -> Result<String, String> {
         })
         .collect();
     let list = statics.iter().find(|item| item.ident == "STRUCTURES");
-    let list = list.ok_or_else(|| format!("{LIST} has no STRUCTURES"))?;
-    let Expr::Reference(list) = &*list.expr else { return Err(format!("{LIST}: no list")) };
-    let Expr::Array(list) = &*list.expr else { return Err(format!("{LIST}: no list")) };
+    let list = list.ok_or_else(|| format!("{path} has no STRUCTURES"))?;
+    let Expr::Reference(list) = &*list.expr else { return Err(format!("{path}: no list")) };
+    let Expr::Array(list) = &*list.expr else { return Err(format!("{path}: no list")) };
     let mut chosen = String::new();
     for name in names {
         let is_it = |element: &&Expr| {
@@ -31,8 +33,11 @@ pub fn only(text: &str, names: &[String]) -> Result<String, String> {
             let start = text.split_once('"').map(|(_, behind)| behind);
             start.and_then(|text| text.split_once('"')).is_some_and(|(own, _)| own == name)
         };
-        let element = list.elems.iter().find(is_it);
-        let element = element.ok_or_else(|| format!("there is no structure {name}"))?;
+        let element = match list.elems.iter().find(is_it) {
+            Some(element) => element,
+            None if path == ALL => return Err(format!("there is no structure {name}")),
+            None => continue,
+        };
         chosen.push_str(&text[element.span().byte_range()]);
         chosen.push_str(", ");
     }
@@ -63,11 +68,14 @@ mod tests {
     fn a_prover_has_what_is_asked_for_and_its_statics() {
         let text = "static A: u8 = 1;\nstatic B: u8 = 2;\npub static STRUCTURES: &[S] = &[one(\"a\", \"the a\", \
             &A), one(\n\"b\", \"a\", &x(B))];\nfn f() {}\n";
-        let of = |name: &str| only(text, &[name.to_string()]);
+        let [all, of_product] = LISTS;
+        let of = |name: &str| only(all, text, &[name.to_string()]);
         let expected = "\nstatic B: u8 = 2;\npub static STRUCTURES: &[S] = &[one(\n\"b\", \"a\", &x(B)), ];\nfn f() \
             {}\n";
         assert_eq!(of("b").as_deref(), Ok(expected));
         assert!(of("a").is_ok_and(|text| text.contains("static A") && !text.contains("static B")));
         assert!(of("c").is_err_and(|what| what.contains("structure c")));
+        let none = only(of_product, text, &["c".to_string()]).expect("a list");
+        assert!(none.contains("[S] = &[];") && !none.contains("static A"), "{none}");
     }
 }

@@ -3,13 +3,9 @@
 use std::path::Path;
 
 use super::circles::{Circle, circles, circles_beside_folders};
-use super::rules::{LENGTH_AIM, count_of_replaced_words};
+use super::rules::{LENGTH_AIM, RESEARCH, count_of_replaced_words};
 use super::source::SourceFile;
 use super::workspace::Workspace;
-
-/// Crates that only research needs.
-const RESEARCH: [&str; 7] =
-    ["designs", "lab-designs", "lab", "lab-capi", "lab-cli", "prove", "models"];
 
 /// The numbers of a checkout, by name, in the order in which they are shown.
 type Figures = Vec<(&'static str, usize)>;

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use ratchet::Ratchet;
 use rules::{Finding, RULES};
-pub use rules::{links, resolve};
+pub use rules::{RESEARCH, links, resolve};
 use workspace::Workspace;
 
 /// How the name of a test begins that guards a landing, and is not run sooner.

@@ -19,6 +19,7 @@ use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_cli::target_file::TargetFile;
 use everleaf_prove::campaign::{self, Budget, Settings, Verdict};
+use everleaf_prove_designs::structure::STRUCTURES;
 use serde_json::json;
 use std::io::Write;
 use std::time::Duration;
@@ -103,7 +104,8 @@ fn search_here(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(),
     let is_clean = failure.is_none();
     let mut found = None;
     if let Some((record, failure)) = failure {
-        let small = if args.no_shrink { None } else { record.shrunk(&failure, 300).ok() };
+        let small =
+            if args.no_shrink { None } else { record.shrunk(STRUCTURES, &failure, 300).ok() };
         let record = small.unwrap_or(record);
         if let Some(mut target) = target {
             let written = target.writer().write_all(record.to_text().as_bytes());

@@ -11,7 +11,7 @@ use everleaf_lab::experiment::{
 };
 use everleaf_prove::campaign::{self, Budget, Settings};
 use everleaf_prove::published::{GUARDED, Meeting, anomalies};
-use everleaf_prove::structure;
+use everleaf_prove_designs::structure;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::path::PathBuf;

@@ -24,6 +24,7 @@ const WEAK: [&str; 12] = [
 ];
 
 /// Something that can be proven.
+#[derive(Clone, Copy)]
 pub struct Structure {
     /// Its name.
     pub name: &'static str,

@@ -92,7 +92,8 @@ fn a_batch_that_is_refused_memory_in_its_middle_waits() {
 #[ignore = "guards a landing"]
 fn landing_every_safeguard_is_missed() {
     for mutant in MUTANTS.iter().filter(|mutant| mutant.structure == "batch") {
-        let kill = hunt(*mutant, 3).unwrap_or_else(|| panic!("{} is not missed", mutant.name));
+        let kill =
+            hunt(batch(), *mutant, 3).unwrap_or_else(|| panic!("{} is not missed", mutant.name));
         println!("{}: {} after {} schedules", mutant.name, kill.failure.kind, kill.schedules);
     }
 }

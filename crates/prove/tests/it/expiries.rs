@@ -71,7 +71,8 @@ fn run_small(preemptions: u32) -> Report {
 #[test]
 fn every_safeguard_is_missed() {
     for mutant in MUTANTS.iter().filter(|mutant| mutant.structure == "expiry") {
-        let kill = hunt(*mutant, 3).unwrap_or_else(|| panic!("{} is not missed", mutant.name));
+        let kill =
+            hunt(expiry(), *mutant, 3).unwrap_or_else(|| panic!("{} is not missed", mutant.name));
         println!("{}: {} after {} schedules", mutant.name, kill.failure.kind, kill.schedules);
     }
 }

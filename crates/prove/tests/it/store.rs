@@ -20,7 +20,8 @@ fn what_is_planted_in_the_store_is_found_by_a_few_runs() {
         assert_eq!(mutant.structure, "store");
         // Of this seed the runs that find them are repeated by their numbers: four real threads race in some, and what
         // they meet depends on what else runs.
-        let kill = hunt_plainly(mutant, Budget::Schedules(30), 2);
+        let store = find(mutant.structure).expect("it is there");
+        let kill = hunt_plainly(store, mutant, Budget::Schedules(30), 2);
         assert!(kill.is_some(), "{name} is not found");
     }
 }

@@ -7,7 +7,7 @@ use crate::tidy::{BY_HAND_PREFIX, LONG_NAMES};
 pub const RULE: Rule = Rule { name: "ignored-test", may_be_debt: false, check };
 
 /// The crates of which `cargo xtask sim` runs all ignored tests, but those for hands.
-const OF_SIM: [&str; 4] = ["machine", "models", "pool", "prove"];
+const OF_SIM: [&str; 5] = ["machine", "models", "pool", "prove", "prove-designs"];
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut found = Vec::new();

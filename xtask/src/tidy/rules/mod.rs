@@ -33,6 +33,7 @@ mod width;
 mod words;
 mod workplace;
 
+pub use arrows::RESEARCH;
 pub use length::AIM as LENGTH_AIM;
 pub use links::{links, resolve};
 

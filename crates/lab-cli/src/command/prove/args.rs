@@ -5,8 +5,9 @@ use everleaf_cli::failure::Failure;
 use everleaf_prove::campaign::Budget;
 use everleaf_prove::configure::Fixed;
 use everleaf_prove::mutants::{Mutant, named};
-use everleaf_prove::structure::{STRUCTURES, Structure, find};
+use everleaf_prove::structure::Structure;
 use everleaf_prove::{Domain, MemoryModel};
+use everleaf_prove_designs::structure::{STRUCTURES, find};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -6,9 +6,8 @@ use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
-use everleaf_prove::cpu_time;
 use everleaf_prove::mutants::{Kill, all, hunt, hunt_plainly};
-use everleaf_prove::structure::find;
+use everleaf_prove_designs::structure::find;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,12 +24,12 @@ pub fn run(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let mut alive = vec![];
     let mut figures = BTreeMap::new();
     for mutant in &chosen {
-        let clock =
-            || find(mutant.structure).map_or_else(cpu_time, |one| one.programs().cpu_time());
+        let structure = find(mutant.structure).expect("planted in a structure of the list");
+        let clock = || structure.programs().cpu_time();
         let started = clock();
         let kill = match args.budget {
-            Some(budget) => hunt_plainly(*mutant, budget, args.seed),
-            None => hunt(*mutant, ROUNDS),
+            Some(budget) => hunt_plainly(structure, *mutant, budget, args.seed),
+            None => hunt(structure, *mutant, ROUNDS),
         };
         let seconds = (clock() - started).as_secs_f64();
         if global.json {

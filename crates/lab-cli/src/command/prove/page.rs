@@ -3,7 +3,7 @@
 
 use everleaf_prove::Fault;
 use everleaf_prove::arguments::{Place, Sources};
-use everleaf_prove::structure::STRUCTURES;
+use everleaf_prove_designs::structure::STRUCTURES;
 use std::collections::BTreeMap;
 use std::io;
 

@@ -5,6 +5,7 @@ use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_prove::record::Record;
+use everleaf_prove_designs::structure::STRUCTURES;
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub fn run(path: &Path, global: Global, out: &mut Output) -> Result<(), Failure>
     let text = std::str::from_utf8(&bytes)
         .map_err(|_| bad("not a failure written by `prove`: not text".to_owned()))?;
     let record = Record::from_text(text).map_err(|error| bad(error.to_string()))?;
-    let replay = record.replay().map_err(|error| bad(error.to_string()))?;
+    let replay = record.replay(STRUCTURES).map_err(|error| bad(error.to_string()))?;
     let again = replay.failure.as_ref();
     if replay.diverged || again.is_none() {
         let what = "it does not happen in this version: mended, or the program has changed";

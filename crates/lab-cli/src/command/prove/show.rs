@@ -9,7 +9,7 @@ use everleaf_prove::coverage::{Coverage, DOMAINS};
 use everleaf_prove::dimensions;
 use everleaf_prove::mutants::{self, HARMLESS};
 use everleaf_prove::record::Record;
-use everleaf_prove::structure::STRUCTURES;
+use everleaf_prove_designs::structure::STRUCTURES;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ pub fn failure(record: &Record, file: Option<&Path>, out: &mut Output) -> Result
         record.seed,
         record.choices.len(),
     ))?;
-    if let Ok(replay) = record.replay()
+    if let Ok(replay) = record.replay(STRUCTURES)
         && let Some(failure) = &replay.failure
     {
         out.line("plan:")?;

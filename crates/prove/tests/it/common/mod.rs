@@ -3,7 +3,10 @@
 #![allow(dead_code, reason = "each test target uses its part")]
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-mod names;
+pub mod hunts;
+pub mod marks;
+pub mod rare;
+pub mod structures;
 
 use std::ops::Range;
 use std::rc::Rc;

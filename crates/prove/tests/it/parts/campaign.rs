@@ -5,7 +5,7 @@
 use everleaf_prove::FailureKind;
 use everleaf_prove::campaign::{Budget, Settings, run};
 use everleaf_prove::record::Record;
-use everleaf_prove::structure::find;
+use everleaf_prove::structure::{STRUCTURES, find};
 
 fn short(mutant: Option<&'static str>) -> Settings {
     Settings { budget: Budget::Schedules(300), mutant, ..Settings::default() }
@@ -67,7 +67,7 @@ fn volatile_memory_that_leaks_is_found() {
     let verdict = run(structure, &settings, &mut |_| {});
     let (record, failure) = verdict.failure.expect("the order of a leaf that went is left");
     assert_eq!(failure.kind, FailureKind::Leak, "{failure}");
-    let replay = record.replay().expect("the program is there");
+    let replay = record.replay(STRUCTURES).expect("the program is there");
     assert_eq!(replay.failure.map(|again| again.message), Some(failure.message));
 }
 
@@ -81,10 +81,10 @@ fn a_planted_bug_is_found_written_replayed_and_made_small() {
     };
     let verdict = run(structure, &settings, &mut |_| {});
     let (record, failure) = verdict.failure.expect("an insert that is not durable");
-    let small = record.shrunk(&failure, 200).expect("the program is there");
+    let small = record.shrunk(STRUCTURES, &failure, 200).expect("the program is there");
     for record in [record, small] {
         let read = Record::from_text(&record.to_text()).expect("just written");
-        let replay = read.replay().expect("the program is there");
+        let replay = read.replay(STRUCTURES).expect("the program is there");
         assert!(!replay.diverged);
         let again = replay.failure.expect("it fails again");
         assert_eq!(again.message, record.message);

@@ -2,6 +2,7 @@
 
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, MemoryModel};
 use everleaf_prove::record::{Record, RecordError};
+use everleaf_prove::structure::STRUCTURES;
 use serde_json::{Value, json};
 
 fn record() -> Record {
@@ -85,6 +86,6 @@ fn a_program_that_is_not_there_is_unknown() {
     for (structure, program) in [("btree", "random/2/1"), ("nbtree", "random/8/1")] {
         let record =
             Record { structure: structure.to_owned(), program: program.to_owned(), ..record() };
-        assert!(matches!(record.replay(), Err(RecordError::Unknown(_))));
+        assert!(matches!(record.replay(STRUCTURES), Err(RecordError::Unknown(_))));
     }
 }

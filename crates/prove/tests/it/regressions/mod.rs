@@ -4,6 +4,4 @@
 
 mod failed_allocation_leaked_blocks;
 mod merge_left_a_frozen_leaf;
-mod published_nbtree;
-mod published_trees;
 mod scan_forgot_removals;

@@ -9,7 +9,7 @@ use everleaf_prove::anomalies::anomalies;
 use everleaf_prove::case::Case;
 use everleaf_prove::directed_case::DirectedCase;
 use everleaf_prove::record::Record;
-use everleaf_prove::structure::find;
+use everleaf_prove_designs::structure::{STRUCTURES, find};
 
 /// Schedules of a search through every order, at most.
 const ALL: u64 = 3_000_000;
@@ -37,11 +37,11 @@ fn every_record_repeats_what_a_published_protocol_loses() {
             (anomaly.structure, anomaly.program().as_str())
         );
         assert_eq!(record.config.mutants, [anomaly.mutant]);
-        let failure = record.replay().expect("the program is there").failure;
+        let failure = record.replay(STRUCTURES).expect("the program is there").failure;
         let failure = failure.unwrap_or_else(|| {
             panic!(
                 "{}: the code has changed and the schedule is another one now: run \
-                 `cargo test -p everleaf-prove --test it write_the_records -- --ignored` \
+                 `cargo test -p everleaf-prove-designs --test it write_the_records -- --ignored` \
                  and read what it writes",
                 path.display()
             )
@@ -76,7 +76,7 @@ fn by_hand_write_the_records() {
         let (_, failure) = case_of(&anomaly).explore(&config, anomaly.schedules);
         let failure = failure.unwrap_or_else(|| panic!("{program}: not met"));
         let record = Record::new(anomaly.structure, &program, &config, &failure);
-        let small = record.shrunk(&failure, 200).expect("the program is there");
+        let small = record.shrunk(STRUCTURES, &failure, 200).expect("the program is there");
         std::fs::write(path_of(&anomaly), small.to_text()).expect("a file beside this one");
     }
 }

@@ -16,8 +16,8 @@ use everleaf_prove::case::{Case, PlannedCase, explore};
 use everleaf_prove::configure::exhaustive;
 use everleaf_prove::mutants::OF_OTHER_TREES;
 use everleaf_prove::published::{GUARDED, anomalies, guarded};
-use everleaf_prove::structure::find;
 use everleaf_prove::{Of, plans, scenarios, trees};
+use everleaf_prove_designs::structure::find;
 
 type M = Simulated;
 

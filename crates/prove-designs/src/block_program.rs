@@ -15,14 +15,13 @@ use everleaf_designs::allocators::{Allocator, Shape};
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, Simulated, SpinLock};
-
-use crate::backing::{SIZE_MIN, new_pool, open_pool};
-use crate::case::{Case, PlannedCase};
-use crate::configure::Fixed;
-use crate::dimensions::Dimension;
-use crate::dimensions::{self, Drawn};
-use crate::leaks::all_is_free;
-use crate::step::{self, Step};
+use everleaf_prove::backing::{SIZE_MIN, new_pool, open_pool};
+use everleaf_prove::case::{Case, PlannedCase};
+use everleaf_prove::configure::Fixed;
+use everleaf_prove::dimensions::Dimension;
+use everleaf_prove::dimensions::{self, Drawn};
+use everleaf_prove::leaks::all_is_free;
+use everleaf_prove::step::{self, Step};
 
 type M = Simulated;
 

@@ -16,9 +16,9 @@ use everleaf_prove::configure::exhaustive;
 use everleaf_prove::mutants::HARMLESS;
 use everleaf_prove::operation::Operation::{self, Get, Insert, Remove, Scan, ScanBack, Update};
 use everleaf_prove::scenarios::{self, Scenario};
-use everleaf_prove::structure::find;
 use everleaf_prove::u64_program::U64Program;
 use everleaf_prove::{Of, anomalies, plans, safeguards, trees};
+use everleaf_prove_designs::structure::find;
 
 type Tree<const RECORDS: usize> = Of<FastFair<Small<RECORDS>, Simulated>>;
 type Locked<const RECORDS: usize> = Of<FastFair<Small<RECORDS, 1>, Simulated>>;

@@ -17,7 +17,8 @@ use everleaf_machine::simulated::{Config, CrashConfig, Report};
 use everleaf_prove::backing::new_pool_up_to;
 use everleaf_prove::campaign::{Settings, run};
 use everleaf_prove::configure::exhaustive;
-use everleaf_prove::structure::{STRUCTURES, Structure};
+use everleaf_prove::structure::Structure;
+use everleaf_prove_designs::structure::STRUCTURES;
 
 fn allocators() -> impl Iterator<Item = &'static Structure> {
     STRUCTURES.iter().filter(|structure| structure.name.starts_with("blocks-"))

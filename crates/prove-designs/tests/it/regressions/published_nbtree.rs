@@ -17,7 +17,7 @@ use everleaf_prove::case::{Case, Outcome, explore};
 use everleaf_prove::operation::Operation;
 use everleaf_prove::published::{Anomaly, Meeting, anomalies};
 use everleaf_prove::record::Record;
-use everleaf_prove::structure::find;
+use everleaf_prove_designs::structure::{STRUCTURES, find};
 
 /// The trees that have them.
 const TREES: [&str; 2] = ["nbtree-published", "nbtree-coupled"];
@@ -88,11 +88,11 @@ fn every_record_repeats_what_the_protocol_of_nbtree_loses() {
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let record = Record::from_text(&text).expect("a record");
         assert_eq!((&*record.structure, &*record.program), (TREES[0], &*anomaly.program()));
-        let failure = record.replay().expect("the program is there").failure;
+        let failure = record.replay(STRUCTURES).expect("the program is there").failure;
         let failure = failure.unwrap_or_else(|| {
             panic!(
                 "{}: the code has changed and the schedule is another one now: run \
-                 `cargo test -p everleaf-prove --test it write_the_records -- --ignored` \
+                 `cargo test -p everleaf-prove-designs --test it write_the_records -- --ignored` \
                  and read what it writes",
                 path.display()
             )
