@@ -1,5 +1,6 @@
 //! Building the test programs, and telling of each as soon as Cargo has linked it.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +15,10 @@ pub struct Built {
     pub programs: Vec<Program>,
     /// Whether everything was compiled, and nothing was there from before.
     pub is_cold: bool,
+    /// The packages of which something was compiled.
+    pub compiled: BTreeSet<String>,
+    /// Those of which something was there from before.
+    pub fresh: BTreeSet<String>,
     /// How many of them were handed on while it went on.
     pub handed_on: usize,
     /// CPU seconds that it took.
@@ -66,13 +71,26 @@ struct Messages<'b> {
     is_compiling: bool,
 }
 
+impl Built {
+    /// Whether all of these packages were compiled, and nothing of those was.
+    pub fn is_just(&self, these: &BTreeSet<String>, those: &BTreeSet<String>) -> bool {
+        self.fresh.is_disjoint(these) && self.compiled.is_disjoint(those)
+    }
+}
+
 impl Messages<'_> {
     /// Reads a message.
     fn read(&mut self, message: &serde_json::Value, see: &mut dyn FnMut(&Program)) {
         match message["reason"].as_str() {
             Some("compiler-artifact") => {
-                self.is_compiling |= message["fresh"] == false;
-                self.built.is_cold &= message["fresh"] == false;
+                let is_fresh = message["fresh"] == true;
+                self.is_compiling |= !is_fresh;
+                self.built.is_cold &= !is_fresh;
+                if let Some(id) = message["package_id"].as_str() {
+                    let built = &mut *self.built;
+                    let list = if is_fresh { &mut built.fresh } else { &mut built.compiled };
+                    list.insert(programs::package_of(id));
+                }
                 self.built.programs.extend(programs::program_of(message));
                 self.hand_on(see);
             }
@@ -159,6 +177,9 @@ mod tests {
             });
         assert_eq!((names(&seen), built.failures.len()), (vec!["b", "a"], 0));
         assert!(!built.is_cold && built.programs == seen && built.handed_on == 2);
+        let [a, b] = ["a", "b"].map(|name| BTreeSet::from([name.to_string()]));
+        assert!(built.is_just(&a, &b) && !built.is_just(&b, &a) && !built.is_just(&b, &b));
+        assert!(!built.is_just(&a, &a));
     }
 
     /// They would begin one after the other, in the order of Cargo.

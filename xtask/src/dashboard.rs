@@ -65,6 +65,7 @@ mod tests {
             package: "pool".into(),
             cpu: 2.5,
             is_early: name == "it",
+            passed: tests.len() as u64,
             tests: tests.iter().map(|(test, seconds)| (test.to_string(), *seconds)).collect(),
         };
         let all = [ran("it", &[("a", 0.5), ("b", 3.0)]), ran("processes", &[("c", 1.0)])];

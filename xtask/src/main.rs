@@ -10,6 +10,7 @@ mod building;
 mod capi;
 mod dashboard;
 mod debian;
+mod designs;
 mod guide;
 mod instructions;
 mod jobs;
@@ -39,11 +40,13 @@ Everleaf's scripts.
 
 usage: cargo xtask <command> [arguments]
 
-  test    all tests, and where their time went; `test -p PACKAGE` those of a crate; with
-          other arguments they are those of `cargo test`; `test --record` sets the budget
-  landing the tests that only landings need, and the searches go on from where `test` ends;
-          `landing --record` sets the budget; with EVERLEAF_BUDGET=fails in the environment more
-          CPU seconds than the budget has are a failure of both, otherwise they are told
+  test    the tests of all crates but those of the published designs, and where their time went;
+          `test -p PACKAGE` those of a crate; with other arguments they are those of `cargo test`;
+          `test --record` sets the budget
+  landing the tests of the published designs, those that only landings need, and the searches go on
+          from where `test` ends; `landing --record` sets the budget; with EVERLEAF_BUDGET=fails in
+          the environment more CPU seconds than the budget has are a failure of both, otherwise they
+          are told
   checks  everything else but sim and long, in this order
   fmt     checks the formatting; `fmt --fix` writes it
   tidy    the style rules that clippy cannot check; `tidy --update` writes what is

@@ -37,6 +37,8 @@ pub struct Ran {
     pub cpu: f64,
     /// Whether it began while others were still compiled.
     pub is_early: bool,
+    /// How many of its tests passed.
+    pub passed: u64,
     /// Its tests with their seconds, where the test runner tells them.
     pub tests: Vec<(String, f64)>,
 }
@@ -146,6 +148,7 @@ pub fn run(job: Job, together: bool, print: &mut dyn FnMut(&[u8])) -> (Ran, Tota
     };
     let passed = status.is_ok();
     let totals = reader.end(&ran.name, status);
+    ran.passed = totals.passed;
     (ran, totals, passed)
 }
 
@@ -309,7 +312,7 @@ mod tests {
         let mut text = Vec::new();
         let (ran, totals, passed) = run(job, true, &mut |line| text.extend_from_slice(line));
         assert!(ran.cpu > 0.0 && !passed);
-        assert_eq!((totals.passed, ran.tests.len()), (1, 1));
+        assert_eq!((totals.passed, ran.passed, ran.tests.len()), (1, 1, 1));
         assert!(text.starts_with(b"oops\n"));
     }
 }

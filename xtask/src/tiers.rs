@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use crate::budget::{self, Costs};
 use crate::building::{self, Built};
+use crate::designs::Packages;
 use crate::jobs::{cargo, run_counting, shown};
 use crate::programs::{self, Job, Program, Ran};
 use crate::summary::Totals;
@@ -19,25 +20,28 @@ use crate::{dashboard, lanes, tidy};
 /// is left alone at the end.
 const LONGEST: [&str; 5] =
     ["everleaf-prove it", "everleaf-server it", "everleaf-cli it", "everleaf", EXAMPLES];
+/// The same at landings.
+const LONGEST_AT_LANDINGS: [&str; 4] =
+    ["everleaf-prove-designs it", "everleaf-prove it", "everleaf-cli it", EXAMPLES];
 /// What the examples of the documentation are called.
 const EXAMPLES: &str = "examples";
 /// The package whose tests call Cargo, which waits while another builds. No other's do.
 const CALLS_CARGO: &str = "xtask";
-/// The test program that searches on the simulated machine.
-const SEARCHES: &str = "everleaf-prove it";
-/// What tells it to go on behind the everyday schedules, up to so many times as many.
+/// The test programs that search on the simulated machine.
+const SEARCHES: [&str; 2] = ["everleaf-prove it", "everleaf-prove-designs it"];
+/// What tells them to go on behind the everyday schedules, up to so many times as many.
 const PROVE_TIMES: &str = "EVERLEAF_PROVE_TIMES";
 /// How many times that is at landings.
 const LANDING_TIMES: &str = "5";
-/// The tests of it that go on have this in their names, and those with the other run the same orders
+/// The tests of them that go on have this in their names, and those with the other run the same orders
 /// however long they may take.
 const GOES_ON: [&str; 3] = ["survive", "--skip", "every_order"];
 /// The variable that says what happens over the budget, and what it says where landings are decided.
 const BUDGET: &str = "EVERLEAF_BUDGET";
 const BUDGET_FAILS: &str = "fails";
 
-/// `cargo xtask test`: all tests, or those of the packages named by `-p`; where the time went, and
-/// the totals. With `--record` what all tests cost becomes the budget.
+/// `cargo xtask test`: the tests of all packages but those of the published designs, or of the packages named by
+/// `-p`; where the time went, and the totals. With `--record` what they cost becomes the budget.
 pub fn test(root: &Path, arguments: &[String]) -> bool {
     let mut totals = Totals::default();
     let (over_budget, rest) = over_budget_of(arguments, std::env::var(BUDGET).ok().as_deref());
@@ -62,25 +66,29 @@ fn is_choice_of_packages(arguments: &[String]) -> bool {
     true
 }
 
-/// Builds the test programs of the packages, or of all, and runs each from when it is built, then the examples
-/// of the documentation. The whole is compared with the budget.
+/// Builds the test programs of the packages, or of all but those of the published designs, and runs each from when it
+/// is built, then the examples of the documentation. The whole is compared with the budget.
 pub fn run_tests(root: &Path, packages: &[String], over_budget: OverBudget, totals: &mut Totals) {
     let is_all = packages.is_empty();
+    let everyday = match is_all {
+        true => Packages::read(root).map(|all| all.without_designs()),
+        false => Ok(packages.to_vec()),
+    };
+    let choice = match everyday {
+        Ok(choice) => choice,
+        Err(error) => return totals.fail(error),
+    };
     let of_packages = |start: &[&str]| {
         let mut command = cargo(root, start);
-        if is_all {
-            command.arg("--workspace");
-        }
-        command.args(packages);
+        command.args(&choice);
         command
     };
     println!("$ {}", shown(&of_packages(&["test", "--tests", "--no-run"])));
     let examples = of_packages(&["test", "--doc", "--no-fail-fast"]);
-    let examples =
-        Job { name: EXAMPLES.into(), package: "documentation".into(), command: examples };
     let jobs_of = |program: &Program| vec![programs::job(program, &[], &[])];
     let command = of_packages(&["test", "--tests"]);
-    let (built, ran) = build_and_run(command, &jobs_of, vec![examples], totals);
+    let others = vec![examples_of(examples)];
+    let (built, ran) = build_and_run(&LONGEST, command, &jobs_of, others, totals);
     if is_all && built.failures.is_empty() {
         let programs = ("programs".to_string(), built.programs.len() as f64);
         let building = built.is_cold.then(|| ("build-cpu-seconds".to_string(), built.cpu));
@@ -89,16 +97,22 @@ pub fn run_tests(root: &Path, packages: &[String], over_budget: OverBudget, tota
     }
 }
 
+/// The job of the examples of the documentation, with the command that runs them.
+fn examples_of(command: Command) -> Job {
+    Job { name: EXAMPLES.into(), package: "documentation".into(), command }
+}
+
 /// Builds with this command, runs the jobs of each program from when it is built, and the others when all are;
 /// shows where the time went. If not everything is built, that is a failure, and what has not begun is not run.
 fn build_and_run(
+    longest: &'static [&'static str],
     command: Command,
     jobs_of: &dyn Fn(&Program) -> Vec<Job>,
     others: Vec<Job>,
     totals: &mut Totals,
 ) -> (Built, Vec<Ran>) {
     let started = Instant::now();
-    let (built, ran) = lanes::run_beside(&LONGEST, totals, |queue| {
+    let (built, ran) = lanes::run_beside(longest, totals, |queue| {
         let mut later = others;
         let built = building::build(command, &mut |program| match program.package == CALLS_CARGO {
             true => later.extend(jobs_of(program)),
@@ -168,7 +182,7 @@ fn over_budget_of(arguments: &[String], variable: Option<&str>) -> (OverBudget, 
     (over_budget, rest)
 }
 
-/// `cargo xtask landing`: the tests that only landings need, and the searches go on.
+/// `cargo xtask landing`: the tests of the published designs, those that only landings need, and the searches go on.
 pub fn landing(root: &Path, arguments: &[String]) -> bool {
     let (over_budget, rest) = over_budget_of(arguments, std::env::var(BUDGET).ok().as_deref());
     if !rest.is_empty() {
@@ -180,31 +194,50 @@ pub fn landing(root: &Path, arguments: &[String]) -> bool {
     totals.conclude()
 }
 
-/// Builds the test programs as [`run_tests`] does, and runs what is only for landings. It is a failure
-/// if there is nothing to be run.
+/// Builds all test programs as [`run_tests`] does those of its packages, and runs those of the published designs, their
+/// examples, and of all what is only for landings. It is a failure if there is nothing to be run.
 pub fn run_landing(root: &Path, over_budget: OverBudget, totals: &mut Totals) {
+    let packages = match Packages::read(root) {
+        Ok(packages) => packages,
+        Err(error) => return totals.fail(error),
+    };
     let only = ["--ignored", tidy::LANDING_PREFIX];
     let has = |program: &Program, chosen: &[&str]| programs::count(program, chosen) > 0;
     let jobs_of = |program: &Program| {
+        let everyday = packages
+            .of_designs
+            .contains(&program.package)
+            .then(|| programs::job(program, &[], &[]));
         let landing = has(program, &only).then(|| programs::job(program, &only, &[]));
-        let goes_on = (program.name == SEARCHES && has(program, &GOES_ON))
+        let goes_on = (SEARCHES.contains(&program.name.as_str()) && has(program, &GOES_ON))
             .then(|| programs::job(program, &GOES_ON, &[(PROVE_TIMES, LANDING_TIMES)]));
-        landing.into_iter().chain(goes_on).collect()
+        everyday.into_iter().chain(landing).chain(goes_on).collect()
     };
     let command = cargo(root, &["test", "--workspace", "--tests"]);
-    let (built, ran) = build_and_run(command, &jobs_of, Vec::new(), totals);
+    // Of the whole workspace, which has the features of the build: with other ones all would be compiled again.
+    let mut examples = cargo(root, &["test", "--workspace", "--doc", "--no-fail-fast", "--"]);
+    examples.args(&packages.folders);
+    let others = vec![examples_of(examples)];
+    let (built, ran) = build_and_run(&LONGEST_AT_LANDINGS, command, &jobs_of, others, totals);
     if !built.failures.is_empty() {
         return;
     }
-    let searches = ran.iter().filter(|one| one.name == SEARCHES).count();
-    if searches < 2 || ran.len() == searches {
-        let [goes_on, ..] = GOES_ON;
-        totals.fail(format!(
-            "no test is named {}.., or none of {SEARCHES} has {goes_on} in its name",
-            tidy::LANDING_PREFIX
-        ));
+    let program = |name: &str| built.programs.iter().find(|program| program.name == name);
+    for name in SEARCHES {
+        if !program(name).is_some_and(|program| has(program, &GOES_ON) && has(program, &only)) {
+            let ([goes_on, ..], landing) = (GOES_ON, tidy::LANDING_PREFIX);
+            totals.fail(format!("no test of {name} has {goes_on} in its name, or {landing}.."));
+        }
     }
-    hold_to_budget(root, "landing", Costs::new(), &ran, over_budget, totals);
+    if ran.iter().any(|one| one.name == EXAMPLES && one.passed == 0) {
+        totals.fail("no example of the designs passed");
+    }
+    // Behind the everyday tier only what has designs is compiled, and that is this tier's.
+    let is_behind = built.is_just(&packages.of_designs, &packages.others);
+    let building = is_behind.then(|| ("build-cpu-seconds".to_string(), built.cpu));
+    let programs = ("programs".to_string(), built.programs.len() as f64);
+    let costs = building.into_iter().chain([programs]).collect();
+    hold_to_budget(root, "landing", costs, &ran, over_budget, totals);
 }
 
 /// Runs `cargo test` with further arguments, on the whole workspace unless they choose packages.
