@@ -15,7 +15,6 @@ mod making;
 mod maps;
 mod marks;
 mod mutants;
-mod names;
 mod parts;
 mod pool;
 mod rare_branches;

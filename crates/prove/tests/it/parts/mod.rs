@@ -9,5 +9,6 @@ mod expected;
 mod long;
 mod made;
 mod mutation;
+mod names;
 mod record;
 mod tiny;
