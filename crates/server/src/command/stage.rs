@@ -8,11 +8,13 @@
 
 pub mod ahead;
 mod append;
+mod changes;
 mod condition;
 mod current;
 mod each;
 mod exchanges;
-pub mod expiries;
+mod expiries;
+mod list_end;
 mod list_ends;
 mod moment;
 mod orders;
@@ -27,17 +29,15 @@ use everleaf::{
 
 use self::ahead::Ahead;
 use self::current::Current;
-use self::expiries::NewExpiry;
-use self::list_ends::ListEnd;
+use self::list_end::ListEnd;
 use self::moment::Moment;
-use super::Failure;
 use super::queue::BATCH_SIZE_MAX;
 pub use super::source::{Source, Visit};
 use super::staged_members::StagedMembers;
-use super::staged_value::{ENTRY_OVERHEAD, Value, Written, note_write};
+use super::staged_value::{ENTRY_OVERHEAD, NewExpiry, Value, Written, note_write};
 use super::undo::{Before, UndoLog};
 use crate::databases::{Database, Databases, Place};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::short_bytes::ShortBytes;
 use crate::types::separators::Separators;
 use crate::types::{HEADER_SIZE, Header, Kind, Ready, Types};

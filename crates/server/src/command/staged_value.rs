@@ -16,6 +16,14 @@ pub type Value = (Vec<u8>, Expiry);
 /// What is to be written; `None` removes the key.
 pub type Written = BTreeMap<Vec<u8>, Option<Value>>;
 
+/// An expiry that changes alone.
+#[derive(Clone, Copy)]
+pub struct NewExpiry {
+    /// What the store has.
+    pub seen: Expiry,
+    pub new: Expiry,
+}
+
 /// Sets what is to be written of a key, or that nothing is.
 pub fn set<K: Ord, V>(written: &mut BTreeMap<K, Option<V>>, key: K, value: Option<Option<V>>) {
     match value {

@@ -9,8 +9,7 @@ use std::collections::btree_map::Entry;
 
 use everleaf::Expiry;
 
-use super::stage::expiries::NewExpiry;
-use super::staged_value::Value;
+use super::staged_value::{NewExpiry, Value};
 use crate::databases::Place;
 use crate::short_bytes::ShortBytes;
 

@@ -5,8 +5,13 @@
 //! as it was read: that it still is so is a condition of the step, as for everything that was read of a collection.
 //! What the stage itself writes comes first everywhere. Of lists the same is in `list_ends.rs`.
 
-use super::Staged;
-use super::list_ends::count_of;
+/// So many members of a set, or elements of a list, are read with the first, second and each further read.
+const COUNTS: [usize; 3] = [1, 8, 32];
+
+/// So many are read with the read of this number, from 0 on.
+pub fn count_of(read: usize) -> usize {
+    COUNTS[read.min(COUNTS.len() - 1)]
+}
 
 /// What was drawn ahead.
 #[derive(Default)]
@@ -47,12 +52,5 @@ impl Ahead {
     /// Takes members that were drawn of the set that was asked for last.
     pub fn keep_drawn(&mut self, members: Vec<Vec<u8>>) {
         self.drawn.members = members;
-    }
-}
-
-impl Staged<'_> {
-    /// Whether a member is removed on the stage.
-    pub fn is_removed(&self, key: &[u8]) -> bool {
-        self.stage.members.get(key) == Some(None)
     }
 }

@@ -8,7 +8,7 @@ use crate::databases::Databases;
 use crate::types::Types;
 
 use super::Stage;
-use super::expiries::NewExpiry;
+use crate::command::staged_value::NewExpiry;
 
 impl Stage {
     /// Writes what is to be written, members first, as changes of their own: for one who is alone, of what no batch

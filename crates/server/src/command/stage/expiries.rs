@@ -9,17 +9,9 @@
 use everleaf::Expiry;
 
 use super::Stage;
-use crate::command::staged_value::ENTRY_OVERHEAD;
+use crate::command::staged_value::{ENTRY_OVERHEAD, NewExpiry};
 use crate::databases::Place;
 use crate::failure::Result;
-
-/// An expiry that changes alone.
-#[derive(Clone, Copy)]
-pub struct NewExpiry {
-    /// What the store has.
-    pub seen: Expiry,
-    pub new: Expiry,
-}
 
 impl Stage {
     /// The expiry that a key is to have, if it is what changes of it.
@@ -83,10 +75,10 @@ mod tests {
     use everleaf::{Action, Options};
 
     use super::*;
-    use crate::command::Failure;
     use crate::command::stage::Staged;
     use crate::command::walk::Bounds;
     use crate::databases::Databases;
+    use crate::failure::Failure;
     use crate::types::Types;
 
     /// What came back: a key that a transaction had removed, which was alone and did not find it any more, because the

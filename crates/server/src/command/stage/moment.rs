@@ -43,10 +43,10 @@ mod tests {
     use everleaf::Options;
 
     use super::*;
-    use crate::command::Failure;
     use crate::command::stage::{Stage, Staged};
     use crate::command::walk::Bounds;
     use crate::databases::{Databases, Place};
+    use crate::failure::Failure;
     use crate::types::Types;
 
     /// What was wrong: while nobody else wrote, a key was looked for by the time of each look. So one command found its

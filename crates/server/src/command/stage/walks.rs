@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::{Part, Staged, Visit};
+use super::{Part, Staged};
+use crate::command::source::Visit;
 use crate::command::staged_value::{Value, merge};
 use crate::command::walk::Bounds;
 use crate::failure::Result;
@@ -52,6 +53,11 @@ impl Staged<'_> {
             result = see.take().map(|see| see(value));
         })?;
         Ok(result)
+    }
+
+    /// Whether a member is removed on the stage.
+    pub fn is_removed(&self, key: &[u8]) -> bool {
+        self.stage.members.get(key) == Some(None)
     }
 
     /// Visits the members inside bounds as they would be if the transaction were done.
