@@ -1,7 +1,8 @@
-//! Finding a command by its name, whatever the case of its letters.
+//! Finding a command by its name, whatever the case of its letters: by a hash of it, in a table that is computed when
+//! the server is compiled. Nearly always it is one comparison.
 
 use super::places::{PLACE_COUNT, PLACES, place_of};
-use super::{COMMANDS, COUNT, NAME_SIZE_MAX};
+use super::table::{COMMANDS, COUNT, NAME_SIZE_MAX, same};
 
 /// The index of `GET` in the table.
 pub const GET: usize = position("get");
@@ -29,15 +30,6 @@ const fn position(name: &str) -> usize {
         index += 1;
     }
     panic!("there is no such command")
-}
-
-/// Whether two names are the same.
-pub const fn same(a: &[u8], b: &[u8]) -> bool {
-    let mut index = 0;
-    while index < a.len() && index < b.len() && a[index] == b[index] {
-        index += 1;
-    }
-    index == a.len() && index == b.len()
 }
 
 /// The index of the command of this name, whatever the case of its letters.

@@ -1,6 +1,6 @@
 //! The table that finds a command by a hash of its name.
 
-use super::{COMMANDS, COUNT, NAME_SIZE_MAX};
+use super::table::{COMMANDS, COUNT, NAME_SIZE_MAX};
 
 /// Places of the table that finds a command by a hash of its name: so many more than commands that one is free.
 pub const PLACE_COUNT: usize = 512;

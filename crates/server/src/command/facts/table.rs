@@ -1,15 +1,9 @@
 //! What is known of all commands, in one table, sorted by the length of the name, then by name. What runs them is in
-//! `table.rs`.
-//!
-//! A name is looked up by a hash of it, in a table that is computed when the server is compiled: nearly always one
-//! comparison.
+//! `command/table.rs`.
 
-mod lookup;
-mod places;
-
-pub use self::lookup::{GET, HRANDFIELD, INCR, MSET, SET, SRANDMEMBER, ZRANDMEMBER, find, same};
-use super::{Failure, shown};
+use crate::failure::Failure;
 use crate::resp::Request;
+use crate::shown::shown;
 
 /// Where it is said what is not as in Redis.
 pub const DIFFERENCES: &str = "(what differs from Redis: docs/redis-differences.md)";
@@ -168,6 +162,15 @@ impl Command {
         let set = FLAG_NAMES.iter().filter(|(flag, _)| self.flags & flag != 0);
         set.map(|(_, name)| *name).collect()
     }
+}
+
+/// Whether two names are the same.
+pub const fn same(a: &[u8], b: &[u8]) -> bool {
+    let mut index = 0;
+    while index < a.len() && index < b.len() && a[index] == b[index] {
+        index += 1;
+    }
+    index == a.len() && index == b.len()
 }
 
 fn has_arity(arg_count: usize, arity: i8) -> bool {
@@ -473,7 +476,7 @@ pub fn full_name(number: usize) -> Option<String> {
 }
 
 /// The longest name, in bytes.
-const NAME_SIZE_MAX: usize = 16;
+pub const NAME_SIZE_MAX: usize = 16;
 
 /// Whether the command at an index may be done in one step with others of its kind. O(1): it is asked with every
 /// request.
@@ -492,8 +495,9 @@ pub fn is_serial(index: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::places::{PLACE_COUNT, PLACES, place_of};
     use super::*;
+    use crate::command::facts::places::{PLACE_COUNT, PLACES, place_of};
+    use crate::command::facts::{GET, SET, find};
 
     #[test]
     fn every_command_is_found_by_its_name_in_any_case() {

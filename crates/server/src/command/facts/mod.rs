@@ -1,0 +1,11 @@
+//! What is known of all commands, and finding one by its name.
+
+mod lookup;
+mod places;
+mod table;
+
+pub use self::lookup::{GET, HRANDFIELD, INCR, MSET, SET, SRANDMEMBER, ZRANDMEMBER, find};
+pub use self::table::{
+    COMMANDS, COUNT, Command, DIFFERENCES, NUMBER_COUNT, SUBCOMMANDS, full_name, is_fast,
+    is_serial, number, same,
+};
