@@ -13,10 +13,13 @@ use std::ops::ControlFlow;
 
 use self::group::Group;
 use crate::client_state::ClientState;
+use crate::command::context::Context;
+use crate::command::dispatch::dispatch;
 use crate::command::keys::Keys;
 use crate::command::series::{self, Outcome};
-use crate::command::{self, Context, Failure, counter, facts, mset_series};
+use crate::command::{counter, facts, mset_series};
 use crate::exclusion::Entered;
+use crate::failure::Failure;
 use crate::resp::{Limits, Parser, ProtocolError, Reply, Request, Series};
 use crate::shared::Shared;
 use crate::statistics::Tally;
@@ -223,14 +226,14 @@ impl Batch<'_> {
         self.tally.commands += 1;
         let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
         let Batch { shared, session, tally, out, .. } = self;
-        command::dispatch(&mut context_of(shared, session, tally, out, limit), &request);
+        dispatch(&mut context_of(shared, session, tally, out, limit), &request);
     }
 
     /// Runs a request.
     #[inline]
     fn run_request(&mut self, request: &Request<'_>) {
         self.tally.commands += 1;
-        command::dispatch(&mut self.context(), request);
+        dispatch(&mut self.context(), request);
     }
 
     /// What commands work with.

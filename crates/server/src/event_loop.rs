@@ -15,7 +15,7 @@ use mio::{Events, Poll, Token};
 
 use crate::blocked_clients::BlockedClients;
 use crate::client_state::ClientState;
-use crate::command::write_maybe_lost;
+use crate::command::error_reply::write_maybe_lost;
 use crate::connection::{Connection, Fate};
 use crate::registry::Client;
 use crate::resp::{Protocol, Reply};

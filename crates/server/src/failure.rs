@@ -33,6 +33,9 @@ const MISCOUNTED: &str = "ERR the collection has other members than it counts: i
 /// What comes of reading and writing keys.
 pub type Result<T> = std::result::Result<T, Failure>;
 
+/// What every command returns. It has written its reply, or nothing that counts.
+pub type Outcome = Result<()>;
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Store(error)

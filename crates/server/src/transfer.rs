@@ -5,11 +5,11 @@ mod pieces;
 
 use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, VALUE_SIZE_MAX, WriteBatch, Written};
 
-use crate::command::Failure;
 use crate::command::dump;
 use crate::command::stage::{Stage, Staged};
 use crate::command::walk::{Bounds, walk};
 use crate::databases::{DATABASE_COUNT_MAX, Database, Databases, Place};
+use crate::failure::Failure;
 use crate::rdb::{self, Damage};
 use crate::types::Types;
 use crate::wall_clock::now_ms;

@@ -11,7 +11,7 @@ use everleaf::regular_file::{is_pool, open_regular, read_regular};
 
 use super::selector::{RuleError, has_space};
 use super::user::{Rules, merge_selectors};
-use crate::command::shown;
+use crate::shown::shown;
 
 /// A longer file is not one of users.
 const SIZE_MAX: u64 = 64 << 20;

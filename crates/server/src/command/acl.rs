@@ -3,12 +3,15 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use super::context::Context;
 use super::facts::{self, COMMANDS};
+use super::integer::integer_arg;
 use super::object::help;
-use super::{Context, Failure, Outcome, integer_arg, shown};
 use crate::acl::user::User;
 use crate::acl::{self, DEFAULT, Denied, Selector, commands};
+use crate::failure::{Failure, Outcome};
 use crate::resp::{Reply, Request};
+use crate::shown::shown;
 
 /// Entries of the log that are told unless the client says otherwise.
 const LOG_COUNT_DEFAULT: i64 = 10;

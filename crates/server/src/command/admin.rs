@@ -2,7 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Context, Failure, Outcome};
+use super::context::Context;
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 
 /// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE]`: everything acknowledged is durable already, so the

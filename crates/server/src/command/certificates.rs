@@ -1,14 +1,14 @@
 //! The settings of TLS, and when their files are read.
 //!
 //! While a transaction with `CONFIG` is run nobody else is served, and nobody is to wait for the disk that has these
-//! files. So they are read before it is run ([`ReadAhead`]), and looked up when the command is.
+//! files. So they are read before it is run ([`ReadAhead`](crate::tls::ReadAhead)), and looked up when the command is.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::{Context, Failure, Later};
+use super::context::{Context, Later};
+use crate::failure::Failure;
 use crate::tls::{ClientCertificates, LoadedCertificates, TlsFiles};
 
 /// The files of TLS, as they are to be.
@@ -59,6 +59,11 @@ impl Certificates {
         self.is_changed
     }
 
+    /// The files, as they are to be.
+    pub fn into_files(self) -> Option<TlsFiles> {
+        self.files
+    }
+
     /// What the files hold: read now, or for a transaction before it.
     pub fn load(self, later: Option<&mut Later>) -> Result<LoadedCertificates, Failure> {
         let fail = |why: String| Failure::text(format!("ERR CONFIG SET failed - {why}"));
@@ -67,25 +72,9 @@ impl Certificates {
         };
         let files = self.files.ok_or_else(gone)?;
         let Some(later) = later else { return LoadedCertificates::read(files).map_err(fail) };
-        let ready = later.ahead.by_files.get(&files).cloned().ok_or_else(gone)?;
+        let ready = later.ahead.found(&files).ok_or_else(gone)?;
         let ready = ready.map_err(fail)?;
         later.tls_files = Some(files);
         Ok(ready)
-    }
-}
-
-/// What was read for the commands of a transaction.
-#[derive(Default)]
-pub struct ReadAhead {
-    by_files: HashMap<TlsFiles, Result<LoadedCertificates, String>>,
-}
-
-impl ReadAhead {
-    /// Reads these files, once. Returns them if they can be used.
-    pub fn read(&mut self, certificates: Certificates) -> Option<TlsFiles> {
-        let files = certificates.files?;
-        let read = || LoadedCertificates::read(files.clone());
-        let is_read = self.by_files.entry(files.clone()).or_insert_with(read).is_ok();
-        is_read.then_some(files)
     }
 }

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use super::client_line::describe;
 use super::connection::valid_name;
-use super::{Context, Failure, Outcome, integer_arg, parse_integer, shown, waiting};
+use super::context::Context;
+use super::integer::{integer_arg, parse_integer};
+use super::waiting;
 use crate::acl::user::User;
 use crate::client_state::ReplyMode;
+use crate::failure::{Failure, Outcome};
 use crate::registry::Client;
 use crate::resp::Request;
+use crate::shown::shown;
 
 /// `CLIENT subcommand ...`
 pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {

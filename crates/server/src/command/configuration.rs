@@ -5,16 +5,20 @@ use std::sync::PoisonError;
 
 use everleaf::regular_file::read_regular;
 
-use super::certificates::{Certificates, ReadAhead};
-use super::{Context, Failure, Outcome, facts, parse_integer, shown};
+use super::certificates::Certificates;
+use super::context::Context;
+use super::facts;
+use super::integer::parse_integer;
 use crate::Config;
 use crate::acl::file;
 use crate::config::{BULK_SIZE_MIN, DebugCommand, LOG_LEN_LIMIT, Setting};
+use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::resp::Request;
 use crate::settings::{ENCODINGS, IDLE_TIMEOUT_MAX_S};
 use crate::shared::Shared;
-use crate::tls::{LoadedCertificates, TlsFiles};
+use crate::shown::shown;
+use crate::tls::{LoadedCertificates, ReadAhead, TlsFiles};
 
 /// A longer file is not one of options.
 const FILE_SIZE_MAX: u64 = 16 << 20;
@@ -253,7 +257,7 @@ pub fn read_ahead<'a>(shared: &Shared, requests: impl Iterator<Item = Request<'a
         let mut certificates = Certificates::new(files.clone());
         // What is refused here will be refused there.
         if parse_changes(shared, &request, &mut certificates).is_ok() && certificates.is_changed() {
-            files = ahead.read(certificates).or(files);
+            files = certificates.into_files().and_then(|it| ahead.read(it)).or(files);
         }
     }
     ahead

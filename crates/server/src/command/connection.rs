@@ -1,9 +1,13 @@
 //! The connection itself: `HELLO`, `AUTH`, `PING` and their like.
 
-use super::{Context, Failure, Outcome, integer_arg, parse_integer, permission, shown};
+use super::context::Context;
+use super::integer::{integer_arg, parse_integer};
+use super::permission;
 use crate::acl::attempts::Line;
 use crate::databases::Database;
+use crate::failure::{Failure, Outcome};
 use crate::resp::{Protocol, Request};
+use crate::shown::shown;
 
 /// The version of the protocol's original server whose behaviour this one follows; clients choose
 /// their features by it.

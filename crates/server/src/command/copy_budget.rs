@@ -7,8 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use super::Failure;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::resp::Reply;
 
 /// Bytes that an item takes besides itself, with memory of its own.

@@ -2,8 +2,10 @@
 
 use everleaf::Action;
 
-use super::{Context, Failure, Outcome, integer_arg, parse_integer};
+use super::context::Context;
+use super::integer::{integer_arg, parse_integer};
 use crate::decimal::{Decimal, is_infinite};
+use crate::failure::{Failure, Outcome};
 use crate::resp::{Request, integer_bytes};
 
 /// `INCR key`

@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::context::Context;
+use super::dump;
 use super::object::{encoding, help};
-use super::{Context, Failure, Outcome, dump, shown};
 use crate::config::DebugCommand;
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
+use crate::shown::shown;
 
 /// Bytes of a payload that are not its value: the type in front, and the footer.
 const PAYLOAD_OVERHEAD: usize = 11;

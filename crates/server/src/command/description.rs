@@ -1,8 +1,10 @@
 //! `COMMAND`: the commands, described to clients.
 
+use super::context::Context;
 use super::facts::{self, COMMANDS, Command};
-use super::{Context, Failure, Outcome, key_positions};
+use super::key_positions;
 use crate::acl::commands;
+use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::resp::{Reply, Request};
 
@@ -29,12 +31,23 @@ pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
                 }
             }
         }
-        (b"getkeys", _) => return key_positions::getkeys(context, request),
+        (b"getkeys", _) => return getkeys(reply, request),
         (b"docs", _) => docs(reply, request),
         (b"list", _) => return list(reply, request),
         // The table knows no others.
         _ => return Err(Failure::Syntax),
     }
+    Ok(())
+}
+
+/// `COMMAND GETKEYS command argument ...`
+fn getkeys(reply: &mut Reply<'_>, request: &Request<'_>) -> Outcome {
+    let args: Vec<&[u8]> = request.args_from(2).collect();
+    let command = args.first().and_then(|name| facts::find(name)).map(|index| &COMMANDS[index]);
+    let command = command.ok_or(Failure::text("ERR Invalid command specified"))?;
+    let positions = key_positions::asked_for(command, &args)?;
+    reply.array(positions.len());
+    positions.iter().for_each(|at| reply.bulk(args[*at]));
     Ok(())
 }
 

@@ -7,12 +7,13 @@
 
 use std::ops::ControlFlow;
 
+use super::context::Context;
 use super::copy_budget::CopyBudget;
 use super::facts::{HRANDFIELD, SRANDMEMBER, ZRANDMEMBER};
+use super::integer::parse_integer;
 use super::members::{count_arg, draw};
-use super::transaction::run_step;
-use super::{Context, Failure, Outcome, parse_integer};
-use crate::failure::Result;
+use super::transaction::step::run_step;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::{Protocol, Reply, Request};
 use crate::types::Kind;
 use crate::types::collection::Collection;

@@ -4,9 +4,10 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX};
 
+use super::context::Context;
+use super::integer::integer_arg;
 use super::stage::Staged;
-use super::{Context, Failure, Outcome, integer_arg};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::rdb::{self, Damage, Value, Writer};
 use crate::resp::Request;
 use crate::types::Kind;

@@ -4,8 +4,11 @@
 
 use everleaf::{Action, Expiry};
 
-use super::{Context, Failure, Outcome, integer_arg};
+use super::context::Context;
+use super::integer::integer_arg;
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
+use crate::shown::shown;
 
 /// How a time is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +109,7 @@ impl Conditions {
                 b"gt" => conditions.later = true,
                 b"lt" => conditions.earlier = true,
                 _ => {
-                    let option = super::shown(arg);
+                    let option = shown(arg);
                     return Err(Failure::text(format!("ERR Unsupported option {option}")));
                 }
             }

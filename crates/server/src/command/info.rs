@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use everleaf::{DEFAULT_MAP, Durability, Statistics};
 
 use super::connection::COMPATIBLE_VERSION;
-use super::{Context, Outcome, facts};
+use super::context::Context;
+use super::facts;
+use crate::failure::Outcome;
 use crate::latency::Calls;
 use crate::process_memory;
 use crate::resp::Request;

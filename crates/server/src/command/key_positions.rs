@@ -1,17 +1,13 @@
-//! `COMMAND GETKEYS`: which arguments of a request are keys.
+//! Which arguments of a request are keys.
 
-use super::facts::{COMMANDS, Command, find};
-use super::{Context, Failure, Outcome, parse_integer};
-use crate::failure::Result;
-use crate::resp::Request;
+use super::facts::Command;
+use super::integer::parse_integer;
+use crate::failure::{Failure, Result};
 
-/// `COMMAND GETKEYS command argument ...`
-pub fn getkeys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let args: Vec<&[u8]> = request.args_from(2).collect();
-    let command = args.first().and_then(|name| find(name)).map(|index| &COMMANDS[index]);
-    let command = command.ok_or(Failure::text("ERR Invalid command specified"))?;
+/// The arguments of a request of this command that are keys, for one who asks which: refused where there can be none.
+pub fn asked_for(command: &Command, args: &[&[u8]]) -> Result<Vec<usize>> {
     let counted = counted_from(command.name);
-    let has_keys = command.first_key != 0 || counted.is_some() || is_memory_usage(command, &args);
+    let has_keys = command.first_key != 0 || counted.is_some() || is_memory_usage(command, args);
     if !has_keys {
         return Err(Failure::text("ERR The command has no key arguments"));
     }
@@ -19,15 +15,13 @@ pub fn getkeys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         return Err(Failure::text("ERR Invalid number of arguments specified for command"));
     }
     let positions = match counted {
-        Some(at) => counted_positions(command, &args, at)?,
-        None => listed_positions(command, &args),
+        Some(at) => counted_positions(command, args, at)?,
+        None => listed_positions(command, args),
     };
     if positions.is_empty() {
         return Err(Failure::text("ERR The command has no key arguments"));
     }
-    context.reply.array(positions.len());
-    positions.iter().for_each(|at| context.reply.bulk(args[*at]));
-    Ok(())
+    Ok(positions)
 }
 
 /// The arguments that are keys; none where their number makes no sense, which the command refuses.
@@ -107,6 +101,7 @@ fn destination_of_sort(args: &[&[u8]]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::facts::{COMMANDS, find};
 
     fn keys(line: &str) -> Vec<&str> {
         let words: Vec<&str> = line.split(' ').collect();

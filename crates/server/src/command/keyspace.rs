@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use super::context::Context;
 use super::keys::Keys;
 use super::stage::Staged;
 use super::walk::Bounds;
-use super::{Context, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::resp::Request;
 use crate::types::Kind;

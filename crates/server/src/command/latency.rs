@@ -1,9 +1,12 @@
 //! `LATENCY`: how long commands take.
 
+use super::context::Context;
+use super::facts;
 use super::object::help;
-use super::{Context, Failure, Outcome, facts, shown};
+use crate::failure::{Failure, Outcome};
 use crate::latency::{EVENTS, Event, Latency};
 use crate::resp::Request;
+use crate::shown::shown;
 
 /// Samples that a graph shows, and its rows.
 const GRAPH_WIDTH: usize = 72;

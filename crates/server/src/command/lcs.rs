@@ -3,8 +3,9 @@
 //! The table of the textbook: for each pair of prefixes the length of their longest common subsequence. It
 //! takes four bytes per pair, which may be as many as one value.
 
-use super::{Context, Failure, Outcome, integer_arg};
-use crate::failure::Result;
+use super::context::Context;
+use super::integer::integer_arg;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::{Reply, Request};
 
 #[derive(Clone, Copy, Debug, Default)]

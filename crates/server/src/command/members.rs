@@ -9,10 +9,12 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
+use super::context::Context;
 use super::copy_budget::CopyBudget;
+use super::integer::{integer_arg, parse_integer};
+use super::scan;
 use super::stage::Staged;
-use super::{Context, Failure, Outcome, integer_arg, parse_integer, scan};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::glob;
 use crate::resp::{Reply, Request};
 use crate::score;

@@ -8,8 +8,11 @@ use std::time::Instant;
 
 use everleaf::{Error, WriteBatch};
 
+use super::context::Context;
+use super::facts;
 use super::series::{Outcome, is_refused_whole};
-use super::{Context, Failure, facts, note_slow};
+use super::timing::note_slow;
+use crate::failure::Failure;
 use crate::resp::Series;
 
 /// Keys that are written together, unless one command has more: who reads one of them waits so long.

@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 
 use everleaf::Expiry;
 
+use super::context::Context;
+use super::integer::integer_arg;
 use super::stage::Staged;
-use super::{Context, Failure, Outcome, integer_arg};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::process_memory;
 use crate::resp::Request;
 use crate::types::runs::{self, Place};

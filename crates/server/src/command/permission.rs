@@ -1,11 +1,12 @@
 //! The check before each command: whether the user of the connection may run it.
 
 use super::client_line::describe_shortly;
+use super::context::Context;
 use super::facts::{self, COMMANDS, Command};
-use super::{Context, Failure, Outcome};
 use crate::acl::log::Entry;
 use crate::acl::user::Rules;
 use crate::acl::{Denied, commands};
+use crate::failure::{Failure, Outcome};
 use crate::registry::Client;
 use crate::resp::Request;
 use crate::shared::Shared;

@@ -1,15 +1,10 @@
 //! What a connection keeps between `MULTI` and `EXEC`.
 
-use super::Failure;
 use super::facts::Command;
 use super::watched::{self, SharedWatched};
 use crate::databases::Database;
+use crate::failure::Failure;
 use crate::resp::KeptRequests;
-
-/// What a batch takes at most.
-pub const BATCH_SIZE_MAX: usize = everleaf::VALUE_SIZE_MAX;
-/// How often a transaction is run while others write.
-pub const ATTEMPT_COUNT_MAX: usize = 8;
 
 /// What a connection keeps for its next `EXEC`.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::{Bound, ControlFlow};
 
+use super::context::Context;
 use super::keys::Keys;
 use super::walk::Bounds;
-use super::{Context, Outcome};
-use crate::failure::Result;
+use crate::failure::{Outcome, Result};
 use crate::resp::Request;
 
 /// Keys among which each is as likely as another.

@@ -11,8 +11,10 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use super::context::Context;
+use super::integer::integer_arg;
 use super::walk::Bounds;
-use super::{Context, Failure, Outcome, integer_arg};
+use crate::failure::{Failure, Outcome};
 use crate::resp::{Protocol, Request};
 
 struct RangeOptions {

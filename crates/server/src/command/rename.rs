@@ -1,10 +1,12 @@
 //! `RENAME`, `RENAMENX`, `MOVE`, `COPY`: what a key holds under another key, or in another database; `SWAPDB`: all keys
 //! of two databases.
 
+use super::connection;
+use super::context::Context;
 use super::facts::Command;
-use super::{Context, Failure, Outcome, connection, integer_arg};
+use super::integer::integer_arg;
 use crate::databases::Database;
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 
 /// `RENAME key newkey`

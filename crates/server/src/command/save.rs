@@ -2,7 +2,8 @@
 //!
 //! Neither is needed for what was acknowledged to survive the death of the process.
 
-use super::{Context, Failure, Outcome};
+use super::context::Context;
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 use crate::saver::Busy;
 

@@ -5,8 +5,10 @@
 
 use std::ops::ControlFlow;
 
+use super::context::Context;
+use super::integer::integer_arg;
 use super::walk::Bounds;
-use super::{Context, Failure, Outcome, integer_arg};
+use crate::failure::{Failure, Outcome};
 use crate::glob;
 use crate::resp::{Reply, Request};
 

@@ -15,12 +15,16 @@ use std::time::{Duration, Instant};
 
 use everleaf::{Error, Store};
 
+use super::context::Context;
+use super::draws;
 use super::facts::COMMANDS;
 use super::keys::Keys;
-use super::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
+use super::limits::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use super::stage::{Stage, Staged};
+use super::table::function;
+use super::timing::note_slow;
 use super::transaction::complete;
-use super::{Context, Failure, draws, note_slow};
+use crate::failure::Failure;
 use crate::resp::{Reply, Series};
 
 /// Bytes on the stage from which on a series ends.
@@ -172,7 +176,7 @@ fn stage_all(
             }),
             later: None,
         };
-        let mut outcome = super::run(&mut inner, &request, command);
+        let mut outcome = function(command)(&mut inner, &request);
         if outcome.is_ok() && inner.reply.is_full() {
             outcome = Err(Failure::ReplyTooLong);
         }

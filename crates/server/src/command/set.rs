@@ -2,9 +2,10 @@
 
 use everleaf::{Action, Expiry};
 
+use super::context::Context;
 use super::expiry::Unit;
 use super::keys::Keys;
-use super::{Context, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 
 /// When to set.

@@ -1,8 +1,11 @@
 //! `SLOWLOG`: which commands took long; and `WAIT`.
 
+use super::context::Context;
+use super::integer::{integer_arg, parse_integer};
 use super::object::help;
-use super::{Context, Failure, Outcome, parse_integer, shown};
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
+use crate::shown::shown;
 
 /// Entries that are told unless the client says otherwise.
 const COUNT_DEFAULT: i64 = 10;
@@ -59,7 +62,7 @@ fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 /// `WAIT replicas milliseconds`: the number of replicas that have what was written. There are none, and
 /// there will be none while one waits; so it does not wait.
 pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    super::integer_arg(request.arg(1))?;
+    integer_arg(request.arg(1))?;
     let timeout = parse_integer(request.arg(2));
     let timeout = timeout.ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;
     if timeout < 0 {

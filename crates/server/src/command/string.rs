@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use everleaf::Action;
 
-use super::{Context, Failure, Outcome};
+use super::context::Context;
+use super::integer::integer_arg;
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 
 /// Keys that are looked up together.
@@ -113,7 +115,7 @@ pub fn append(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `SETRANGE key offset value`: zeros are put in front of what lies behind the end.
 pub fn setrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let offset = super::integer_arg(request.arg(2))?;
+    let offset = integer_arg(request.arg(2))?;
     let offset =
         usize::try_from(offset).map_err(|_| Failure::text("ERR offset is out of range"))?;
     let part = request.arg(3);
@@ -150,7 +152,7 @@ pub fn strlen(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `GETRANGE key start end`: bytes by position, both ends included, negative from the end.
 pub fn getrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let (start, end) = (super::integer_arg(request.arg(2))?, super::integer_arg(request.arg(3))?);
+    let (start, end) = (integer_arg(request.arg(2))?, integer_arg(request.arg(3))?);
     let Context { keys, reply, .. } = context;
     let found = keys.get_with(request.arg(1), |value| {
         reply.bulk(part(value, start, end));

@@ -1,16 +1,14 @@
 //! The function of each command, in the order of the table of facts.
 
+use super::context::{Context, Run};
 use super::facts::{COMMANDS, COUNT, same};
-use super::{Context, Outcome};
 use super::{
     acl, admin, bits, client, configuration, connection, counter, debug, description, dump, expiry,
     hash, info, keyspace, latency, lcs, list, object, random_key, range, rename, save, scan, set,
     sets, slow_log, sort, string, transaction, waiting, zset,
 };
+use crate::failure::Outcome;
 use crate::resp::Request;
-
-/// What runs a command.
-pub type Run = fn(&mut Context<'_>, &Request<'_>) -> Outcome;
 
 /// The functions of all commands. That no two lines are exchanged is checked below.
 static FUNCTIONS: [(&str, Run); COUNT] = [
@@ -23,7 +21,7 @@ static FUNCTIONS: [(&str, Run); COUNT] = [
     ("auth", connection::auth),
     ("decr", counter::decr),
     ("echo", connection::echo),
-    ("exec", transaction::exec),
+    ("exec", exec),
     ("incr", counter::incr),
     ("info", info::info),
     ("keys", keyspace::keys),
@@ -204,6 +202,11 @@ const _: () = {
         index += 1;
     }
 };
+
+/// `EXEC` runs others, which it is told here.
+fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+    transaction::exec(context, function)
+}
 
 /// The function of the command of this index.
 #[inline]

@@ -12,21 +12,26 @@
 //! If a *watched* key was written meanwhile, nothing is done, whatever it was written with; the store
 //! tells that ([`everleaf::Map::watch`]). What a connection watches may take 16 MiB.
 
-mod step;
+pub mod single;
+pub mod step;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everleaf::{Store, WriteBatch, Written};
 
-pub use self::step::{run_single, run_step};
+use super::context::{Context, Later, Run};
 use super::facts::{COMMANDS, Command};
 use super::keys::Keys;
-use super::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX, Queue, Transaction};
-use super::stage::{Source, Stage, Staged};
+use super::limits::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
+use super::queue::{Queue, Transaction};
+use super::source::Source;
+use super::stage::{Stage, Staged};
+use super::timing::note_latency;
 use super::waiting::service::{Service, serve_rest};
 use super::watched::{self, Watched};
-use super::{Context, Failure, Later, Outcome, configuration, connection, permission, rename};
+use super::{configuration, connection, permission, rename};
+use crate::failure::{Failure, Outcome};
 use crate::latency::Ending;
 use crate::resp::{Reply, Request};
 
@@ -114,8 +119,8 @@ pub fn unwatch(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-/// `EXEC`
-pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+/// `EXEC`, by the functions of all commands.
+pub fn exec(context: &mut Context<'_>, function: fn(usize) -> Run) -> Outcome {
     let transaction = &mut context.session.transaction;
     let Some(queue) = transaction.queue.take() else {
         // What is watched stays so.
@@ -141,7 +146,8 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     let ahead = configuration::read_ahead(context.shared, queue.requests.iter().map(|(_, it)| it));
     let (mut answers, mut later) = (Answers::default(), Later::new(ahead));
     let before = context.session.state();
-    let done = run_all(context, &queue, &watched, &mut answers, &mut later);
+    let kept = Kept { queue: &queue, watched: &watched, function };
+    let done = run_all(context, &kept, &mut answers, &mut later);
     if matches!(done, Ok(true)) {
         later.perform(context.shared);
     } else {
@@ -163,6 +169,14 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     Ok(())
 }
 
+/// What is run.
+struct Kept<'a> {
+    queue: &'a Queue,
+    watched: &'a Watched,
+    /// The functions of all commands. Only what is above these knows them (`table.rs`).
+    function: fn(usize) -> Run,
+}
+
 /// What the commands of a transaction have answered.
 #[derive(Default)]
 struct Answers {
@@ -176,7 +190,7 @@ struct Answers {
 /// Counts the commands of a transaction that is done.
 fn note_endings(context: &Context<'_>, queue: &Queue, answers: &Answers) {
     for ((_, request), (duration, ending)) in queue.requests.iter().zip(&answers.endings) {
-        super::note_latency(context, &request, *duration, *ending);
+        note_latency(context, &request, *duration, *ending);
     }
 }
 
@@ -202,27 +216,26 @@ fn stage_size_max(context: &Context<'_>) -> usize {
 /// besides reading and writing keys is left to be done then.
 fn run_all(
     context: &mut Context<'_>,
-    queue: &Queue,
-    watched: &Watched,
+    kept: &Kept<'_>,
     answers: &mut Answers,
     later: &mut Later,
 ) -> Result<bool, Failure> {
     let tally = *context.tally;
-    if let Some(done) = run_among_others(context, queue, watched, answers)? {
+    if let Some(done) = run_among_others(context, kept, answers)? {
         return Ok(done);
     }
     *context.tally = tally;
-    run_alone(context, queue, watched, answers, later)
+    run_alone(context, kept, answers, later)
 }
 
 /// Runs a transaction while others write. Returns whether it was done, or not because of a watched
 /// key; `None` if it must be run while nobody else writes.
 fn run_among_others(
     context: &mut Context<'_>,
-    queue: &Queue,
-    watched: &Watched,
+    kept: &Kept<'_>,
     answers: &mut Answers,
 ) -> Result<Option<bool>, Failure> {
+    let Kept { queue, watched, .. } = *kept;
     if !queue.requests.iter().all(|(index, _)| COMMANDS[index].is_of_keys()) {
         return Ok(None);
     }
@@ -236,7 +249,7 @@ fn run_among_others(
         watched.expect(&mut batch);
         let mut stage = Stage::beside_others(stage_size_max(context), &store);
         if let Err(failure) =
-            run(context, queue, &mut stage, &mut &*store, answers, &mut Later::default())
+            run(context, kept, &mut stage, &mut &*store, answers, &mut Later::default())
         {
             // Alone it need not hold what it reads.
             return if stage.is_over() { Ok(None) } else { Err(failure) };
@@ -259,11 +272,11 @@ fn run_among_others(
 /// Runs a transaction while nobody else writes. Returns whether it was done.
 fn run_alone(
     context: &mut Context<'_>,
-    queue: &Queue,
-    watched: &Watched,
+    kept: &Kept<'_>,
     answers: &mut Answers,
     later: &mut Later,
 ) -> Result<bool, Failure> {
+    let Kept { queue, watched, .. } = *kept;
     let store = Arc::clone(&context.shared.store);
     let asks = queue.requests.iter().any(|(index, _)| COMMANDS[index].name == "info");
     let statistics = asks.then(|| store.statistics());
@@ -277,7 +290,7 @@ fn run_alone(
             return Ok(());
         }
         later.restart();
-        run(context, queue, &mut stage, alone, answers, later)?;
+        run(context, kept, &mut stage, alone, answers, later)?;
         if let Some(service) = &mut service {
             service.serve(&mut stage, alone)?;
         }
@@ -369,12 +382,13 @@ pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Resu
 /// Runs the commands on the stage, each with its answer.
 fn run(
     context: &mut Context<'_>,
-    queue: &Queue,
+    kept: &Kept<'_>,
     stage: &mut Stage,
     source: &mut dyn Source,
     answers: &mut Answers,
     later: &mut Later,
 ) -> Outcome {
+    let Kept { queue, function, .. } = *kept;
     *answers = Answers::default();
     let Answers { bytes: answers, count, endings } = answers;
     // An attempt before this one may have selected another.
@@ -405,7 +419,7 @@ fn run(
         };
         let allowed = permission::check_kept(&mut inner, &request, index);
         let is_allowed = allowed.is_ok();
-        let outcome = allowed.and_then(|()| super::run(&mut inner, &request, index));
+        let outcome = allowed.and_then(|()| function(index)(&mut inner, &request));
         let outcome = outcome.and_then(|()| inner.reply.check());
         if let Some(began) = began {
             endings.push((began.elapsed(), Ending::of(is_allowed, outcome.is_ok())));

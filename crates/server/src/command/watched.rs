@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 use everleaf::{Watch, WriteBatch};
 
-use super::{Failure, Outcome};
 use crate::databases::{Database, Databases};
+use crate::failure::{Failure, Outcome};
 
 /// Bytes that the watched keys of a connection may take.
 const WATCHED_SIZE_MAX: usize = 16 << 20;

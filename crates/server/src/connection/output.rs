@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use super::memory::give_back;
 use super::{Broken, Connection};
-use crate::command::write_maybe_lost;
+use crate::command::error_reply::write_maybe_lost;
 use crate::resp::Reply;
 use crate::scratch::{Draft, OUTPUT_SIZE_KEPT};
 use crate::shared::Shared;

@@ -5,6 +5,7 @@
 //! session until the socket is ready again. Certificates are read when the server starts, and again when it is told to
 //! (`CONFIG SET`, SIGHUP); connections that are open keep theirs.
 
+mod read_ahead;
 mod socket;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
+pub use read_ahead::ReadAhead;
 pub use socket::TlsSocket;
 
 /// A longer file holds no certificates.

@@ -6,9 +6,8 @@ use everleaf::Expiry;
 
 use super::pieces::has;
 use super::{Entry, Keyspace, text_of};
-use crate::command::Failure;
 use crate::command::stage::Staged;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::rdb::Value;
 use crate::types::Kind;
 use crate::types::collection::Collection;

@@ -3,9 +3,9 @@
 use everleaf::{Action, Expiry};
 
 use super::{Entry, Keyspace, WRITE_COUNT, WRITE_SIZE, text_of};
-use crate::command::Failure;
 use crate::command::dump::check_member;
 use crate::command::stage::Staged;
+use crate::failure::Failure;
 use crate::rdb::Value;
 use crate::types::Kind;
 use crate::types::collection::Collection;

@@ -7,7 +7,8 @@
 use everleaf::Expiry;
 
 use super::{Header, Ready, live_key, trimmed_key};
-use crate::command::stage::{Staged, Visit};
+use crate::command::source::Visit;
+use crate::command::stage::Staged;
 use crate::command::walk::{Bounds, PageSize, page};
 use crate::databases::Place;
 use crate::failure::Result;
@@ -65,7 +66,7 @@ impl Staged<'_> {
     }
 
     /// Copies what a key holds to one of a database, in place of what that held. Returns whether there was
-    /// something. A collection costs its size; with [`crate::command::Failure::Text`] (`OOM`) one that
+    /// something. A collection costs its size; with [`crate::failure::Failure::Text`] (`OOM`) one that
     /// is larger than a transaction may be stays as it is.
     pub fn duplicate(&mut self, source: &[u8], place: Place, destination: &[u8]) -> Result<bool> {
         let Some(mut held) = self.held(source)? else { return Ok(false) };

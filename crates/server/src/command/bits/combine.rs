@@ -1,7 +1,7 @@
 //! Rows of bits, combined: `BITOP`.
 
-use crate::command::{Context, Failure, Outcome};
-use crate::failure::Result;
+use crate::command::context::Context;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 
 /// How bytes are combined.

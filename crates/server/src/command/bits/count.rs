@@ -1,7 +1,8 @@
 //! Counting and finding bits: `BITCOUNT`, `BITPOS`.
 
-use crate::command::{Context, Failure, Outcome, integer_arg};
-use crate::failure::Result;
+use crate::command::context::Context;
+use crate::command::integer::integer_arg;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 
 /// Whether a part is told in bits, and not in bytes.

@@ -3,8 +3,9 @@
 use everleaf::Action;
 
 use super::{grown, offset_arg};
-use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
-use crate::failure::Result;
+use crate::command::context::Context;
+use crate::command::integer::{integer_arg, parse_integer};
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 

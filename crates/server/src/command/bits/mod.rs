@@ -12,8 +12,8 @@ pub use count::{bitcount, bitpos};
 pub use field::{bitfield, bitfield_ro};
 pub use single::{getbit, setbit};
 
-use super::{Failure, parse_integer};
-use crate::failure::Result;
+use super::integer::parse_integer;
+use crate::failure::{Failure, Result};
 use crate::shared::Shared;
 
 /// Where a bit lies. With a `width`, `#n` is the place of the n-th field of so many bits.

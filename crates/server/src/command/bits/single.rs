@@ -3,7 +3,9 @@
 use everleaf::Action;
 
 use super::{grown, offset_arg};
-use crate::command::{Context, Failure, Outcome, parse_integer};
+use crate::command::context::Context;
+use crate::command::integer::parse_integer;
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 
 /// `SETBIT key offset bit`: returns what the bit was.

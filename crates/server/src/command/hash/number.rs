@@ -1,8 +1,10 @@
 //! Fields as numbers: `HINCRBY`, `HINCRBYFLOAT`.
 
 use super::open;
-use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
+use crate::command::context::Context;
+use crate::command::integer::{integer_arg, parse_integer};
 use crate::decimal::{Decimal, is_infinite};
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 
 /// `HINCRBY key field amount`

@@ -1,6 +1,8 @@
 //! `HRANDFIELD`.
 
-use crate::command::{Context, Outcome, draws};
+use crate::command::context::Context;
+use crate::command::draws;
+use crate::failure::Outcome;
 use crate::resp::Request;
 use crate::types::Kind;
 

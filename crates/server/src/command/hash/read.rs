@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::find;
-use crate::command::{Context, Failure, Outcome};
+use crate::command::context::Context;
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 
 /// `HGET key field`

@@ -1,6 +1,8 @@
 //! `HSCAN`.
 
-use crate::command::{Context, Outcome, members};
+use crate::command::context::Context;
+use crate::command::members;
+use crate::failure::Outcome;
 use crate::resp::Request;
 use crate::types::Kind;
 

@@ -1,7 +1,8 @@
 //! Changing hashes: `HSET`, `HDEL` and their like.
 
 use super::{find, open};
-use crate::command::{Context, Failure, Outcome};
+use crate::command::context::Context;
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 
 /// `HSET key field value [field value ...]`: how many fields are new.

@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 
 use super::{find, place};
+use crate::command::context::Context;
+use crate::command::integer::integer_arg;
 use crate::command::zset::parts::ranks;
-use crate::command::{Context, Failure, Outcome, integer_arg};
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 
 /// `LSET key index element`

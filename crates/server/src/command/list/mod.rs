@@ -5,9 +5,8 @@ pub mod pop;
 pub mod push;
 pub mod read;
 
-use super::Failure;
 use super::stage::Staged;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::types::Kind;
 use crate::types::collection::Collection;
 use crate::types::list::Side;

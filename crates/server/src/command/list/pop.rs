@@ -1,11 +1,12 @@
 //! `LPOP`, `RPOP`, `LMPOP`.
 
 use super::{find, side_arg};
+use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
+use crate::command::integer::parse_integer;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
-use crate::command::{Context, Failure, Outcome, parse_integer};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::{Reply, Request};
 use crate::texts::Texts;
 use crate::types::list::Side;

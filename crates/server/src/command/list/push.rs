@@ -3,9 +3,9 @@
 use everleaf::{Error, KEY_SIZE_MAX};
 
 use super::{find, open, side_arg};
+use crate::command::context::Context;
 use crate::command::stage::Staged;
-use crate::command::{Context, Outcome};
-use crate::failure::Result;
+use crate::failure::{Outcome, Result};
 use crate::resp::{Reply, Request};
 use crate::types::collection::Collection;
 use crate::types::list::Side;

@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 
 use super::{find, place};
+use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
+use crate::command::integer::{integer_arg, parse_integer};
 use crate::command::zset::parts::ranks;
-use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 
 /// `LLEN key`

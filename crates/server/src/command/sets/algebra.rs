@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::find;
+use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
+use crate::command::integer::parse_integer;
 use crate::command::members::{count_common, key_count_arg};
 use crate::command::stage::Staged;
-use crate::command::{Context, Failure, Outcome, parse_integer};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;

@@ -3,9 +3,12 @@
 use std::ops::ControlFlow;
 
 use super::find;
+use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
+use crate::command::draws;
+use crate::command::integer::parse_integer;
 use crate::command::members::{drawn, pop_one};
-use crate::command::{Context, Failure, Outcome, draws, parse_integer};
+use crate::failure::{Failure, Outcome};
 use crate::resp::{Reply, Request};
 use crate::types::Kind;
 use crate::types::collection::Collection;

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::find;
-use crate::command::{Context, Outcome, members};
+use crate::command::context::Context;
+use crate::command::members;
+use crate::failure::Outcome;
 use crate::resp::Request;
 use crate::types::Kind;
 

@@ -1,7 +1,8 @@
 //! Changing sets: `SADD`, `SREM`, `SMOVE`.
 
 use super::{find, open};
-use crate::command::{Context, Outcome};
+use crate::command::context::Context;
+use crate::failure::Outcome;
 use crate::resp::Request;
 
 /// `SADD key member [member ...]`: how many are new.

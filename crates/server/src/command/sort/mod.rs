@@ -2,17 +2,19 @@
 //!
 //! What it reads beside the collection is a part of the same step. Bytes are compared, whatever the locale.
 
+mod budget;
 mod options;
 mod weight;
 
 use std::ops::{Bound, ControlFlow};
 
+use self::budget::{spend, too_many};
 use self::options::Options;
+use super::context::Context;
 use super::copy_budget::CopyBudget;
 use super::permission::may_read_all;
 use super::stage::Staged;
-use super::{Context, Failure, Outcome};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;
@@ -20,7 +22,6 @@ use crate::types::list::Side;
 
 /// Bytes of members, weights and results that are held at once.
 const SIZE_MAX: usize = 256 << 20;
-const TOO_MANY: &str = "OOM so many members cannot be sorted at once";
 
 /// `SORT key [BY pattern] [LIMIT start count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE destination]`
 pub fn sort(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -128,10 +129,5 @@ fn members(
         }
         Kind::Set | Kind::Hash => collection.walk(|member, _| take(member))?,
     }
-    if budget.is_over() { Err(Failure::text(TOO_MANY)) } else { Ok(members) }
-}
-
-/// Counts what is about to be kept.
-fn spend(budget: &mut CopyBudget, size: usize) -> Result<()> {
-    budget.spend(size).map_err(|_| Failure::text(TOO_MANY))
+    if budget.is_over() { Err(too_many()) } else { Ok(members) }
 }

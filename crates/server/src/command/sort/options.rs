@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::command::{Failure, integer_arg};
-use crate::failure::Result;
+use crate::command::integer::integer_arg;
+use crate::failure::{Failure, Result};
 use crate::resp::Request;
 
 /// What is to be sorted how.

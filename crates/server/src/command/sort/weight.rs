@@ -2,12 +2,11 @@
 
 use std::cmp::Ordering;
 
+use super::budget::spend;
 use super::options::{Options, text};
-use super::spend;
-use crate::command::Failure;
 use crate::command::copy_budget::CopyBudget;
 use crate::command::stage::Staged;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::score;
 use crate::types::Kind;
 use crate::types::collection::Collection;

@@ -5,26 +5,15 @@ use std::sync::Arc;
 
 use everleaf::Store;
 
-use super::{complete, finish, prepare};
-use crate::command::facts::COMMANDS;
+use super::{complete, finish};
+use crate::command::context::Context;
 use crate::command::keys::Keys;
-use crate::command::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
-use crate::command::stage::{Source, Stage, Staged};
+use crate::command::limits::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
+use crate::command::source::Source;
+use crate::command::stage::{Stage, Staged};
 use crate::command::waiting::service::Service;
-use crate::command::{Context, Failure, Outcome, draws, run};
-use crate::resp::{Reply, Request};
-
-/// Runs one command of a collection, as a transaction of its own; one that draws very many members as several.
-pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Outcome {
-    if draws::takes_steps(request, index) {
-        return draws::answer_in_steps(context, request, index);
-    }
-    let command = &COMMANDS[index];
-    prepare(context, request, command)?;
-    let key = usize::try_from(command.first_key).ok().filter(|index| *index > 0);
-    let key = key.and_then(|index| request.get(index)).unwrap_or(b"");
-    run_step(context, key, command.writes(), &mut |inner| run(inner, request, index))
-}
+use crate::failure::{Failure, Outcome};
+use crate::resp::Reply;
 
 /// Runs what works with collections, of which one has this key, as a transaction of its own; perhaps several
 /// times.

@@ -11,14 +11,15 @@ pub mod service;
 
 pub use parse::parse;
 
+use super::context::Context;
 use super::copy_budget::CopyBudget;
 use super::list::{pop::pop as pop_elements, pop::show as show_elements, push::transfer};
 use super::stage::Staged;
+use super::transaction::step::run_step;
 use super::zset::{pop::pop as pop_members, show as show_members};
-use super::{Context, Failure, Outcome, transaction};
 use crate::blocking_request::{BlockingRequest, What};
 use crate::client_state::Waiting;
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Waiter};
@@ -139,7 +140,7 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     loop {
         let (mut granted, mut is_damaged) = (false, false);
         let first = blocking.keys.first().map_or(&b""[..], Vec::as_slice);
-        transaction::run_step(context, first, true, &mut |inner| {
+        run_step(context, first, true, &mut |inner| {
             let staged = inner.keys.staged()?;
             granted = blocking.grant_first(staged, &mut inner.reply)?;
             is_damaged = !granted && blocking.is_any_there(staged)?;

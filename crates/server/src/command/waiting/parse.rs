@@ -3,11 +3,10 @@
 use everleaf::{Error, KEY_SIZE_MAX};
 
 use crate::blocking_request::{BlockingRequest, What};
-use crate::command::Failure;
 use crate::command::list::pop::parse_many as parse_elements;
 use crate::command::list::side_arg;
 use crate::command::zset::pop::parse_many as parse_members;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::list::Side;

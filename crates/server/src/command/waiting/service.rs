@@ -17,12 +17,12 @@ use std::sync::Arc;
 use everleaf::WriteBatch;
 
 use crate::blocking_request::What;
-use crate::command::Failure;
+use crate::command::limits::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use crate::command::permission::check_waiting;
-use crate::command::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
-use crate::command::stage::{Source, Stage, Staged};
+use crate::command::source::Source;
+use crate::command::stage::{Stage, Staged};
 use crate::databases::Place;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::resp::Reply;
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Locked, Ticket};

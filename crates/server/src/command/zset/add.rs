@@ -1,7 +1,7 @@
 //! `ZADD` and `ZINCRBY`.
 
-use crate::command::{Context, Failure, Outcome};
-use crate::failure::Result;
+use crate::command::context::Context;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 use crate::score;
 use crate::types::Kind;

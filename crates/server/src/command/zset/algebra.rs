@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::{Scored, each, range, show};
+use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
+use crate::command::integer::{integer_arg, parse_integer};
 use crate::command::members::count_common;
 use crate::command::stage::Staged;
-use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 use crate::score;
 use crate::types::Kind;

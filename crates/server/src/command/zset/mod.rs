@@ -11,9 +11,8 @@ pub mod range;
 pub mod read;
 pub mod remove;
 
-use super::Failure;
 use super::stage::Staged;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::resp::{Protocol, Reply};
 use crate::types::Kind;
 use crate::types::collection::Collection;

@@ -2,8 +2,8 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use crate::command::{Failure, integer_arg};
-use crate::failure::Result;
+use crate::command::integer::integer_arg;
+use crate::failure::{Failure, Result};
 use crate::score;
 use crate::types::collection::Collection;
 use crate::types::order::{Part, position};

@@ -3,11 +3,12 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::{find, show};
+use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
+use crate::command::integer::parse_integer;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
-use crate::command::{Context, Failure, Outcome, parse_integer};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 use crate::texts::Texts;
 use crate::types::order::{SCORE_SIZE_MIN, at_position};

@@ -4,10 +4,11 @@ use std::ops::{Bound, ControlFlow};
 
 use super::parts::{By, Told, ranks};
 use super::{Form, Scored, find};
+use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
+use crate::command::integer::integer_arg;
 use crate::command::stage::Staged;
-use crate::command::{Context, Failure, Outcome, integer_arg};
-use crate::failure::Result;
+use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;

@@ -2,7 +2,9 @@
 
 use super::find;
 use super::parts::{By, Told};
-use crate::command::{Context, Failure, Outcome, members};
+use crate::command::context::Context;
+use crate::command::members;
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 use crate::types::Kind;
 

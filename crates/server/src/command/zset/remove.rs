@@ -4,7 +4,8 @@ use std::ops::{Bound, ControlFlow};
 
 use super::find;
 use super::parts::{By, Told};
-use crate::command::{Context, Failure, Outcome};
+use crate::command::context::Context;
+use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
 
 /// Bytes of members that are removed at once, unless all are.

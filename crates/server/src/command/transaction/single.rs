@@ -1,0 +1,26 @@
+//! A command that is run on a stage, as a client sends it: one step, or as many as its draws take.
+
+use super::prepare;
+use super::step::run_step;
+use crate::command::context::{Context, Run};
+use crate::command::draws;
+use crate::command::facts::COMMANDS;
+use crate::failure::Outcome;
+use crate::resp::Request;
+
+/// Runs one command of a collection, as a transaction of its own; one that draws very many members as several.
+pub fn run_single(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    index: usize,
+    run: Run,
+) -> Outcome {
+    if draws::takes_steps(request, index) {
+        return draws::answer_in_steps(context, request, index);
+    }
+    let command = &COMMANDS[index];
+    prepare(context, request, command)?;
+    let key = usize::try_from(command.first_key).ok().filter(|index| *index > 0);
+    let key = key.and_then(|index| request.get(index)).unwrap_or(b"");
+    run_step(context, key, command.writes(), &mut |inner| run(inner, request))
+}
