@@ -1,6 +1,8 @@
 //! Whether a pool has what a source shows, key by key.
 
-use super::{Item, has_expired, shown};
+use super::clock::has_expired;
+use super::item::Item;
+use super::refusal::shown;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::progress::Progress;

@@ -1,7 +1,9 @@
 //! The keys of a server that runs: `SCAN`, and of the keys that it shows `DUMP` and the time.
 
-use super::Item;
-use super::pieces::Kind;
+use super::clock;
+use super::item::Item;
+use super::kind::Kind;
+use super::refusal::{refused, shown};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::remark;
@@ -173,7 +175,7 @@ impl Live {
             self.client.add(&[b"DUMP", key]);
             self.client.add(&[time, key]);
         }
-        let now_ms = super::now_ms();
+        let now_ms = clock::now_ms();
         self.client.send().map_err(|error| fail(&self.place, &error))?;
         let mut too_large = Vec::new();
         for key in whole {
@@ -204,16 +206,15 @@ impl Live {
                     continue;
                 }
                 Err(what) => {
-                    let key = super::shown(database, &key);
-                    return Err(super::refused(format!("{key} is {what}")));
+                    let key = shown(database, &key);
+                    return Err(refused(format!("{key} is {what}")));
                 }
             })?;
         }
         for key in too_large {
             let kind = self.must(&[b"TYPE", &key])?;
-            let what =
-                || format!("{} is a value of more than 512 MiB", super::shown(database, &key));
-            let kind = Kind::of(&kind).ok_or_else(|| super::refused(what()))?;
+            let what = || format!("{} is a value of more than 512 MiB", shown(database, &key));
+            let kind = Kind::of(&kind).ok_or_else(|| refused(what()))?;
             large.push((key, kind));
         }
         large.into_iter().try_for_each(|(key, kind)| self.pieces(database, &key, kind, see))
@@ -240,7 +241,7 @@ impl Live {
     /// When a key expires, of a reply to [`Self::time_command`] that was asked for then.
     fn expiry_in(&mut self, time: &Reply, now_ms: u64) -> Result<Option<u64>, Failure> {
         if !self.tells_moments {
-            let taken_ms = super::now_ms().saturating_sub(now_ms);
+            let taken_ms = clock::now_ms().saturating_sub(now_ms);
             self.slack_ms = self.slack_ms.max(taken_ms + 1);
         }
         match time {
@@ -254,7 +255,7 @@ impl Live {
 
     /// When a key expires.
     pub(super) fn expiry_of(&mut self, key: &[u8]) -> Result<Option<u64>, Failure> {
-        let now_ms = super::now_ms();
+        let now_ms = clock::now_ms();
         let time = self.ask(&[self.time_command(), key])?;
         self.expiry_in(&time, now_ms)
     }

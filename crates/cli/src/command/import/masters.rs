@@ -3,7 +3,7 @@
 //! A key that moves from a server that was not read yet to one that was is seen by neither reading, and a second pass
 //! may miss it again. So each pass ends with the question whether slots moved, and all is refused if some did.
 
-use super::Item;
+use super::item::Item;
 use super::live::Live;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;

@@ -1,181 +1,42 @@
 //! `everleaf import`: the keys of a Redis or Valkey server, or of a file of one, in a new pool.
 
+mod arguments;
+mod clock;
 mod comparison;
+mod item;
+mod kind;
 mod live;
 mod masters;
 mod onto;
 mod pieces;
+mod refusal;
+mod report;
 mod source;
 
+pub use arguments::ImportArgs;
+pub(super) use clock::has_expired;
 pub(super) use comparison::Comparison;
 pub(super) use masters::Masters;
 
-use crate::arguments::NewPoolArgs;
-use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::{Output, counted};
 use crate::progress::Progress;
 use crate::redis::address::Address;
-use clap::Args;
 use everleaf::new_file::NewFile;
 use everleaf::{Options, Store};
 use everleaf_server::Config;
-use everleaf_server::transfer::{Entry, Extent, Keyspace, Rdb, RdbError, RdbRecord, Value};
+use everleaf_server::transfer::{Keyspace, RdbError};
+use item::Item;
+use refusal::{refused, shown};
+use report::Report;
 use serde::Serialize;
 use source::Source;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::io::Read;
-use std::path::PathBuf;
-
-const EXAMPLES: &str = "\
-Examples:
-  everleaf import redis://10.0.0.7:6379 shop.pool
-  everleaf import rediss://10.0.0.7:6380 shop.pool --cacert ca.crt
-  REDISCLI_AUTH=secret everleaf import redis://reader@10.0.0.7 shop.pool
-  everleaf import dump.rdb shop.pool
-  everleaf import redis-cluster://10.0.0.7:7001 shop.pool
-  everleaf import redis://10.0.0.7:6379 redis://127.0.0.1:6399 --follow 30
-
-A server is only read (SCAN, TYPE, MEMORY USAGE, DUMP, PEXPIRETIME, INFO): all its databases, or the one that the
-address ends with (redis://HOST:PORT/3). Collections of more than 64 MiB are read in pieces (HSCAN, SSCAN,
-ZSCAN, LRANGE, and their lengths). Let nobody write meanwhile: keys that are removed there before they are
-compared are removed here, too, and any other difference that is found refuses all; what is written later
-is missing. Of a cluster all masters are read, one after the other, and slots that move meanwhile refuse all.
-Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
-sorted sets are taken, with their times; streams, modules and functions there are not here.
-
-To a server that runs, of Everleaf or another with this protocol, the source sends what it sends to its replicas: a
-snapshot of all keys, and every change behind it (PSYNC, of Redis and Valkey; not of a cluster as a whole). The
-target must have no keys. With --follow SECONDS changes are passed on until there was none for so long: let
-programs write to the target when the source is silent. Where keys expire the clocks of both, and of this machine, must agree. At the end
-both are compared.
-
-The pool must not exist, and gets its name when all of it is there and compared with the source once
-more; so a file must be one that can be read twice, and no pipe, unless --no-verify is given. An import that is cut short leaves nothing behind and begins anew. The pool has no log yet:
-`everleaf serve POOL --durability interval` gives it one.";
 
 /// Keys between two updates of the progress bar.
 const PROGRESS_STEP: u64 = 512;
-
-/// Copy a Redis or Valkey server, or its file, into a new pool
-#[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
-pub struct ImportArgs {
-    /// The address of the server, redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE] or rediss:// with TLS; of a server
-    /// of a cluster, redis-cluster:// or rediss-cluster://; or an RDB file
-    pub source: String,
-    /// The pool file to create, or the address of a server without keys that gets them
-    pub pool: PathBuf,
-    /// Pass on what is written to the source, until it has been silent for so many seconds (to a server)
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
-    pub follow: Option<u64>,
-    /// Skip and count what Everleaf has no type for, instead of refusing everything
-    #[arg(long)]
-    pub skip_unsupported: bool,
-    /// Do not compare the pool with the source when all is copied
-    #[arg(long)]
-    pub no_verify: bool,
-    /// Certificates in PEM that are trusted (rediss://) [default: those of the system]
-    #[arg(long, value_name = "FILE")]
-    pub cacert: Option<PathBuf>,
-    /// How long the server may be silent, as it is while it makes a long reply
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub timeout: u64,
-    /// Collections that take more of the server's memory are read in pieces
-    #[arg(long, hide = true, value_name = "BYTES", default_value_t = 64 << 20)]
-    pub whole_size_max: u64,
-    /// The properties of the pool.
-    #[command(flatten)]
-    pub new_pool: NewPoolArgs,
-}
-
-/// A key of the source, or why there is none.
-pub(super) enum Item {
-    Key {
-        database: u64,
-        key: Vec<u8>,
-        entry: Entry,
-        /// How much its time may be off.
-        slack_ms: u64,
-        /// Where it stands in a file, which has each key once.
-        offset: Option<u64>,
-    },
-    Unsupported {
-        database: u64,
-        key: Option<Vec<u8>>,
-        what: String,
-    },
-    /// A large collection: it begins anew, has members (of a list those from an index on), and ends.
-    Begin {
-        database: u64,
-        key: Vec<u8>,
-        /// Where it stands in a file, which has each key once.
-        offset: Option<u64>,
-    },
-    Members {
-        database: u64,
-        key: Vec<u8>,
-        first: u64,
-        members: Value,
-    },
-    End {
-        database: u64,
-        key: Vec<u8>,
-        extent: Extent,
-        slack_ms: u64,
-        /// Whether the source cannot have changed meanwhile, so that there are as many members as were shown.
-        is_exact: bool,
-    },
-}
-
-/// Shows what an RDB file has, which comes from a place. Returns the database of the stream behind it, if it names one.
-fn each_record(
-    input: impl Read,
-    place: &dyn Display,
-    see: &mut dyn FnMut(Item) -> Result<(), Failure>,
-) -> Result<Option<u64>, Failure> {
-    let refuse = |error| Failure::new(ExitCode::Pool, format!("{place}: {error}"));
-    let mut rdb = Rdb::open(input).map_err(refuse)?;
-    loop {
-        // Before its time, which stands in front of it.
-        let offset = Some(rdb.offset());
-        let Some(record) = rdb.next_record().map_err(refuse)? else { break };
-        see(match record {
-            RdbRecord::Key { database, key, expiry_ms, value } => {
-                let entry = Entry { value, expiry_ms };
-                Item::Key { database, key, entry, slack_ms: 0, offset }
-            }
-            RdbRecord::Begin { database, key } => Item::Begin { database, key, offset },
-            RdbRecord::Members { database, key, first, members } => {
-                Item::Members { database, key, first, members }
-            }
-            RdbRecord::End { database, key, expiry_ms, count } => {
-                let extent = Extent { count, expiry_ms };
-                Item::End { database, key, extent, slack_ms: 0, is_exact: true }
-            }
-            RdbRecord::Unsupported { database, key, what } => {
-                Item::Unsupported { database, key, what: what.to_string() }
-            }
-        })?;
-    }
-    Ok(rdb.stream_database())
-}
-
-/// What was done.
-#[derive(Default)]
-struct Report {
-    keys: u64,
-    expired: u64,
-    skipped: u64,
-    verified: u64,
-    /// Keys that were copied and then removed at the source.
-    removed: u64,
-    by_database: BTreeMap<u64, u64>,
-}
 
 /// Copies all keys.
 pub fn run(args: ImportArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
@@ -343,25 +204,6 @@ fn remove_gone(
         }
     }
     keyspace.flush().map_err(refused)
-}
-
-pub(super) fn has_expired(expiry_ms: Option<u64>) -> bool {
-    expiry_ms.is_some_and(|time| time <= now_ms())
-}
-
-fn now_ms() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_millis() as u64)
-}
-
-fn shown(database: u64, key: &[u8]) -> String {
-    const SIZE_MAX: usize = 100;
-    let text = key[..key.len().min(SIZE_MAX)].escape_ascii();
-    format!("\"{text}\" of database {database}")
-}
-
-fn refused(why: String) -> Failure {
-    Failure::new(ExitCode::Pool, format!("{why}; no pool was made"))
 }
 
 /// What is told as JSON.

@@ -3,66 +3,18 @@
 //! A scan may show a member twice and, if it comes or goes meanwhile, not at all; so the number of members is told
 //! at the end, and a comparison finds a difference if another is there.
 
+use super::item::Item;
+use super::kind::Kind;
 use super::live::Live;
-use super::{Failure, Item};
+use crate::failure::Failure;
 use crate::redis::client::Reply;
-use everleaf_server::transfer::{Extent, Value};
+use everleaf_server::transfer::Extent;
 
 /// Bytes that are asked for at once, about, and members at most.
 const PAGE_SIZE: usize = 4 << 20;
 const MEMBER_COUNT_MAX: usize = 10_000;
 /// Members that are asked for first, when nobody knows how large they are.
 const MEMBER_COUNT_FIRST: usize = 16;
-
-/// A type of collections, by what it is called and asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
-    name: &'static str,
-    /// What shows members from a place on, and how many there are.
-    scan: &'static str,
-    length: &'static str,
-}
-
-const KINDS: [Kind; 4] = [
-    Kind { name: "list", scan: "LRANGE", length: "LLEN" },
-    Kind { name: "set", scan: "SSCAN", length: "SCARD" },
-    Kind { name: "hash", scan: "HSCAN", length: "HLEN" },
-    Kind { name: "zset", scan: "ZSCAN", length: "ZCARD" },
-];
-
-impl Kind {
-    /// The type that `TYPE` tells, if it has pieces.
-    pub fn of(reply: &Reply) -> Option<Kind> {
-        let Reply::Text(name) = reply else { return None };
-        KINDS.into_iter().find(|kind| kind.name.as_bytes() == name)
-    }
-
-    fn is_list(self) -> bool {
-        self.scan == "LRANGE"
-    }
-
-    /// The members in a reply.
-    fn value_of(self, items: Vec<Vec<u8>>) -> Option<Value> {
-        let pairs = |items: Vec<Vec<u8>>| -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
-            let (mut items, mut pairs) = (items.into_iter(), Vec::new());
-            while let Some(first) = items.next() {
-                pairs.push((first, items.next()?));
-            }
-            Some(pairs)
-        };
-        Some(match self.name {
-            "list" => Value::List(items),
-            "set" => Value::Set(items),
-            "hash" => Value::Hash(pairs(items)?),
-            _ => {
-                let scored = |(member, score): (Vec<u8>, Vec<u8>)| {
-                    Some((member, std::str::from_utf8(&score).ok()?.parse().ok()?))
-                };
-                Value::SortedSet(pairs(items)?.into_iter().map(scored).collect::<Option<_>>()?)
-            }
-        })
-    }
-}
 
 impl Live {
     /// Shows a collection in pieces: its beginning, its members, and how many it has.
@@ -130,24 +82,4 @@ fn texts_of(reply: Reply) -> Option<Vec<Vec<u8>>> {
         _ => None,
     };
     items.into_iter().map(text_of).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_are_read_as_their_type_has_them() {
-        let text = |text: &str| text.as_bytes().to_vec();
-        let kind = |name: &str| Kind::of(&Reply::Text(text(name))).unwrap();
-        assert_eq!(Kind::of(&Reply::Text(text("string"))), None);
-        let items = vec![text("m"), text("1.5e3")];
-        assert_eq!(kind("list").value_of(items.clone()), Some(Value::List(items.clone())));
-        let scored = Value::SortedSet(vec![(text("m"), 1500.0)]);
-        assert_eq!(kind("zset").value_of(items), Some(scored));
-        let infinite = Value::SortedSet(vec![(text("m"), f64::NEG_INFINITY)]);
-        assert_eq!(kind("zset").value_of(vec![text("m"), text("-inf")]), Some(infinite));
-        assert_eq!(kind("hash").value_of(vec![text("f")]), None);
-        assert_eq!(kind("zset").value_of(vec![text("m"), text("x")]), None);
-    }
 }

@@ -1,7 +1,9 @@
 //! Where keys come from: a file, a server, or the masters of a cluster.
 
+use super::arguments::ImportArgs;
+use super::item::{Item, each_record};
 use super::live::Live;
-use super::{ImportArgs, Item, Masters, each_record};
+use super::masters::Masters;
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::redis::address::Address;

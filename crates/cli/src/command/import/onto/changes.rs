@@ -1,13 +1,16 @@
 //! What a source sends to its replicas.
 
+/// A command of the stream.
+pub type Command = Vec<Vec<u8>>;
+
 /// Commands that change keys, or stand around such. Nothing else is passed on, whatever a source sends: a target
 /// takes from us also what is not about keys.
 const CHANGES: &str = " append bitfield bitop copy decr decrby del expire expireat flushall flushdb geoadd georadius \
     georadiusbymember geosearchstore getdel getex getset hdel hincrby hincrbyfloat hmset hset hsetnx incr incrby \
     incrbyfloat linsert lmove lmpop lpop lpush lpushx lrem lset ltrim move mset msetnx persist pexpire pexpireat pfadd \
     pfmerge psetex rename renamenx restore rpop rpoplpush rpush rpushx sadd sdiffstore set setbit setex setnx setrange \
-    sinterstore smove sort spop srem sunionstore swapdb unlink zadd zdiffstore zincrby zinterstore zmpop zpopmax zpopmin \
-    zrangestore zrem zremrangebylex zremrangebyrank zremrangebyscore zunionstore ";
+    sinterstore smove sort spop srem sunionstore swapdb unlink zadd zdiffstore zincrby zinterstore zmpop zpopmax \
+    zpopmin zrangestore zrem zremrangebylex zremrangebyrank zremrangebyscore zunionstore ";
 
 /// What is sent to replicas and changes no key.
 const OTHERS: &str = " ping replconf publish spublish script ";

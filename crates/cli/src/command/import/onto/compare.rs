@@ -1,8 +1,11 @@
 //! Whether the target holds what the source does.
 
+use super::super::arguments::ImportArgs;
+use super::super::clock::has_expired;
 use super::super::comparison::NAMED_COUNT_MAX;
+use super::super::item::Item;
 use super::super::live::Live;
-use super::super::{ImportArgs, Item, has_expired, shown};
+use super::super::refusal::shown;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::counted;

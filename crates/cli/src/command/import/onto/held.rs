@@ -5,10 +5,8 @@
 //! session that is prolonged during the copy would be gone. So until both are in step a key gets a time that is far
 //! away, and the one that it has is noted; behind that, a key that still has the far time gets what was noted.
 
-use super::super::now_ms;
-use super::replica::Command;
-use super::target::Target;
-use crate::failure::Failure;
+use super::super::clock::now_ms;
+use super::changes::Command;
 use std::collections::HashMap;
 use std::mem;
 
@@ -16,8 +14,9 @@ use std::mem;
 const NEAR: u64 = 24 * 3600 * 1000;
 /// How far away the time is that keys have meanwhile.
 const FAR: u64 = 366 * NEAR;
-/// Keys that are asked for together.
-const GROUP_LENGTH: usize = 64;
+
+/// Keys with their databases, each with a time.
+pub type Times = Vec<((u64, Vec<u8>), u64)>;
 
 /// Times that are held back.
 pub struct Held {
@@ -107,24 +106,12 @@ impl Held {
         self.times = times.map(|((database, key), time)| ((place(database), key), time)).collect();
     }
 
-    /// Gives keys the times that were held back, unless they have others by now.
-    pub fn let_go(&mut self, target: &mut Target) -> Result<(), Failure> {
-        let mut times: Vec<_> = mem::take(&mut self.times).into_iter().collect();
-        // Those of a database together.
+    /// The far time, and those that were held back, which keys get that still have the far one. Those of a database
+    /// are together.
+    pub fn into_times(self) -> (u64, Times) {
+        let mut times: Vec<_> = self.times.into_iter().collect();
         times.sort_unstable_by_key(|((database, _), _)| *database);
-        let far = self.far;
-        for group in times.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
-            for group in group.chunks(GROUP_LENGTH) {
-                let keys: Vec<&[u8]> = group.iter().map(|((_, key), _)| &**key).collect();
-                let found = target.times(group[0].0.0, &keys)?;
-                for (((_, key), time), found) in group.iter().zip(found) {
-                    if found == far as i64 {
-                        target.add(&[b"PEXPIREAT", key, time.to_string().as_bytes()])?;
-                    }
-                }
-            }
-        }
-        target.flush()
+        (self.far, times)
     }
 }
 

@@ -1,7 +1,12 @@
 //! Keys of a snapshot as commands for the target.
 
-use super::super::{ImportArgs, Item, Report, has_expired, shown};
-use super::target::{Target, refused};
+use super::super::arguments::ImportArgs;
+use super::super::clock::has_expired;
+use super::super::item::Item;
+use super::super::refusal::shown;
+use super::super::report::Report;
+use super::refusal::refused;
+use super::target::Target;
 use crate::failure::Failure;
 use everleaf_server::transfer::Value;
 

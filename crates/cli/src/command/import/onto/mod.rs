@@ -9,11 +9,13 @@ mod changes;
 mod compare;
 mod held;
 mod keys;
+mod refusal;
 mod replica;
 mod target;
 
+use super::arguments::ImportArgs;
 use super::live::Live;
-use super::{ImportArgs, Report};
+use super::report::Report;
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::{Output, counted, remark};
@@ -28,8 +30,6 @@ use target::Target;
 const TURN: Duration = Duration::from_millis(200);
 /// Bytes of commands that are sent before their replies are read.
 const BATCH_SIZE: u64 = 64 << 10;
-/// What an error leaves behind.
-const NO_COPY: &str = "nothing more is passed on, and the target is no copy of the source: empty it before the next attempt";
 /// Keys between two updates of the progress bar.
 const PROGRESS_STEP: u64 = 512;
 

@@ -5,8 +5,9 @@
 //! do, and in front of it the target would have to be emptied: that is left to a user who knows that nobody writes to
 //! it.
 
-use super::super::{Item, each_record};
-use super::NO_COPY;
+use super::super::item::{Item, each_record};
+use super::changes::Command;
+use super::refusal::NO_COPY;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::redis::address::Address;
@@ -54,9 +55,6 @@ pub struct Replica {
     is_lost: Cell<bool>,
     acknowledged_at: Instant,
 }
-
-/// A command of the stream.
-pub type Command = Vec<Vec<u8>>;
 
 /// Whether a command is the source's question how far we are.
 pub fn asks_for_offset(command: &Command) -> bool {

@@ -1,10 +1,9 @@
 //! The server that gets everything: commands are sent together, and each must be answered as done.
 
-use super::super::ImportArgs;
-use super::NO_COPY;
-use super::changes::{Kind, kind_of};
+use super::super::arguments::ImportArgs;
+use super::changes::{Command, Kind, kind_of};
 use super::held::Held;
-use super::replica::Command;
+use super::refusal::{NO_COPY, refused};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::redis::address::Address;
@@ -17,6 +16,9 @@ use std::time::Duration;
 /// the other to read.
 const PENDING_SIZE_MAX: usize = 32 << 10;
 const PENDING_COUNT_MAX: usize = 512;
+/// Keys that are asked for together.
+const GROUP_LENGTH: usize = 64;
+
 /// A target.
 pub struct Target {
     client: Client,
@@ -62,9 +64,22 @@ impl Target {
 
     /// Gives keys the times that were held back: the source is reached.
     pub fn let_go(&mut self) -> Result<(), Failure> {
-        let Some(mut held) = self.held.take() else { return Ok(()) };
+        let Some(held) = self.held.take() else { return Ok(()) };
         let database = self.database;
-        held.let_go(self)?;
+        let (far, times) = held.into_times();
+        for group in times.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
+            for group in group.chunks(GROUP_LENGTH) {
+                let keys: Vec<&[u8]> = group.iter().map(|((_, key), _)| &**key).collect();
+                let found = self.times(group[0].0.0, &keys)?;
+                for (((_, key), time), found) in group.iter().zip(found) {
+                    // Others have got another time by now.
+                    if found == far as i64 {
+                        self.add(&[b"PEXPIREAT", key, time.to_string().as_bytes()])?;
+                    }
+                }
+            }
+        }
+        self.flush()?;
         self.select(database)?;
         self.flush()
     }
@@ -190,11 +205,6 @@ impl Target {
             _ => Ok(()),
         }
     }
-}
-
-/// Why the source cannot be copied.
-pub fn refused(why: String) -> Failure {
-    Failure::new(ExitCode::Pool, format!("{why}; {NO_COPY}"))
 }
 
 fn fail(place: &str, error: &io::Error) -> Failure {

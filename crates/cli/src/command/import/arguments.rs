@@ -1,0 +1,67 @@
+//! The arguments of `everleaf import`.
+
+use crate::arguments::NewPoolArgs;
+use clap::Args;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf import redis://10.0.0.7:6379 shop.pool
+  everleaf import rediss://10.0.0.7:6380 shop.pool --cacert ca.crt
+  REDISCLI_AUTH=secret everleaf import redis://reader@10.0.0.7 shop.pool
+  everleaf import dump.rdb shop.pool
+  everleaf import redis-cluster://10.0.0.7:7001 shop.pool
+  everleaf import redis://10.0.0.7:6379 redis://127.0.0.1:6399 --follow 30
+
+A server is only read (SCAN, TYPE, MEMORY USAGE, DUMP, PEXPIRETIME, INFO): all its databases, or the one that the
+address ends with (redis://HOST:PORT/3). Collections of more than 64 MiB are read in pieces (HSCAN, SSCAN,
+ZSCAN, LRANGE, and their lengths). Let nobody write meanwhile: keys that are removed there before they are
+compared are removed here, too, and any other difference that is found refuses all; what is written later
+is missing. Of a cluster all masters are read, one after the other, and slots that move meanwhile refuse all.
+Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
+sorted sets are taken, with their times; streams, modules and functions there are not here.
+
+To a server that runs, of Everleaf or another with this protocol, the source sends what it sends to its replicas: a
+snapshot of all keys, and every change behind it (PSYNC, of Redis and Valkey; not of a cluster as a whole). The
+target must have no keys. With --follow SECONDS changes are passed on until there was none for so long: let
+programs write to the target when the source is silent. Where keys expire the clocks of both, and of this machine, \
+must agree. At the end
+both are compared.
+
+The pool must not exist, and gets its name when all of it is there and compared with the source once
+more; so a file must be one that can be read twice, and no pipe, unless --no-verify is given. \
+An import that is cut short leaves nothing behind and begins anew. The pool has no log yet:
+`everleaf serve POOL --durability interval` gives it one.";
+
+/// Copy a Redis or Valkey server, or its file, into a new pool
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ImportArgs {
+    /// The address of the server, redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE] or rediss:// with TLS; of a server
+    /// of a cluster, redis-cluster:// or rediss-cluster://; or an RDB file
+    pub source: String,
+    /// The pool file to create, or the address of a server without keys that gets them
+    pub pool: PathBuf,
+    /// Pass on what is written to the source, until it has been silent for so many seconds (to a server)
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub follow: Option<u64>,
+    /// Skip and count what Everleaf has no type for, instead of refusing everything
+    #[arg(long)]
+    pub skip_unsupported: bool,
+    /// Do not compare the pool with the source when all is copied
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Certificates in PEM that are trusted (rediss://) [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// How long the server may be silent, as it is while it makes a long reply
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// Collections that take more of the server's memory are read in pieces
+    #[arg(long, hide = true, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub whole_size_max: u64,
+    /// The properties of the pool.
+    #[command(flatten)]
+    pub new_pool: NewPoolArgs,
+}
