@@ -18,7 +18,8 @@ const LOG_COUNT_DEFAULT: i64 = 10;
 /// Bits of a password that is made up: those asked for at most, and unless the client says otherwise.
 const PASSWORD_BITS_MAX: i64 = 4096;
 const PASSWORD_BITS_DEFAULT: i64 = 256;
-const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL file: start it with --aclfile, to keep users in one.";
+const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL file: start it with --aclfile, to keep \
+                       users in one.";
 
 /// `ACL subcommand ...`
 pub fn acl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {

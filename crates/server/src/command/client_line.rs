@@ -41,8 +41,8 @@ fn line(client: &Client, details: &Details, now_ms: u64) -> String {
         details.database,
     );
     let holds = format!(
-        "sub=0 psub=0 ssub=0 multi={queued} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem={} \
-         tot-mem={} events={}",
+        "sub=0 psub=0 ssub=0 multi={queued} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs=0 rbp=0 obl={} oll=0 \
+         omem={} tot-mem={} events={}",
         held.input,
         held.input_free,
         held.arguments,

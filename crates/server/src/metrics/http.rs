@@ -60,8 +60,8 @@ pub fn reply(status: u16, reason: &str, kind: &str, body: &str, is_head: bool) -
     let body_sent = if is_head { "" } else { body };
     let size = body.len();
     format!(
-        "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n{allow}Cache-Control: no-store\r\n\
-         Connection: close\r\n\r\n{body_sent}"
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n{allow}\
+         Cache-Control: no-store\r\nConnection: close\r\n\r\n{body_sent}"
     )
     .into_bytes()
 }

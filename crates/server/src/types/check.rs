@@ -70,8 +70,8 @@ pub fn check_collections(store: &Store) -> Result<CollectionReport> {
             }
             report.collections += 1;
             if value[MARK_SIZE] == Kind::List as u8 && !admits_runs {
-                let what = "it may have runs, and neither the pool nor its mark says so: an older server would free them; \
-                            start one of this version";
+                let what = "it may have runs, and neither the pool nor its mark says so: an older server would free \
+                            them; start one of this version";
                 report.add(database, key, what);
             }
             match ready.header(value) {

@@ -58,8 +58,8 @@ pub fn mend_mark(store: &Store) -> Result<bool> {
         }
     }
     Err(Error::Corrupt(format!(
-        "the map {MEMBERS} has lost the mark with which the headers of collections begin, and none of the headers that are \
-         left is named by a note, so that nothing tells what it was: only a backup brings it back"
+        "the map {MEMBERS} has lost the mark with which the headers of collections begin, and none of the headers that \
+         are left is named by a note, so that nothing tells what it was: only a backup brings it back"
     )))
 }
 

@@ -365,7 +365,8 @@ fn mark_entry(mark: &[u8; MARK_SIZE]) -> [u8; MARK_SIZE + 1] {
 fn lacks_mark() -> everleaf::Error {
     everleaf::Error::Corrupt(format!(
         "the map {MEMBERS} has members, and lacks the mark with which the headers of collections begin, so that these \
-         would be taken for strings: `everleaf repair` finds it again, unless it has said that it cannot; else restore a backup"
+         would be taken for strings: `everleaf repair` finds it again, unless it has said that it cannot; else \
+         restore a backup"
     ))
 }
 

@@ -205,7 +205,8 @@ fn replies_can_be_switched_off() {
     client.send(
         b"CLIENT REPLY SKIP\r\nSET a 1\r\nGET a\r\nCLIENT REPLY OFF\r\nGET a\r\nSET a 2\r\nNOSUCH\r\n\
           CLIENT REPLY SKIP\r\nGET a\r\nCLIENT REPLY ON\r\nGET a\r\nCLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\n\
-          PING\r\nCLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\nNOSUCH\r\nPING\r\nCLIENT REPLY SKIP\r\nRESET\r\nPING\r\nQUIT\r\n",
+          PING\r\nCLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\nNOSUCH\r\nPING\r\nCLIENT REPLY SKIP\r\nRESET\r\n\
+          PING\r\nQUIT\r\n",
     );
     let expected = b"$1\r\n1\r\n+OK\r\n$1\r\n2\r\n+OK\r\n+PONG\r\n+PONG\r\n+PONG\r\n+OK\r\n";
     assert_eq!(client.rest().escape_ascii().to_string(), expected.escape_ascii().to_string());

@@ -265,7 +265,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "del" -2 [WRITE] (1 -1 1) "generic", "Removes keys.";
     "get" 2 [READ | FAST] (1 1 1) "string", "Returns the value of a key.";
     "set" -3 [WRITE | GROWS] (1 1 1) "string", "Sets the value of a key.";
-    "ttl" 2 [READ | FAST] (1 1 1) "generic", "Returns the seconds until a key expires; -1 if it does not, -2 if there is none.";
+    "ttl" 2 [READ | FAST] (1 1 1) "generic",
+        "Returns the seconds until a key expires; -1 if it does not, -2 if there is none.";
     "lcs" -3 [STEP | READ] (1 2 1) "string", "Returns the longest common subsequence of two strings.";
     "auth" -2 [FAST | BEFORE_AUTH] (0 0 0) "connection", "Gives the password.";
     "decr" 2 [WRITE | GROWS | FAST] (1 1 1) "string", "Subtracts one from an integer.";
@@ -278,7 +279,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "mget" -2 [READ | FAST] (1 -1 1) "string", "Returns the values of keys.";
     "mset" -3 [WRITE | GROWS] (1 -1 2) "string", "Sets the values of keys as one change.";
     "ping" -1 [FAST] (0 0 0) "connection", "Returns PONG or its argument.";
-    "pttl" 2 [READ | FAST] (1 1 1) "generic", "Returns the milliseconds until a key expires; -1 if it does not, -2 if there is none.";
+    "pttl" 2 [READ | FAST] (1 1 1) "generic",
+        "Returns the milliseconds until a key expires; -1 if it does not, -2 if there is none.";
     "quit" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection", "Closes the connection.";
     "role" 1 [FAST] (0 0 0) "server", "Tells that this is a master without replicas.";
     "scan" -2 [READ] (0 0 0) "generic", "Goes through the keys in steps.";
@@ -301,7 +303,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "lset" 4 [TYPED | WRITE | GROWS] (1 1 1) "list", "Sets the element of an index.";
     "lrem" 4 [TYPED | WRITE] (1 1 1) "list", "Removes elements that are equal to one.";
     "time" 1 [FAST] (0 0 0) "server", "Returns the seconds since 1970, and the microseconds of the last one.";
-    "sort" -2 [TYPED | WRITE | GROWS] (1 1 1) "generic", "Returns or stores the members of a collection by their weights.";
+    "sort" -2 [TYPED | WRITE | GROWS] (1 1 1) "generic",
+        "Returns or stores the members of a collection by their weights.";
     "wait" 3 [FAST] (0 0 0) "generic", "Returns the number of replicas that have what was written: none.";
     "dump" 2 [TYPED | READ] (1 1 1) "generic", "Returns a value as bytes that RESTORE takes.";
     "getex" -2 [WRITE | FAST] (1 1 1) "string", "Returns the value of a key and sets when it expires.";
@@ -326,7 +329,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zrank" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set", "Returns how many members come before one.";
     "zscan" -3 [TYPED | READ] (1 1 1) "sorted-set", "Goes through the members in steps.";
     "zdiff" -3 [TYPED | READ] (0 0 0) "sorted-set", "Returns the members of the first set that are in no other.";
-    "zmpop" -4 [TYPED | WRITE] (0 0 0) "sorted-set", "Removes the first or last members of the first set that has some.";
+    "zmpop" -4 [TYPED | WRITE] (0 0 0) "sorted-set",
+        "Removes the first or last members of the first set that has some.";
     "blpop" -3 [TYPED | WRITE | WAITS] (1 -2 1) "list", "Waits for an element and removes it at the left.";
     "brpop" -3 [TYPED | WRITE | WAITS] (1 -2 1) "list", "Waits for an element and removes it at the right.";
     "lpush" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list", "Adds elements at the left.";
@@ -339,7 +343,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "rename" 3 [TYPED | WRITE] (1 2 1) "generic", "Moves what a key holds to another key.";
     "blmove" 6 [TYPED | WRITE | GROWS | WAITS] (1 2 1) "list", "Waits for an element and moves it to another list.";
     "blmpop" -5 [TYPED | WRITE | WAITS] (0 0 0) "list", "Waits for elements and removes them.";
-    "bzmpop" -5 [TYPED | WRITE | WAITS] (0 0 0) "sorted-set", "Waits for members and removes the first or last of them.";
+    "bzmpop" -5 [TYPED | WRITE | WAITS] (0 0 0) "sorted-set",
+        "Waits for members and removes the first or last of them.";
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string", "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection", "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server", "Returns and changes settings.";
@@ -389,15 +394,19 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "hstrlen" 3 [TYPED | READ | FAST] (1 1 1) "hash", "Returns the length of what a field has.";
     "zincrby" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "sorted-set", "Adds to the score of a member.";
     "zmscore" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set", "Returns the scores of members.";
-    "zpopmin" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set", "Removes the members with the lowest scores and returns them.";
-    "zpopmax" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set", "Removes the members with the highest scores and returns them.";
+    "zpopmin" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set",
+        "Removes the members with the lowest scores and returns them.";
+    "zpopmax" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set",
+        "Removes the members with the highest scores and returns them.";
     "linsert" 5 [TYPED | WRITE | GROWS] (1 1 1) "list", "Adds an element before or after another.";
     "sort_ro" -2 [TYPED | READ] (1 1 1) "generic", "Returns the members of a collection by their weights.";
     "slowlog" -2 [ADMIN] (0 0 0) "server", "Tells which commands took long.";
     "latency" -2 [ADMIN] (0 0 0) "server", "Tells how long commands took.";
     "restore" -4 [TYPED | WRITE | GROWS] (1 1 1) "generic", "Makes a key of what DUMP returned.";
-    "bzpopmin" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set", "Waits for a member and removes the one with the lowest score.";
-    "bzpopmax" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set", "Waits for a member and removes the one with the highest score.";
+    "bzpopmin" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set",
+        "Waits for a member and removes the one with the lowest score.";
+    "bzpopmax" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set",
+        "Waits for a member and removes the one with the highest score.";
     "expireat" -3 [WRITE | FAST] (1 1 1) "generic", "Lets a key expire at a time in seconds since 1970.";
     "flushall" -1 [WRITE] (0 0 0) "server", "Removes all keys of all databases.";
     "getrange" 4 [READ] (1 1 1) "string", "Returns a part of a value.";
@@ -411,11 +420,13 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "setrange" 4 [WRITE | GROWS] (1 1 1) "string", "Overwrites a part of a value.";
     "pexpireat" -3 [WRITE | FAST] (1 1 1) "generic", "Lets a key expire at a time in milliseconds since 1970.";
     "sismember" 3 [TYPED | READ | FAST] (1 1 1) "set", "Returns whether a member is there.";
-    "zlexcount" 4 [TYPED | READ | FAST] (1 1 1) "sorted-set", "Returns the number of members between two members of one score.";
+    "zlexcount" 4 [TYPED | READ | FAST] (1 1 1) "sorted-set",
+        "Returns the number of members between two members of one score.";
     "zrevrange" -4 [TYPED | READ] (1 1 1) "sorted-set", "Returns members between two ranks, from the last.";
     "rpoplpush" 3 [TYPED | WRITE | GROWS] (1 2 1) "list", "Moves the last element of a list to the front of another.";
     "randomkey" 1 [READ] (0 0 0) "generic", "Returns a random key.";
-    "brpoplpush" 4 [TYPED | WRITE | GROWS | WAITS] (1 2 1) "list", "Waits for an element at the right and moves it to the front of another list.";
+    "brpoplpush" 4 [TYPED | WRITE | GROWS | WAITS] (1 2 1) "list",
+        "Waits for an element at the right and moves it to the front of another list.";
     "expiretime" 2 [READ | FAST] (1 1 1) "generic", "Returns when a key expires, in seconds since 1970.";
     "hrandfield" -2 [TYPED | READ] (1 1 1) "hash", "Returns random fields.";
     "smismember" -3 [TYPED | READ | FAST] (1 1 1) "set", "Returns for each member whether it is there.";
@@ -436,7 +447,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "bitfield_ro" -2 [READ | FAST] (1 1 1) "bitmap", "Reads integers of any width in a value.";
     "hincrbyfloat" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash", "Adds to the number of a field.";
     "zrangebyscore" -4 [TYPED | READ] (1 1 1) "sorted-set", "Returns members between two scores.";
-    "zrevrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set", "Returns members between two members of one score, from the last.";
+    "zrevrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set",
+        "Returns members between two members of one score, from the last.";
     "zremrangebylex" 4 [TYPED | WRITE] (1 1 1) "sorted-set", "Removes members between two members of one score.";
     "zremrangebyrank" 4 [TYPED | WRITE] (1 1 1) "sorted-set", "Removes members between two ranks.";
     "zremrangebyscore" 4 [TYPED | WRITE] (1 1 1) "sorted-set", "Removes members between two scores.";
