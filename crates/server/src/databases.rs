@@ -117,7 +117,7 @@ impl Databases {
     /// Where the keys of a database lie.
     #[inline]
     pub fn place(&self, database: Database) -> Place {
-        // Relaxed: who changes it is alone, and whoever asks has entered (`exclusion.rs`).
+        // Relaxed: the thread that changes it is alone, and one that asks has entered (`exclusion.rs`).
         Place(self.places[database].load(Ordering::Relaxed))
     }
 

@@ -303,7 +303,7 @@ impl<'a> EventLoop<'a> {
     fn close(&mut self, index: usize) {
         if let Some(connection) = self.connections[index].take() {
             // Also if it waits no more: a reply may have ended that just now, in the step that closes it. What
-            // is left of it would end the waiting of whoever has its place next.
+            // is left of it would end the waiting of the connection that has its place next.
             self.blocked.set(connection.client().id, index, None);
             connection.close(self.shared);
             self.state.connection_closed();

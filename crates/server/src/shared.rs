@@ -66,7 +66,7 @@ impl Control {
 
     /// Asks every thread to finish.
     pub fn shutdown(&self) {
-        // Release: whoever sees the request also sees what led to it; pairs with `is_stopping`.
+        // Release: a thread that sees the request also sees what led to it; pairs with `is_stopping`.
         if !self.stopping.swap(true, Ordering::Release) {
             // Once: each loop that ends asks for it, too, and there may be a thousand to be woken.
             self.wake_all();

@@ -92,7 +92,7 @@ impl Turns {
         self.lock_all(&indexes)
     }
 
-    /// The locks of keys, each once, ascending: whoever takes them in this order waits in no circle.
+    /// The locks of keys, each once, ascending: a thread that takes them in this order waits in no circle.
     fn indexes<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Vec<usize> {
         let (mut indexes, mut last) = (Vec::new(), None);
         for key in keys {

@@ -90,7 +90,7 @@ fn refusal(denied: Denied, name: &str) -> String {
     }
 }
 
-/// Whether a request may be run by whoever has these rules; otherwise what, by its number, and why not.
+/// Whether a request may be run by a user with these rules; otherwise what, by its number, and why not.
 fn may_run(rules: &Rules, request: &Request<'_>, index: usize) -> Result<(), (usize, Denied)> {
     let args: Vec<&[u8]> = request.args_from(0).collect();
     let id = commands::of_request(index, &args).unwrap_or(index);

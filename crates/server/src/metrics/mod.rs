@@ -189,7 +189,7 @@ impl Connection {
                 return Ok(Fate::Close);
             }
         }
-        // Whoever goes on sending has had his reply.
+        // A client that goes on sending has had its reply.
         Ok(Fate::Close)
     }
 }

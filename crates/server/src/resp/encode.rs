@@ -259,7 +259,7 @@ impl<'a> Reply<'a> {
     }
 
     fn close(&mut self, array: OpenArray, mark: u8, len: usize) {
-        // Whoever wrote the items may have stopped for this.
+        // The command that wrote the items may have stopped for this.
         self.is_cut |= self.is_full();
         let items_start = array.start + OPEN_HEADER_SIZE;
         let items_size = self.out.len() - items_start;

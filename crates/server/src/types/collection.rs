@@ -139,7 +139,7 @@ impl<'s, 'a> Collection<'s, 'a> {
             true => None,
             false => self.staged.see_member(self.ready, &place, |old| old == value)?,
         };
-        // One that has it already need not be written: whoever watches the key is told by the header.
+        // One that has it already need not be written: a client that watches the key is told by the header.
         if is_same != Some(true) {
             self.set_at(place, value, is_same.is_some())?;
         }

@@ -196,7 +196,7 @@ impl Ready {
     pub fn new_id(&self) -> u64 {
         // Relaxed: only that no number comes twice.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        assert!(id >= 1 << COUNTER_BITS, "whoever makes collections has begun");
+        assert!(id >= 1 << COUNTER_BITS, "a command that makes collections calls `begin` before");
         id
     }
 
@@ -329,7 +329,7 @@ impl Types {
         Ok(())
     }
 
-    /// Whether a value is a header: whoever wants a string has the wrong key.
+    /// Whether a value is a header: a command that wants a string has the wrong key.
     #[inline]
     pub fn is_header(&self, value: &[u8]) -> bool {
         value.len() == HEADER_SIZE && self.header(value).is_some()

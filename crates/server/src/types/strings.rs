@@ -35,7 +35,7 @@ impl Types {
     }
 }
 
-/// What is answered to whoever writes a header as a string.
+/// What is answered to a client that writes a header as a string.
 #[cold]
 pub fn would_be_header() -> Failure {
     Failure::text(

@@ -528,7 +528,7 @@ fn lines_of_a_monitor_stand_behind_replies_that_waited() {
         eventually("it waits", || other.line("CLIENT LIST").contains(" flags=bU "));
         other.line("RPUSH list 1");
         if size > 1000 {
-            // Not sooner: whoever reads meanwhile makes room for all of it.
+            // Not sooner: a client that reads meanwhile makes room for all of it.
             eventually("the socket is full", || other.line("CLIENT LIST").contains(" events=rw "));
         }
         let expected =

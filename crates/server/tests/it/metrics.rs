@@ -154,7 +154,7 @@ fn who_is_slow_or_hostile_keeps_nobody_from_the_pages() {
     for index in 0..300_usize {
         let mut stream = connect(address);
         let part = &b"GET /metrics HTTP/1.1\r\nHost: x\r\n"[..index % 33];
-        // Whoever is closed for being the oldest of too many gets an error.
+        // A connection that is closed for being the oldest of too many gets an error.
         let _ = stream.write_all(part);
         idle.push(stream);
         if index % 50 == 0 {

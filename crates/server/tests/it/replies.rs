@@ -518,7 +518,7 @@ fn kill_some(mut client: Client, random: &mut Random, is_over: &AtomicBool) {
     }
 }
 
-/// Sends it in pieces of any size. Whoever reads tells if the server is gone.
+/// Sends it in pieces of any size. The thread that reads tells if the server is gone.
 fn send(mut stream: TcpStream, requests: &[u8], random: &mut Random, ends: bool) {
     let is_whole = random.one_in(2);
     let mut at = 0;

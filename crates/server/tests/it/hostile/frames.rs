@@ -222,7 +222,7 @@ fn run(frame_count: u64) {
     println!("FRAMES_SEED={seed}");
     let (mut random, mut tally) = (Random(seed), Tally::default());
     let folder = tempfile::tempdir().unwrap();
-    // Whoever believes a claimed length runs into this.
+    // A server that believes a claimed length runs into this.
     let server = ServerProcess::start(folder.path(), "ulimit -v 12000000 &&");
     let mut client = server.connect();
     let list = client.line("COMMAND LIST");

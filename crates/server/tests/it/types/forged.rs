@@ -117,7 +117,7 @@ fn run(client: &mut Client, way: Way, command: &[Vec<u8>]) -> String {
 }
 
 /// What was lost: whatever lay in any database. A string of 56 bytes that begins with the pool's mark was served as the
-/// collection whose number it has, to whoever could write a string.
+/// collection whose number it has, to every client that could write a string.
 #[test]
 fn no_command_makes_a_string_that_is_a_header() {
     let (server, other) = (TestServer::start(), TestServer::start());

@@ -332,7 +332,7 @@ fn who_is_killed_is_not_served() {
 }
 
 /// A reply that ended the waiting of a connection, in the very step in which that was killed, left its deadline
-/// behind. Whoever waited on its place next, even for ever, was told when that came that its time was over.
+/// behind. The connection that waited on its place next, even for ever, was told when that came that its time was over.
 #[test]
 fn a_deadline_goes_with_the_connection_that_had_it() {
     let server = TestServer::with(|config| config.threads = 1);
