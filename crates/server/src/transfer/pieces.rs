@@ -411,7 +411,7 @@ mod tests {
         keys.flush().unwrap();
         let mut see = |_: &[u8], _: Part<'_>| -> Result<(), String> { Ok(()) };
         assert_eq!(keys.each(0, &mut see), Ok(()));
-        let members = store.existing_map(crate::types::MEMBERS).unwrap().unwrap();
+        let members = store.existing_map(crate::types::notes::MEMBERS).unwrap().unwrap();
         let lost = members.iter().map(|pair| pair.unwrap()).find(|(_, value)| value == b"lost");
         assert!(members.remove(&lost.unwrap().0).unwrap());
         let error = keys.each(0, &mut see).unwrap_err();

@@ -13,14 +13,16 @@ use std::ops::ControlFlow;
 use everleaf::{Map, Result, Store};
 
 use super::collector::first_key;
+use super::header::{HEADER_SIZE, Header, Kind, MARK_SIZE};
 use super::list::LACKING;
+use super::notes::{
+    MARK_KEY, MEMBERS, TRIMMED, live_key, live_number, mark_entry, mark_of, trimmed_key,
+};
 use super::order::{height_of, position};
 use super::places::{LEVEL_MAX, ORDER, order_key};
+use super::ready::Ready;
 use super::runs::{self, EntryKey};
-use super::{
-    HEADER_SIZE, Header, Kind, MARK_KEY, MARK_SIZE, MEMBERS, Ready, TRIMMED, Types, live_key,
-    live_number, mark_entry, mark_of, trimmed_key,
-};
+use super::state::Types;
 use crate::command::walk::{Bounds, PageSize, page_of, walk};
 use crate::databases::{Database, Databases, Place};
 

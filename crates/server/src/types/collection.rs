@@ -9,8 +9,10 @@ use std::ops::{Bound, ControlFlow};
 use everleaf::{Error, Expiry, KEY_SIZE_MAX};
 
 use super::cursor::Cursors;
+use super::header::{Header, Kind};
+use super::notes::live_key;
 use super::places::ORDER;
-use super::{Header, Kind, Ready, live_key};
+use super::ready::Ready;
 use crate::command::stage::Staged;
 use crate::command::walk::Bounds;
 use crate::failure::{Failure, Result};

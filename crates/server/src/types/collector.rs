@@ -25,9 +25,12 @@ use everleaf::behind_damage::first_readable;
 use everleaf::{Error, Map, Store, WriteBatch};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::header::Header;
 use super::list::LACKING;
+use super::notes::{TRIMMED, live_key, live_number, trimmed_key};
+use super::ready::Ready;
 use super::runs::{self, EntryKey, Side};
-use super::{Header, Ready, TRIMMED, Types, live_key, live_number, trimmed_key};
+use super::state::Types;
 use crate::command::walk::{Bounds, PageSize, page_of, walk};
 use crate::databases::{Databases, Place};
 

@@ -2,7 +2,7 @@
 
 use everleaf::Store;
 
-use super::Types;
+use super::state::Types;
 
 /// Tells the headers of a store's collections from its strings: they lie among them, and mean nothing
 /// without the members, which lie elsewhere.

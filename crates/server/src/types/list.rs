@@ -8,9 +8,10 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
+use super::header::Header;
+use super::notes::trimmed_key;
 pub use super::runs::Side;
 use super::runs::{self, EntryKey, Place};
-use super::{Header, trimmed_key};
 use crate::command::copy_budget::CopyBudget;
 use crate::command::walk::Bounds;
 use crate::failure::{Failure, Result};

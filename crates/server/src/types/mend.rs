@@ -7,9 +7,9 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Error, Map, Result, Store};
 
-use super::{
-    COUNTER_BITS, HEADER_SIZE, Kind, MARK_KEY, MARK_SIZE, MEMBERS, live_number, mark_entry, mark_of,
-};
+use super::header::{HEADER_SIZE, Kind, MARK_SIZE};
+use super::notes::{MARK_KEY, MEMBERS, live_number, mark_entry, mark_of};
+use super::ready::COUNTER_BITS;
 use crate::command::walk::{Bounds, walk};
 use crate::databases::maps_of;
 
@@ -91,9 +91,11 @@ fn mark_in(value: &[u8], note: &[u8]) -> Option<[u8; MARK_SIZE]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{START_KEY, Types};
+    use super::super::notes::START_KEY;
+    use super::super::state::Types;
     use super::*;
-    use crate::types::{Header, live_key};
+    use crate::types::header::Header;
+    use crate::types::notes::live_key;
 
     fn store() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();

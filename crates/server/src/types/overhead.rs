@@ -1,6 +1,6 @@
 //! What the key of a member takes besides the member.
 
-use super::Kind;
+use super::header::Kind;
 
 /// Bytes of the longest key of a member besides the member: the number of the collection and a place, and in the order
 /// of a sorted set a level and a score.

@@ -6,7 +6,9 @@
 
 use everleaf::Expiry;
 
-use super::{Header, Ready, live_key, trimmed_key};
+use super::header::Header;
+use super::notes::{live_key, trimmed_key};
+use super::ready::Ready;
 use crate::command::source::Visit;
 use crate::command::stage::Staged;
 use crate::command::walk::{Bounds, PageSize, page};

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use super::Header;
+use super::header::Header;
 
 /// Elements that a run has at least, and at most, and bytes of it at most.
 pub const LEN_MIN: usize = 8;

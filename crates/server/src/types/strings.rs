@@ -7,7 +7,8 @@
 
 use everleaf::Action;
 
-use super::{HEADER_SIZE, Types};
+use super::header::HEADER_SIZE;
+use super::state::Types;
 use crate::failure::{Failure, Result};
 
 impl Types {

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::command::stage::Staged;
     use crate::databases::Place;
-    use crate::types::MEMBERS;
+    use crate::types::notes::MEMBERS;
 
     /// What was lost: a large import that was cut short, here by a full pool, left members that no note leads to, and
     /// that nothing ever freed, because the notes were written behind them.

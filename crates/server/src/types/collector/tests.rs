@@ -1,6 +1,6 @@
 //! What the collector frees, and what it leaves.
 
-use super::super::Kind;
+use super::super::header::Kind;
 use super::*;
 
 /// A round that waited 1.5 s for a processor was followed by a pause of 30 s, in which nothing was freed.
