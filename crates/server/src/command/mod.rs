@@ -1,4 +1,9 @@
 //! The commands: one function each, found through one table.
+//!
+//! Files here use each other one way: what is known of commands (`facts`), what they read and write (`keys.rs`,
+//! `stage.rs`), what they are given (`context.rs`), the commands, the table of their functions (`table.rs`), and what
+//! runs one of these (`dispatch.rs`, `series.rs`). This file only names them. Below the table nothing knows it: `EXEC`
+//! is told where functions are.
 
 mod acl;
 mod admin;
