@@ -2,10 +2,12 @@
 
 mod lookup;
 mod places;
+mod subcommands;
 mod table;
 
 pub use self::lookup::{GET, HRANDFIELD, INCR, MSET, SET, SRANDMEMBER, ZRANDMEMBER, find};
+pub use self::subcommands::SUBCOMMANDS;
 pub use self::table::{
-    COMMANDS, COUNT, Command, DIFFERENCES, NUMBER_COUNT, SUBCOMMANDS, full_name, is_fast,
-    is_serial, number, same,
+    COMMANDS, COUNT, Command, DIFFERENCES, NUMBER_COUNT, full_name, is_fast, is_serial, number,
+    same,
 };
