@@ -57,6 +57,16 @@ impl Alone<'_> {
         Ok(self.map.tree().get_stored(self.session, key, verify, see)?)
     }
 
+    /// For the server: as [`Map::purge`].
+    ///
+    /// # Errors
+    /// As [`Map::purge`].
+    #[doc(hidden)]
+    pub fn purge(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let tree = self.map.tree();
+        Ok(tree.may_expire() && tree.purge(self.session, key.as_ref())?)
+    }
+
     /// Visits pairs in place; as [`Map::scan`].
     pub fn scan(&mut self, range: impl KeyRange) -> Scan<'_> {
         Scan::alone(self.map, self.session, owned_bounds(range))

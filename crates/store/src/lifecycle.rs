@@ -148,19 +148,28 @@ impl Shared {
             },
         };
         for key in &expired {
-            // Views need nothing saved: what has expired is absent in them, too.
-            let mut pinned = session.pinned();
-            let purged = if self.order.is_free() {
-                tree.purge(&mut pinned, key)?
-            } else {
-                drop(pinned);
-                let _stripe = self.order.lock(key);
-                tree.purge(&mut session, key)?
-            };
+            let purged = self.purge(tree, &mut session, key)?;
             // Relaxed: a statistic.
             self.swept.fetch_add(u64::from(purged), Ordering::Relaxed);
         }
         Ok(next)
+    }
+
+    /// Frees a key if it has expired. Views need nothing saved, and the log nothing told: what has expired is absent
+    /// to both.
+    pub(crate) fn purge(
+        &self,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        key: &[u8],
+    ) -> Result<bool> {
+        let mut pinned = session.pinned();
+        if self.order.is_free() {
+            return Ok(tree.purge(&mut pinned, key)?);
+        }
+        drop(pinned);
+        let _stripe = self.order.lock(key);
+        Ok(tree.purge(session, key)?)
     }
 }
 

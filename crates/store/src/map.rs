@@ -175,6 +175,11 @@ impl Map {
         }
         log.check()?;
         match self.read(key, |tree, session| tree.get_with(session, key, |_| ())) {
+            Ok(None) if change.what == What::Remove => {
+                // It may have expired, and is not counted any more then.
+                self.purge(key)?;
+                Ok(true)
+            }
             Ok(found) => Ok(found.is_some() != needs),
             // A write does not look at what it replaces.
             Err(Error::Corrupt(_)) => Ok(false),

@@ -26,6 +26,9 @@ pub trait Source {
     ) -> everleaf::Result<()>;
     /// The number of keys.
     fn len(&mut self, map: &Map) -> everleaf::Result<u64>;
+    /// Frees a key if its time has come, so that it does not count any more: nobody sees another difference, whatever
+    /// becomes of the transaction.
+    fn purge(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<()>;
     /// Watches a key; `None` if nobody else writes.
     fn watch(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<Option<Watch>>;
     /// Whether others write meanwhile.
@@ -66,6 +69,10 @@ impl Source for &Store {
 
     fn len(&mut self, map: &Map) -> everleaf::Result<u64> {
         Ok(map.len())
+    }
+
+    fn purge(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<()> {
+        map.purge(key).map(drop)
     }
 
     fn watch(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<Option<Watch>> {
@@ -115,6 +122,10 @@ impl Source for Alone<'_> {
 
     fn len(&mut self, map: &Map) -> everleaf::Result<u64> {
         Ok(self.on(map)?.len())
+    }
+
+    fn purge(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<()> {
+        self.on(map)?.purge(key).map(drop)
     }
 
     fn watch(&mut self, _: &Map, _: &[u8]) -> everleaf::Result<Option<Watch>> {

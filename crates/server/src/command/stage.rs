@@ -422,11 +422,14 @@ impl Staged<'_> {
         self.stage.write(self.place, key, Some((value.to_vec(), Expiry::Never)))
     }
 
-    /// Removes a key. Returns whether it was there.
+    /// Removes a key. Returns whether it was there. One whose time has come is not, and does not count any more.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
         let present = self.contains(key)?;
-        if present {
+        let written = self.stage.written(self.place, key).map(Option::is_some);
+        if written == Some(true) || present || self.stage.new_expiry(self.place, key).is_some() {
             self.stage.write(self.place, key, None)?;
+        } else if written.is_none() {
+            self.source.purge(self.databases.map(self.place), key)?;
         }
         Ok(present)
     }

@@ -27,6 +27,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use everleaf_server::DebugCommand;
+
 use crate::support::{TestServer, encode, eventually};
 use requests::{FAMILIES, Random, request};
 
@@ -617,5 +619,25 @@ fn watched_keys_expire_as_those_of_redis() {
         check(&mut pair, 0, "MULTI");
         check(&mut pair, 0, "SET done 1");
         check(&mut pair, 0, "EXEC");
+    }
+}
+
+/// Whether it is counted that a key has expired is a matter of chance, but not once it was removed.
+#[test]
+fn what_has_expired_goes_as_in_redis() {
+    let Some(redis) = Redis::start() else {
+        println!("skipped: there is no redis-server here; apt-get install redis-server");
+        return;
+    };
+    let server = TestServer::with(|config| config.debug_command = DebugCommand::Yes);
+    let mut pair = Pair::new(&redis, &server);
+    pair.ours[0].ask(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"].map(|word| word.as_bytes().to_vec()));
+    for removal in ["FLUSHALL", "FLUSHDB", "DEL k", "UNLINK other k", "SINTERSTORE k other"] {
+        let lines = ["SET k v PXAT 1", removal, "DBSIZE", "SET k v PXAT 1", "MULTI", removal];
+        for line in lines.into_iter().chain(["DBSIZE", "EXEC", "DBSIZE"]) {
+            let (redis, ours) = pair.line(0, line);
+            let shown = |raw: &Raw| raw.bytes.escape_ascii().to_string();
+            assert_eq!(shown(&redis), shown(&ours), "{line} behind {removal}");
+        }
     }
 }

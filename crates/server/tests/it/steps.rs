@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
+use everleaf::{Durability, Options};
 use everleaf_server::DebugCommand;
 
 use crate::support::TestServer;
@@ -51,4 +52,48 @@ fn a_transaction_has_one_time() {
     });
     assert!(is_in_time);
     assert_eq!(client.line("EXISTS other kept list long moved own"), ":2", "their time has come");
+}
+
+/// What was wrong: in a transaction, of several keys and with a log what had expired was not removed with the rest, and
+/// `DBSIZE` counted it until the sweep came by.
+#[test]
+fn what_has_expired_and_is_removed_counts_no_more() {
+    for durability in [Durability::Process, Durability::Power] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new().create(true).max_size_bytes(1 << 28).durability(durability);
+        let store = options.open(folder.path().join("test.pool")).unwrap();
+        let server =
+            TestServer::on(folder, store, |config| config.debug_command = DebugCommand::Yes);
+        let mut client = server.connect();
+        let mut expect = |line: &str, reply: &str| {
+            assert_eq!(client.line(line), reply, "{line}, {durability:?}");
+        };
+        expect("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
+        for (line, reply) in [
+            ("FLUSHALL", "+OK"),
+            ("FLUSHDB", "+OK"),
+            ("DEL k", ":0"),
+            ("UNLINK other k", ":0"),
+            ("SUNIONSTORE k other", ":0"),
+        ] {
+            expect("SET k v PXAT 1", "+OK");
+            expect("DBSIZE", ":1");
+            expect(line, reply);
+            expect("DBSIZE", ":0");
+            // With a command for which it runs alone, and without.
+            for second in ["DBSIZE", "EXISTS k"] {
+                expect("SET k v PXAT 1", "+OK");
+                expect("MULTI", "+OK");
+                expect(line, "+QUEUED");
+                expect(second, "+QUEUED");
+                expect("EXEC", &format!("[{reply} :0]"));
+                expect("DBSIZE", ":0");
+            }
+        }
+        expect("MULTI", "+OK");
+        expect("SET k v PXAT 1", "+QUEUED");
+        expect("DEL k", "+QUEUED");
+        expect("EXEC", "[+OK :0]");
+        expect("DBSIZE", ":0");
+    }
 }

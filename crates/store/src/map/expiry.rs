@@ -235,6 +235,21 @@ impl Map {
         write.finish(made)
     }
 
+    /// For the server: frees a key that has expired, as the sweep does, so that it is not counted any more. Returns
+    /// whether it did. The log is told nothing: see [`Self::remove_expired`].
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    #[doc(hidden)]
+    pub fn purge(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let shared = self.shared();
+        if !self.tree().may_expire() || shared.trees.heap().pool().is_read_only() {
+            return Ok(false);
+        }
+        let mut session = shared.session()?;
+        shared.purge(self.tree(), &mut session, key.as_ref())
+    }
+
     /// As [`Self::update_with_expiry`] for those who need not see the value, which may be long: it is
     /// not copied into memory to be shown. `None`: the key is not there.
     ///

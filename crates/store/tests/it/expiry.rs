@@ -78,6 +78,25 @@ fn an_expired_key_is_absent_to_every_operation() {
     assert_eq!(problems, Vec::<String>::new());
 }
 
+/// With a log, what was not there was not removed, and so went on to count.
+#[test]
+fn an_expired_key_that_is_removed_counts_no_more() {
+    for durability in [Durability::Process, Durability::Power] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+        let store = options.durability(durability).open(folder.path().join("pool"));
+        let store = store.expect("the pool opens");
+        let map = store.default_map();
+        map.put("kept", "1").expect("room");
+        map.put_with_expiry("gone", "1", at(1)).expect("room");
+        assert_eq!(map.len(), 2);
+        assert!(!map.remove("gone").expect("room"));
+        assert!(!map.remove("absent").expect("room"));
+        assert_eq!(map.len(), 1, "{durability:?}");
+        assert!(map.contains("kept").expect("get"));
+    }
+}
+
 #[test]
 fn times_stay_with_an_updated_value_and_go_with_a_replaced_one() {
     let folder = tempfile::tempdir().expect("a folder");

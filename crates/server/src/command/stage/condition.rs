@@ -116,6 +116,10 @@ mod tests {
             Source::len(&mut self.0, map)
         }
 
+        fn purge(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<()> {
+            Source::purge(&mut self.0, map, key)
+        }
+
         fn watch(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<Option<Watch>> {
             self.0.watch(map, key)
         }

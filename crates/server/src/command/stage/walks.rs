@@ -105,8 +105,8 @@ impl Staged<'_> {
         for key in keys {
             stage.write(*place, &key, None)?;
         }
-        let (all, now_ms) = (Bounds::of_prefix(b""), stage.now_ms());
-        source.scan(databases.map(*place), &all, false, now_ms, &mut |key, _| {
+        // All that is stored: what has expired counts until it is removed.
+        source.scan(databases.map(*place), &Bounds::of_prefix(b""), false, 0, &mut |key, _| {
             if stage.write(*place, key, None).is_ok() {
                 ControlFlow::Continue(())
             } else {
@@ -129,5 +129,68 @@ impl Staged<'_> {
             count = count.saturating_add_signed(i64::from(now) - i64::from(before));
         }
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf::{Expiry, Options};
+
+    use crate::command::Failure;
+    use crate::command::stage::{Stage, Staged};
+    use crate::databases::{Databases, Place};
+    use crate::types::Types;
+
+    /// What was wrong: `FLUSHALL` and `DEL` of a transaction left what had expired and was not swept, and `DBSIZE` went
+    /// on counting it, in the transaction and behind it.
+    #[test]
+    fn what_has_expired_goes_with_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new().create(true).sweep(false);
+        let store = options.open(folder.path().join("p")).unwrap();
+        let (types, databases) = (Types::default(), Databases::new(&store, 1));
+        let (map, past) = (store.default_map(), Expiry::from_unix_ms(1));
+        let run = |act: &mut dyn FnMut(&mut Staged<'_>) -> crate::failure::Result<u64>| {
+            map.put_with_expiry("gone", "v", past).unwrap();
+            map.put("kept", "v").unwrap();
+            let (mut stage, mut count) = (Stage::new(1 << 20), None);
+            let done = store.write_alone(|alone, batch| {
+                let mut staged = Staged {
+                    stage: &mut stage,
+                    source: alone,
+                    types: &types,
+                    databases: &databases,
+                    place: Place::default(),
+                };
+                count = Some(act(&mut staged)?);
+                stage.fill(batch, &databases, &types);
+                Ok::<(), Failure>(())
+            });
+            assert!(done.is_ok_and(|written| written.is_done()));
+            assert_eq!(Some(map.len()), count);
+            count
+        };
+        let cleared = run(&mut |staged| {
+            assert_eq!(staged.len()?, 2);
+            staged.clear()?;
+            staged.len()
+        });
+        assert_eq!(cleared, Some(0));
+        let removed = run(&mut |staged| {
+            assert!(!staged.remove(b"gone")?);
+            staged.len()
+        });
+        assert_eq!(removed, Some(1));
+        // What it has written itself, too.
+        let removed = run(&mut |staged| {
+            staged.stage.write(staged.place, b"own", Some((vec![1], past)))?;
+            assert!(!staged.remove(b"own")?);
+            assert!(staged.remove(b"kept")?);
+            // Its removal stands, and what is stored is not touched.
+            assert!(!staged.remove(b"kept")?);
+            assert!(!staged.remove(b"gone")?);
+            staged.len()
+        });
+        assert_eq!(removed, Some(0));
     }
 }
