@@ -227,6 +227,20 @@ fn a_file_with_a_key_twice_makes_no_pool() {
     assert!(told.contains("imported 2 keys of 2 databases"), "{told}");
 }
 
+/// What was wrong: a file with a collection without members was refused, which Redis loads without that key.
+#[test]
+fn a_collection_without_members_is_left_away_and_counted() {
+    let place = Place::empty();
+    let (empty, key) = (b"\x04\x01h\0", b"\0\x01k\x01v");
+    place.write("empty.rdb", &[b"REDIS0009\xfe\0", &empty[..], key, b"\xff", &[0; 8]].concat());
+    let told = place.run(["import", "empty.rdb", "new.pool"]).succeeded();
+    assert!(told.contains("imported 1 key of 1 database") && told.contains("compared"), "{told}");
+    assert!(told.contains(", 1 empty collection left away"), "{told}");
+    assert_eq!(place.run(["get", "new.pool", "k"]).succeeded().trim(), "v");
+    let json = place.run(["import", "empty.rdb", "other.pool", "--json"]).succeeded();
+    assert!(json.contains("\"empty\":1") && json.contains("\"skipped\":0"), "{json}");
+}
+
 /// A key that went at the source after it was copied stayed, and the pool was told to be as the source.
 #[test]
 fn what_goes_at_the_source_while_it_is_copied_goes_here_too() {

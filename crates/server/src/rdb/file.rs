@@ -124,6 +124,8 @@ pub enum RdbRecord {
         /// How many members there were.
         count: u64,
     },
+    /// A key with a collection that has no members, as older servers could write it. It is no key to any.
+    Empty,
     /// What there is not here.
     Unsupported {
         /// Of which database.
@@ -475,11 +477,8 @@ fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Optio
         }
         FUNCTION => {
             reader.string()?;
-            Part::Record(RdbRecord::Unsupported {
-                database,
-                key: None,
-                what: "a library of functions",
-            })
+            let what = "a library of functions";
+            Part::Record(RdbRecord::Unsupported { database, key: None, what })
         }
         FUNCTION_OLD => return None,
         kind => {
@@ -487,7 +486,11 @@ fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Optio
             if let Some(what) = unsupported_name(kind) {
                 return Some(Part::Unsupported(kind, Some(key), what));
             }
-            let value = reader.value(kind).filter(is_fit)?;
+            let value = reader.value(kind)?;
+            if value.count() == 0 && !matches!(value, Value::String(_)) {
+                return Some(Part::Record(RdbRecord::Empty));
+            }
+            let value = Some(value).filter(is_fit)?;
             Part::Record(RdbRecord::Key { database, key, expiry_ms, value })
         }
     })
@@ -512,6 +515,40 @@ mod tests {
             assert_eq!(expiry_of(time), Some(0), "{time}");
         }
         assert_eq!(expiry_of(-1), None);
+    }
+
+    /// What was wrong: a file with one was refused as damaged. Redis loads it, and leaves the key away.
+    #[test]
+    fn a_collection_without_members_is_no_key() {
+        let packed = |packed: &[u8]| [&[packed.len() as u8], packed].concat();
+        let ziplist = packed(b"\x0b\0\0\0\x0a\0\0\0\0\0\xff");
+        let listpack = packed(b"\x07\0\0\0\0\0\xff");
+        let nodes = [&b"\x01"[..], &ziplist].concat();
+        for (kind, value) in
+            [1, 2, 3, 4, 5, 14, 18].map(|kind| (kind, &b"\0"[..])).into_iter().chain([
+                (10, &ziplist[..]),
+                (12, &ziplist),
+                (13, &ziplist),
+                (14, &nodes),
+                (16, &listpack),
+                (17, &listpack),
+                (20, &listpack),
+            ])
+        {
+            let head = b"REDIS0009\xfe\x03\xfc\x07\0\0\0\0\0\0\0";
+            let (empty, rest) = ([kind, 1, b'h'], b"\0\x01k\x01v\xff\0\0\0\0\0\0\0\0");
+            let file = [&head[..], &empty, value, rest].concat();
+            let mut records = Rdb::open(&file[..]).unwrap();
+            assert_eq!(records.next_record().unwrap(), Some(RdbRecord::Empty), "{kind}");
+            let key = RdbRecord::Key {
+                database: 3,
+                key: b"k".to_vec(),
+                expiry_ms: None,
+                value: Value::String(b"v".to_vec()),
+            };
+            assert_eq!(records.next_record().unwrap(), Some(key), "its time went with it");
+            assert_eq!(records.next_record().unwrap(), None);
+        }
     }
 
     /// A file of a cluster of Valkey 8 says of each slot how large it is. It was refused as damaged.

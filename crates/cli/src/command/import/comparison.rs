@@ -50,7 +50,7 @@ impl Comparison {
                 let found = keyspace.contains(database, &key).map_err(unreadable)?;
                 self.judge(database, &key, !found);
             }
-            Item::Unsupported { key: None, .. } => {}
+            Item::Unsupported { key: None, .. } | Item::Empty => {}
             Item::Begin { .. } => self.is_same_so_far = true,
             Item::Members { database, key, first, members } => {
                 let found = keyspace.has_piece(database, &key, first, &members);

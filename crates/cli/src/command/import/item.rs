@@ -17,6 +17,8 @@ pub enum Item {
         /// Where it stands in a file, which has each key once.
         offset: Option<u64>,
     },
+    /// A collection without members, of which a server makes no key.
+    Empty,
     Unsupported {
         database: u64,
         key: Option<Vec<u8>>,
@@ -70,6 +72,7 @@ pub fn each_record(
                 let extent = Extent { count, expiry_ms };
                 Item::End { database, key, extent, slack_ms: 0, is_exact: true }
             }
+            RdbRecord::Empty => Item::Empty,
             RdbRecord::Unsupported { database, key, what } => {
                 Item::Unsupported { database, key, what: what.to_string() }
             }

@@ -29,7 +29,7 @@ use everleaf_server::Config;
 use everleaf_server::transfer::{Keyspace, RdbError};
 use item::Item;
 use refusal::{refused, shown};
-use report::Report;
+use report::{Report, told_of_empty};
 use serde::Serialize;
 use source::Source;
 use std::borrow::Cow;
@@ -133,6 +133,7 @@ fn take(
                 false => report.expired += 1,
             }
         }
+        Item::Empty => report.empty += 1,
         Item::Unsupported { .. } if args.skip_unsupported => report.skipped += 1,
         Item::Unsupported { database, key, what } => {
             let place = match key {
@@ -211,6 +212,7 @@ fn remove_gone(
 struct Told<'a> {
     by_database: BTreeMap<String, u64>,
     databases_needed: u64,
+    empty: u64,
     expired: u64,
     keys: u64,
     pool: Cow<'a, str>,
@@ -231,6 +233,7 @@ fn tell(
         return out.json(&Told {
             by_database,
             databases_needed: databases_needed(report),
+            empty: report.empty,
             expired: report.expired,
             keys: report.keys,
             pool: args.pool.to_string_lossy(),
@@ -247,12 +250,13 @@ fn tell(
         0 => String::new(),
         count => format!(", {} left away that there is not here", counted(count, "thing")),
     };
+    let empty = told_of_empty(report);
     let removed = match report.removed {
         0 => String::new(),
         count => format!(", {} removed that went there meanwhile", counted(count, "key")),
     };
     out.line(&format!(
-        "imported {} of {} into {}{}{removed}{skipped}",
+        "imported {} of {} into {}{}{removed}{skipped}{empty}",
         counted(report.keys, "key"),
         counted(databases, "database"),
         args.pool.display(),

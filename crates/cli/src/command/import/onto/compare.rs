@@ -108,7 +108,7 @@ impl Side {
                 let is_full = self.waiting.len() >= GROUP_LENGTH || self.waiting_size > GROUP_SIZE;
                 if is_full { self.ask() } else { Ok(()) }
             }
-            Item::Unsupported { .. } => Ok(()),
+            Item::Unsupported { .. } | Item::Empty => Ok(()),
             Item::Begin { database, .. } => {
                 self.select(database)?;
                 self.pieces = (b"EXISTS", true);

@@ -45,6 +45,10 @@ pub fn put(
             report.keys += 1;
             Ok(())
         }
+        Item::Empty => {
+            report.empty += 1;
+            Ok(())
+        }
         Item::Unsupported { .. } if args.skip_unsupported => {
             report.skipped += 1;
             Ok(())

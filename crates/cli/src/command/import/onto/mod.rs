@@ -15,7 +15,7 @@ mod target;
 
 use super::arguments::ImportArgs;
 use super::live::Live;
-use super::report::Report;
+use super::report::{Report, told_of_empty};
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::{Output, counted, remark};
@@ -202,6 +202,7 @@ fn pass_on(
 #[derive(Serialize)]
 struct Told<'a> {
     commands: u64,
+    empty: u64,
     expired: u64,
     keys: u64,
     skipped: u64,
@@ -214,6 +215,7 @@ fn tell(args: &ImportArgs, done: &Done, global: Global, out: &mut Output) -> Res
     if global.json {
         return out.json(&Told {
             commands: done.commands,
+            empty: report.empty,
             expired: report.expired,
             keys: report.keys,
             skipped: report.skipped,
@@ -233,5 +235,6 @@ fn tell(args: &ImportArgs, done: &Done, global: Global, out: &mut Output) -> Res
         Some(_) => format!(", {} passed on", counted(done.commands, "command")),
     };
     let compared = if args.no_verify { "not compared" } else { "compared with the source" };
-    out.line(&format!("copied {}{followed}{skipped}, {compared}", counted(report.keys, "key")))
+    let (keys, empty) = (counted(report.keys, "key"), told_of_empty(report));
+    out.line(&format!("copied {keys}{followed}{skipped}{empty}, {compared}"))
 }
