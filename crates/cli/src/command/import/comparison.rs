@@ -1,6 +1,6 @@
 //! Whether a pool has what a source shows, key by key.
 
-use super::clock::has_expired;
+use super::clock::may_have_expired;
 use super::item::Item;
 use super::refusal::shown;
 use crate::exit_code::ExitCode;
@@ -42,8 +42,9 @@ impl Comparison {
             Item::Key { database, key, mut entry, slack_ms, .. } => {
                 let expiry_ms = &mut entry.expiry_ms;
                 *expiry_ms = within_slack(keyspace, database, &key, *expiry_ms, slack_ms)?;
-                let is_same = has_expired(entry.expiry_ms)
-                    || keyspace.holds(database, &key, &entry).map_err(unreadable)?;
+                // The clock last: what went before it was read has expired by it, too.
+                let is_same = keyspace.holds(database, &key, &entry).map_err(unreadable)?;
+                let is_same = is_same || may_have_expired(entry.expiry_ms, slack_ms);
                 self.judge(database, &key, is_same);
             }
             Item::Unsupported { database, key: Some(key), .. } => {
@@ -63,7 +64,8 @@ impl Comparison {
                 extent.expiry_ms =
                     within_slack(keyspace, database, &key, extent.expiry_ms, slack_ms)?;
                 let is_same = is_gone || self.is_same_so_far && found == Some(extent);
-                self.judge(database, &key, has_expired(extent.expiry_ms) || is_same);
+                let is_same = is_same || may_have_expired(extent.expiry_ms, slack_ms);
+                self.judge(database, &key, is_same);
             }
         }
         Ok(())
@@ -99,4 +101,64 @@ fn within_slack(
 
 fn unreadable(why: String) -> Failure {
     Failure::new(ExitCode::Pool, format!("the pool cannot be read: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::now_ms;
+    use super::*;
+    use everleaf_server::transfer::{Entry, Extent, Value};
+
+    fn compare(see: impl FnOnce(&mut Keyspace<'_>, &mut Comparison)) -> Comparison {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = everleaf::Options::new().create(true).sweep(false);
+        let store = options.open(folder.path().join("p")).expect("the pool opens");
+        let mut keyspace = Keyspace::new(&store).expect("it can be read");
+        let mut comparison = Comparison::new(Progress::pairs(false, "comparing", 0));
+        see(&mut keyspace, &mut comparison);
+        comparison
+    }
+
+    fn entry(expiry_ms: u64) -> Entry {
+        Entry { value: Value::String(b"v".to_vec()), expiry_ms: Some(expiry_ms) }
+    }
+
+    fn item(entry: Entry, slack_ms: u64) -> Item {
+        Item::Key { database: 0, key: b"k".to_vec(), entry, slack_ms, offset: None }
+    }
+
+    /// What was wrong: the clock was read before the pool, so that a key whose time came between the two differed, and
+    /// a sound import was refused.
+    #[test]
+    fn a_key_may_expire_while_it_is_compared() {
+        let compared = compare(|keyspace, comparison| {
+            for length_ms in 1..=40 {
+                let time = now_ms() + length_ms;
+                keyspace.put(0, b"k", &entry(time)).expect("room");
+                keyspace.flush().expect("room");
+                while now_ms() <= time {
+                    assert!(comparison.take(keyspace, item(entry(time), 0)).is_ok());
+                }
+            }
+        });
+        assert_eq!((compared.different, compared.compared > 40), (0, true));
+    }
+
+    /// The same of a source that tells a later time than it has.
+    #[test]
+    fn a_key_whose_time_is_off_may_have_expired() {
+        const SLACK_MS: u64 = 60_000;
+        let judge = |slack_ms: u64| {
+            let compared = compare(|keyspace, comparison| {
+                let there = now_ms() + SLACK_MS;
+                assert!(comparison.take(keyspace, item(entry(there), slack_ms)).is_ok());
+                let extent = Extent { count: 1, expiry_ms: Some(there) };
+                let (database, key, is_exact) = (0, b"l".to_vec(), false);
+                let end = Item::End { database, key, extent, slack_ms, is_exact };
+                assert!(comparison.take(keyspace, end).is_ok());
+            });
+            compared.different
+        };
+        assert_eq!((judge(SLACK_MS), judge(0)), (0, 2));
+    }
 }

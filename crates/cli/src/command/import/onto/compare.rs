@@ -1,7 +1,7 @@
 //! Whether the target holds what the source does.
 
 use super::super::arguments::ImportArgs;
-use super::super::clock::has_expired;
+use super::super::clock::may_have_expired;
 use super::super::comparison::NAMED_COUNT_MAX;
 use super::super::item::Item;
 use super::super::live::Live;
@@ -155,7 +155,7 @@ impl Side {
             };
             let is_same = found.is_some_and(|found| found.sorted() == entry.value.sorted())
                 && is_time(&time, entry.expiry_ms, self.slack_ms);
-            self.judge(&key, is_same || has_expired(entry.expiry_ms));
+            self.judge(&key, is_same || may_have_expired(entry.expiry_ms, self.slack_ms));
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl Side {
         let is_same = self.pieces.1 && count == Reply::Number(extent.count as i64);
         let is_gone = extent.count == 0 && count == Reply::Number(0);
         let is_same = is_gone || is_same && is_time(&time, extent.expiry_ms, self.slack_ms);
-        self.judge(key, is_same || has_expired(extent.expiry_ms));
+        self.judge(key, is_same || may_have_expired(extent.expiry_ms, self.slack_ms));
         Ok(())
     }
 
