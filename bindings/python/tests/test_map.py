@@ -646,6 +646,28 @@ def test_arrays_are_filled_in_place(store: everleaf.Store) -> None:
     assert halves.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, -1.0, -1.0] and there.sum() == 5
 
 
+def test_values_that_an_array_would_cut_are_refused(store: everleaf.Store) -> None:
+    """NumPy takes zeros from the end of an item of `S4`, so that another value came out than is stored."""
+    store[b"a"], store[b"b"] = b"abcd", b"ab\0\0"
+    sound, cut = numpy.array([b"a", b"x"], "S1"), numpy.array([b"a", b"b", b"x"], "S1")
+    values, found = store.get_many(sound, "S4")
+    assert values.tolist() == [b"abcd", b""] and found.tolist() == [True, False]
+    # What stays of an item that is not there is the caller's.
+    values, found = store.get_many(sound, out=(numpy.array([b"", b"ab"], "S4"), numpy.zeros(2, "?")))
+    assert values.tolist() == [b"abcd", b"ab"]
+    with pytest.raises(ValueError, match="V4"):
+        store.get_many(cut, "S4")
+    with pytest.raises(ValueError, match="V4"):
+        store.get_many(cut, out=(numpy.zeros(3, "S4"), numpy.zeros(3, "?")))
+    with store.view() as view, pytest.raises(ValueError, match="V4"):
+        view.get_many(cut, "S4")
+    with pytest.raises(TypeError):
+        store.get_many(cut, "U1")
+    values, found = store.get_many(cut, "V4")
+    assert values[1].tobytes() == b"ab\0\0" and found.tolist() == [True, True, False]
+    assert store.get_many(cut[:0], "S4")[0].size == 0
+
+
 def test_arrays_that_cannot_be_filled_are_refused(store: everleaf.Store) -> None:
     keys = numpy.array([b"a", b"b"], "S1")
     store[b"b"] = b"long value"

@@ -71,6 +71,15 @@ def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> tuple[Any, s
     return rows, codec.native
 
 
+def _refuse_padded(dtype: Any, rows: Any, found: Any) -> None:
+    """Refuses values that an array would show without their last bytes."""
+    if dtype.kind == "S" and (found & ~rows[:, -1:].all(axis=1)).any():
+        raise ValueError(
+            f"a value ends with a zero byte, which NumPy takes away in {dtype}: "
+            f"ask for 'V{rows.shape[1]}', or pass a list of keys"
+        )
+
+
 def get_many(map: Any, keys: Any, dtype: Any, out: Any, key_codec: Codec[Any], codec: Codec[Any]) -> Any:
     """As `Map.get_many`, of an array."""
     import numpy
@@ -81,7 +90,7 @@ def get_many(map: Any, keys: Any, dtype: Any, out: Any, key_codec: Codec[Any], c
     elif dtype is None and known is None:
         raise TypeError("say the dtype of the values, such as 'V100'")
     dtype = numpy.dtype(dtype if dtype is not None else known)
-    if dtype.hasobject or dtype.subdtype is not None:
+    if dtype.hasobject or dtype.subdtype is not None or dtype.kind == "U":
         raise TypeError("values in an array are bytes or numbers")
     if known and dtype.kind not in ("iuf" if known == "i8" else "f"):
         # NumPy would make something of it, and lose what does not fit.
@@ -92,12 +101,16 @@ def get_many(map: Any, keys: Any, dtype: Any, out: Any, key_codec: Codec[Any], c
     forms = (form, codec.native if known else "bytes")
     if out is not None and (not known or dtype == numpy.dtype(known)):
         # Straight into the caller's arrays.
-        map.get_columns(rows, out[0].view("u1").reshape(len(rows), dtype.itemsize), out[1].view("u1"), forms)
+        value_rows = out[0].view("u1").reshape(len(rows), dtype.itemsize)
+        map.get_columns(rows, value_rows, out[1].view("u1"), forms)
+        _refuse_padded(dtype, value_rows, out[1])
         return out
     # What is absent stays 0.
     items = numpy.zeros(len(rows), known or dtype)
     found = numpy.zeros(len(rows), "?")
-    map.get_columns(rows, items.view("u1").reshape(len(rows), items.itemsize), found.view("u1"), forms)
+    value_rows = items.view("u1").reshape(len(rows), items.itemsize)
+    map.get_columns(rows, value_rows, found.view("u1"), forms)
+    _refuse_padded(items.dtype, value_rows, found)
     if known and dtype != numpy.dtype(known):
         items = _converted(items, dtype)
     if out is not None:

@@ -146,7 +146,8 @@ class _Reader(Generic[K, V]):
 
         Of a NumPy array, of numbers where the keys are numbers, of strings of one size (`S8`, `V8`) where
         they are bytes, two arrays: the values, and whether they are there. `dtype` is the type of the
-        values, such as `V100`; it need not be said if they are numbers, and must hold them if it is (`OverflowError`); only
+        values, such as `V100` (of `S100`, in which NumPy takes zeros from the end, one that ends with a zero byte is a
+        `ValueError`); it need not be said if they are numbers, and must hold them if it is (`OverflowError`); only
         floats are rounded to a shorter type of them. `out` are two arrays to be filled
         instead of new ones, the second of bool; in the first, items of keys that are not there stay as they are.
         """
