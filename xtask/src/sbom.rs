@@ -10,6 +10,8 @@ use std::process::Command;
 
 /// The package whose program is described unless another one is named.
 const PROGRAM: &str = "everleaf-cli";
+/// What the platform is of what is described.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Packages that are in a workspace of their own, and its folder.
 const ELSEWHERE: [(&str, &str); 2] =
     [("everleaf-python", "bindings/python"), ("everleaf-module", "bindings/module")];
@@ -34,20 +36,38 @@ pub fn print(root: &Path, package: Option<&String>) -> bool {
 /// The bill of a package of the workspace in a folder.
 fn of(folder: &Path, package: &str) -> Result<Value, String> {
     let lock = std::fs::read_to_string(folder.join("Cargo.lock")).map_err(|e| e.to_string())?;
-    bill(&metadata(folder)?, package, &checksums(&lock))
+    let metadata = metadata(folder)?;
+    bill(&metadata, package, &linked(folder, &metadata, package)?, &checksums(&lock))
 }
 
 /// What `cargo metadata` says of the workspace in a folder.
 pub fn metadata(root: &Path) -> Result<Value, String> {
+    let said = told(root, &["metadata", "--format-version", "1", "--filter-platform", TARGET])?;
+    serde_json::from_str(&said).map_err(|error| error.to_string())
+}
+
+/// What cargo says in a folder.
+fn told(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.current_dir(root).args(["metadata", "--format-version", "1", "--locked"]);
-    command.args(["--filter-platform", "x86_64-unknown-linux-gnu"]);
+    command.current_dir(folder).args(arguments).arg("--locked");
     let output = command.output().map_err(|error| error.to_string())?;
-    match output.status.success() {
-        true => serde_json::from_slice(&output.stdout).map_err(|error| error.to_string()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-    }
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// Names and versions of a package and of all that is linked into what it makes when it is built by itself. What
+/// `cargo metadata` resolves has every feature that anything of the workspace asks for, tests included.
+fn built(folder: &Path, package: &str) -> Result<BTreeSet<(String, String)>, String> {
+    let edges = ["--edges", "normal", "--target", TARGET];
+    let shown = ["--prefix", "none", "--format", "{p}"];
+    let said = told(folder, &[&["tree", "--package", package][..], &edges, &shown].concat())?;
+    // A name, a version behind a `v`, and perhaps a path or a remark.
+    let parts = |line: &str| {
+        let mut words = line.split(' ');
+        Some((words.next()?.to_string(), words.next()?.strip_prefix('v')?.to_string()))
+    };
+    Ok(said.lines().filter_map(parts).collect())
 }
 
 /// The check sums of a lock file, by name and version.
@@ -65,26 +85,26 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
 const SHAPE: &str = "cargo metadata has another form";
 
 /// The identities of a package and of all that is linked into what it makes.
-pub fn linked<'m>(metadata: &'m Value, package: &str) -> Result<BTreeSet<&'m str>, String> {
+pub fn linked<'m>(
+    folder: &Path,
+    metadata: &'m Value,
+    package: &str,
+) -> Result<BTreeSet<&'m str>, String> {
     let packages = metadata["packages"].as_array().ok_or(SHAPE)?;
-    let nodes = metadata["resolve"]["nodes"].as_array().ok_or(SHAPE)?;
-    let found = packages.iter().find(|one| one["name"] == package);
-    let found = found.ok_or_else(|| format!("there is no package {package}"))?;
-    let edges: BTreeMap<&str, Vec<&str>> =
-        nodes.iter().filter_map(|node| Some((node["id"].as_str()?, needed(node)))).collect();
-    let start = found["id"].as_str().ok_or(SHAPE)?;
-    let (mut seen, mut next) = (BTreeSet::from([start]), vec![start]);
-    while let Some(id) = next.pop() {
-        let others = edges.get(id).ok_or(SHAPE)?;
-        next.extend(others.iter().copied().filter(|other| seen.insert(other)));
-    }
-    Ok(seen)
+    let built = built(folder, package)?;
+    let text = |one: &Value, key: &str| one[key].as_str().unwrap_or_default().to_string();
+    let is_built = |one: &&Value| built.contains(&(text(one, "name"), text(one, "version")));
+    let found: BTreeSet<&str> =
+        packages.iter().filter(is_built).filter_map(|one| one["id"].as_str()).collect();
+    // Each of them once, and none that is unknown.
+    if found.len() == built.len() { Ok(found) } else { Err(SHAPE.to_string()) }
 }
 
-/// The bill of a package, from what `cargo metadata` says.
+/// The bill of a package in which these are linked, from what `cargo metadata` says.
 fn bill(
     metadata: &Value,
     package: &str,
+    seen: &BTreeSet<&str>,
     sums: &BTreeMap<(String, String), String>,
 ) -> Result<Value, String> {
     let packages = metadata["packages"].as_array().ok_or(SHAPE)?;
@@ -97,7 +117,6 @@ fn bill(
         nodes.iter().filter_map(|node| Some((node["id"].as_str()?, needed(node)))).collect();
 
     let start = found["id"].as_str().ok_or(SHAPE)?;
-    let seen = linked(metadata, package)?;
     let kind = if package == PROGRAM { "application" } else { "library" };
     let reference = |id: &str| {
         let package = by_id[id];
@@ -130,7 +149,8 @@ fn bill(
         "dependencies": seen
             .iter()
             .map(|id| {
-                let on: Vec<String> = edges[id].iter().map(|other| reference(other)).collect();
+                let on = edges[id].iter().filter(|other| seen.contains(*other));
+                let on: Vec<String> = on.map(|other| reference(other)).collect();
                 json!({ "ref": reference(id), "dependsOn": on })
             })
             .collect::<Vec<_>>(),
@@ -167,6 +187,12 @@ mod tests {
             // What only tests and builds use is in nothing that we give away.
             assert!(has(bill, "everleaf") && !has(bill, "proptest") && !has(bill, "cbindgen"));
         }
+        // What was wrong: what tests of other packages switch on was listed as linked.
+        for bill in [&program, &library] {
+            assert!(!has(bill, "corosensei"));
+            assert!(!format!("{:?}", bill["dependencies"]).contains("corosensei"));
+        }
+        assert!(!has(&library, "tempfile"));
         assert!(has(&program, "everleaf-server") && has(&program, "rustls"));
         assert!(!has(&library, "everleaf-server") && !has(&library, "rustls"));
         assert!(of(&root, "no-such-package").is_err());
