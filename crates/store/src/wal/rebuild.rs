@@ -5,7 +5,9 @@
 //! each thread takes the changes of its share of the keys, so that each key has them in order
 //! (`replay.rs`).
 
-use std::io::{ErrorKind, Read};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use everleaf_index::{
@@ -22,7 +24,7 @@ use super::open::log_options;
 use super::small_file::io;
 use super::{load, replay};
 use crate::conversion::{from_pool, is_lost};
-use crate::maintenance::regular_file::open_regular;
+use crate::maintenance::regular_file::{next_data, open_regular};
 use crate::{Durability, Error, Options, Result};
 
 /// What a rebuilding did.
@@ -179,10 +181,7 @@ fn not_its_pool(lost: &PoolError, path: &Path, place: &LogDirectory) -> Error {
 /// nothing in it: it may be something else that came to lie there.
 fn keep_other(path: &Path, ending: &str) -> Result<()> {
     let cannot = || io(format!("cannot keep {} under another name", path.display()));
-    let mut start = vec![];
-    let file = open_regular(path).map_err(cannot())?;
-    file.take(1 << 16).read_to_end(&mut start).map_err(cannot())?;
-    if start.iter().all(|byte| *byte == 0) {
+    if open_regular(path).and_then(|file| is_blank(&file)).map_err(cannot())? {
         return Ok(());
     }
     let mut name = path.as_os_str().to_owned();
@@ -208,6 +207,21 @@ fn keep_other(path: &Path, ending: &str) -> Result<()> {
         }
     }
     Err(cannot()(ErrorKind::AlreadyExists.into()))
+}
+
+/// Whether a file has nothing but zeros: all of it is read, but for its holes.
+fn is_blank(file: &File) -> std::io::Result<bool> {
+    let (size, mut at, mut bytes) = (file.metadata()?.len(), 0, vec![0; 1 << 20]);
+    loop {
+        at = next_data(file, size, at);
+        match file.read_at(&mut bytes, at) {
+            Ok(0) => return Ok(true),
+            Ok(count) if bytes[..count].iter().any(|byte| *byte != 0) => return Ok(false),
+            Ok(count) => at += count as u64,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Makes the maps of a pool from the newest good snapshot and the log behind it.
