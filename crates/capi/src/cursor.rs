@@ -32,8 +32,10 @@ impl Source {
 enum Place {
     /// Before the first pair, or behind the last: `next` goes to the first, `prev` to the last.
     Outside,
-    /// At the pair that was returned last.
-    At(Vec<u8>, Vec<u8>),
+    /// At the pair that is the first on the way, which was shown last.
+    Shown,
+    /// At the pair of this key, which is no longer on the way.
+    At(Vec<u8>),
     /// Behind the last pair, because `next` found no more; `prev` goes to the last.
     Behind,
     /// Before the first pair, because `prev` found no more; `next` goes to the first.
@@ -46,7 +48,7 @@ pub struct Cursor {
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     place: Place,
-    /// The pairs on the way, and whether that leads backwards. It is behind the place.
+    /// The pairs on the way, and whether that leads backwards. It begins at the place if that is `Shown`, else behind it.
     way: Option<(Range, bool)>,
 }
 
@@ -58,20 +60,41 @@ impl Cursor {
     }
 
     /// Moves by one pair.
+    #[inline]
     fn step(&mut self, back: bool) -> Result<bool, Failure> {
+        if let (Place::Shown, Some((range, is_back))) = (&self.place, &mut self.way)
+            && *is_back == back
+            && range.show_next(back)
+        {
+            return Ok(true);
+        }
+        self.step_far(back)
+    }
+
+    /// Moves by one pair, which is not fetched yet, or lies the other way.
+    fn step_far(&mut self, back: bool) -> Result<bool, Failure> {
         match (&self.place, back) {
             (Place::Behind, false) | (Place::Before, true) => return Ok(false),
-            _ => {}
+            _ => self.leave(),
         }
         if self.way.as_ref().is_none_or(|(_, is_back)| *is_back != back) {
             let (mut from, mut to) = (bound_ref(&self.from), bound_ref(&self.to));
-            if let Place::At(key, _) = &self.place {
+            if let Place::At(key) = &self.place {
                 let here = Bound::Excluded(key.as_slice());
                 *(if back { &mut to } else { &mut from }) = here;
             }
             self.way = Some((self.source.range((from, to)), back));
         }
         self.advance(back)
+    }
+
+    /// Takes the pair that was shown off the way: what comes next can fail, and must leave the place as it is.
+    fn leave(&mut self) {
+        if let (Place::Shown, Some((range, back))) = (&self.place, &mut self.way)
+            && let Some(Ok((key, _))) = if *back { range.next_back() } else { range.next() }
+        {
+            self.place = Place::At(key);
+        }
     }
 
     /// Goes to the first pair from `key` on, or to the last one up to it.
@@ -83,27 +106,30 @@ impl Cursor {
             range.seek(key)
         }
         // If that fails, the place is what it was.
+        self.leave();
         self.way = Some((range, back));
         self.advance(back)
     }
 
-    /// Takes the next pair on the way.
+    /// Goes to the next pair on the way.
     fn advance(&mut self, back: bool) -> Result<bool, Failure> {
         let Some((range, _)) = &mut self.way else { return Ok(false) };
-        let pair = if back { range.next_back() } else { range.next() };
-        let Some((key, value)) = pair.transpose().inspect_err(|_| self.way = None)? else {
-            self.way = None;
-            self.place = if back { Place::Before } else { Place::Behind };
-            return Ok(false);
+        let found = range.show_first(back).inspect_err(|_| self.way = None)?;
+        self.place = match (found, back) {
+            (true, _) => Place::Shown,
+            (false, true) => Place::Before,
+            (false, false) => Place::Behind,
         };
-        self.place = Place::At(key, value);
-        Ok(true)
+        if !found {
+            self.way = None;
+        }
+        Ok(found)
     }
 
     /// Shows the pair it is at.
     fn show(&self, found: bool, key: Out<'_, el_slice>, value: Out<'_, el_slice>) -> Outcome {
-        match &self.place {
-            Place::At(at, with) if found => {
+        match self.way.as_ref().and_then(|(range, back)| range.shown(*back)) {
+            Some((at, with)) if found => {
                 set(key, el_slice::shown(at));
                 set(value, el_slice::shown(with));
                 Ok(EL_OK)

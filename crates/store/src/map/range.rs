@@ -227,6 +227,43 @@ impl Range {
         entry.map(Ok)
     }
 
+    /// The pair that comes next in a direction, if it is fetched.
+    #[doc(hidden)]
+    #[inline]
+    pub fn shown(&self, reverse: bool) -> Option<&Pair> {
+        let fetched = if reverse { &self.back } else { &self.front };
+        fetched.front().map(|(pair, _)| pair)
+    }
+
+    /// Drops the pair that is shown; true if the one behind it is fetched, and shown now. Otherwise nothing is done.
+    #[doc(hidden)]
+    #[inline]
+    pub fn show_next(&mut self, reverse: bool) -> bool {
+        let fetched = if reverse { &mut self.back } else { &mut self.front };
+        let is_fetched = fetched.len() > 1;
+        if is_fetched {
+            fetched.pop_front();
+        }
+        is_fetched
+    }
+
+    /// Fetches the pair that comes next in a direction, to be shown; false if there is none. For ranges that are
+    /// gone through in one direction only.
+    ///
+    /// # Errors
+    /// What [`Iterator::next`] would have returned.
+    #[doc(hidden)]
+    pub fn show_first(&mut self, reverse: bool) -> Result<bool> {
+        if self.has_failed {
+            return Ok(false);
+        }
+        if self.shown(reverse).is_none() {
+            let pairs = self.fetch(reverse)?;
+            *(if reverse { &mut self.back } else { &mut self.front }) = pairs;
+        }
+        Ok(self.shown(reverse).is_some())
+    }
+
     fn next_back_entry(&mut self) -> Option<Result<Entry>> {
         if self.has_failed {
             return None;
