@@ -4,6 +4,7 @@ use everleaf_machine::Machine;
 use everleaf_pool::PoolError;
 
 use crate::error::AllocError;
+use crate::layout::BLOCK_CLASS_COUNT;
 use crate::session::Session;
 
 impl<M: Machine> Session<M> {
@@ -29,6 +30,11 @@ impl<M: Machine> Session<M> {
         }
         self.promised[class] = self.promised[class].max(count);
         Ok(())
+    }
+
+    /// The operation for which blocks were reserved is over: what it has not used is anybody's who needs space.
+    pub fn end_promises(&mut self) {
+        self.promised = [0; BLOCK_CLASS_COUNT];
     }
 
     /// An error where the simulated machine refuses this request for space: as in a pool that is full.

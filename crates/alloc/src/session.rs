@@ -221,9 +221,9 @@ impl<M: Machine> Session<M> {
         let blocks = &mut self.blocks[class];
         blocks.push(block);
         if blocks.len() > Self::KEEP_MAX {
-            let keep = blocks.len() - Self::KEEP_MAX / 2;
+            let kept = self.promised[class].max(Self::KEEP_MAX / 2);
             // The oldest go: the newest are warm.
-            let moved = blocks.drain(..keep);
+            let moved = blocks.drain(..blocks.len().saturating_sub(kept));
             self.heap.depot.lock().blocks[class].extend(moved);
         }
     }

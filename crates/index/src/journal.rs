@@ -189,6 +189,18 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         if !needs_journal(session, operations) && !M::mutant("journal.enters_one") {
             return apply_whole(session, operations, before);
         }
+        let result = self.write_down_and_make(session, operations, before);
+        session.end_promises();
+        result
+    }
+
+    /// Enters a batch, makes its changes, and erases it.
+    fn write_down_and_make(
+        &self,
+        session: &mut Session<M>,
+        operations: &[BatchOp<'_, G, M>],
+        before: impl FnOnce(),
+    ) -> Result<(), NotMade> {
         let mut batch = encode(session, operations)?;
         if operations.iter().any(|operation| operation.change.what == What::Expire) {
             let pool = session.heap().pool();
@@ -345,8 +357,10 @@ pub fn apply_unlogged<G: Geometry, M: Machine>(
     operations: &[BatchOp<'_, G, M>],
 ) -> Result<(), IndexError> {
     let mut changes = Changes::with_capacity(operations.len());
-    changes.prepare(session, operations).inspect_err(|_| changes.free_rest(session))?;
-    changes.make(session).map_err(|not_made| not_made.error)
+    let prepared = changes.prepare(session, operations).inspect_err(|_| changes.free_rest(session));
+    let result = prepared.and_then(|()| changes.make(session).map_err(|not_made| not_made.error));
+    session.end_promises();
+    result
 }
 
 /// Whether a key with this expiry is absent.

@@ -103,6 +103,39 @@ fn promised_blocks_are_kept_when_space_runs_out() {
     assert!(of_others > 0, "the rest of the chunk is theirs");
 }
 
+/// What was promised to an operation and not used stayed bound to its session: chunks in which such blocks lay could
+/// become nothing else.
+#[test]
+fn promises_end_with_their_operation() {
+    const PROMISED: usize = 200;
+    let records = Kind::Record(40_000);
+    let alone = records.fill(&mut heap().session().expect("a session")).len();
+    let heap = heap();
+    let mut session = heap.session().expect("a session");
+    // Freed in another order than they lie: those that are promised are in all chunks.
+    let mut blocks = Kind::Block(0).fill(&mut session);
+    blocks.sort_by_key(|block| block.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    blocks.into_iter().for_each(|block| session.free_block(block as u32));
+    session.reserve_blocks(PROMISED).expect("they are at hand");
+    session.end_promises();
+    assert_eq!(records.fill(&mut session).len(), alone);
+}
+
+/// A session gave others what was promised to it when it had taken one block back.
+#[test]
+fn more_may_be_promised_than_a_session_keeps() {
+    const PROMISED: usize = 256;
+    let heap = heap();
+    let mut session = heap.session().expect("a session");
+    let spare = session.allocate_block().expect("room");
+    session.reserve_blocks(PROMISED).expect("room");
+    session.free_block(spare);
+    Kind::Block(0).fill(&mut heap.session().expect("a session"));
+    for _ in 0..PROMISED {
+        session.allocate_block().expect("promised");
+    }
+}
+
 /// A bag was full when it had a number of items, however large they were: one large value that was written again and
 /// again took hundreds of its size.
 #[test]
