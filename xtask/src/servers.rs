@@ -1,5 +1,6 @@
-//! `cargo xtask servers FOLDER [PART ..]`: Everleaf's server, Redis and Valkey side by side, by one client.
+//! `cargo xtask servers FOLDER [--threads N] [PART ..]`: Everleaf's server, Redis and Valkey side by side, by one client.
 //!
+//! With `--threads` Everleaf has so many event loops, otherwise one per CPU.
 //! `FOLDER` has a release build of `everleaf` (as `target/release`). Parts: `commands` (all of redis-benchmark, with 1
 //! and with 32 requests in flight), `ycsb` (its six mixes of commands), `sorted-set` (one of 10^7 members: memory, and
 //! speed), `tls`. Without a part all of them. Each prints a section of `docs/results/servers.md`. Nothing is
@@ -21,7 +22,7 @@ use std::path::Path;
 
 use contender::{Contender, Outcome};
 
-const USAGE: &str = "usage: cargo xtask servers FOLDER \
+const USAGE: &str = "usage: cargo xtask servers FOLDER [--threads N] \
     [commands|ycsb|sorted-set|tls|processor|claims|removal[:COUNT] ..]";
 
 /// Measures and prints sections.
@@ -37,7 +38,14 @@ pub fn run(arguments: &[String]) -> bool {
 
 fn measure(arguments: &[String]) -> Outcome<()> {
     let (folder, parts) = arguments.split_first().ok_or(USAGE)?;
-    let contenders = Contender::all(Path::new(folder))?;
+    let (threads, parts) = match parts {
+        [first, count, rest @ ..] if first == "--threads" => (
+            Some(count.parse().map_err(|_| format!("--threads {count}: that is no number"))?),
+            rest,
+        ),
+        parts => (None, parts),
+    };
+    let contenders = Contender::all(Path::new(folder), threads)?;
     let all = ["commands", "ycsb", "sorted-set", "tls"].map(String::from);
     for part in if parts.is_empty() { &all[..] } else { parts } {
         let section = match part.as_str() {
@@ -66,6 +74,8 @@ mod tests {
     fn what_is_missing_is_named() {
         let arguments = ["/nowhere".to_string()];
         assert!(measure(&arguments).is_err_and(|what| what.contains("/nowhere/everleaf")));
+        let threads = ["/nowhere", "--threads", "x"].map(String::from);
+        assert!(measure(&threads).is_err_and(|what| what.contains("--threads x")));
         assert!(measure(&[]).is_err_and(|what| what.starts_with("usage")));
     }
 }

@@ -17,11 +17,13 @@ pub struct Contender {
     pub version: String,
     program: PathBuf,
     is_ours: bool,
+    /// Event loops of ours; none for one per CPU.
+    threads: Option<u32>,
 }
 
 impl Contender {
     /// Everleaf first, then those that are installed.
-    pub fn all(folder: &Path) -> Outcome<Vec<Contender>> {
+    pub fn all(folder: &Path, threads: Option<u32>) -> Outcome<Vec<Contender>> {
         let ours = folder.join("everleaf");
         if !ours.is_file() {
             return Err(format!("there is no {}: build it first", ours.display()));
@@ -38,7 +40,8 @@ impl Contender {
                 let told = String::from_utf8_lossy(&told.stdout).into_owned();
                 let version = told.split_whitespace().find_map(|word| word.strip_prefix("v="));
                 let version = version.or(told.split_whitespace().nth(1)).unwrap_or_default();
-                Some(Contender { name, version: version.to_string(), program, is_ours })
+                let version = version.to_string();
+                Some(Contender { name, version, program, is_ours, threads })
             })
             .collect();
         match contenders.len() {
@@ -61,6 +64,7 @@ impl Contender {
         if self.is_ours {
             command.arg("serve").arg(folder.join(format!("{port}.pool")));
             command.args(["--durability", durability, "--port", &port.to_string()]);
+            command.args(self.threads.map(|count| format!("--threads={count}")));
         } else {
             command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
             command.args(["--appendonly", "no", "--dir"]).arg(folder);

@@ -11,7 +11,7 @@ const ROUNDS: usize = 3;
 /// Everleaf's aims: of the others' speed, with one request in flight and with 32.
 const AIMS: [(&str, f64); 2] = [("1", 1.0), ("32", 1.5)];
 /// Requests of a test, with one in flight and with 32.
-const REQUESTS: [&str; 2] = ["12000", "40000"];
+const REQUESTS: [&str; 2] = ["30000", "100000"];
 /// Records of YCSB, its clients, and how long each mix is run.
 const RECORDS: u64 = 100_000;
 const CLIENTS: usize = 16;
