@@ -75,7 +75,8 @@ pub struct Config {
     pub metrics: Option<String>,
     /// The databases that clients can select. Default 16; at most 1024.
     pub databases: usize,
-    /// The threads that serve connections; 0 = one per CPU. Default 0.
+    /// The threads that serve connections; 0 = one per CPU but one, which the network of the kernel and clients on
+    /// the same machine have, and one at least. Default 0.
     pub threads: usize,
     /// What clients must give to `AUTH` before anything else. Default: no password.
     pub password: Option<String>,
@@ -157,11 +158,19 @@ impl Default for Config {
     }
 }
 
+/// Event loops for so many CPUs. With one for each, a loop waits for the processor as soon as a client or the kernel
+/// does something, and the replies of all its connections with it (`docs/results/servers.md`).
+fn event_loops_on(cpus: usize) -> usize {
+    cpus.saturating_sub(1).max(1)
+}
+
 impl Config {
     /// The number of event loops this configuration means here.
     pub(crate) fn thread_count(&self) -> usize {
         match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, |count| count.get()),
+            0 => {
+                event_loops_on(std::thread::available_parallelism().map_or(1, |count| count.get()))
+            }
             count => count,
         }
     }
@@ -249,6 +258,11 @@ mod tests {
     fn the_default_can_work() {
         assert!(Config::default().check().is_ok());
         assert!(Config::default().thread_count() >= 1);
+    }
+
+    #[test]
+    fn a_cpu_is_left_to_the_network_and_to_clients() {
+        assert_eq!([1, 2, 3, 16].map(event_loops_on), [1, 1, 2, 15]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub struct ServeArgs {
     /// it is first selected
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub databases: usize,
-    /// Threads that serve connections; 0 means one per CPU
+    /// Threads that serve connections; 0 means one per CPU but one, and one at least
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
     /// The password that clients must give (visible in the list of processes)
