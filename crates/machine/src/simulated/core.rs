@@ -15,6 +15,7 @@ use super::THREADS_MAX;
 use super::config::{Config, MemoryModel};
 use super::failure::FailureKind;
 use super::fault::FaultKind;
+use super::parallel::Shared;
 use super::raw::Place;
 use super::region::Memory;
 use super::state::{Decision, State};
@@ -58,6 +59,9 @@ pub struct Core {
     fiber: Cell<usize>,
     /// Thread 0 is still opening the pool.
     pub opening: Cell<bool>,
+    /// Whether the threads that wait for that help, where it is split among threads.
+    pub shares_opening: Cell<bool>,
+    pub shared: Shared,
     /// The process died before this life, and the caches kept what it had stored.
     pub was_killed: Cell<bool>,
     /// Operations left until a recovery at full speed counts as endless.
@@ -84,6 +88,8 @@ impl Core {
             fiber: Cell::new(0),
             dying: Cell::new(false),
             opening: Cell::new(false),
+            shares_opening: Cell::new(false),
+            shared: Shared::default(),
             was_killed: Cell::new(false),
             patience: Cell::new(u64::MAX),
             lent: RefCell::default(),
@@ -130,10 +136,13 @@ impl Core {
         self.stacks[thread].set((stack.start, stack.end));
     }
 
-    /// Whether an address lies on the running fiber's stack.
+    /// Whether an address lies on the running fiber's stack, or on that of the one it helps.
     pub fn is_on_stack(&self, address: usize) -> bool {
-        let (start, end) = self.stacks[self.fiber.get()].get();
-        (start..end).contains(&address)
+        let contains = |thread: usize| {
+            let (start, end) = self.stacks[thread].get();
+            (start..end).contains(&address)
+        };
+        contains(self.fiber.get()) || self.opening.get() && contains(0)
     }
 
     /// Says which fiber is about to be resumed.

@@ -341,6 +341,13 @@ impl Machine for Simulated {
         current::core().is_some_and(|core| core.mutant(name))
     }
 
+    fn parallel(threads: usize, count: usize, task: &(dyn Fn(usize) + Sync)) {
+        match running() {
+            Some(core) => core.parallel(threads, count, task),
+            None => (0..count).for_each(task),
+        }
+    }
+
     fn now_ns() -> u64 {
         match current::core() {
             Some(core) => core.now_ns(),

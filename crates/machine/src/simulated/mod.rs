@@ -38,6 +38,7 @@ mod machine;
 mod memo;
 mod older;
 mod panics;
+mod parallel;
 mod persistence;
 mod program;
 mod races;

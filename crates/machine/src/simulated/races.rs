@@ -95,11 +95,18 @@ impl Races {
         }
     }
 
-    /// Thread 0 has opened the pool: all of it happened before the others.
+    /// Thread 0 has opened the pool, or has others help it: all it did happened before them.
     pub fn start_others(&mut self) {
         let first = self.clocks[0];
         self.clocks.iter_mut().for_each(|clock| join(clock, &first));
         self.clocks[0][0] += 1;
+    }
+
+    /// A thread has done a part of what thread 0 does: that happened before thread 0 goes on.
+    pub fn end_helper(&mut self, thread: usize) {
+        let clock = self.clocks[thread];
+        join(&mut self.clocks[0], &clock);
+        self.clocks[thread][thread] += 1;
     }
 
     /// A thread calls an operation. Where memory is weak, it knows of all that have returned: who can tell that one

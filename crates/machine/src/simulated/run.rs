@@ -22,6 +22,11 @@ use super::runner::{Runner, Scenario};
 use super::scheduler::Scheduler;
 use super::state::State;
 
+/// In one of so many lives after a crash the other threads take part in the recovery.
+const SHARED_ONE_IN: u64 = 3;
+/// What makes that choice one of its own.
+const SHARED: u64 = 0x6865_6C70;
+
 type Verdict = Result<(), (FailureKind, String)>;
 
 /// How a run begins.
@@ -139,6 +144,9 @@ impl<P: Program + 'static> Runner<P> {
         core.mode.set(Mode::Run);
         core.dying.set(false);
         core.opening.set(open_inside);
+        core.shared.forget();
+        core.shares_opening
+            .set(level > 0 && mix(context.seed ^ SHARED).is_multiple_of(SHARED_ONE_IN));
         let result = self.resume_all(level, context, &mut fibers);
         core.mode.set(Mode::Track);
         self.stacks.reclaim(fibers);
@@ -357,6 +365,9 @@ impl<P: Program + 'static> Context<P> {
     /// What a logical thread does.
     fn body(&self, thread: usize, open: bool) {
         let core = &*self.core;
+        if !open && core.opening.get() {
+            core.help_to_open(thread);
+        }
         if open {
             match self.scenario.program.open(core.memory()) {
                 Err(message) => core.fail(FailureKind::Recovery, message),

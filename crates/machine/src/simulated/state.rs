@@ -34,6 +34,10 @@ pub struct Thread {
     pub finished: bool,
     /// Not allowed to start yet.
     pub held: bool,
+    /// Does a part of what thread 0 does.
+    helps: bool,
+    /// Waits for those that do.
+    joins: bool,
     /// Stopped for ever in the middle of its work.
     pub abandoned: bool,
     /// In [`Machine::spin`](crate::Machine::spin) until somebody else's store becomes visible.
@@ -156,8 +160,37 @@ impl State {
     fn can_run(&self, thread: usize) -> bool {
         let state = &self.threads[thread];
         let stopped = state.finished || state.held || state.abandoned;
-        let waits = state.asleep && state.baseline == self.foreign(thread);
+        let waits = state.asleep && state.baseline == self.foreign(thread)
+            || state.joins && self.has_helpers();
         !stopped && !waits
+    }
+
+    /// Whether a thread does a part of what thread 0 does.
+    pub fn has_helpers(&self) -> bool {
+        self.threads.iter().any(|thread| thread.helps)
+    }
+
+    /// Thread 0 has so many others do a part of what it does: all of it until now happened before that.
+    pub fn start_helpers(&mut self, count: usize) {
+        for thread in &mut self.threads[1..=count] {
+            (thread.held, thread.helps) = (false, true);
+        }
+        if let Some(races) = &mut self.races {
+            races.start_others();
+        }
+    }
+
+    /// A thread has done its part, all of which happens before thread 0 goes on.
+    pub fn end_helper(&mut self, thread: usize) {
+        (self.threads[thread].held, self.threads[thread].helps) = (true, false);
+        if let Some(races) = &mut self.races {
+            races.end_helper(thread);
+        }
+    }
+
+    /// Whether thread 0 waits for those that do a part.
+    pub fn wait_for_helpers(&mut self, waits: bool) {
+        self.threads[0].joins = waits;
     }
 
     /// Chooses the thread that runs first.
