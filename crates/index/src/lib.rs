@@ -45,7 +45,7 @@ pub use bytes::entry::BytesKind;
 pub use bytes::expiry_change::ExpiryChange;
 pub use bytes::load::Sink;
 pub use bytes::record::{KEY_SIZE_MAX, LONG_VALUE_SIZE, Record, VALUE_SIZE_MAX, Verify};
-pub use bytes::tree::{BytesTree, Decision};
+pub use bytes::tree::{BytesTree, Decision, SeeRecord};
 pub use geometry::{Geometry, Production, Tiny};
 pub use hashed_leaf::HashedLeafTree;
 pub use journal::{BatchOp, Journal, NotMade, apply_one_after, apply_unlogged};

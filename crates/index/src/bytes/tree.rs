@@ -6,8 +6,11 @@
 //! that has expired counts as absent in every call. *Thread safety*: shared; each thread brings its own session, and is
 //! pinned for the length of a call.
 
+mod at_once;
 mod many;
 mod scan;
+
+pub use at_once::SeeRecord;
 
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@ use super::HashedLeafTree;
 use super::layout::{DEAD, LeafId, LeafShape, REPLACED, UNKNOWN};
 use super::probe::Probe;
 use crate::kind::Kind;
+use crate::nbtree::Absence;
 use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{FROZEN, LIVE, PENDING, TOMB};
@@ -16,6 +17,16 @@ enum Found {
     /// The key has this payload.
     Payload(u64),
     Absent,
+    /// The leaf is no authority any more.
+    Replaced,
+}
+
+/// Where a key is missing in a leaf.
+enum Gap {
+    /// An insert would begin here.
+    At(usize),
+    /// It is there, or is being inserted.
+    None,
     /// The leaf is no authority any more.
     Replaced,
 }
@@ -256,6 +267,66 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             return Found::Replaced;
         }
         Found::Absent
+    }
+
+    /// What shows that a key is absent, unless it is there or is being inserted; see [`NbTree::absence`]. An insert
+    /// claims the first free position of its key, which then never is free again (HL1), or goes on only when another's
+    /// fingerprint is there (HL2); where none is free, it takes another leaf.
+    ///
+    /// # Errors
+    /// As [`Self::get_payload`].
+    ///
+    /// [`NbTree::absence`]: crate::nbtree::NbTree::absence
+    pub(crate) fn absence(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+    ) -> Result<Option<Absence>, AllocError> {
+        let (mut leaf, mut probe) = self.descend(key, false);
+        loop {
+            match self.gap(leaf, key, &probe) {
+                Gap::At(position) => {
+                    let leaf = u64::from(leaf.number);
+                    return Ok(Some(Absence { leaf, state: position as u64 }));
+                }
+                Gap::None => return Ok(None),
+                Gap::Replaced => leaf = self.resolve(session, key)?,
+            }
+            probe = self.probe(leaf, key);
+        }
+    }
+
+    /// Where an insert of a key that is absent would begin.
+    fn gap(&self, leaf: LeafId, key: K::Key<'_>, probe: &Probe<G>) -> Gap {
+        for turn in 0..G::CHUNKS {
+            let chunk = probe.chunk(turn);
+            let fingerprints = self.fingerprints(leaf, chunk);
+            // Before the matches, as in `seek`.
+            let free = fingerprints.matches(UNKNOWN);
+            let mut hits = fingerprints.matches(probe.fingerprint);
+            while hits != 0 {
+                let position = chunk * G::CHUNK + hits.trailing_zeros() as usize;
+                hits &= hits - 1;
+                let entry = self.entry(leaf, position).load();
+                let state = K::state(entry);
+                if state == TOMB {
+                    self.observe_removed(leaf, position);
+                    continue;
+                }
+                if K::HAS_TAILS && state == FROZEN && self.may_be_outdated(leaf) {
+                    return Gap::Replaced;
+                }
+                if K::is_of(self.base, key, self.skip(leaf), entry) {
+                    let is_old = state == FROZEN && self.is_replaced(leaf);
+                    return if is_old { Gap::Replaced } else { Gap::None };
+                }
+            }
+            if free != 0 {
+                return Gap::At(chunk * G::CHUNK + probe.first(turn, free));
+            }
+        }
+        // Full, or frozen: an insert finds no place here.
+        if self.is_replaced(leaf) { Gap::Replaced } else { Gap::At(usize::MAX) }
     }
 
     /// Whether what a frozen entry refers to may be gone: the leaf was replaced, perhaps before we were

@@ -93,6 +93,7 @@ pub(crate) use many::{TOGETHER, group};
 pub(crate) use recover::find_live_blocks;
 pub(crate) use scan::Extent;
 pub(crate) use seal::{Contents, mixed_sum, sum_of};
+pub(crate) use search::Absence;
 
 /// How a tree is built right now. Counts are exact when no writer is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,6 +14,15 @@ use super::state::{COMMITTED, PENDING, REPLACED, TOMB, holds};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
+/// What shows that a key is absent (`NbTree::absence`, `HashedLeafTree::absence`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Absence {
+    /// The leaf that would have it.
+    pub leaf: u64,
+    /// What an insert would change there.
+    pub state: u64,
+}
+
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// The root; never null, always an inner node.
     #[inline(always)]
@@ -155,6 +164,28 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     pub(crate) fn get_payload(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<u64> {
         let (leaf, meta) = self.resolve(session, key);
         self.get_in_leaf(leaf, meta, key)
+    }
+
+    /// What shows that a key is absent, unless it is there or is being inserted: as long as it stays the same, under
+    /// one pin, nobody has inserted the key. For that takes a slot that was not committed before, and so another
+    /// `meta`, or another leaf; and no leaf that we may have met comes to be another one while we are pinned.
+    pub(crate) fn absence(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<Absence> {
+        let (leaf, meta) = self.resolve(session, key);
+        let mut hits = leaf.fingerprints.matches(K::fingerprint(key)) & meta & COMMITTED;
+        let block = self.block(leaf);
+        while hits != 0 {
+            let slot = hits.trailing_zeros() as usize;
+            hits &= hits - 1;
+            let entry = block.entries[slot].load();
+            if !K::is_of(self.base, key, leaf.skip as usize, entry) {
+                continue;
+            }
+            if K::state(entry) != TOMB {
+                return None;
+            }
+            self.observe(leaf, block, slot);
+        }
+        Some(Absence { leaf: leaf.as_ptr().addr() as u64, state: meta })
     }
 
     #[inline(always)]

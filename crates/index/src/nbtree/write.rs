@@ -359,9 +359,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                         self.medium.persist(block.entries[slot].as_ptr(), 16);
                     }
                     if write.intent.removes() {
-                        // Relaxed: a hint that saves readers a look; a new entry of the key has a
-                        // slot of its own (I12).
-                        leaf.fingerprints.store(slot, 0, Ordering::Relaxed);
+                        // Release: behind the removal, for readers that never come to the entry; pairs with
+                        // the fence in `Look::is_unchanged`. To others it is a hint that saves a look: a new
+                        // entry of the key has a slot of its own (I12).
+                        leaf.fingerprints.store(slot, 0, Ordering::Release);
                     }
                     if let Some(in_flight) = in_flight.take() {
                         in_flight.end();

@@ -21,7 +21,7 @@ use crate::kind::Kind;
 use crate::nbtree::inner::Child;
 use crate::nbtree::recover::LiveBlocks;
 use crate::nbtree::write::{self, Write};
-use crate::nbtree::{CheckState, Contents, Extent, Loadable, NbTree, TreeShape};
+use crate::nbtree::{Absence, CheckState, Contents, Extent, Loadable, NbTree, TreeShape};
 use crate::pool_trees::tree_cell::CellTree;
 
 /// What trees are made by.
@@ -208,6 +208,21 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         match self {
             Nodes::NbTree(tree) => Ok(tree.get_payload(session, key)),
             Nodes::HashedLeaf(tree) => tree.get_payload(session, key),
+        }
+    }
+
+    /// See [`NbTree::absence`].
+    ///
+    /// # Errors
+    /// As [`Self::get_payload`].
+    pub fn absence(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+    ) -> Result<Option<Absence>, AllocError> {
+        match self {
+            Nodes::NbTree(tree) => Ok(tree.absence(session, key)),
+            Nodes::HashedLeaf(tree) => tree.absence(session, key),
         }
     }
 

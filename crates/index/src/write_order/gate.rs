@@ -42,6 +42,15 @@ impl<M: Machine> OrderingGate<M> {
         self.word.load(Ordering::Acquire) != 0
     }
 
+    /// Whether every write of now keeps to the order. It was so all the time between two answers that it is, if the
+    /// caller was pinned since before the first: to become so again, it would have to wait for that pin.
+    #[inline]
+    pub fn is_quiescent(&self) -> bool {
+        // Acquire: what was waited for is over, and what was written without order; pairs with the `or` in
+        // `try_raise`.
+        self.word.load(Ordering::Acquire) & QUIESCENT != 0
+    }
+
     /// Raises the gate, and returns when every running operation has seen it raised. The caller's
     /// session must not be pinned.
     ///

@@ -10,6 +10,8 @@
 //! | a write | pins, finds the gate down: writes without a lock |
 //! | a write | finds it raised: unpins, takes its stripe, pins, writes |
 //! | a read | finds it raised: waits while a batch has its stripe |
+//! | a read of several keys at one moment | finds it raised: looks at all stripes, reads, and looks again ([`Look`]) |
+//! | the same, disturbed again and again | raises the gate, takes all stripes to read, reads |
 //! | a batch | raises the gate, takes the stripes of all its keys, writes ([`batch`](crate::Journal)) |
 //! | a view | raises the gate, takes all stripes for an instant |
 //!
@@ -23,9 +25,11 @@
 //! ascending order, and no thread is pinned while it waits for a stripe or for pins.
 
 mod gate;
+mod look;
 mod stripes;
 
 pub use gate::OrderingGate;
+pub use look::Look;
 pub use stripes::{StripeGuard, Stripes, StripesGuard};
 
 use everleaf_alloc::Heap;
@@ -131,6 +135,15 @@ impl<M: Machine> WriteOrder<M> {
     /// Takes the stripes of a batch. The caller has raised the gate and is not pinned.
     pub fn lock_many(&self, stripes: impl IntoIterator<Item = u32>) -> StripesGuard<'_, M> {
         self.stripes.lock_many(stripes)
+    }
+
+    /// Takes the stripes of keys that are read: nobody writes them until the guard goes, and single readers pass.
+    /// The caller has raised the gate and is not pinned.
+    pub fn lock_to_read<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+    ) -> StripesGuard<'_, M> {
+        self.stripes.lock_to_read(keys.into_iter().map(|key| self.stripe_of(key)))
     }
 
     /// Takes all stripes. The caller has raised the gate and is not pinned.

@@ -1,21 +1,35 @@
 //! Stripes: locks that share all keys among them by hash.
 //!
-//! A stripe is free, taken by one write, or taken by a batch. A single reader passes one taken by a
-//! write, whose change is one step, and waits for one taken by a batch.
+//! A stripe is free, taken by one write, by a batch, or by one who reads several keys. A single reader passes one
+//! taken by a write, whose change is one step, and waits for one taken by a batch.
+//!
+//! ```text
+//!   63                                     2 1    0
+//!  | who could change keys and let it go    | holder |
+//! ```
+//!
+//! So who reads keys and finds the words of their stripes before and behind that alike, and no stripe with one who
+//! changes, has read what all of them were at any moment in between (`look.rs`).
 
 use everleaf_machine::lock_rank::{Held, Rank};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
-const FREE: u32 = 0;
-const WRITE: u32 = 1;
-const BATCH: u32 = 2;
+const FREE: u64 = 0;
+const WRITE: u64 = 1;
+const BATCH: u64 = 2;
+/// By one who changes nothing: single readers pass, and looks.
+const READ: u64 = 3;
+/// The bits of a word that say who has the stripe.
+const HOLDER: u64 = 3;
+/// What a word grows by when one lets go who could change keys.
+const ONE_CHANGE: u64 = 4;
 /// Bits of a word of a set of stripes.
 const WORD_BITS: usize = u64::BITS as usize;
 
 /// One lock, on a line of its own.
 #[repr(align(128))]
 struct Stripe<M: Machine> {
-    holder: Atomic<u32, M>,
+    word: Atomic<u64, M>,
     /// Writes since it last told. Only the holder touches it.
     writes: Atomic<u32, M>,
 }
@@ -36,6 +50,8 @@ pub struct StripesGuard<'a, M: Machine> {
     stripes: &'a Stripes<M>,
     /// A bit for each stripe.
     taken: Vec<u64>,
+    /// Whether keys may be changed meanwhile.
+    changes: bool,
     _rank: Held,
 }
 
@@ -43,8 +59,13 @@ impl<M: Machine> Stripes<M> {
     /// So many locks; a power of two.
     pub fn new(count: usize) -> Self {
         assert!(count.is_power_of_two(), "{count} stripes");
-        let stripe = |_| Stripe { holder: Atomic::new(FREE), writes: Atomic::new(0) };
+        let stripe = |_| Stripe { word: Atomic::new(FREE), writes: Atomic::new(0) };
         Stripes { stripes: (0..count).map(stripe).collect() }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.stripes.len()
     }
 
     /// The stripe of a key with this hash.
@@ -54,20 +75,28 @@ impl<M: Machine> Stripes<M> {
         (hash >> 32) as u32 & (self.stripes.len() as u32 - 1)
     }
 
-    fn take(&self, number: u32, holder: u32) -> &Stripe<M> {
+    fn take(&self, number: u32, holder: u64) -> &Stripe<M> {
         let stripe = &self.stripes[number as usize];
         let mut attempt = 0;
-        // Acquire: what the last holder did; pairs with the release in `free`. Relaxed on failure:
-        // nothing is read.
-        while stripe
-            .holder
-            .compare_exchange(FREE, holder, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        // Relaxed: the exchange checks it.
+        let mut word = stripe.word.load(Ordering::Relaxed);
+        loop {
+            let free = word & !HOLDER;
+            // Acquire: what the last holder did; pairs with the release in `free`. Relaxed on failure:
+            // nothing is read.
+            let taken = stripe.word.compare_exchange(
+                free,
+                free | holder,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            match taken {
+                Ok(_) => return stripe,
+                Err(now) => word = now,
+            }
             M::spin(attempt);
             attempt += 1;
         }
-        stripe
     }
 
     /// Takes one stripe for one write.
@@ -79,6 +108,16 @@ impl<M: Machine> Stripes<M> {
     /// Takes stripes for a batch; one that is named twice is taken once. In ascending order, so that
     /// two batches cannot wait for each other.
     pub fn lock_many(&self, numbers: impl IntoIterator<Item = u32>) -> StripesGuard<'_, M> {
+        self.lock_as(numbers, BATCH)
+    }
+
+    /// As [`Self::lock_many`], for one who only reads: single readers of these stripes wait for nobody, and
+    /// writes wait.
+    pub fn lock_to_read(&self, numbers: impl IntoIterator<Item = u32>) -> StripesGuard<'_, M> {
+        self.lock_as(numbers, READ)
+    }
+
+    fn lock_as(&self, numbers: impl IntoIterator<Item = u32>, holder: u64) -> StripesGuard<'_, M> {
         let words = self.stripes.len().div_ceil(WORD_BITS);
         let mut wanted = vec![0_u64; words];
         for number in numbers {
@@ -86,10 +125,11 @@ impl<M: Machine> Stripes<M> {
             wanted[number as usize / WORD_BITS] |= 1 << (number as usize % WORD_BITS);
         }
         let rank = Held::wait_on::<M>(Rank::Stripe);
-        let mut guard = StripesGuard { stripes: self, taken: vec![0; words], _rank: rank };
+        let changes = holder != READ;
+        let mut guard = StripesGuard { stripes: self, taken: vec![0; words], changes, _rank: rank };
         for (index, word) in wanted.into_iter().enumerate() {
             for bit in ones(word) {
-                self.take((index * WORD_BITS) as u32 + bit, BATCH);
+                self.take((index * WORD_BITS) as u32 + bit, holder);
                 guard.taken[index] |= 1 << bit;
             }
         }
@@ -105,15 +145,27 @@ impl<M: Machine> Stripes<M> {
     #[inline]
     pub fn is_in_batch(&self, number: u32) -> bool {
         // Acquire: what a batch that has ended did; pairs with the release in `free`.
-        self.stripes[number as usize].holder.load(Ordering::Acquire) == BATCH
+        self.stripes[number as usize].word.load(Ordering::Acquire) & HOLDER == BATCH
             && !M::mutant("stripes.readers_pass")
+    }
+
+    /// How often keys of this stripe may have changed, unless somebody has it who may be changing one.
+    #[inline]
+    pub(super) fn changes_of(&self, number: u32) -> Option<u64> {
+        // Acquire: what those have done who were counted; pairs with the release in `free`.
+        let word = self.stripes[number as usize].word.load(Ordering::Acquire);
+        matches!(word & HOLDER, FREE | READ).then_some(word & !HOLDER)
     }
 }
 
 impl<M: Machine> Stripe<M> {
-    fn free(&self) {
-        // Release: pairs with the acquire in `take` and in `is_in_batch`.
-        self.holder.store(FREE, Ordering::Release);
+    fn free(&self, changes: bool) {
+        // Relaxed: nobody but its holder, which we are, changes it.
+        let word = self.word.load(Ordering::Relaxed) & !HOLDER;
+        let counted = changes && !M::mutant("stripes.counts_nothing");
+        let word = if counted { word + ONE_CHANGE } else { word };
+        // Release: pairs with the acquire in `take`, in `is_in_batch` and in `changes_of`.
+        self.word.store(word, Ordering::Release);
     }
 }
 
@@ -129,7 +181,7 @@ impl<M: Machine> StripeGuard<'_, M> {
 
 impl<M: Machine> Drop for StripeGuard<'_, M> {
     fn drop(&mut self) {
-        self.stripe.free();
+        self.stripe.free(true);
     }
 }
 
@@ -137,7 +189,7 @@ impl<M: Machine> Drop for StripesGuard<'_, M> {
     fn drop(&mut self) {
         for (index, word) in self.taken.iter().enumerate() {
             for bit in ones(*word) {
-                self.stripes.stripes[index * WORD_BITS + bit as usize].free();
+                self.stripes.stripes[index * WORD_BITS + bit as usize].free(self.changes);
             }
         }
     }
@@ -169,6 +221,27 @@ mod tests {
         drop(batch);
         drop(stripes.lock_all());
         assert!((0..8).all(|number| !stripes.is_in_batch(number)));
+    }
+
+    #[test]
+    fn who_reads_several_stripes_is_passed_and_counted_by_nobody() {
+        let stripes = Stripes::<Hardware>::new(8);
+        let counts = || (0..8).map(|number| stripes.changes_of(number)).collect::<Vec<_>>();
+        assert_eq!(counts(), [Some(0); 8]);
+        let reading = stripes.lock_to_read([5, 3, 5]);
+        assert_eq!(counts(), [Some(0); 8]);
+        assert!((0..8).all(|number| !stripes.is_in_batch(number)));
+        drop(reading);
+        assert_eq!(counts(), [Some(0); 8]);
+        let batch = stripes.lock_many([5, 3]);
+        assert_eq!(counts()[3..6], [None, Some(0), None]);
+        drop(batch);
+        let write = stripes.lock(1);
+        assert_eq!(counts()[1], None);
+        drop(write);
+        let one = Some(ONE_CHANGE);
+        let changed = [Some(0), one, Some(0), one, Some(0), one, Some(0), Some(0)];
+        assert_eq!(counts(), changed);
     }
 
     #[test]
