@@ -5,6 +5,7 @@
 //! a batch, step by step, is in `ARCHITECTURE.md`.
 
 mod conditions;
+mod removal;
 mod write;
 
 use std::borrow::Cow;

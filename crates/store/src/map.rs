@@ -7,6 +7,7 @@
 //! *Thread safety*: shared and cloned freely; each call takes a session for its length, and so does one that is made
 //! from within another call.
 
+mod at_once;
 pub(crate) mod bulk;
 pub(crate) mod change;
 mod clearing;

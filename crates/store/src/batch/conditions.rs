@@ -22,7 +22,7 @@ impl Now {
     }
 
     /// Whether a record that expires then has expired. 0: it never does.
-    fn is_over(&self, expiry_ms: u64) -> bool {
+    pub fn is_over(&self, expiry_ms: u64) -> bool {
         expiry_ms != 0 && !self.is_blind && expiry_ms <= *self.clock_ms
     }
 }

@@ -67,7 +67,7 @@ impl Shared {
     }
 
     /// The journal, where these changes may need one.
-    fn journal_for(
+    pub(super) fn journal_for(
         &self,
         last: &LastChanges<'_>,
         session: &mut Session<Hardware>,

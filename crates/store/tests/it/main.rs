@@ -1,5 +1,6 @@
 //! Tests of the store that start no process, in one program: the generic trees are compiled once.
 
+mod at_once;
 mod attacks;
 mod batch_expiry;
 mod closures;

@@ -107,6 +107,15 @@ pub enum Call {
         to: Vec<u8>,
         way: u8,
     },
+    /// Reads keys at one moment, or removes them as one change.
+    ReadAll {
+        name: String,
+        keys: Vec<Vec<u8>>,
+    },
+    RemoveAll {
+        name: String,
+        keys: Vec<Vec<u8>>,
+    },
     Batch(batch::Batch),
     Clear(String),
     Drop(String),
@@ -142,6 +151,8 @@ pub enum Answer {
     Added(Option<i64>),
     Expires(Option<u64>),
     Both(Option<(Vec<u8>, u64)>),
+    /// The values of keys, and when they expire.
+    All(Vec<Option<(Vec<u8>, u64)>>),
     Pair(Option<(Vec<u8>, Vec<u8>)>),
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
     Maps(BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>),
@@ -269,6 +280,8 @@ impl State {
             Call::Key { name, .. }
             | Call::Pop { name, .. }
             | Call::Look { name, .. }
+            | Call::ReadAll { name, .. }
+            | Call::RemoveAll { name, .. }
             | Call::Clear(name)
             | Call::Sweep(name)
                 if !self.maps.contains_key(name) =>
@@ -288,6 +301,8 @@ impl State {
             Call::Look { name, from, to, way } => {
                 Self::look(&self.maps[name], (from, to), *way, now_ms)
             }
+            Call::ReadAll { name, keys } => self.read_all(name, keys, now_ms),
+            Call::RemoveAll { name, keys } => self.remove_all(name, keys, now_ms),
             Call::Batch(batch) => self.apply_batch(batch, now_ms),
             Call::Clear(name) => {
                 self.empty(name, now_ms);

@@ -4,6 +4,7 @@
 //!
 //! Which of them is faster depends on the machine: a run that finds something need not find it again.
 
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -99,12 +100,29 @@ impl Race {
                     self.fail(format!("a view shows {seen:?} of keys that are written as one"));
                 }
             }
+            if random.one_in(4) {
+                self.look_at_once(random);
+            }
             let key = random.below(4);
             let (_, now) = read(self.map_of(key), KEYS[key]);
             if now < last {
                 self.fail(format!("a key has {now} of a batch, and another had {last} before"));
             }
             last = now;
+        }
+    }
+
+    /// Reads all keys of a map at one moment: they have the number of one batch.
+    fn look_at_once(&self, random: &mut Random) {
+        let (map, mut seen) = (random.below(2), vec![]);
+        let keys = [KEYS[map], KEYS[map + 2], KEYS[map]];
+        let see = &mut |_: usize, found: Option<(&[u8], Expiry)>| {
+            seen.push(found.map(|(_, expiry)| expiry.as_unix_ms() % LATER));
+            ControlFlow::Continue(())
+        };
+        self.maps[map].get_many_at_once(&keys, see).expect("readable");
+        if seen.iter().any(|it| *it != seen[0]) {
+            self.fail(format!("{seen:?} is no moment of keys that are written as one"));
         }
     }
 

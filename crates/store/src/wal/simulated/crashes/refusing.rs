@@ -364,7 +364,8 @@ fn needs_no_space(call: &Call) -> bool {
         Call::Key { what, .. } => {
             matches!(what, What::Remove | What::Get | What::Contains | What::Expiry | What::Both)
         }
-        Call::Look { .. } | Call::ReadView { .. } | Call::CloseView(_) | Call::Sync => true,
+        Call::Look { .. } | Call::ReadAll { .. } => true,
+        Call::ReadView { .. } | Call::CloseView(_) | Call::Sync => true,
         _ => false,
     }
 }

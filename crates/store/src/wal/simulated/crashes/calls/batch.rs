@@ -52,6 +52,29 @@ enum Sum {
 }
 
 impl State {
+    /// What keys are at one moment.
+    pub(super) fn read_all(&self, name: &str, keys: &[Vec<u8>], now_ms: u64) -> Answer {
+        let see = |key: &Vec<u8>| {
+            let live = self.live(name, key, now_ms);
+            live.map(|kept| (kept.value.clone(), kept.expiry_ms))
+        };
+        Answer::All(keys.iter().map(see).collect())
+    }
+
+    /// Removes keys. Those that have expired are removed behind that, which is no write.
+    pub(super) fn remove_all(&mut self, name: &str, keys: &[Vec<u8>], now_ms: u64) -> Answer {
+        let mut count = 0;
+        for key in keys {
+            if self.live(name, key, now_ms).is_some() {
+                self.set(name, key, None);
+                count += 1;
+            } else if let Some(kept) = self.maps.get_mut(name).and_then(|it| it.get_mut(key)) {
+                kept.is_swept = true;
+            }
+        }
+        Answer::Count(count)
+    }
+
     pub(super) fn apply_batch(&mut self, batch: &Batch, now_ms: u64) -> Answer {
         let is_missing = |part: &Part| match part {
             Part::Change { name, .. } | Part::Condition { name, .. } => {

@@ -118,13 +118,24 @@ impl Draw {
             30..33 => self.view(state),
             33 => Call::Sweep(self.name()),
             34 => self.load(),
-            35 => Call::Make(self.name()),
+            35 => self.of_several(),
             _ => {
                 let (one, other) = (self.key(), self.key());
                 let (from, to) = if one < other { (one, other) } else { (other, one) };
                 let way = self.random.below(13) as u8;
                 Call::Look { name: self.name(), from, to, way }
             }
+        }
+    }
+
+    /// A call of several keys, of which some may be named twice.
+    pub(super) fn of_several(&mut self) -> Call {
+        let name = self.name();
+        let count = 1 + self.random.below(KEYS.len());
+        let keys = (0..count).map(|_| self.key()).collect();
+        match self.random.one_in(3) {
+            true => Call::RemoveAll { name, keys },
+            false => Call::ReadAll { name, keys },
         }
     }
 

@@ -1,7 +1,7 @@
 //! Calls, made.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use super::batch::{Batch, Effect, Must, Part};
 use super::{Answer, Call, Decided, KEYS, What};
@@ -25,6 +25,10 @@ struct Viewed {
 
 fn at(expiry_ms: u64) -> Expiry {
     Expiry::from_unix_ms(expiry_ms)
+}
+
+fn slices(keys: &[Vec<u8>]) -> Vec<&[u8]> {
+    keys.iter().map(Vec::as_slice).collect()
 }
 
 /// The map of a name, if there is one.
@@ -52,6 +56,20 @@ impl Call {
                 Ok(Answer::Pair(if *is_last { map.pop_last()? } else { map.pop_first()? }))
             }
             Call::Look { name, from, to, way } => look(&find(store, name)?, from, to, *way),
+            Call::ReadAll { name, keys } => {
+                let (map, keys) = (find(store, name)?, slices(keys));
+                let mut all = vec![];
+                map.get_many_at_once(&keys, &mut |index, found: Option<(&[u8], Expiry)>| {
+                    assert_eq!(index, all.len(), "in their order");
+                    all.push(found.map(|(value, expiry)| (value.to_vec(), expiry.as_unix_ms())));
+                    ControlFlow::Continue(())
+                })?;
+                Ok(Answer::All(all))
+            }
+            Call::RemoveAll { name, keys } => {
+                let count = find(store, name)?.remove_many_at_once(&slices(keys))?;
+                Ok(Answer::Count(count as u64))
+            }
             Call::Batch(batch) => write(store, batch, hands),
             Call::Clear(name) => find(store, name)?.clear().map(|()| Answer::Nothing),
             Call::Drop(name) => store.drop_map(name).map(Answer::Was),

@@ -25,6 +25,10 @@ impl Draw {
                 };
                 [Some(vec![emptied]), None]
             }
+            7 => {
+                let first = self.random.one_in(2).then(|| vec![self.of_several()]);
+                [first, Some(vec![self.of_several(), self.of_several()])]
+            }
             _ => [None, None],
         }
     }

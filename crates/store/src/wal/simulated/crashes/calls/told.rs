@@ -12,6 +12,7 @@ impl Call {
             (Call::Sync | Call::Snapshot | Call::Clear(_), Answer::Nothing) => true,
             (Call::Batch(batch), Answer::Refused(None)) => batch.iter().any(is_put),
             (Call::Pop { .. }, Answer::Pair(pair)) => pair.is_some(),
+            (Call::RemoveAll { .. }, Answer::Count(count)) => *count > 0,
             (Call::Drop(_), Answer::Was(was)) => *was,
             (Call::Key { what, .. }, answer) => match (what, answer) {
                 (_, Answer::NoMap) => false,

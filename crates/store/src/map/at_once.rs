@@ -1,0 +1,115 @@
+//! Several keys as one step: what they are at one moment, and their removal.
+//!
+//! Reading takes nothing: while writers keep an order (with a log always), the stripes of all keys are looked at, the
+//! keys are read, and the stripes are looked at again (`write_order/look.rs`); while they keep none, the keys are. Who
+//! is disturbed tries again. Who is disturbed again and again takes the stripes to read, for which writes of them
+//! wait, and single reads do not, and lets them go before anything is shown. So a get waits for nobody who reads
+//! several keys, nor do they for each other; the gate is raised only for the last resort, and lowered at once; and no
+//! value is copied before it is known that all belong together, nor behind the one with which `see` has enough.
+//!
+//! What was weighed besides: to take the stripes as a batch does makes gets wait; a view takes all 1024 of them, and
+//! makes each write save what it replaces.
+
+use std::ops::ControlFlow;
+
+use everleaf_index::{Hardware, Machine, Record, SeeRecord, SessionGuard};
+
+use crate::map::Map;
+use crate::shared::Shared;
+use crate::{Expiry, Result, WriteBatch};
+
+/// How often it is tried to read without stripes.
+const ATTEMPTS: u32 = 6;
+
+/// What is told of a key by its place among those that were asked for, with its expiry, and whether more is wanted.
+pub type SeeKey<'a> = dyn FnMut(usize, Option<(&[u8], Expiry)>) -> ControlFlow<()> + 'a;
+
+/// The gate, raised for a moment.
+struct Raised<'a>(&'a Shared);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.order.lower();
+    }
+}
+
+impl Map {
+    /// As [`Self::get_many`], for the server: shows what all of the keys are at one moment within the call, and when
+    /// they expire, until `see` breaks. Others may use the store meanwhile, as `see` may.
+    ///
+    /// # Errors
+    /// As [`Self::get_many`]; behind a key whose value is damaged none is shown. [`Error::Nested`] if it was called
+    /// from within an operation for which it would have to wait.
+    ///
+    /// [`Error::Nested`]: crate::Error::Nested
+    #[doc(hidden)]
+    pub fn get_many_at_once(&self, keys: &[&[u8]], see: &mut SeeKey<'_>) -> Result<()> {
+        self.read_at_once(keys, &mut |index, record: Option<Record<'_>>| {
+            see(index, record.map(|it| (it.value, Expiry::from_unix_ms(it.expiry_ms))))
+        })
+    }
+
+    fn read_at_once(&self, keys: &[&[u8]], see: &mut SeeRecord<'_>) -> Result<()> {
+        let (shared, tree) = (self.shared(), self.tree());
+        let mut session = shared.session()?;
+        for attempt in 0..ATTEMPTS {
+            let mut pinned = session.pinned();
+            // A batch that comes behind this waits until we are pinned no more.
+            let is_shown = if shared.order.is_free() {
+                tree.get_many_unchanged(&mut pinned, keys, shared.verify, see)?
+            } else if let Some(look) = shared.order.look(keys) {
+                shared.reached("store.looked");
+                let is_so = || look.is_unchanged();
+                tree.get_many_if(&mut pinned, keys, shared.verify, is_so, see)?
+            } else {
+                false
+            };
+            if is_shown {
+                return Ok(());
+            }
+            drop(pinned);
+            Hardware::spin(attempt);
+        }
+        self.read_behind_stripes(session, keys, see)
+    }
+
+    /// Reads keys that others write all the time.
+    #[cold]
+    fn read_behind_stripes(
+        &self,
+        mut session: SessionGuard<'_, Hardware>,
+        keys: &[&[u8]],
+        see: &mut SeeRecord<'_>,
+    ) -> Result<()> {
+        let shared = self.shared();
+        shared.raise(1)?;
+        let raised = Raised(shared);
+        // In the order in which they go.
+        let held = (shared.order.lock_to_read(keys.iter().copied()), raised);
+        // What was found stays as long as the session is pinned: the stripes are not needed to show it.
+        let mut pinned = session.pinned();
+        let is_so = || {
+            drop(held);
+            true
+        };
+        let is_shown = self.tree().get_many_if(&mut pinned, keys, shared.verify, is_so, see)?;
+        debug_assert!(is_shown, "it is so");
+        Ok(())
+    }
+
+    /// Removes keys as one change, for the server: all of them or none, for everybody, and across a crash. Returns how
+    /// many were there; one that is named twice counts once. What has expired was not there, and is removed behind
+    /// that.
+    ///
+    /// # Errors
+    /// As [`Store::write`](crate::Store::write): a full pool may have no room to write down what is to be removed.
+    #[doc(hidden)]
+    pub fn remove_many_at_once(&self, keys: &[&[u8]]) -> Result<usize> {
+        let mut batch = WriteBatch::new();
+        batch.reserve(keys.len(), keys.iter().map(|key| key.len()).sum());
+        for key in keys {
+            batch.remove(self, key);
+        }
+        self.shared().remove_present(&batch)
+    }
+}

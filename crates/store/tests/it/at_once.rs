@@ -1,0 +1,185 @@
+//! Several keys at one moment, beside single writes and beside batches; and their removal as one change.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use everleaf::{Durability, Expiry, Map, Options, Store, WriteBatch};
+
+/// A store without a log, where writers keep no order unless they must, and one with a log, where they always do.
+fn stores() -> [(tempfile::TempDir, Store); 2] {
+    [Durability::Process, Durability::Interval(Duration::from_millis(5))].map(|durability| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(1 << 28).durability(durability);
+        let store = options.open(folder.path().join("pool")).expect("the pool opens");
+        (folder, store)
+    })
+}
+
+/// What keys have at one moment; 0 for those that are absent.
+fn read(map: &Map, keys: &[&str]) -> Vec<u64> {
+    let names: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    let mut found = vec![];
+    map.get_many_at_once(&names, &mut |index, value: Option<(&[u8], Expiry)>| {
+        assert_eq!(index, found.len());
+        let number =
+            |(value, _): (&[u8], Expiry)| u64::from_be_bytes(value.try_into().expect("8 bytes"));
+        found.push(value.map_or(0, number));
+        ControlFlow::Continue(())
+    })
+    .expect("readable");
+    found
+}
+
+fn remove(map: &Map, keys: &[&str]) -> usize {
+    let names: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    map.remove_many_at_once(&names).expect("room")
+}
+
+/// Reads as long as `write` writes.
+fn beside(write: impl FnOnce() + Send, mut read: impl FnMut()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let done = &done;
+        scope.spawn(move || {
+            write();
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) {
+            read();
+        }
+    });
+}
+
+/// One key is written after the other, and only then the first one again: so much do they differ at one moment.
+#[test]
+fn single_writes_are_seen_in_their_order() {
+    for (_folder, store) in stores() {
+        let map = store.default_map();
+        let write = || {
+            for number in 1..10_000_u64 {
+                map.put("a", number.to_be_bytes()).expect("room");
+                map.put("b", number.to_be_bytes()).expect("room");
+                // Of these one is there at any moment, from the first on.
+                let (put, removed) = if number % 2 == 0 { ("c", "d") } else { ("d", "c") };
+                map.put(put, number.to_be_bytes()).expect("room");
+                map.remove(removed).expect("room");
+            }
+        };
+        beside(write, || {
+            let found = read(map, &["b", "a"]);
+            assert!(found[1] == found[0] || found[1] == found[0] + 1, "{found:?}");
+            let found = read(map, &["a", "d", "c"]);
+            assert!(found[0] < 2 || found[1..] != [0, 0], "{found:?}");
+        });
+    }
+}
+
+#[test]
+fn batches_are_seen_as_a_whole_at_one_moment() {
+    // More keys than are looked at without memory of their own, too.
+    let names: Vec<String> = (0..50).map(|number| format!("key {number}")).collect();
+    for (_folder, store) in stores() {
+        let map = store.default_map();
+        for count in [4, 50] {
+            let keys: Vec<&str> = names[..count].iter().map(String::as_str).collect();
+            // What those before have left.
+            let _ = remove(map, &keys);
+            let write = || {
+                let mut batch = WriteBatch::new();
+                for number in 1..1000_u64 {
+                    batch.clear();
+                    for key in &keys {
+                        batch.put(map, key, number.to_be_bytes());
+                    }
+                    assert!(store.write(&batch).expect("room").is_done());
+                    if number % 2 == 0 {
+                        assert_eq!(remove(map, &keys), count);
+                    }
+                }
+            };
+            beside(write, || {
+                let found = read(map, &keys);
+                assert!(found.iter().all(|it| *it == found[0]), "{found:?}");
+            });
+        }
+    }
+}
+
+/// Keys that expire together are there together.
+#[test]
+fn keys_that_expire_at_one_time_go_at_one_time() {
+    for (_folder, store) in stores() {
+        let map = store.default_map();
+        let keys: Vec<String> = (0..100).map(|number| format!("key {number}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        for _ in 0..20 {
+            let expiry = Expiry::after(Duration::from_millis(4));
+            let mut batch = WriteBatch::new();
+            for key in &keys {
+                batch.put_with_expiry(map, key, 1_u64.to_be_bytes(), expiry);
+            }
+            assert!(store.write(&batch).expect("room").is_done());
+            loop {
+                let found = read(map, &keys);
+                assert!(found.iter().all(|it| *it == found[0]), "{found:?}");
+                if found[0] == 0 {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// While one shows what it has read, others read and write all of it.
+#[test]
+fn nobody_waits_for_one_who_shows_several_keys() {
+    for (_folder, store) in stores() {
+        let map = store.default_map();
+        for key in ["a", "b"] {
+            map.put(key, 1_u64.to_be_bytes()).expect("room");
+        }
+        let (mut seen, names) = (vec![], [&b"a"[..], b"b", b"none", b"never asked"]);
+        let mut see = |index: usize, value: Option<(&[u8], Expiry)>| {
+            if index == 0 {
+                let (send, ended) = channel();
+                let map = map.clone();
+                std::thread::spawn(move || {
+                    assert_eq!(map.get("b").expect("readable"), Some(1_u64.to_be_bytes().to_vec()));
+                    map.put("b", 2_u64.to_be_bytes()).expect("room");
+                    map.remove("a").expect("room");
+                    let _ = send.send(());
+                });
+                ended.recv_timeout(Duration::from_secs(30)).expect("it waits for nobody");
+            }
+            seen.push(value.map(|(value, _)| value[7]));
+            if index == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        map.get_many_at_once(&names, &mut see).expect("readable");
+        assert_eq!(seen, [Some(1), Some(1), None], "what they were, as far as it was wanted");
+    }
+}
+
+#[test]
+fn a_removal_counts_what_was_there() {
+    for (_folder, store) in stores() {
+        let map = store.default_map();
+        for key in ["a", "b", "c"] {
+            map.put(key, 7_u64.to_be_bytes()).expect("room");
+        }
+        map.put_with_expiry("past", "value", Expiry::from_unix_ms(1)).expect("room");
+        assert_eq!(map.len(), 4);
+        let (view, watches) = (store.view().expect("a view"), ["a", "none", "past"]);
+        let watches = watches.map(|key| map.watch(key).expect("a watch"));
+        assert_eq!(remove(map, &["a", "none", "b", "past", "a"]), 2);
+        // `past` had expired when it was watched: nobody sees a difference.
+        assert_eq!(watches.map(|watch| watch.is_broken()), [true, false, false]);
+        assert_eq!(read(map, &["a", "b", "c", "c"]), [0, 0, 7, 7]);
+        assert_eq!(remove(map, &["a", "b"]), 0);
+        assert_eq!(remove(map, &[]), 0);
+        assert_eq!(read(map, &[]), []);
+        assert_eq!(map.len(), 1, "what has expired was removed, too");
+        assert!(view.default_map().get("b").expect("readable").is_some());
+    }
+}
