@@ -5,7 +5,9 @@
 //! So that none was rolled back since the first read is a condition besides. It is looked at behind the header, whose
 //! stripe such a batch has until it is counted.
 
-use everleaf::{Store, WriteBatch};
+use std::ops::ControlFlow;
+
+use everleaf::{Expiry, Store, WriteBatch};
 
 use super::{Seen, Stage};
 use crate::databases::Databases;
@@ -35,23 +37,49 @@ impl Stage {
         self.parts.iter().any(|part| !part.read.is_empty())
     }
 
-    /// Whether all that was read is as it was.
+    /// Whether all that was read is as it was. Of each database at one moment: a key that is what it was may have been
+    /// another in between, and another key then, too, so that there need be no moment at which both were what was read.
     pub fn still_holds(&self, databases: &Databases, store: &Store) -> everleaf::Result<bool> {
         for part in &self.parts {
             let map = databases.map(part.place);
+            let (mut keys, mut expected, mut watches) = (vec![], vec![], vec![]);
             for (key, seen) in &part.read {
-                let holds = match seen {
-                    Seen::Unwritten(watch) => !watch.is_broken(),
-                    Seen::Same(expected) => {
-                        let same = |value: &[u8], expiry| {
-                            expected.as_ref().is_some_and(|(v, e)| v == value && *e == expiry)
-                        };
-                        map.get_with_expiry(key, same)?.unwrap_or(expected.is_none())
+                match seen {
+                    Seen::Unwritten(watch) => watches.push(watch),
+                    Seen::Same(value) => {
+                        keys.push(&key[..]);
+                        expected.push(value);
                     }
-                };
-                if !holds {
-                    return Ok(false);
                 }
+            }
+            let is_same = |index: usize, found: Option<(&[u8], Expiry)>| {
+                let expected =
+                    expected[index].as_ref().map(|(value, expiry)| (&value[..], *expiry));
+                expected == found
+            };
+            let mut holds = true;
+            match (keys.len(), watches.len()) {
+                (0, 0 | 1) => {}
+                (1, 0) => {
+                    let same = |value: &[u8], expiry| is_same(0, Some((value, expiry)));
+                    holds = map.get_with_expiry(keys[0], same)?.unwrap_or(expected[0].is_none());
+                }
+                _ => {
+                    // Who was writing one of these has marked it at that moment. They are not looked at.
+                    keys.extend(watches.iter().map(|watch| watch.key()));
+                    let count = expected.len();
+                    map.get_many_at_once(&keys, &mut |index, found: Option<(&[u8], Expiry)>| {
+                        holds = index >= count || is_same(index, found);
+                        match holds && index + 1 < count {
+                            true => ControlFlow::Continue(()),
+                            false => ControlFlow::Break(()),
+                        }
+                    })?;
+                }
+            }
+            // Behind that moment: what was not written until now was not before.
+            if !holds || watches.iter().any(|watch| watch.is_broken()) {
+                return Ok(false);
             }
         }
         Ok(self.rollback_count.is_none_or(|count| store.rollback_count() == count))
@@ -60,9 +88,7 @@ impl Stage {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
-
-    use everleaf::{Expiry, Map, Options, Watch};
+    use everleaf::{Map, Options, Watch};
 
     use super::*;
     use crate::command::source::{See, Source, Visit};
