@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 
 use everleaf::{Action, Expiry, Map, Statistics, Store, WriteBatch};
 
+use super::at_once::{self, See};
 use super::stage::Staged;
 use super::walk::{Bounds, walk};
 use crate::failure::{Failure, Result};
@@ -70,28 +71,24 @@ impl<'a> Keys<'a> {
         self.see(key, |value| types.header(value).map(|header| header.kind))
     }
 
-    /// Runs `see` on the strings that keys hold, in order; of other types it sees nothing.
-    pub fn get_many(
-        &mut self,
-        keys: &[&[u8]],
-        mut see: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
+    /// Runs `see` on the strings that keys hold at one moment, in order, until it breaks; of other types it sees
+    /// nothing.
+    pub fn get_many(&mut self, keys: &[&[u8]], see: &mut See<'_>) -> Result<()> {
         let types = self.types();
         match self {
-            Keys::Store(_, map, _) => Ok(map.get_many(keys, |index, value| {
-                see(index, value.filter(|value| !types.is_header(value)));
-            })?),
+            Keys::Store(_, map, _) => at_once::see(map, keys, &mut |index, value| {
+                see(index, value.filter(|value| !types.is_header(value)))
+            }),
             Keys::Stage(staged) => {
                 for (index, key) in keys.iter().enumerate() {
-                    let mut shown = false;
+                    let mut flow = None;
                     staged.see(key, |value, _| {
                         if !types.is_header(value) {
-                            shown = true;
-                            see(index, Some(value));
+                            flow = Some(see(index, Some(value)));
                         }
                     })?;
-                    if !shown {
-                        see(index, None);
+                    if flow.unwrap_or_else(|| see(index, None)).is_break() {
+                        break;
                     }
                 }
                 Ok(())
@@ -102,6 +99,18 @@ impl<'a> Keys<'a> {
     /// Whether a key is there.
     pub fn contains(&mut self, key: &[u8]) -> Result<bool> {
         Ok(self.see(key, |_| ())?.is_some())
+    }
+
+    /// How many of the keys are there at one moment; one that is named twice counts twice.
+    pub fn count_of(&mut self, keys: &[&[u8]]) -> Result<i64> {
+        if let Keys::Store(_, map, _) = self {
+            return at_once::count(map, keys);
+        }
+        let mut count = 0;
+        for key in keys {
+            count += i64::from(self.contains(key)?);
+        }
+        Ok(count)
     }
 
     /// When a key expires; `None` if it is not there.
@@ -217,6 +226,18 @@ impl<'a> Keys<'a> {
             Keys::Store(_, map, _) => Ok(map.remove(key)?),
             Keys::Stage(staged) => staged.remove(key),
         }
+    }
+
+    /// Removes keys as one change. Returns how many were there.
+    pub fn remove_many(&mut self, keys: &[&[u8]]) -> Result<i64> {
+        if let Keys::Store(_, map, _) = self {
+            return at_once::remove(map, keys);
+        }
+        let mut count = 0;
+        for key in keys {
+            count += i64::from(self.remove(key)?);
+        }
+        Ok(count)
     }
 
     /// Reads, decides and writes a string as one step. `decide` may run several times.

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::at_once::with_names;
 use super::context::Context;
 use super::keys::Keys;
 use super::stage::Staged;
@@ -13,20 +14,14 @@ use crate::types::Kind;
 
 /// `DEL key [key ...]` and `UNLINK`
 pub fn del(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let mut count = 0;
-    for key in request.args_from(1) {
-        count += i64::from(context.keys.remove(key)?);
-    }
+    let count = with_names(request.args_from(1), |names| context.keys.remove_many(names))?;
     context.reply.integer(count);
     Ok(())
 }
 
 /// `EXISTS key [key ...]`: a key that is given twice counts twice.
 pub fn exists(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let mut count = 0;
-    for key in request.args_from(1) {
-        count += i64::from(context.keys.contains(key)?);
-    }
+    let count = with_names(request.args_from(1), |names| context.keys.count_of(names))?;
     context.reply.integer(count);
     Ok(())
 }

@@ -7,6 +7,7 @@
 
 mod acl;
 mod admin;
+mod at_once;
 mod bits;
 mod certificates;
 mod client;

@@ -10,9 +10,9 @@ use everleaf::{Error, WriteBatch};
 
 use super::context::Context;
 use super::facts;
-use super::series::{Outcome, is_refused_whole};
+use super::series::Outcome;
 use super::timing::note_slow;
-use crate::failure::Failure;
+use crate::failure::{Failure, is_refused_whole};
 use crate::resp::Series;
 
 /// Keys that are written together, unless one command has more: who reads one of them waits so long.

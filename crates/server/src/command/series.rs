@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use everleaf::{Error, Store};
+use everleaf::Store;
 
 use super::context::Context;
 use super::draws;
@@ -24,7 +24,7 @@ use super::stage::{Stage, Staged};
 use super::table::function;
 use super::timing::note_slow;
 use super::transaction::complete;
-use crate::failure::Failure;
+use crate::failure::{Failure, is_refused_whole};
 use crate::resp::{Reply, Series};
 
 /// Bytes on the stage from which on a series ends.
@@ -126,20 +126,6 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
         }
     }
     Outcome::Alone(end - first)
-}
-
-/// Whether a batch was refused as a whole because of its size, or because nothing is written at all: each command says
-/// by itself whether it can be done.
-pub fn is_refused_whole(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::PoolFull(_)
-            | Error::DiskFull(_)
-            | Error::ReadOnly
-            | Error::BatchTooLarge(_)
-            | Error::KeyTooLarge(_)
-            | Error::ValueTooLarge(_)
-    )
 }
 
 /// Runs commands on a stage. Returns false if one failed that had changed it: then it is not among those that are

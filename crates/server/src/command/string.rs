@@ -1,16 +1,15 @@
 //! Values as byte strings: `GET`, `MGET`, `MSET`, `APPEND` and their like.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 
 use everleaf::Action;
 
+use super::at_once::with_names;
 use super::context::Context;
 use super::integer::integer_arg;
 use crate::failure::{Failure, Outcome};
 use crate::resp::Request;
-
-/// Keys that are looked up together.
-const GROUP_SIZE: usize = 64;
 
 /// `GET key`
 pub fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -28,26 +27,20 @@ pub fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 /// `MGET key [key ...]`
 pub fn mget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let Context { keys, reply, tally, .. } = context;
-    let mut args = request.args_from(1);
-    reply.array(args.len());
-    while args.len() > 0 {
-        let mut group: [&[u8]; GROUP_SIZE] = [b""; GROUP_SIZE];
-        let len = args.len().min(GROUP_SIZE);
-        group.iter_mut().zip(args.by_ref().take(len)).for_each(|(place, key)| *place = key);
-        keys.get_many(&group[..len], |_, value| {
+    let names = request.args_from(1);
+    reply.array(names.len());
+    with_names(names, |names| {
+        keys.get_many(names, &mut |_, value| {
             match value {
                 Some(_) => tally.hits += 1,
                 None => tally.misses += 1,
             }
-            if !reply.is_full() {
-                reply.bulk_or_null(value);
-            }
-        })?;
-        if reply.is_full() {
-            return Err(Failure::ReplyTooLong);
-        }
-    }
-    Ok(())
+            reply.bulk_or_null(value);
+            // Behind what is too long nothing is wanted.
+            if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    })?;
+    if reply.is_full() { Err(Failure::ReplyTooLong) } else { Ok(()) }
 }
 
 /// `SETNX key value`

@@ -1,11 +1,222 @@
-//! A command or a transaction has one time.
+//! Commands of several keys are one step, and a command or a transaction has one time.
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use everleaf::{Durability, Options};
 use everleaf_server::DebugCommand;
 
-use crate::support::TestServer;
+use crate::support::{Client, TestServer, open};
+
+/// Event loops: as many as there are clients in these tests, and one.
+const LOOPS: usize = 4;
+/// Keys of a command.
+const KEYS: usize = 50;
+const ROUNDS: usize = 1500;
+
+/// A server on a store without a log, where writers keep no order unless they must, and one with a log, where they
+/// always do.
+fn servers() -> impl Iterator<Item = TestServer> {
+    [Durability::Process, Durability::Interval(Duration::from_millis(5))].into_iter().map(
+        |durability| {
+            let folder = tempfile::tempdir().unwrap();
+            let options =
+                Options::new().create(true).max_size_bytes(1 << 30).durability(durability);
+            let store = options.open(folder.path().join("test.pool")).unwrap();
+            TestServer::on(folder, store, |config| config.threads = LOOPS)
+        },
+    )
+}
+
+fn names() -> String {
+    (0..KEYS).map(|number| format!("k{number}")).collect::<Vec<_>>().join(" ")
+}
+
+/// `MSET` of all keys to a value.
+fn set_all(value: &str) -> String {
+    format!("MSET {} {value}", names().replace(' ', &format!(" {value} ")))
+}
+
+/// Runs what others do all the time beside what one does and judges.
+fn beside(others: Vec<Box<dyn FnMut() + Send + '_>>, one: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for mut other in others {
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Ordering::Acquire) {
+                    other();
+                }
+            });
+        }
+        one();
+        done.store(true, Ordering::Release);
+    });
+}
+
+/// What was wrong: beside `MSET a 1 b 1` and `MSET a 2 b 2`, `MGET a b` showed `1 2`.
+#[test]
+fn several_keys_are_read_at_one_moment() {
+    for server in servers() {
+        let (mut one, mut other, mut reader) =
+            (server.connect(), server.connect(), server.connect());
+        assert_eq!(one.line(&set_all("0")), "+OK");
+        let mut number = 0;
+        let sets = move || {
+            number += 2;
+            assert_eq!(one.line(&set_all(&number.to_string())), "+OK");
+        };
+        let mut number = 1;
+        let transactions = move || {
+            number += 2;
+            other.send(b"MULTI\r\n");
+            for name in names().split(' ') {
+                other.send(format!("SET {name} {number}\r\n").as_bytes());
+            }
+            other.send(b"EXEC\r\n");
+            assert_eq!(other.reply(), "+OK");
+            (0..KEYS).for_each(|_| assert_eq!(other.reply(), "+QUEUED"));
+            assert_eq!(other.reply(), format!("[{}]", vec!["+OK"; KEYS].join(" ")));
+        };
+        let mut wrong = vec![];
+        let (mut last, mut changes) = (String::new(), 0);
+        beside(vec![Box::new(sets), Box::new(transactions)], || {
+            for _ in 0..ROUNDS {
+                let values = reader.line(&format!("MGET {}", names()));
+                let mut all = values[1..values.len() - 1].split(' ');
+                let first = all.next().unwrap();
+                if all.any(|value| value != first) {
+                    wrong.push(values.clone());
+                }
+                changes += u64::from(first != last);
+                last = first.to_string();
+            }
+        });
+        assert!(wrong.is_empty(), "{} of {ROUNDS}, such as {}", wrong.len(), wrong[0]);
+        assert!(changes > 10, "it was read beside {changes} changes");
+    }
+}
+
+/// What was wrong: keys that come and go together were counted one by one.
+#[test]
+fn several_keys_are_counted_at_one_moment() {
+    for server in servers() {
+        let (mut writer, mut reader) = (server.connect(), server.connect());
+        let writes = move || {
+            assert_eq!(writer.line("MSET k1 a k2 b"), "+OK");
+            assert_eq!(writer.line("DEL k1 none k2"), ":2");
+            assert_eq!(writer.line("MSET k1 a k2 b"), "+OK");
+            assert_eq!(writer.line("UNLINK k2 k1"), ":2");
+        };
+        let mut wrong = vec![];
+        beside(vec![Box::new(writes)], || {
+            for _ in 0..ROUNDS {
+                for command in ["EXISTS k1 k2", "TOUCH k2 k1", "EXISTS k1 k1 k2 k2"] {
+                    let count = reader.line(command);
+                    if ![":0", if command.len() > 14 { ":4" } else { ":2" }].contains(&&*count) {
+                        wrong.push(format!("{command}: {count}"));
+                    }
+                }
+            }
+        });
+        assert!(wrong.is_empty(), "{} of {ROUNDS}, such as {}", wrong.len(), wrong[0]);
+    }
+}
+
+/// What was wrong: of two who removed the same keys each got some of them.
+#[test]
+fn several_keys_are_removed_as_one() {
+    for server in servers() {
+        // So many that each takes longer over them than the other comes later.
+        let names: Vec<String> = (0..1000).map(|number| format!("k{number}")).collect();
+        let (set, names) = (format!("MSET {} v", names.join(" v ")), names.join(" "));
+        let (barrier, set, names) = (Barrier::new(2), &set, &names);
+        let [one, other] = std::thread::scope(|scope| {
+            let threads = ["DEL", "UNLINK"].map(|command| {
+                let (mut client, barrier) = (server.connect(), &barrier);
+                scope.spawn(move || {
+                    let mut count = || {
+                        if command == "DEL" {
+                            assert_eq!(client.line(set), "+OK");
+                        }
+                        barrier.wait();
+                        let count = client.line(&format!("{command} {names}"));
+                        barrier.wait();
+                        count
+                    };
+                    (0..50).map(|_| count()).collect::<Vec<_>>()
+                })
+            });
+            threads.map(|thread| thread.join().unwrap())
+        });
+        for pair in one.iter().zip(&other) {
+            let is_one = [(":0", ":1000"), (":1000", ":0")].contains(&(&**pair.0, &**pair.1));
+            assert!(is_one, "{pair:?}");
+        }
+    }
+}
+
+/// Asks for the replies to some lines.
+fn expect(client: &mut Client, lines: &[(&str, &str)]) {
+    for (line, expected) in lines {
+        assert_eq!(client.line(line), *expected, "{line}");
+    }
+}
+
+/// What is removed with others is what would have been removed by itself, to those who watch it, too; and what has
+/// expired was not there.
+#[test]
+fn of_several_keys_those_go_that_are_there() {
+    for server in servers() {
+        let (mut client, mut other) = (server.connect(), server.connect());
+        for command in ["DEL", "UNLINK"] {
+            for line in ["SET string v", "HSET hash f v", "SET past v PXAT 1", "WATCH none past"] {
+                assert!(!client.line(line).starts_with('-'), "{line}");
+            }
+            let removed = other.line(&format!("{command} string none hash string past"));
+            assert_eq!(removed, ":2", "{command}");
+            let unwritten = [("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "[+PONG]")];
+            expect(&mut client, &unwritten);
+            let gone = [
+                ("EXISTS string none hash past string", ":0"),
+                ("DBSIZE", ":0"),
+                ("SET string v", "+OK"),
+                ("EXISTS string none string", ":2"),
+                ("MGET string none string", "[\"v\" nil \"v\"]"),
+                ("WATCH string", "+OK"),
+            ];
+            expect(&mut client, &gone);
+            assert_eq!(other.line(&format!("{command} none string")), ":1");
+            let written = [("MULTI", "+OK"), ("PING", "+QUEUED"), ("EXEC", "nil[]")];
+            expect(&mut client, &written);
+        }
+    }
+}
+
+/// Removing several keys as one step needs room to write them down, which a full pool has not: they make room all the
+/// same.
+#[test]
+fn a_full_pool_is_emptied_by_several_keys_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("small.pool"), 16 << 20);
+    let server = TestServer::on(folder, store, |_| {});
+    let mut client = server.connect();
+    let mut count = 0;
+    for size in [60_000, 1000, 100, 10, 1] {
+        let value = "v".repeat(size);
+        while client.line(&format!("SET {count} {value}")) == "+OK" {
+            count += 1;
+        }
+    }
+    assert!(client.line("MSET a 1 b 2").starts_with("-OOM"));
+    expect(
+        &mut client,
+        &[("DEL 0 1 none 2", ":3"), ("UNLINK 3 4 5", ":3"), ("MSET a 1 b 2", "+OK")],
+    );
+}
 
 /// What was wrong: a transaction that nobody writes beside saw keys expire on its way. A command of it that looked at
 /// such a key twice could answer nothing, and the array of `EXEC` was short.
