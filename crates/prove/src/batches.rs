@@ -19,6 +19,10 @@
 //! records as small as theirs, none of them is refused. Where keys *move*, each thread has a key in one of the two
 //! trees, which a batch puts in the one and removes from the other, and the leaf of the first tree is full at the
 //! beginning, with one of the second thread's own keys in it.
+//!
+//! Where keys *swap*, each thread has two of which one is there at any time: it puts the one, by itself, and then
+//! removes the other. So who reads both *at once* finds one of them at least, as who reads the twins at once finds them
+//! alike, whether or not writers keep an order.
 
 mod beginnings;
 mod opened;
@@ -39,7 +43,7 @@ use crate::backing::{new_pool, open_pool};
 use crate::leaks::remove_trees;
 use crate::operation::Space;
 
-use self::beginnings::{begin_moves, crowd, fill};
+use self::beginnings::{begin_moves, begin_swaps, crowd, fill};
 pub use self::programs::{Programs, plan};
 
 type M = Simulated;
@@ -82,6 +86,12 @@ pub enum Operation {
     Get,
     /// Reads one twin, then the other.
     Twins,
+    /// Reads both twins at once.
+    TwinsAtOnce,
+    /// Puts that of a thread's swapping keys that is absent, and then removes the other.
+    Swap(usize),
+    /// Reads both of a thread's swapping keys at once.
+    ReadSwapping(usize),
     /// A batch: sets both keys of a thread's own, or with 0 removes them.
     Own(usize, u64),
     /// A batch: changes the expiry of both keys of a thread's own, if they are there; with an odd number, the second is
@@ -136,6 +146,8 @@ pub struct Batches {
     pub fills: bool,
     /// Whether keys move.
     pub moves: bool,
+    /// Whether keys swap.
+    pub swaps: bool,
     /// How much space there is.
     pub room: Room,
     /// Whether memory may be refused.
@@ -172,6 +184,11 @@ fn own_keys(thread: usize) -> [Vec<u8>; 2] {
 
 fn lone_key(thread: usize) -> Vec<u8> {
     format!("lone {thread}").into_bytes()
+}
+
+/// The keys of a thread of which one is there.
+fn swapping_keys(thread: usize) -> [Vec<u8>; 2] {
+    ["left", "right"].map(|name| format!("{name} {thread}").into_bytes())
 }
 
 fn moving_key(thread: usize) -> Vec<u8> {
@@ -219,6 +236,9 @@ impl Program for Batches {
         Journal::open(&trees, &mut session).expect("room for a journal");
         if self.moves {
             begin_moves(&tree, &other, &mut session, self.threads);
+        }
+        if self.swaps {
+            begin_swaps(&tree, &mut session, self.threads);
         }
         match self.room {
             Room::Enough => {}
@@ -285,6 +305,14 @@ impl Program for Batches {
                     return Err(format!("half a move of thread {thread}: {here:?} and {there:?}"));
                 }
             }
+            for thread in (0..self.threads).filter(|_| self.swaps) {
+                let mut is_there =
+                    |key: &[u8]| opened.tree.get_with(&mut session, key, |_| ()).map_err(text);
+                let [left, right] = swapping_keys(thread);
+                if is_there(&left)?.is_none() && is_there(&right)?.is_none() {
+                    return Err(format!("no swapping key of thread {thread} is left"));
+                }
+            }
             for thread in 0..self.threads {
                 let see = |record: Record<'_>| value_of(record.expiry_ms);
                 let found =
@@ -322,7 +350,12 @@ impl Program for Batches {
                 Some((LONE_NUMBER + thread as u64, Call::Update(value)))
             }
             Operation::GetLone(thread) => Some((LONE_NUMBER + thread as u64, Call::Get)),
-            Operation::Twins | Operation::Move(_) | Operation::LowerIfIdle => None,
+            Operation::Twins
+            | Operation::TwinsAtOnce
+            | Operation::Swap(_)
+            | Operation::ReadSwapping(_)
+            | Operation::Move(_)
+            | Operation::LowerIfIdle => None,
         });
     }
 

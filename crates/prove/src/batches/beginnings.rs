@@ -2,7 +2,10 @@
 
 use everleaf_index::{BytesTree, Change, Session};
 
-use super::{CROWD, G, LONE_FIRST, M, SPARE, SPARE_LONG, lone_key, moving_key, own_keys, time_of};
+use super::{
+    CROWD, G, LONE_FIRST, M, SPARE, SPARE_LONG, lone_key, moving_key, own_keys, swapping_keys,
+    time_of,
+};
 
 /// Fills a pool until nothing more goes in, and makes a little room again.
 pub(super) fn crowd(tree: &BytesTree<G, M>, session: &mut Session<M>) {
@@ -53,6 +56,14 @@ pub(super) fn fill(
     for number in 0..SPARE_LONG {
         let key = format!("long {number}").into_bytes();
         other.change(session, &Change::remove(&key)).expect("it was put there");
+    }
+}
+
+/// Puts the first of each thread's swapping keys.
+pub(super) fn begin_swaps(tree: &BytesTree<G, M>, session: &mut Session<M>, threads: usize) {
+    for thread in 0..threads {
+        let put = &swapping_keys(thread)[0];
+        tree.change(session, &Change::insert(put, b"here")).expect("the pool is empty");
     }
 }
 

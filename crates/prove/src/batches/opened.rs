@@ -1,13 +1,19 @@
 //! What the operations of the programs of batches do, as a store does it: under the gate and the stripes.
 
+use std::ops::ControlFlow;
+
 use everleaf_index::{BatchOp, BytesTree, Change, IndexError, Record, Session, Verify};
+use everleaf_machine::Machine;
 use everleaf_machine::simulated::history::Reply;
 use everleaf_pool::FEATURE_EXPIRY_IN_BATCHES;
 
 use super::{
     G, LONE_FIRST, M, Opened, Operation, OwnKind, SINGLE, TWINS, added_key, fillers, lone_key,
-    moving_key, number, own_keys, text, time_of, value_of,
+    moving_key, number, own_keys, swapping_keys, text, time_of, value_of,
 };
+
+/// How often it is tried to read several keys without stripes.
+const ATTEMPTS: u32 = 2;
 
 impl Opened {
     /// Reads a key as a store does.
@@ -24,6 +30,69 @@ impl Opened {
             pinned = session.pinned();
         }
         self.tree.get_record(&mut pinned, key, see)
+    }
+
+    /// Reads two keys at one moment as a store does: their values, or 0 for those of another size.
+    fn read_at_once(
+        &self,
+        session: &mut Session<M>,
+        keys: [&[u8]; 2],
+    ) -> Result<[Option<u64>; 2], IndexError> {
+        let mut found = [None; 2];
+        let mut see = |index: usize, record: Option<Record<'_>>| {
+            found[index] = record.map(|record| {
+                record.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+            });
+            ControlFlow::Continue(())
+        };
+        for attempt in 0..ATTEMPTS {
+            let mut pinned = session.pinned();
+            let is_shown = if self.order.is_free() {
+                self.tree.get_many_unchanged(&mut pinned, &keys, Verify::Sum, &mut see)?
+            } else if let Some(look) = self.order.look(&keys) {
+                let is_so = || look.is_unchanged();
+                self.tree.get_many_if(&mut pinned, &keys, Verify::Sum, is_so, &mut see)?
+            } else {
+                false
+            };
+            if is_shown {
+                return Ok(found);
+            }
+            drop(pinned);
+            M::spin(attempt);
+        }
+        M::mark("batches.reads_behind_stripes");
+        self.order.raise(self.trees.heap());
+        let stripes = self.order.lock_to_read(keys);
+        let mut pinned = session.pinned();
+        let is_so = || {
+            drop(stripes);
+            self.order.lower();
+            true
+        };
+        self.tree.get_many_if(&mut pinned, &keys, Verify::Sum, is_so, &mut see)?;
+        drop(pinned);
+        Ok(found)
+    }
+
+    /// Puts that of a thread's swapping keys that is absent, and then removes the other.
+    fn swap(&self, session: &mut Session<M>, thread: usize) -> Result<(), IndexError> {
+        let [left, right] = swapping_keys(thread);
+        let is_left = self.read(session, &left, |_| 0)?.is_some();
+        let (put, removed) = if is_left { (right, left) } else { (left, right) };
+        self.change(session, &Change::upsert(&put, b"here"))?;
+        self.change(session, &Change::remove(&removed))
+    }
+
+    /// Makes a change of one key as a store does.
+    fn change(&self, session: &mut Session<M>, change: &Change<'_>) -> Result<(), IndexError> {
+        let mut pinned = session.pinned();
+        if self.order.is_free() {
+            return self.tree.change(&mut pinned, change).map(drop);
+        }
+        drop(pinned);
+        let _stripe = self.order.lock(change.key);
+        self.tree.change(session, change).map(drop)
     }
 
     /// Writes a key as a store does.
@@ -212,6 +281,19 @@ impl Opened {
                 let first = self.read(session, TWINS[0], value)?;
                 let second = self.read(session, TWINS[1], value)?;
                 assert!(second >= first, "half a batch: {first:?}, then {second:?}");
+                return Ok(());
+            }
+            Operation::TwinsAtOnce => {
+                let found = self.read_at_once(session, TWINS)?;
+                assert!(found[0] == found[1], "half a batch at one moment: {found:?}");
+                return Ok(());
+            }
+            Operation::Swap(thread) => return self.swap(session, thread),
+            Operation::ReadSwapping(thread) => {
+                // The one that is absent at first before the other.
+                let [left, right] = swapping_keys(thread);
+                let found = self.read_at_once(session, [&right, &left])?;
+                assert!(found != [None; 2], "a moment that never was: no swapping key is there");
                 return Ok(());
             }
             Operation::Move(thread) => return self.move_key(session, thread),

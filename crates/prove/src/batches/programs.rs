@@ -31,7 +31,8 @@ fn plan_of(seed: u64, longest: u64) -> (Batches, Plan<Operation>) {
             0..5 => Operation::Batch(value),
             5..7 => Operation::Put(value),
             7 => Operation::Get,
-            8..11 => Operation::Twins,
+            8..10 => Operation::Twins,
+            10 => Operation::TwinsAtOnce,
             11 => Operation::LowerIfIdle,
             12 => Operation::GetOwn((thread + 1) % threads),
             13 => Operation::Own(thread, 0),
@@ -44,7 +45,19 @@ fn plan_of(seed: u64, longest: u64) -> (Batches, Plan<Operation>) {
     let fills = seed % 4 == 2 && threads as u64 * length <= 4;
     let room = if seed % 8 == 1 { Room::Little } else { Room::Enough };
     let refuses = is_refusing(seed);
-    (Batches { threads, stripes, fills, moves: false, room, refuses, hashes: false }, plan)
+    (
+        Batches {
+            threads,
+            stripes,
+            fills,
+            moves: false,
+            swaps: false,
+            room,
+            refuses,
+            hashes: false,
+        },
+        plan,
+    )
 }
 
 /// Whether memory may be refused in a random program: in half of those with fillers, too, whose batches
@@ -54,11 +67,12 @@ fn is_refusing(seed: u64) -> bool {
 }
 
 use Operation::{
-    Batch, Expire, GetLone, GetOwn, Lone, LoneExpire, LowerIfIdle, Move, Own, Put, Renew, Twins,
+    Batch, Expire, GetLone, GetOwn, Lone, LoneExpire, LowerIfIdle, Move, Own, Put, ReadSwapping,
+    Renew, Swap, Twins, TwinsAtOnce,
 };
 
 /// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 23] = [
+const SMALL: [(&str, usize, &[&[Operation]]); 28] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
@@ -89,10 +103,16 @@ const SMALL: [(&str, usize, &[&[Operation]]); 23] = [
     ("move, full", 16, &[&[Move(0), Move(0)], &[GetOwn(1)]]),
     // One put for which there is no leaf, and expiries that change in place: nobody may begin what a crash cannot end.
     ("move, full, renew", 16, &[&[Renew(1, 4)], &[GetOwn(1)]]),
+    // Several keys at one moment: beside batches, and beside single writes with the gate down and as it is raised.
+    ("batch, at once", 4, &[&[Batch(1)], &[Batch(2), TwinsAtOnce]]),
+    ("batch, at once, one stripe", 1, &[&[Batch(1)], &[Batch(2), TwinsAtOnce]]),
+    ("swap, at once", 4, &[&[Swap(0), Swap(0)], &[ReadSwapping(0)]]),
+    ("swap, batch, at once", 4, &[&[Swap(0)], &[Batch(1)], &[ReadSwapping(0)]]),
+    ("swap, lower, at once", 4, &[&[LowerIfIdle, Swap(0)], &[Batch(1), ReadSwapping(0)]]),
 ];
 
 /// Those of them that are run on hashed leaves, too.
-const SMALL_HASHED: [&str; 8] = [
+const SMALL_HASHED: [&str; 10] = [
     "batch, put",
     "fillers, put",
     "fillers, own",
@@ -101,6 +121,8 @@ const SMALL_HASHED: [&str; 8] = [
     "full, lone",
     "move, lone",
     "move, full",
+    "batch, at once",
+    "swap, at once",
 ];
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME` or `refused/NAME`, or one of `vanishing.rs`; behind
@@ -129,13 +151,14 @@ fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {
     let (_, stripes, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let (fills, moves) = (wanted.starts_with("fillers"), wanted.starts_with("move"));
+    let swaps = wanted.starts_with("swap");
     let room = match wanted {
         "crowded" => Room::Little,
         "full, lone" | "full, look" | "move, full" | "move, full, renew" => Room::None,
         _ => Room::Enough,
     };
     let (stripes, threads) = (*stripes, plan.len());
-    Some((Batches { threads, stripes, fills, moves, room, refuses, hashes: false }, plan))
+    Some((Batches { threads, stripes, fills, moves, swaps, room, refuses, hashes: false }, plan))
 }
 
 /// The small programs.

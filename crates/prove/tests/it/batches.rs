@@ -45,7 +45,12 @@ fn random_plans_survive_with_whole_batches() {
 
 #[test]
 fn small_programs_keep_batches_whole_in_every_preempted_order() {
-    let marks = ["batch.tree_is_gone", "journal.lengthened", "journal.taken_back"];
+    let marks = [
+        "batch.tree_is_gone",
+        "batches.reads_behind_stripes",
+        "journal.lengthened",
+        "journal.taken_back",
+    ];
     assert_met(&keep_whole(false), &marks);
 }
 
