@@ -28,7 +28,8 @@
 //!   and the size is durable before other threads see it.
 //! - I3: a root is on durable bytes before its commit word makes it exist.
 //! - I4: an id is durable before it is handed out.
-//! - I5: the clean mark is set after all data is durable, and removed durably before any is changed.
+//! - I5: the clean mark is set after all data is durable, and removed durably before any is changed, be it one of two
+//!   copies: those of header and ids are equal behind the mark.
 //!
 //! *Limits.* A file that another program truncates while it is mapped kills the process with
 //! `SIGBUS` on the next access: the kernel leaves no other answer. A full disk does not: space is

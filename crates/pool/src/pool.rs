@@ -1,6 +1,7 @@
 //! The opened pool.
 
 mod attach;
+mod copies;
 mod directory;
 mod format;
 mod ids;

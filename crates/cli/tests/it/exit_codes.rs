@@ -314,3 +314,23 @@ fn a_damaged_collection_is_code_1_and_named() {
     let sentence = place.run(["check", "pool"]).failed(1);
     assert!(sentence.contains("1 problem in the collections of"), "{sentence}");
 }
+
+/// What was not told: the other copy serves, so `check` said "sound".
+#[test]
+fn a_damaged_copy_of_what_is_kept_twice_is_code_1() {
+    let place = Place::with_pool();
+    place.run(["put", "pool", "a", "1"]).succeeded();
+    // Of the header, the session record, the counter of ids and the seal; then of their second copies.
+    let first = [20, 256 + 20, 512 + 1, 768 + 9];
+    for offset in first.into_iter().chain(first.map(|offset| 4096 + offset)) {
+        let mut bytes = place.read("pool");
+        bytes[offset] ^= 0x40;
+        place.write("pool", &bytes);
+        let checked = place.run(["check", "pool"]);
+        assert!(checked.text().contains(" of the two copies of "), "{offset}: {}", checked.text());
+        checked.failed(1);
+        assert_eq!(place.read("pool"), bytes, "a check changes nothing");
+        place.run(["put", "pool", "a", "2"]).succeeded();
+        assert!(place.run(["check", "pool"]).succeeded().starts_with("sound"), "byte {offset}");
+    }
+}

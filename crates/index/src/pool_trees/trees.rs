@@ -448,6 +448,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         audit.add_session(&session);
         report.problems.extend(audit.finish(&self.heap));
+        report.problems.extend(self.heap.pool().copy_problems());
         Ok(Some(report))
     }
 }

@@ -19,6 +19,7 @@ pub struct SimulatedBacking {
     clears: bool,
     /// The disk has no space beyond so many bytes.
     disk_end: u64,
+    is_read_only: bool,
 }
 
 /// What a file system gives and takes at once.
@@ -37,6 +38,7 @@ impl SimulatedBacking {
             holes: None,
             clears: false,
             disk_end: u64::MAX,
+            is_read_only: false,
         }
     }
 
@@ -60,6 +62,12 @@ impl SimulatedBacking {
     #[must_use]
     pub fn on_disk_of(self, end: u64) -> Self {
         SimulatedBacking { disk_end: end, ..self }
+    }
+
+    /// The same for one who only reads.
+    #[must_use]
+    pub fn reading(self) -> Self {
+        SimulatedBacking { is_read_only: true, ..self }
     }
 
     fn no_space(&self) -> Option<SpinGuard<'_, BTreeSet<u64>, Hardware>> {
@@ -128,6 +136,10 @@ unsafe impl Backing for SimulatedBacking {
         self.holes.is_some()
     }
 
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
     fn holes(&self) -> io::Result<Vec<(u64, u64)>> {
         let mut parts: Vec<(u64, u64)> = vec![];
         for page in self.no_space().iter().flat_map(|holes| holes.iter()) {
@@ -187,6 +199,7 @@ impl Pool<Simulated> {
             holes: None,
             clears: false,
             disk_end: u64::MAX,
+            is_read_only: false,
         };
         let max = memory.size() as u64;
         Self::with_backing(Box::new(backing), domain_of(memory), max, is_new)

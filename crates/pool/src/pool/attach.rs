@@ -107,6 +107,8 @@ impl<M: Machine> Pool<M> {
             pool.medium.persist(pool.base, last.size as usize);
         }
         if !read_only {
+            // Before anything else: of a pool that is marked clean both copies of the header are equal.
+            pool.begin_session(session_whole, session_same)?;
             let raised = floor(max_size) > header.max_size;
             if raised {
                 header.max_size = floor(max_size);
@@ -116,7 +118,6 @@ impl<M: Machine> Pool<M> {
                 header.write(view, whole);
             }
             pool.repair_ids()?;
-            pool.begin_session(session_whole, session_same)?;
         }
         Ok(pool)
     }

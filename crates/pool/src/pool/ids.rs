@@ -69,6 +69,17 @@ pub fn last_id<M: Machine>(view: View<M>, path: &Path) -> Result<u32, PoolError>
     })
 }
 
+/// The copy with the larger id, if one is whole.
+pub fn newer(copies: [u64; 2]) -> Option<usize> {
+    let [a, b] = copies.map(decode);
+    (a.is_some() || b.is_some()).then_some(usize::from(b > a))
+}
+
+/// Whether a copy has the id before that of the other: a crash has come in between.
+pub fn is_a_step_behind(other: u64, whole: u64) -> bool {
+    decode(other).and_then(|id| id.checked_add(1)) == decode(whole)
+}
+
 fn encode(id: u32) -> u64 {
     u64::from(crc32c::crc32c(&id.to_le_bytes())) << 32 | u64::from(id)
 }

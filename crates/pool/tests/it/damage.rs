@@ -7,13 +7,15 @@ use std::fs;
 use crate::common::Scratch;
 use everleaf_machine::{Hardware, mapping::Mapping};
 use everleaf_pool::layout::{
-    HEADER_OFFSETS, HEADER_SIZE, IDS_OFFSETS, IDS_SIZE, SESSION_OFFSETS, SESSION_SIZE,
+    HEADER_OFFSETS, HEADER_SIZE, IDS_OFFSETS, IDS_SIZE, SEAL_OFFSETS, SEAL_SIZE, SESSION_OFFSETS,
+    SESSION_SIZE,
 };
-use everleaf_pool::{Backing, DATA_START, Domain, Pool, PoolError};
+use everleaf_pool::{Backing, DATA_START, Domain, Pool, PoolError, Seal};
 
 /// Memory with the bytes of a pool in it.
 struct Image {
     mapping: Mapping,
+    is_read_only: bool,
 }
 
 impl Image {
@@ -21,7 +23,7 @@ impl Image {
         let mapping = Mapping::of_memory(bytes.len(), 1 << 21).unwrap();
         // SAFETY: the mapping is that long, new, and nobody else's.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), mapping.base(), bytes.len()) };
-        Image { mapping }
+        Image { mapping, is_read_only: false }
     }
 }
 
@@ -36,6 +38,9 @@ unsafe impl Backing for Image {
     fn capacity(&self) -> u64 {
         self.mapping.length() as u64
     }
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
     fn extend(&self, _old: u64, new: u64) -> Result<(), PoolError> {
         Err(PoolError::PoolFull { path: "image".into(), needed: new, max: self.capacity() })
     }
@@ -45,12 +50,32 @@ fn open(bytes: &[u8]) -> Result<Pool<Hardware>, PoolError> {
     Pool::with_backing(Box::new(Image::new(bytes)), Domain::Adr, 0, false)
 }
 
+/// What a reader of the pool is told about what is kept twice.
+fn told(bytes: &[u8]) -> Vec<String> {
+    let image = Image { is_read_only: true, ..Image::new(bytes) };
+    let pool = Pool::<Hardware>::with_backing(Box::new(image), Domain::Adr, 0, false).unwrap();
+    pool.copy_problems()
+}
+
 /// A pool of the smallest size with a root and two ids handed out.
 fn sound_pool() -> Vec<u8> {
+    pool_left_by(|_| ())
+}
+
+/// The same, closed with a seal.
+fn closed_pool() -> Vec<u8> {
+    pool_left_by(|pool| {
+        pool.set_seal(Seal { leaves: 3, keys: 99, sum: 77, roots: 5 }).unwrap();
+        pool.set_clean().unwrap();
+    })
+}
+
+fn pool_left_by(end: impl FnOnce(&Pool<Hardware>)) -> Vec<u8> {
     let pool = Pool::<Hardware>::in_memory(0, 0, Domain::Adr).unwrap();
     pool.create_root("users", 1, 2).unwrap();
     pool.next_id().unwrap();
     pool.next_id().unwrap();
+    end(&pool);
     let mut bytes = vec![0; pool.size() as usize];
     // SAFETY: the pool is that long and nobody writes it now.
     unsafe { std::ptr::copy_nonoverlapping(pool.base(), bytes.as_mut_ptr(), bytes.len()) };
@@ -99,6 +124,63 @@ fn any_damaged_byte_of_one_copy_is_survived_and_of_both_refused() {
     }
 }
 
+/// `check` called a pool sound of which one copy of the header was damaged.
+#[test]
+fn every_damaged_byte_of_one_copy_is_told_of_a_closed_pool() {
+    let sound = closed_pool();
+    assert_eq!(told(&sound), Vec::<String>::new());
+    let records = [
+        (HEADER_OFFSETS, HEADER_SIZE, "the header"),
+        (SESSION_OFFSETS, SESSION_SIZE, "the session record"),
+        (IDS_OFFSETS, IDS_SIZE, "the id counter"),
+        (SEAL_OFFSETS, SEAL_SIZE, "the seal"),
+    ];
+    for (offsets, length, name) in records {
+        for (copy, start) in offsets.into_iter().enumerate() {
+            let (start, end) = (start as usize, (start + length) as usize);
+            for place in start..end {
+                for new in damages(sound[place]) {
+                    let mut bytes = sound.clone();
+                    bytes[place] = new;
+                    let told = told(&bytes);
+                    assert_eq!(told.len(), 1, "byte {place} as {new:#x}: {told:?}");
+                    let which = ["first", "second"][copy];
+                    let says =
+                        format!("byte {start}: the {which} of the two copies of {name} is damaged");
+                    assert!(told[0].starts_with(&says), "byte {place}: {told:?}");
+                }
+            }
+        }
+    }
+}
+
+/// In a pool that was not closed a copy may be torn; what no rewriting leaves is told all the same.
+#[test]
+fn of_a_killed_pool_only_what_nobody_writes_is_told() {
+    let sound = sound_pool();
+    assert_eq!(told(&sound), Vec::<String>::new());
+    let word_of = |offset: u64, index: u64| (offset + 8 * index) as usize;
+    for copy in 0..2 {
+        let header = HEADER_OFFSETS[copy];
+        let with = |place: usize, change: u8| {
+            let mut bytes = sound.clone();
+            bytes[place] ^= change;
+            told(&bytes).len()
+        };
+        // Magic, version, uuid, layout, time, domain, zeros.
+        for index in [0, 1, 4, 5, 6, 7, 8, 10, 11, 13, 14] {
+            assert_eq!(with(word_of(header, index), 0x80), 1, "word {index}");
+        }
+        assert_eq!(with(word_of(header, 2) + 4, 1), 1, "a feature that nobody knows");
+        assert_eq!(with(word_of(header, 2), 1), 0, "a feature that is being enabled");
+        assert_eq!(with(word_of(header, 9), 1), 1, "a size that is none");
+        assert_eq!(with(word_of(header, 15), 1), 0, "a check sum that is yet to be written");
+        assert_eq!(with(word_of(SESSION_OFFSETS[copy], 6), 1), 1, "zeros of the session");
+        assert_eq!(with(IDS_OFFSETS[copy] as usize, 1), 1, "a word is never torn");
+        assert_eq!(with(SEAL_OFFSETS[copy] as usize, 1), 0, "no seal is in force");
+    }
+}
+
 #[test]
 fn a_damaged_copy_is_repaired_by_opening() {
     let scratch = Scratch::with_pool();
@@ -106,7 +188,12 @@ fn a_damaged_copy_is_repaired_by_opening() {
         let mut bytes = fs::read(&scratch.path).unwrap();
         bytes[offset as usize] ^= 0x10;
         fs::write(&scratch.path, &bytes).unwrap();
-        crate::common::open(&scratch.path).unwrap();
+        let told = crate::common::open_read_only(&scratch.path).unwrap().copy_problems();
+        assert_eq!(told.len(), 1, "{told:?}");
+        let pool = crate::common::open(&scratch.path).unwrap();
+        assert_eq!(pool.copy_problems(), Vec::<String>::new());
+        pool.set_clean().unwrap();
+        drop(pool);
         let bytes = fs::read(&scratch.path).unwrap();
         for (offsets, length) in [
             (HEADER_OFFSETS, HEADER_SIZE),
