@@ -10,8 +10,11 @@ use everleaf_index::{Hardware, Record, Session, lock_rank};
 use crate::map::Map;
 use crate::map::key_range::{KeyRange, owned_bounds};
 use crate::map::scan::Scan;
-use crate::shared::Shared;
+use crate::shared::{Shared, lacks_space, thread_number};
 use crate::{Error, Expiry, Result, Store, WriteBatch, Written};
+
+/// How often leaves are merged, some hundreds at a time, while all writers wait.
+const MERGE_TURNS: usize = 8;
 
 /// The default map of a store while nobody else writes; see [`Store::write_alone`].
 pub struct Alone<'a> {
@@ -144,15 +147,22 @@ impl Store {
         let last = batch.last_changes();
         let journal = if last.may_need_journal() { Some(journal?) } else { None };
         let mut own = 0;
-        let written = shared.write_behind(&batch, &last, journal, &mut own, &mut in_order);
-        let (written, lsn) = match written {
-            Err(error) if error.lacks_space() => {
-                // All others wait for our stripes.
-                shared.trees.reclaim_at_once();
-                shared.write_behind(&batch, &last, journal, &mut own, &mut in_order)
+        let mut write = || shared.write_behind(&batch, &last, journal, &mut own, &mut in_order);
+        let mut written = write();
+        if lacks_space(&written) {
+            // All others wait for our stripes: what is not merged now is when it is tried again.
+            shared.trees.reclaim_at_once();
+            written = write();
+            let mut turns = 0;
+            if lacks_space(&written) {
+                shared.trees.merge_thin(thread_number(), &mut || {
+                    written = write();
+                    turns += 1;
+                    turns < MERGE_TURNS && lacks_space(&written)
+                });
             }
-            result => result,
-        }?;
+        }
+        let (written, lsn) = written?;
         in_order.end(lsn)?;
         Ok(written)
     }

@@ -104,8 +104,7 @@ impl Map {
     ) -> Result<R> {
         match self.try_write(key, &mut write) {
             Err(error) if error.lacks_space() => {
-                self.shared.reclaim();
-                self.try_write(key, &mut write)
+                self.shared.with_room(|| self.try_write(key, &mut write))
             }
             result => result,
         }

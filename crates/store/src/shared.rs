@@ -30,7 +30,7 @@ use crate::ranked::{RankedGuard, RankedMutex};
 use crate::versions::Versions;
 use crate::wal::StoreLog;
 use crate::watches::Watches;
-use crate::{Rebuilt, Result};
+use crate::{Error, Rebuilt, Result};
 
 /// Threads that have used a store so far: each gets a number, which leads it to a session.
 static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -41,6 +41,10 @@ thread_local! {
 
 /// How often it is tried to return the space of a map that went, which others may still be reading.
 const SPACE_TRIES: u32 = 10;
+
+pub(crate) fn lacks_space<R>(result: &Result<R>) -> bool {
+    result.as_ref().is_err_and(Error::lacks_space)
+}
 
 /// A small number that stays the same for the calling thread.
 #[inline]
@@ -184,6 +188,22 @@ impl Shared {
     pub fn reclaim(&self) {
         self.trees.reclaim();
     }
+
+    /// Tries again what has found no space: when all was reclaimed that nobody uses, and, if that was not enough,
+    /// while the leaves are merged that removals from a full pool have left.
+    #[cold]
+    #[inline(never)]
+    pub fn with_room<R>(&self, mut again: impl FnMut() -> Result<R>) -> Result<R> {
+        self.reclaim();
+        let mut result = again();
+        if lacks_space(&result) {
+            self.trees.merge_thin(thread_number(), &mut || {
+                result = again();
+                lacks_space(&result)
+            });
+        }
+        result
+    }
 }
 
 impl Shared {
@@ -225,11 +245,12 @@ impl Shared {
 
     /// Frees what can be freed, and returns its space to the system but for about `keep` bytes, while
     /// `goes_on` says so. Returns the bytes.
-    pub fn return_space_but(&self, keep: u64, goes_on: impl FnMut() -> bool) -> Result<u64> {
+    pub fn return_space_but(&self, keep: u64, mut goes_on: impl FnMut() -> bool) -> Result<u64> {
         if self.trees.heap().pool().is_read_only() {
             return Ok(0);
         }
         self.trees.reclaim();
+        self.trees.merge_thin(thread_number(), &mut goes_on);
         Ok(self.trees.heap().return_space_but(keep, goes_on).map_err(IndexError::from)?)
     }
 

@@ -191,11 +191,10 @@ impl Store {
                 // A thread that makes a tree does so in another session, which cannot have what this one has freed.
                 session.collect_all();
                 session.give_back();
-                self.shared.reclaim();
-                self.shared.trees.bytes_tree(name)
+                self.shared.with_room(|| Ok(self.shared.trees.bytes_tree(name)?))?
             }
-            result => result,
-        }?;
+            result => result?,
+        };
         self.shared.number(&tree, name, &mut session)?;
         Ok(self.default.another(tree))
     }

@@ -5,7 +5,7 @@
 //! and offers one descriptor first to the left leaf, then (any helper) to the right one. If the right
 //! leaf has chosen another successor meanwhile, the merge is aborted and the left leaf is replaced
 //! alone. Durably, the right block is marked `Merging` before the left block's state word, which is the
-//! commit, names the target.
+//! commit, names the target. What could not be merged is tried again when the pool is full (`thin.rs`).
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Atomic, Machine, Ordering};
@@ -15,6 +15,7 @@ use super::candidate::Candidate;
 use super::layout::{FREEZING, LeafId, LeafShape, REPLACED, Successor};
 use crate::kind::Kind;
 use crate::nbtree::inner;
+use crate::nbtree::inner_tree::Joined;
 use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{BlockState, NO_BLOCK};
@@ -34,7 +35,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     #[cold]
     #[inline(never)]
     pub(super) fn after_remove(&self, session: &mut Session<M>, leaf: LeafId, key: K::Key<'_>) {
-        if self.live_count(leaf) * 8 <= G::CAPACITY {
+        if Self::is_thin(self.live_count(leaf)) {
             self.clean_up(session, key);
         }
     }
@@ -47,17 +48,21 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             // Without space nothing is merged; the thin leaves go on to serve.
             match self.try_merge(session, key) {
                 Ok(Progress::Merged) => {
-                    let _ = self.inner.join_thin(session, key);
+                    if !matches!(self.inner.join_thin(session, key), Ok(Joined::Yes | Joined::No)) {
+                        self.missed.note();
+                    }
                     return true;
                 }
-                Ok(Progress::NoNeighbour) => {
-                    if !matches!(self.inner.join_thin(session, key), Ok(true)) {
-                        return false;
-                    }
-                }
-                Ok(Progress::None) | Err(_) => return false,
+                Ok(Progress::NoNeighbour) => match self.inner.join_thin(session, key) {
+                    Ok(Joined::Yes) => {}
+                    Ok(Joined::No) => return false,
+                    Ok(Joined::Busy) | Err(_) => break,
+                },
+                Ok(Progress::None) => return false,
+                Ok(Progress::Busy) | Err(_) => break,
             }
         }
+        self.missed.note();
         false
     }
 
@@ -94,18 +99,18 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             self.cold(leaf).flags.load(Ordering::Relaxed) & (FREEZING | REPLACED) != 0
         };
         if replaced(leaf) || replaced(a) || replaced(b) {
-            return Ok(Progress::None);
+            return Ok(Progress::Busy);
         }
         if (self.live_count(a) + self.live_count(b)) * 2 > G::CAPACITY {
             return Ok(Progress::None);
         }
         self.reserve(session, false)?;
         if !parent.try_lock() {
-            return Ok(Progress::None);
+            return Ok(Progress::Busy);
         }
         if !self.inner.lock_parent(&path, depth) {
             parent.unlock();
-            return Ok(Progress::None);
+            return Ok(Progress::Busy);
         }
         let in_place =
             parent.child(right - 1) == a.as_child() && parent.child(right) == b.as_child();
@@ -130,7 +135,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             other => {
                 self.inner.unlock_parent(&path, depth);
                 parent.unlock();
-                other.map(|_| Progress::None)
+                other.map(|_| Progress::Busy)
             }
         }
     }
@@ -347,5 +352,8 @@ enum Progress {
     Merged,
     /// The leaf is the only one under its parent.
     NoNeighbour,
+    /// No neighbour is thin enough.
     None,
+    /// Somebody is at work there.
+    Busy,
 }

@@ -76,6 +76,7 @@ mod slab;
 mod sort;
 mod split;
 pub mod state;
+mod thin;
 mod write;
 
 use std::sync::Arc;
@@ -86,10 +87,10 @@ use everleaf_pool::Medium;
 
 use crate::geometry::Production;
 use crate::kind::{Kind, U64Kind};
-use crate::nbtree::TreeShape;
 use crate::nbtree::inner_tree::InnerTree;
 use crate::nbtree::state::BlockState;
 use crate::nbtree::tally::Tally;
+use crate::nbtree::{Missed, TreeShape};
 use crate::pool_trees::pool_base::PoolBase;
 use layout::{BLOCK_HEADER_SIZE, Cold, Header, LeafId, LeafShape};
 pub(crate) use slab::Slab;
@@ -109,6 +110,7 @@ pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = H
     ordered: Tally<M>,
     splits: Tally<M>,
     merges: Tally<M>,
+    missed: Missed<M>,
     /// Leaves that opening has left to be restored.
     unrestored: Tally<M>,
     /// Whether opening has left any.
@@ -137,6 +139,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             ordered: Tally::new(0),
             splits: Tally::new(0),
             merges: Tally::new(0),
+            missed: Missed::new(),
             unrestored: Tally::new(0),
             opened_at_once: false,
             late: None,

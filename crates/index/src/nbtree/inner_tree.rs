@@ -60,6 +60,16 @@ impl<M: Machine> Path<M> {
     }
 }
 
+/// What became of an attempt to join two inner nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joined {
+    Yes,
+    /// None is thin, or has a neighbour that it fits.
+    No,
+    /// Somebody is at work there.
+    Busy,
+}
+
 /// The inner nodes of one tree.
 pub(crate) struct InnerTree<K, G: Geometry, M: Machine> {
     root: AtomicPointer<Inner<M>, M>,
@@ -275,9 +285,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
         }
     }
 
-    /// Joins the lowest thin inner node on the way to `key` with a neighbour. Returns whether it
-    /// did.
-    pub fn join_thin(&self, session: &mut Session<M>, key: K::Key<'_>) -> Result<bool, AllocError> {
+    /// Joins the lowest thin inner node on the way to `key` with a neighbour.
+    pub fn join_thin(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+    ) -> Result<Joined, AllocError> {
         let (path, _) = self.descend_path(key, false);
         for depth in (1..path.len()).rev() {
             let (node, _) = path.step(depth);
@@ -287,7 +300,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
                 return self.join_at(session, &path, depth);
             }
         }
-        Ok(false)
+        Ok(Joined::No)
     }
 
     /// Joins the node at `depth` with a neighbour under the same parent.
@@ -296,7 +309,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
         session: &mut Session<M>,
         path: &Path<M>,
         depth: usize,
-    ) -> Result<bool, AllocError> {
+    ) -> Result<Joined, AllocError> {
         let (node, _) = path.step(depth);
         let (parent, index) = path.step(depth - 1);
         let sibling = |index: usize| -> Shared<Inner<M>> {
@@ -312,21 +325,21 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
         if usize::from(node.count) + usize::from(other.count)
             > G::child_count(node.level).div_ceil(4) * 3
         {
-            return Ok(false);
+            return Ok(Joined::No);
         }
         if !node.try_lock() {
-            return Ok(false);
+            return Ok(Joined::Busy);
         }
         let joined = if !other.try_lock() {
-            Ok(false)
+            Ok(Joined::Busy)
         } else {
             let joined = self.join_locked(session, path, depth, right, node, other, left_is_node);
-            if !matches!(joined, Ok(true)) {
+            if !matches!(joined, Ok(Joined::Yes)) {
                 other.unlock();
             }
             joined
         };
-        if !matches!(joined, Ok(true)) {
+        if !matches!(joined, Ok(Joined::Yes)) {
             node.unlock();
         }
         joined
@@ -342,15 +355,15 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
         node: Shared<Inner<M>>,
         other: Shared<Inner<M>>,
         left_is_node: bool,
-    ) -> Result<bool, AllocError> {
+    ) -> Result<Joined, AllocError> {
         if !self.lock_parent(path, depth) {
-            return Ok(false);
+            return Ok(Joined::Busy);
         }
         let (parent, _) = path.step(depth - 1);
         let place = if left_is_node { right } else { right - 1 };
         if parent.child(place) != other.as_ptr().cast() || !self.lock_parent(path, depth - 1) {
             parent.unlock();
-            return Ok(false);
+            return Ok(Joined::Busy);
         }
         let (first, second) = if left_is_node { (node, other) } else { (other, node) };
         let mut children = first.children::<K>();
@@ -390,7 +403,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
             }
             self.retire_inner(session, old);
         }
-        Ok(true)
+        Ok(Joined::Yes)
     }
 
     /// Inner nodes over children of level 1, level by level; the root.

@@ -6,7 +6,8 @@
 //! replaced alone. Durably, the right block is marked `Merging` before the left block's state word,
 //! which is the commit, names the target.
 //!
-//! Merging is maintenance: it starts only when locks are free, and a failure leaves thin leaves.
+//! Merging is maintenance: it starts only when locks are free, and a failure leaves thin leaves, which are merged when
+//! the pool is full (`thin.rs`).
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Atomic, Machine, Ordering};
@@ -14,6 +15,7 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 use super::NbTree;
 use super::candidate::Candidate;
 use super::inner;
+use super::inner_tree::Joined;
 use super::layout::{Inner, Leaf, Successor};
 use super::shared::Shared;
 use super::state::{BlockState, FREEZING, REPLACED};
@@ -46,7 +48,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         leaf: Shared<Leaf<M>>,
         key: K::Key<'_>,
     ) {
-        if live_count(leaf) * 8 <= G::SLOT_COUNT {
+        if Self::is_thin(live_count(leaf)) {
             self.clean_up(session, key);
         }
     }
@@ -59,17 +61,21 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             // Without space nothing is merged; the thin leaves go on to serve.
             match self.try_merge(session, key) {
                 Ok(Progress::Merged) => {
-                    let _ = self.inner.join_thin(session, key);
+                    if !matches!(self.inner.join_thin(session, key), Ok(Joined::Yes | Joined::No)) {
+                        self.missed.note();
+                    }
                     return true;
                 }
-                Ok(Progress::NoNeighbour) => {
-                    if !matches!(self.inner.join_thin(session, key), Ok(true)) {
-                        return false;
-                    }
-                }
-                Ok(Progress::None) | Err(_) => return false,
+                Ok(Progress::NoNeighbour) => match self.inner.join_thin(session, key) {
+                    Ok(Joined::Yes) => {}
+                    Ok(Joined::No) => return false,
+                    Ok(Joined::Busy) | Err(_) => break,
+                },
+                Ok(Progress::None) => return false,
+                Ok(Progress::Busy) | Err(_) => break,
             }
         }
+        self.missed.note();
         false
     }
 
@@ -106,18 +112,18 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             leaf.meta.load(Ordering::Relaxed) & (FREEZING | REPLACED) != 0
         };
         if replaced(leaf) || replaced(a) || replaced(b) {
-            return Ok(Progress::None);
+            return Ok(Progress::Busy);
         }
         if (live_count(a) + live_count(b)) * 2 > G::SLOT_COUNT {
             return Ok(Progress::None);
         }
         self.reserve(session, false)?;
         if !parent.try_lock() {
-            return Ok(Progress::None);
+            return Ok(Progress::Busy);
         }
         if !self.inner.lock_parent(&path, depth) {
             parent.unlock();
-            return Ok(Progress::None);
+            return Ok(Progress::Busy);
         }
         let in_place = parent.child(right - 1) == a.as_ptr().cast()
             && parent.child(right) == b.as_ptr().cast();
@@ -141,7 +147,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             other => {
                 self.inner.unlock_parent(&path, depth);
                 parent.unlock();
-                other.map(|_| Progress::None)
+                other.map(|_| Progress::Busy)
             }
         }
     }
@@ -380,7 +386,10 @@ enum Progress {
     Merged,
     /// The leaf is the only one under its parent.
     NoNeighbour,
+    /// No neighbour is thin enough.
     None,
+    /// Somebody is at work there.
+    Busy,
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ mod install;
 pub mod layout;
 mod many;
 mod merge;
+mod missed;
 pub(crate) mod recover;
 mod scan;
 mod seal;
@@ -72,6 +73,7 @@ mod split;
 mod split_point;
 pub mod state;
 pub(crate) mod tally;
+mod thin;
 pub(crate) mod write;
 
 use std::sync::Arc;
@@ -90,6 +92,7 @@ use tally::Tally;
 pub(crate) use bulk::{BulkLoader, Loadable, Part, join};
 pub(crate) use check::CheckState;
 pub(crate) use many::{TOGETHER, group};
+pub(crate) use missed::{Missed, SWEPT_TOGETHER, SweepPlace};
 pub(crate) use recover::find_live_blocks;
 pub(crate) use scan::Extent;
 pub(crate) use seal::{Contents, mixed_sum, sum_of};
@@ -123,6 +126,7 @@ pub struct NbTree<K = U64Kind, G: Geometry = Production, M: Machine = everleaf_m
     leaves: Tally<M>,
     splits: Tally<M>,
     merges: Tally<M>,
+    missed: Missed<M>,
     heap: Arc<Heap<M>>,
 }
 
@@ -143,6 +147,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             leaves: Tally::new(0),
             splits: Tally::new(0),
             merges: Tally::new(0),
+            missed: Missed::new(),
             heap,
         }
     }

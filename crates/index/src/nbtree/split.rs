@@ -53,6 +53,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             if meta & REPLACED != 0 {
                 let Some(write) = carry else { return Ok(None) };
                 self.try_install(session, write.key);
+                if carried.is_some() && write.intent.removes() {
+                    self.note_carried_removal(live_count(leaf));
+                }
                 // A write that needs no room goes on in the compacted leaf.
                 return match no_space {
                     Some(error) if carried.is_none() && write.intent.inserts() => Err(error),
@@ -91,6 +94,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             } else if let Some(candidate) = self.help_merge(session, leaf, successor, carry)? {
                 (carried, no_space) = (candidate.carried, candidate.no_space);
             }
+        }
+    }
+
+    /// A removal that was carried merges nothing, whatever is left of a leaf that held so many keys.
+    fn note_carried_removal(&self, live_count: usize) {
+        if Self::is_thin(live_count.saturating_sub(1)) {
+            self.missed.note();
         }
     }
 

@@ -21,7 +21,9 @@ use crate::kind::Kind;
 use crate::nbtree::inner::Child;
 use crate::nbtree::recover::LiveBlocks;
 use crate::nbtree::write::{self, Write};
-use crate::nbtree::{Absence, CheckState, Contents, Extent, Loadable, NbTree, TreeShape};
+use crate::nbtree::{
+    Absence, CheckState, Contents, Extent, Loadable, Missed, NbTree, SweepPlace, TreeShape,
+};
 use crate::pool_trees::tree_cell::CellTree;
 
 /// What trees are made by.
@@ -424,6 +426,16 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
             Nodes::NbTree(_) => Ok(()),
             Nodes::HashedLeaf(tree) => tree.restore_all(session),
         }
+    }
+
+    /// The merges that were missed.
+    pub fn missed(&self) -> &Missed<M> {
+        either!(self, tree => tree.missed())
+    }
+
+    /// See [`NbTree::merge_some`].
+    pub fn merge_some(&self, session: &mut Session<M>, place: &mut SweepPlace<K::Kept>) -> bool {
+        either!(self, tree => tree.merge_some(session, place))
     }
 
     /// Seals its leaves durably, and says what they hold. Nobody writes.

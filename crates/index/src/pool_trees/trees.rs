@@ -11,6 +11,7 @@ mod opening;
 mod removal;
 mod restoring;
 mod seal;
+mod thin;
 
 use std::sync::Arc;
 

@@ -13,3 +13,4 @@ mod orders_of_arrival;
 mod refused_growth;
 mod single_tree_pool;
 mod strings_at_once;
+mod thin_leaves;

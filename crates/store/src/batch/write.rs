@@ -30,8 +30,7 @@ impl Shared {
         let mut own_rollbacks = 0;
         match self.try_batch(batch, &last, &mut own_rollbacks) {
             Err(error) if error.lacks_space() => {
-                self.reclaim();
-                self.try_batch(batch, &last, &mut own_rollbacks)
+                self.with_room(|| self.try_batch(batch, &last, &mut own_rollbacks))
             }
             result => result,
         }
@@ -84,7 +83,8 @@ impl Shared {
         let journal = match self.journal(&mut session) {
             Err(error) if error.lacks_space() => {
                 drop(session);
-                self.reclaim();
+                // Why there is none is told below.
+                let _ = self.with_room(|| self.journal(&mut *self.session()?).map(drop));
                 session = self.session()?;
                 self.journal(&mut session)
             }

@@ -21,10 +21,7 @@ impl Map {
             return Err(Error::ReadOnly);
         }
         match self.try_clear() {
-            Err(error) if error.lacks_space() => {
-                self.shared.reclaim();
-                self.try_clear()
-            }
+            Err(error) if error.lacks_space() => self.shared.with_room(|| self.try_clear()),
             result => result,
         }?;
         self.shared.note_free_space();
