@@ -232,7 +232,7 @@ fn a_file_with_a_key_twice_makes_no_pool() {
 fn a_collection_without_members_is_left_away_and_counted() {
     let place = Place::empty();
     let (empty, key) = (b"\x04\x01h\0", b"\0\x01k\x01v");
-    place.write("empty.rdb", &[b"REDIS0009\xfe\0", &empty[..], key, b"\xff", &[0; 8]].concat());
+    place.write("empty.rdb", [b"REDIS0009\xfe\0", &empty[..], key, b"\xff", &[0; 8]].concat());
     let told = place.run(["import", "empty.rdb", "new.pool"]).succeeded();
     assert!(told.contains("imported 1 key of 1 database") && told.contains("compared"), "{told}");
     assert!(told.contains(", 1 empty collection left away"), "{told}");

@@ -105,7 +105,7 @@ fn unreadable(why: String) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::now_ms;
+    use super::super::clock::now_ms;
     use super::*;
     use everleaf_server::transfer::{Entry, Extent, Value};
 

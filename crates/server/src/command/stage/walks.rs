@@ -136,9 +136,9 @@ impl Staged<'_> {
 mod tests {
     use everleaf::{Expiry, Options};
 
-    use crate::command::Failure;
     use crate::command::stage::{Stage, Staged};
     use crate::databases::{Databases, Place};
+    use crate::failure::Failure;
     use crate::types::Types;
 
     /// What was wrong: `FLUSHALL` and `DEL` of a transaction left what had expired and was not swept, and `DBSIZE` went

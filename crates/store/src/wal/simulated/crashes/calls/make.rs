@@ -56,16 +56,7 @@ impl Call {
                 Ok(Answer::Pair(if *is_last { map.pop_last()? } else { map.pop_first()? }))
             }
             Call::Look { name, from, to, way } => look(&find(store, name)?, from, to, *way),
-            Call::ReadAll { name, keys } => {
-                let (map, keys) = (find(store, name)?, slices(keys));
-                let mut all = vec![];
-                map.get_many_at_once(&keys, &mut |index, found: Option<(&[u8], Expiry)>| {
-                    assert_eq!(index, all.len(), "in their order");
-                    all.push(found.map(|(value, expiry)| (value.to_vec(), expiry.as_unix_ms())));
-                    ControlFlow::Continue(())
-                })?;
-                Ok(Answer::All(all))
-            }
+            Call::ReadAll { name, keys } => read_all(&find(store, name)?, &slices(keys)),
             Call::RemoveAll { name, keys } => {
                 let count = find(store, name)?.remove_many_at_once(&slices(keys))?;
                 Ok(Answer::Count(count as u64))
@@ -121,6 +112,17 @@ impl Call {
             Call::Snapshot => store.snapshot().map(|_| Answer::Nothing),
         }
     }
+}
+
+/// What several keys hold at one moment.
+fn read_all(map: &Map, keys: &[&[u8]]) -> Result<Answer> {
+    let mut all = vec![];
+    map.get_many_at_once(keys, &mut |index, found: Option<(&[u8], Expiry)>| {
+        assert_eq!(index, all.len(), "in their order");
+        all.push(found.map(|(value, expiry)| (value.to_vec(), expiry.as_unix_ms())));
+        ControlFlow::Continue(())
+    })?;
+    Ok(Answer::All(all))
 }
 
 impl From<&Decided> for Action {
