@@ -1,4 +1,5 @@
-//! `cargo xtask servers FOLDER [--threads N] [PART ..]`: Everleaf's server, Redis and Valkey side by side, by one client.
+//! `cargo xtask servers FOLDER [--threads N] [PART ..]`: Everleaf's server, Redis and Valkey side by side, by one
+//! client.
 //!
 //! With `--threads` Everleaf has so many event loops, otherwise one per CPU.
 //! `FOLDER` has a release build of `everleaf` (as `target/release`). Parts: `commands` (all of redis-benchmark, with 1

@@ -48,7 +48,8 @@ pub struct Cursor {
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
     place: Place,
-    /// The pairs on the way, and whether that leads backwards. It begins at the place if that is `Shown`, else behind it.
+    /// The pairs on the way, and whether that leads backwards. It begins at the place if that is `Shown`, else
+    /// behind it.
     way: Option<(Range, bool)>,
 }
 

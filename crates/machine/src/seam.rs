@@ -369,8 +369,8 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     fn mutant(name: &'static str) -> bool;
 
     /// Runs `task(0) .. task(count - 1)`, on as many threads as asked where the machine has them;
-    /// returns when all are done. A simulated machine runs them one after the other, but for the recoveries of some lives
-    /// after a crash.
+    /// returns when all are done. A simulated machine runs them one after the other, but for the recoveries
+    /// of some lives after a crash.
     fn parallel(threads: usize, count: usize, task: &(dyn Fn(usize) + Sync)) {
         let _ = threads;
         (0..count).for_each(task);

@@ -2,8 +2,8 @@
 //! [`Machine::parallel`] splits among threads.
 //!
 //! On hardware they are started for it and joined. Here they are the threads of the plan, which are held until the pool
-//! is open. Whoever starts them has all it did before them behind it, and they have all they did behind them when they
-//! are joined, as threads have.
+//! is open. All that the starting thread did before comes before what they do, and all that they do before what it does
+//! when they are joined, as it is of threads.
 //!
 //! [`Machine::parallel`]: crate::Machine::parallel
 
