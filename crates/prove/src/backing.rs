@@ -65,6 +65,16 @@ pub fn open_pool_up_to(memory: Memory, max: u64) -> Result<Pool<Simulated>, Pool
     Pool::with_backing(backing(memory, memory.size() as u64), domain_of(memory), max, false)
 }
 
+/// The pool that `memory` holds, for one who only reads.
+///
+/// # Errors
+/// Damage.
+pub fn read_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
+    let length = memory.size() as u64;
+    let reading = backing(memory, length).reading();
+    Pool::with_backing(Box::new(reading), domain_of(memory), length, false)
+}
+
 /// As [`open_pool_up_to`], on a disk that has no space for more than the first `end` bytes.
 ///
 /// # Errors

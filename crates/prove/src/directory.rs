@@ -10,7 +10,7 @@ use everleaf_machine::{Atomic, Ordering, Simulated};
 use everleaf_pool::layout::{IDS_OFFSETS, SIZE_GRANULE};
 use everleaf_pool::{KNOWN_FEATURES, Pool, PoolError, Root};
 
-use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_on_disk_of};
+use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_on_disk_of, read_pool};
 use crate::case::{Case, PlannedCase};
 use crate::configure::Fixed;
 use crate::creation;
@@ -213,6 +213,17 @@ fn see(pool: &Pool<M>, thread: usize) {
     pool.medium().persist(word.as_ptr(), 8);
 }
 
+/// Whether a reader takes what a crash has left of a rewriting for damage.
+fn judge_copies(memory: Memory) -> Result<(), String> {
+    if memory.outlives_stores() {
+        // What is in the caches is for the opening that is judged.
+        return Ok(());
+    }
+    let pool = read_pool(memory).map_err(|error| error.to_string())?;
+    let problems = pool.copy_problems();
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+}
+
 impl Program for Directory {
     type Operation = Operation;
     type Instance = Opened;
@@ -227,6 +238,7 @@ impl Program for Directory {
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
+        judge_copies(memory)?;
         let opened = Opened::new(memory, 0, self.disk_end()).map_err(|error| error.to_string())?;
         let pool = opened.pool();
         let id_when_closed = pool.root(CLOSED_NAME).map_or(0, |root| root.value);

@@ -21,7 +21,8 @@ pub fn remove_trees<G: Geometry>(trees: &Trees<G, Simulated>) -> Result<(), Stri
     if !trees.finish_opening() {
         return Err(format!("{} leaves of no tree are left", trees.unrestored()));
     }
-    all_is_free(trees.heap())
+    let pooled = trees.sessions().enter_all(None).map_err(|error| error.to_string())?;
+    demand_free(trees.heap(), pooled.iter().filter_map(|guard| guard.opened()).collect())
 }
 
 /// Demands that nothing of a heap is in use. Nobody has a session.
@@ -29,13 +30,23 @@ pub fn remove_trees<G: Geometry>(trees: &Trees<G, Simulated>) -> Result<(), Stri
 /// # Errors
 /// What is in use, or free twice, in words.
 pub fn all_is_free(heap: &Arc<Heap<Simulated>>) -> Result<(), String> {
+    demand_free(heap, vec![])
+}
+
+/// The same where nobody has a session but those that are given, which a pool of sessions keeps.
+fn demand_free(
+    heap: &Arc<Heap<Simulated>>,
+    pooled: Vec<&Session<Simulated>>,
+) -> Result<(), String> {
     let mut session: Session<Simulated> = heap.session().map_err(|error| error.to_string())?;
     session.collect_all();
-    if heap.session_count() != 1 {
-        return Err(format!("{} ended sessions still count", heap.session_count() - 1));
+    let ended = heap.session_count() - 1 - pooled.len();
+    if ended > 0 {
+        return Err(format!("{ended} ended sessions still count"));
     }
     let mut audit = Audit::new(heap).map_err(|error| error.to_string())?;
     audit.add_session(&session);
+    pooled.into_iter().for_each(|session| audit.add_session(session));
     let problems = audit.finish(heap);
     if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
 }

@@ -44,7 +44,7 @@ pub enum Operation {
     Clear(u64),
     /// Removes a tree.
     Drop(u64),
-    /// Frees what removed trees have left.
+    /// Frees what removed trees have left, and merges what removals have.
     Reclaim,
     /// Seals and closes the pool; the last operation of all.
     Close,
@@ -175,6 +175,7 @@ fn perform(
             session.collect_all();
             session.give_back();
             trees.reclaim();
+            trees.merge_thin(0, &mut || true);
             perform_once(trees, session, operation, replies)
         }
         done => done,
@@ -211,8 +212,41 @@ fn perform_once(
             }
             replies.extend(all(Reply::Unknown));
         }
-        Operation::Reclaim => trees.reclaim(),
+        Operation::Reclaim => {
+            trees.reclaim();
+            trees.merge_thin(0, &mut || true);
+        }
         Operation::Close => trees.close()?,
+    }
+    Ok(())
+}
+
+/// What is demanded of trees that were emptied.
+const MERGED: &str = "what removals had to leave is merged later";
+
+/// Empties all trees, and demands that none has more leaves than a new one. Nobody else is there.
+fn demand_merged(trees: &Trees<G, M>) -> Result<(), String> {
+    let mut session = trees.heap().session().map_err(text)?;
+    for (map, key) in (0..MAPS).flat_map(|map| (0..KEYS).map(move |key| (map, key))) {
+        remove(trees, &mut session, map, key).map_err(text)?;
+    }
+    session.collect_all();
+    session.give_back();
+    trees.merge_thin(0, &mut || true);
+    for map in 0..MAPS {
+        let name = name_of(map);
+        let leaves = if is_integers(map) {
+            let tree = trees.find_u64_tree(&name).map_err(text)?;
+            tree.map(|tree| tree.shape(&mut session)).transpose().map_err(text)?
+        } else {
+            let tree = trees.find_bytes_tree(&name).map_err(text)?;
+            tree.map(|tree| tree.shape(&mut session)).transpose().map_err(text)?
+        }
+        .map_or(0, |shape| shape.leaves);
+        // Integers have one for each class.
+        if leaves > if is_integers(map) { 8 } else { 1 } {
+            return Err(format!("{leaves} leaves of '{name}', which is empty"));
+        }
     }
     Ok(())
 }
@@ -311,6 +345,7 @@ impl Program for Maps {
         let Opened { trees, sessions, .. } = opened;
         drop(sessions);
         trees.reclaim();
+        demand_merged(&trees).map_err(|error| format!("{MERGED}: {error}"))?;
         remove_trees(&trees)?;
         Ok(true)
     }
