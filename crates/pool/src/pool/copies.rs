@@ -26,6 +26,8 @@ use crate::{Domain, Seal};
 
 /// Words of a header that a rewriting changes: features, maximum size, generation and check sum.
 const HEADER_CHANGES: [usize; 5] = [2, 3, 9, 12, 15];
+/// The word of a session record that is written last. With it the record is whole.
+const CHECKSUM: usize = SESSION_WORDS - 1;
 
 impl<M: Machine> Pool<M> {
     /// What is wrong with records that are kept twice, in sentences: of a pool that is open for reading only, what no
@@ -116,18 +118,22 @@ fn session_may_be_torn(other: &SessionWords, session: &SessionRecord) -> bool {
             && is_state(other[2])
             && is_framed(other, &whole);
     }
-    // The end of the session had been written to the first copy, and a part of it to the second.
+    // The end of the session had been written to one copy, and a part of it to this one. Then sessions may have begun,
+    // any number of them, by systems and devices that are not known: as long as none was written as a whole, each goes
+    // by the other copy, and begins over what the one before it has left.
     let before = SessionRecord { clean: false, generation: whole[0].wrapping_sub(1), ..*session };
     let before = before.encode();
-    let is_ending = (0..SESSION_WORDS)
-        .any(|count| other[..count] == whole[..count] && other[count..] == before[count..]);
-    // Or the next was about to begin, by a system and a device that are not known.
-    let is_beginning = other[0] == whole[0].wrapping_add(1)
-        && other[1] == whole[1]
-        && (other[2] == whole[2] || is_state(other[2]) && other[2] & 1 == 0)
-        && other[7] == whole[7]
-        && is_framed(other, &whole);
-    is_ending || is_beginning
+    let begins = |index: usize| match index {
+        0 => other[0] == whole[0].wrapping_add(1),
+        1 | 6 => other[index] == whole[index],
+        2 => is_state(other[2]) && other[2] & 1 == 0,
+        _ => index < CHECKSUM,
+    };
+    (0..=CHECKSUM).take_while(|&begun| (0..begun).all(begins)).any(|begun| {
+        (begun..=SESSION_WORDS).any(|ended| {
+            other[begun..ended] == whole[begun..ended] && other[ended..] == before[ended..]
+        })
+    })
 }
 
 /// Whether a word may be that of a mark and a domain.
@@ -153,6 +159,62 @@ mod tests {
             domain: Domain::Process,
             boot_id: [7; 16],
             dirty_shutdowns: None,
+        }
+    }
+
+    /// All that sessions can leave of both copies, of which each is cut short after any number of words: `lives` of
+    /// them, by systems that have all started anew.
+    fn cut_short(lives: u8) -> std::collections::HashSet<[SessionWords; 2]> {
+        let place = std::path::Path::new("test.pool");
+        let mut states = std::collections::HashSet::from([[session(true, 8).encode(); 2]]);
+        for life in 1..=lives {
+            for copies in states.clone() {
+                let (last, whole, _) = session_record::choose(&copies, place).unwrap();
+                let boot_id = [life; 16];
+                let begun = SessionRecord {
+                    clean: false,
+                    generation: last.generation + 1,
+                    boot_id,
+                    ..last
+                };
+                let grown = SessionRecord {
+                    size: 2 * last.size,
+                    generation: begun.generation + 1,
+                    ..begun
+                };
+                let ended = |last: SessionRecord| SessionRecord {
+                    clean: true,
+                    generation: last.generation + 1,
+                    ..last
+                };
+                let mut rewrite = |from: [SessionWords; 2], new: SessionRecord, first: usize| {
+                    let mut now = from;
+                    for copy in [first, 1 - first] {
+                        for torn in torn(from[copy], new.encode()) {
+                            now[copy] = torn;
+                            states.insert(now);
+                        }
+                    }
+                    now
+                };
+                let in_use = rewrite(copies, begun, 1 - whole);
+                rewrite(in_use, ended(begun), 1);
+                let in_use = rewrite(in_use, grown, 1);
+                rewrite(in_use, ended(grown), 1);
+            }
+        }
+        states
+    }
+
+    /// What was told as damage: an end that was cut short, and a beginning over what that had left.
+    #[test]
+    fn sessions_cut_short_one_after_the_other_are_no_damage() {
+        for copies in cut_short(3) {
+            let chosen = session_record::choose(&copies, std::path::Path::new("test.pool"));
+            let (session, whole, _) = chosen.unwrap();
+            let may_be =
+                |other: &SessionWords, _: &SessionWords| session_may_be_torn(other, &session);
+            assert_eq!(damaged(&copies, Some(whole), may_be), None, "{copies:x?}");
         }
     }
 
