@@ -179,7 +179,7 @@ impl RawStore {
     /// What is wrong in the pool: nothing, one hopes.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let report = self.waits.during(py, || self.with(Store::check))?;
-        Ok(report.problems.iter().map(ToString::to_string).collect())
+        Ok(report.problems.iter().chain(&report.damaged_copies).map(ToString::to_string).collect())
     }
 
     /// Numbers about the store.

@@ -242,12 +242,13 @@ pub extern "C" fn el_store_check(
 ) -> c_int {
     entry(|| {
         let report = shared(store)?.with(|store| Ok(store.check()?))?;
-        for problem in report.problems.iter().filter(|_| tell.is_some()) {
+        let problems_found = report.problems.iter().chain(&report.damaged_copies);
+        for problem in problems_found.filter(|_| tell.is_some()) {
             if let Some(tell) = tell {
                 tell(context, el_slice::shown(problem.to_string().as_bytes()));
             }
         }
-        set(problems, report.problems.len());
+        set(problems, report.problems.len() + report.damaged_copies.len());
         Ok(EL_OK)
     })
 }

@@ -34,6 +34,7 @@ pub struct CheckArgs {
 struct Checked<'a> {
     collections: u64,
     complete: bool,
+    damaged_copies: &'a [String],
     keys: u64,
     leaves: u64,
     problems: Vec<String>,
@@ -54,12 +55,13 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
         CollectionReport::default()
     };
     let put_aside = store.put_aside_files()?;
-    let is_sound = report.problems.is_empty() && collections.problems.is_empty();
+    let is_sound = report.is_clean() && collections.problems.is_empty();
     if global.json {
         let problems = [&report.problems[..], &collections.problems[..]].concat();
         out.json(&Checked {
             collections: collections.collections,
             complete: report.is_complete,
+            damaged_copies: &report.damaged_copies,
             keys: report.keys,
             leaves: report.leaves,
             problems,
@@ -68,7 +70,8 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
             unproven_leaves: report.unproven_leaves,
         })?;
     } else {
-        for problem in report.problems.iter().chain(&collections.problems) {
+        let all = report.problems.iter().chain(&collections.problems);
+        for problem in all.chain(&report.damaged_copies) {
             out.line(problem)?;
         }
         if is_sound && !global.quiet {
@@ -101,7 +104,12 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
         }
     }
     match (report.problems.len(), collections.problems.len()) {
-        (0, 0) => Ok(()),
+        (0, 0) if report.damaged_copies.is_empty() => Ok(()),
+        (0, 0) => Err(Failure::not_found(format!(
+            "what {} keeps twice is damaged once: nothing is lost; opening it for writing mends it, as `everleaf put` \
+             and `everleaf serve` do",
+            pool.display()
+        ))),
         (0, count) => Err(Failure::not_found(format!(
             "{} in the collections of {}: the pool itself is sound; `everleaf export` shows what it \
              holds, and a server removes a collection that is named above with `DEL`",

@@ -313,6 +313,12 @@ fn a_damaged_collection_is_code_1_and_named() {
     store.close().unwrap();
     let sentence = place.run(["check", "pool"]).failed(1);
     assert!(sentence.contains("1 problem in the collections of"), "{sentence}");
+    // Beside a damaged copy of what is kept twice they are checked all the same.
+    let mut bytes = place.read("pool");
+    bytes[20] ^= 0x40;
+    place.write("pool", &bytes);
+    let sentence = place.run(["check", "pool"]).failed(1);
+    assert!(sentence.contains("1 problem in the collections of"), "{sentence}");
 }
 
 /// What was not told: the other copy serves, so `check` said "sound".
@@ -330,6 +336,16 @@ fn a_damaged_copy_of_what_is_kept_twice_is_code_1() {
         assert!(checked.text().contains(" of the two copies of "), "{offset}: {}", checked.text());
         checked.failed(1);
         assert_eq!(place.read("pool"), bytes, "a check changes nothing");
+        let report = place.run(["check", "pool", "--json"]).text();
+        let report: serde_json::Value = serde_json::from_str(&report).expect("the output is JSON");
+        assert_eq!(report["damaged_copies"].as_array().expect("a list").len(), 1, "{report}");
+        assert_eq!(
+            (&report["problems"], &report["sound"]),
+            (&serde_json::json!([]), &false.into())
+        );
+        let copy = format!("restored-{offset}");
+        place.run(["restore", "pool", &copy]).succeeded();
+        assert!(place.run(["check", &copy]).succeeded().starts_with("sound"), "byte {offset}");
         place.run(["put", "pool", "a", "2"]).succeeded();
         assert!(place.run(["check", "pool"]).succeeded().starts_with("sound"), "byte {offset}");
     }

@@ -17,11 +17,14 @@ pub struct CheckReport {
     pub unproven_leaves: u64,
     /// What is wrong, in sentences; empty if nothing is.
     pub problems: Vec<String>,
+    /// Damaged copies of what a pool keeps twice, in sentences: the other one serves, and opening the pool for writing
+    /// mends them.
+    pub damaged_copies: Vec<String>,
 }
 
 impl CheckReport {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
-        self.problems.is_empty()
+        self.problems.is_empty() && self.damaged_copies.is_empty()
     }
 }

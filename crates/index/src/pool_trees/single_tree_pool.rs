@@ -331,7 +331,7 @@ fn check<M: Machine>(
     }
     audit.add_session(&session);
     report.problems.extend(audit.finish(heap));
-    report.problems.extend(heap.pool().copy_problems());
+    report.damaged_copies = heap.pool().copy_problems();
     Ok(report)
 }
 

@@ -449,7 +449,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         audit.add_session(&session);
         report.problems.extend(audit.finish(&self.heap));
-        report.problems.extend(self.heap.pool().copy_problems());
+        report.damaged_copies = self.heap.pool().copy_problems();
         Ok(Some(report))
     }
 }

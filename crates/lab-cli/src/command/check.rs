@@ -28,22 +28,23 @@ pub struct CheckArgs {
 pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
     let report = everleaf_lab::check_pool(&pool).map_err(failure_of)?;
+    let problems = [&report.problems[..], &report.damaged_copies[..]].concat();
     if global.json {
         out.json(&json!({
             "sound": report.is_clean(),
             "keys": report.keys,
             "leaves": report.leaves,
-            "problems": report.problems,
+            "problems": problems,
         }))?;
     } else {
-        for problem in &report.problems {
+        for problem in &problems {
             out.line(problem)?;
         }
         if report.is_clean() && !global.quiet {
             out.line(&format!("sound: {}, {} leaves", counted(report.keys, "key"), report.leaves))?;
         }
     }
-    match report.problems.len() {
+    match problems.len() {
         0 => Ok(()),
         count => {
             let problems = counted(count as u64, "problem");
