@@ -19,14 +19,20 @@ impl<M: Machine> Session<M> {
     /// Makes sure that the next `count` calls of [`Self::allocate_block_of`] this class succeed.
     ///
     /// # Errors
-    /// The pool is full, or the disk is.
+    /// The pool is full, or the disk is. Others can have what was found, then.
     pub fn reserve_blocks_of(&mut self, class: usize, count: usize) -> Result<(), AllocError> {
         // What was promised before stays promised.
         if M::SIMULATED && count > self.promised[class] {
             self.may_be_refused()?;
         }
+        let before = self.blocks[class].len();
         while self.blocks[class].len() < count {
-            self.refill_blocks(class)?;
+            if let Err(error) = self.refill_blocks(class) {
+                // It may be enough for a merge, which makes room for more.
+                let found = self.blocks[class].split_off(before);
+                self.heap().clone().depot.lock().blocks[class].extend(found);
+                return Err(error);
+            }
         }
         self.promised[class] = self.promised[class].max(count);
         Ok(())

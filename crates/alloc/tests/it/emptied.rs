@@ -153,3 +153,25 @@ fn large_records_are_reclaimed_soon() {
     let used = heap.used_bytes() as usize;
     assert!(used < 8 * SIZE, "{used} bytes for one record of {SIZE}");
 }
+
+/// What was lost: who asked for more blocks than there were kept those that there were.
+#[test]
+fn blocks_that_are_too_few_can_be_had_by_others() {
+    for class in [0, 2] {
+        let heap = heap();
+        let (mut one, mut other) = (heap.session().expect("one"), heap.session().expect("two"));
+        let taken = Kind::Block(class).fill(&mut one);
+        for block in &taken[..2] {
+            one.free_block_of(class, *block as u32);
+        }
+        one.give_back();
+        assert!(one.reserve_blocks_of(class, 3).expect_err("there are two").is_full());
+        other.reserve_blocks_of(class, 2).expect("nobody has them");
+        // What was promised stays, though more was asked for.
+        assert!(other.reserve_blocks_of(class, 3).expect_err("there are two").is_full());
+        assert!(one.reserve_blocks_of(class, 1).expect_err("they are promised").is_full());
+        let kept = [(); 2].map(|()| Kind::Block(class).take(&mut other).expect("promised"));
+        kept.iter().for_each(|block| other.free_block_of(class, *block as u32));
+        taken[2..].iter().for_each(|block| one.free_block_of(class, *block as u32));
+    }
+}

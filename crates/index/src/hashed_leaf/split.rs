@@ -135,10 +135,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         session: &mut Session<M>,
         grows: bool,
     ) -> Result<(), AllocError> {
+        // First: a refusal lets others have what it has found, and this one must not go.
+        session.reserve_blocks_of(G::BLOCK_CLASS, 1)?;
         match self.reserve(session, grows) {
-            Err(error) if error.lacks_space() => {
-                session.reserve_blocks_of(G::BLOCK_CLASS, 1).map_err(|_| error)
-            }
+            Err(error) if error.lacks_space() => Ok(()),
             result => result,
         }
     }

@@ -132,8 +132,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session: &mut Session<M>,
         grows: bool,
     ) -> Result<(), AllocError> {
+        // First: a refusal lets others have what it has found, and this one must not go.
+        session.reserve_blocks(1)?;
         match self.reserve(session, grows) {
-            Err(error) if error.lacks_space() => session.reserve_blocks(1).map_err(|_| error),
+            Err(error) if error.lacks_space() => Ok(()),
             result => result,
         }
     }
