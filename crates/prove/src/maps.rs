@@ -175,7 +175,7 @@ fn perform(
             session.collect_all();
             session.give_back();
             trees.reclaim();
-            trees.merge_thin(0, &mut || true);
+            trees.merge_thin(0, &mut |_| true);
             perform_once(trees, session, operation, replies)
         }
         done => done,
@@ -214,7 +214,7 @@ fn perform_once(
         }
         Operation::Reclaim => {
             trees.reclaim();
-            trees.merge_thin(0, &mut || true);
+            trees.merge_thin(0, &mut |_| true);
         }
         Operation::Close => trees.close()?,
     }
@@ -232,7 +232,7 @@ fn demand_merged(trees: &Trees<G, M>) -> Result<(), String> {
     }
     session.collect_all();
     session.give_back();
-    trees.merge_thin(0, &mut || true);
+    trees.merge_thin(0, &mut |_| true);
     for map in 0..MAPS {
         let name = name_of(map);
         let leaves = if is_integers(map) {

@@ -10,11 +10,11 @@ use everleaf_index::{Hardware, Record, Session, lock_rank};
 use crate::map::Map;
 use crate::map::key_range::{KeyRange, owned_bounds};
 use crate::map::scan::Scan;
-use crate::shared::{Shared, lacks_space, thread_number};
+use crate::shared::{BATCH_MERGES, MergesDue, Shared, lacks_space, thread_number};
 use crate::{Error, Expiry, Result, Store, WriteBatch, Written};
 
-/// How often leaves are merged, some hundreds at a time, while all writers wait.
-const MERGE_TURNS: usize = 8;
+/// How often some hundreds of leaves are looked at, and merged, while all writers wait.
+const MERGE_TURNS: usize = 32;
 
 /// The default map of a store while nobody else writes; see [`Store::write_alone`].
 pub struct Alone<'a> {
@@ -147,19 +147,32 @@ impl Store {
         let last = batch.last_changes();
         let journal = if last.may_need_journal() { Some(journal?) } else { None };
         let mut own = 0;
-        let mut write = || shared.write_behind(&batch, &last, journal, &mut own, &mut in_order);
+        let mut write = || {
+            let written = shared.write_behind(&batch, &last, journal, &mut own, &mut in_order);
+            if lacks_space(&written) {
+                // What it has found is not enough for it, and may be for a merge.
+                in_order.session.collect_all();
+                in_order.session.give_back();
+            }
+            written
+        };
         let mut written = write();
         if lacks_space(&written) {
             // All others wait for our stripes: what is not merged now is when it is tried again.
             shared.trees.reclaim_at_once();
             written = write();
-            let mut turns = 0;
-            if lacks_space(&written) {
-                shared.trees.merge_thin(thread_number(), &mut || {
+        }
+        if lacks_space(&written) {
+            let (mut turns, mut due) = (0, MergesDue::new(BATCH_MERGES));
+            shared.trees.merge_thin(thread_number(), &mut |merged| {
+                if due.count(merged) {
                     written = write();
-                    turns += 1;
-                    turns < MERGE_TURNS && lacks_space(&written)
-                });
+                }
+                turns += 1;
+                turns < MERGE_TURNS && lacks_space(&written)
+            });
+            if due.has_more() && lacks_space(&written) {
+                written = write();
             }
         }
         let (written, lsn) = written?;
@@ -187,5 +200,80 @@ impl Shared {
         drop(pinned);
         let _stripes = self.order.lock_all();
         act(true, session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, Tree};
+
+    const STEP: u64 = 1000;
+
+    fn key(number: u64) -> [u8; 16] {
+        u128::from(number).to_be_bytes()
+    }
+
+    /// Lets another thread put keys that need new leaves, in a full pool of thin leaves with two free blocks.
+    fn with_two_free_blocks(tree: Tree, put: impl Fn(&Store, u64) -> Result<()> + Sync) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(4 << 20).tree(tree).sweep(false);
+        let store = options.open(folder.path().join("p")).expect("it opens");
+        let map = store.default_map();
+        for number in 0..20_000 {
+            let _ = map.put(key(number * STEP), "").expect("room");
+        }
+        store.shared().reclaim();
+        let class = if tree == Tree::HashedLeaf { 2 } else { 0 };
+        let mut hoarder = store.shared().trees.heap().session().expect("a session");
+        let hoard: Vec<u32> =
+            std::iter::from_fn(|| hoarder.allocate_block_of(class).ok()).collect();
+        let leaves = store.statistics().leaves;
+        // Some of each chunk of records stay, so that none of them serves for leaves.
+        for number in (0..20_000).filter(|number| number % 100 != 0) {
+            assert!(map.remove(key(number * STEP)).expect("no space is needed"));
+        }
+        assert_eq!(store.statistics().leaves, leaves, "there was no space to merge any");
+        let (free, kept) = hoard.split_at(2);
+        free.iter().for_each(|block| hoarder.free_block_of(class, *block));
+        hoarder.give_back();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (1..STEP).for_each(|number| put(&store, number).expect("merged leaves make room"));
+            });
+        });
+        kept.iter().for_each(|block| hoarder.free_block_of(class, *block));
+        drop(hoarder);
+        assert_eq!(map.len(), 200 + STEP - 1);
+        assert!(store.check().expect("a check").is_clean());
+    }
+
+    fn put_with_two_free_blocks(tree: Tree) {
+        with_two_free_blocks(tree, |store, number| {
+            store.default_map().put(key(number), "").map(|_| ())
+        });
+    }
+
+    fn put_alone_with_two_free_blocks(tree: Tree) {
+        with_two_free_blocks(tree, |store, number| {
+            let map = store.default_map();
+            let fill = |_: &mut Alone<'_>, batch: &mut WriteBatch| -> Result<()> {
+                batch.put(map, key(number), "");
+                Ok(())
+            };
+            store.write_alone(fill).map(|written| assert!(written.is_done()))
+        });
+    }
+
+    #[test]
+    fn a_put_that_held_the_last_blocks_fits_once_leaves_are_merged() {
+        put_with_two_free_blocks(Tree::NbTree);
+        put_with_two_free_blocks(Tree::HashedLeaf);
+    }
+
+    #[test]
+    fn who_writes_alone_and_held_the_last_blocks_finds_room() {
+        put_alone_with_two_free_blocks(Tree::NbTree);
+        put_alone_with_two_free_blocks(Tree::HashedLeaf);
     }
 }

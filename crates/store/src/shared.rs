@@ -42,6 +42,9 @@ thread_local! {
 /// How often it is tried to return the space of a map that went, which others may still be reading.
 const SPACE_TRIES: u32 = 10;
 
+/// Merges before a batch is tried for the first time while leaves are merged.
+pub(crate) const BATCH_MERGES: usize = 256;
+
 pub(crate) fn lacks_space<R>(result: &Result<R>) -> bool {
     result.as_ref().is_err_and(Error::lacks_space)
 }
@@ -56,6 +59,39 @@ pub(crate) fn thread_number() -> usize {
         }
         number.get()
     })
+}
+
+/// When something is tried again while leaves are merged.
+pub(crate) struct MergesDue {
+    /// Merges since it was last tried.
+    merged: usize,
+    /// How many there must be.
+    due: usize,
+    /// Whether the number doubles with each try.
+    doubles: bool,
+}
+
+impl MergesDue {
+    /// Behind each merge if `first` is 1; else behind so many, then behind twice as many more, and so on.
+    pub fn new(first: usize) -> Self {
+        MergesDue { merged: 0, due: first, doubles: first > 1 }
+    }
+
+    /// Counts merges. Returns whether it is time to try again.
+    pub fn count(&mut self, merged: usize) -> bool {
+        self.merged += merged;
+        let is_time = self.merged >= self.due;
+        if is_time {
+            self.merged = 0;
+            self.due <<= u32::from(self.doubles);
+        }
+        is_time
+    }
+
+    /// Whether there were merges since it was last tried.
+    pub fn has_more(&self) -> bool {
+        self.merged > 0
+    }
 }
 
 /// What the maps of a store share.
@@ -191,16 +227,33 @@ impl Shared {
 
     /// Tries again what has found no space: when all was reclaimed that nobody uses, and, if that was not enough,
     /// while the leaves are merged that removals from a full pool have left.
+    pub fn with_room<R>(&self, again: impl FnMut() -> Result<R>) -> Result<R> {
+        self.with_room_behind(1, again)
+    }
+
+    /// The same of what costs much: while leaves are merged it is tried first behind so many merges, then behind twice
+    /// as many more, and so on.
     #[cold]
     #[inline(never)]
-    pub fn with_room<R>(&self, mut again: impl FnMut() -> Result<R>) -> Result<R> {
+    pub fn with_room_behind<R>(
+        &self,
+        first: usize,
+        mut again: impl FnMut() -> Result<R>,
+    ) -> Result<R> {
         self.reclaim();
         let mut result = again();
         if lacks_space(&result) {
-            self.trees.merge_thin(thread_number(), &mut || {
-                result = again();
+            let mut due = MergesDue::new(first);
+            self.trees.merge_thin(thread_number(), &mut |merged| {
+                if due.count(merged) {
+                    result = again();
+                }
                 lacks_space(&result)
             });
+            if due.has_more() && lacks_space(&result) {
+                self.trees.sessions().collect_idle();
+                result = again();
+            }
         }
         result
     }
@@ -250,7 +303,7 @@ impl Shared {
             return Ok(0);
         }
         self.trees.reclaim();
-        self.trees.merge_thin(thread_number(), &mut goes_on);
+        self.trees.merge_thin(thread_number(), &mut |_| goes_on());
         Ok(self.trees.heap().return_space_but(keep, goes_on).map_err(IndexError::from)?)
     }
 

@@ -56,9 +56,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 Ok(Progress::NoNeighbour) => match self.inner.join_thin(session, key) {
                     Ok(Joined::Yes) => {}
                     Ok(Joined::No) => return false,
+                    Err(error) if !error.lacks_space() => return false,
                     Ok(Joined::Busy) | Err(_) => break,
                 },
                 Ok(Progress::None) => return false,
+                // It would be so the next time.
+                Err(error) if !error.lacks_space() => return false,
                 Ok(Progress::Busy) | Err(_) => break,
             }
         }

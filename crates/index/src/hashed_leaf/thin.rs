@@ -6,7 +6,7 @@ use everleaf_machine::Machine;
 use super::HashedLeafTree;
 use super::layout::{LeafId, LeafShape};
 use crate::kind::Kind;
-use crate::nbtree::{Missed, SWEPT_TOGETHER, SweepPlace};
+use crate::nbtree::{Look, Missed, SweepPlace, Swept};
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// The merges that were missed.
@@ -19,39 +19,44 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         live_count * 8 <= G::CAPACITY
     }
 
-    /// Goes on from `place` over some leaves, up to the first one that it merges; there it stays. Returns whether it
-    /// has merged one. Leaves that opening has left are passed. The session is pinned.
+    /// Goes on from `place` over the leaves below one node, up to the first one that it merges, or that was replaced;
+    /// there it stays. Leaves that opening has left are passed. The session is pinned.
     pub(crate) fn merge_some(
         &self,
         session: &mut Session<M>,
         place: &mut SweepPlace<K::Kept>,
-    ) -> bool {
-        for _ in 0..SWEPT_TOGETHER {
-            let Some(path) = place.path(&self.inner) else { return false };
-            let (parent, first) = path.step(path.len() - 1);
-            let last = usize::from(parent.count) - 1;
-            for index in first..=last {
-                let leaf = LeafId::of_child(parent.child(index));
-                let low = parent.fence::<K>(index);
-                if leaf.stands_in_for().is_none() && self.merge_again(session, leaf, low) {
-                    *place = SweepPlace::At(K::keep_fence(self.base, low));
-                    return true;
-                }
+    ) -> Swept {
+        let mut swept = Swept::default();
+        let Some(path) = place.path(&self.inner) else { return swept };
+        let (parent, first) = path.step(path.len() - 1);
+        let last = usize::from(parent.count) - 1;
+        for index in first..=last {
+            let leaf = LeafId::of_child(parent.child(index));
+            let low = parent.fence::<K>(index);
+            if leaf.stands_in_for().is_some() {
+                swept.looked += 1;
+                continue;
             }
-            *place = SweepPlace::behind::<K, M>(self.base, path.beside(last).bounds::<K>().1);
+            if swept.ends_at(self.merge_again(session, leaf, low)) {
+                *place = SweepPlace::At(K::keep_fence(self.base, low));
+                return swept;
+            }
         }
-        false
+        *place = SweepPlace::behind::<K, M>(self.base, path.beside(last).bounds::<K>().1);
+        swept
     }
 
     /// Merges the leaf with this lower bound, if it is thin.
-    fn merge_again(&self, session: &mut Session<M>, leaf: LeafId, low: u64) -> bool {
-        let mut leaf = leaf;
+    fn merge_again(&self, session: &mut Session<M>, leaf: LeafId, low: u64) -> Look {
+        let key = K::fence_as_key(self.base, low);
         if self.is_replaced(leaf) {
-            let key = K::fence_as_key(self.base, low);
             self.try_install(session, key);
-            leaf = LeafId::of_child(self.inner.descend_path(key, false).1);
+            let leaf = LeafId::of_child(self.inner.descend_path(key, false).1);
+            return if self.is_replaced(leaf) { Look::Busy } else { Look::Installed };
         }
-        let is_thin = Self::is_thin(self.live_count(leaf));
-        is_thin && self.clean_up(session, K::fence_as_key(self.base, low))
+        match Self::is_thin(self.live_count(leaf)) && self.clean_up(session, key) {
+            true => Look::Merged,
+            false => Look::Stays,
+        }
     }
 }

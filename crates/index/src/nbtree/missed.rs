@@ -7,9 +7,6 @@ use crate::geometry::Geometry;
 use crate::kind::Kind;
 use crate::pool_trees::pool_base::PoolBase;
 
-/// Nodes right above the leaves that one step looks at.
-pub(crate) const SWEPT_TOGETHER: usize = 16;
-
 /// Merges that were missed.
 pub(crate) struct Missed<M: Machine> {
     missed: Atomic<u64, M>,
@@ -50,6 +47,38 @@ impl<M: Machine> Missed<M> {
                 Err(now) => seen = now,
             }
         }
+    }
+}
+
+/// What a step through the leaves has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Swept {
+    /// Leaves that were looked at.
+    pub looked: usize,
+    pub merged: usize,
+    /// Whether a leaf was replaced, so that what is there now was not looked at.
+    pub is_unsure: bool,
+}
+
+/// What became of a leaf that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It stays, or its merge was missed and noted.
+    Stays,
+    Merged,
+    /// It was replaced, by one leaf or two, which are in the tree now.
+    Installed,
+    /// It was replaced, and somebody is at work there.
+    Busy,
+}
+
+impl Swept {
+    /// Counts a leaf. Returns whether the step ends, at this leaf.
+    pub fn ends_at(&mut self, look: Look) -> bool {
+        self.looked += 1;
+        self.merged += usize::from(look == Look::Merged);
+        self.is_unsure |= matches!(look, Look::Installed | Look::Busy);
+        matches!(look, Look::Merged | Look::Installed)
     }
 }
 

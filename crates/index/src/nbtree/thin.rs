@@ -11,7 +11,7 @@ use everleaf_machine::{Machine, Ordering};
 use super::NbTree;
 use super::layout::Leaf;
 use super::merge::live_count;
-use super::missed::{Missed, SWEPT_TOGETHER, SweepPlace};
+use super::missed::{Look, Missed, SweepPlace, Swept};
 use super::shared::Shared;
 use super::state::REPLACED;
 use crate::geometry::Geometry;
@@ -29,41 +29,43 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         live_count * 8 <= G::SLOT_COUNT
     }
 
-    /// Goes on from `place` over some leaves, up to the first one that it merges; there it stays. Returns whether it
-    /// has merged one. The session is pinned.
+    /// Goes on from `place` over the leaves below one node, up to the first one that it merges, or that was replaced;
+    /// there it stays. The session is pinned.
     pub(crate) fn merge_some(
         &self,
         session: &mut Session<M>,
         place: &mut SweepPlace<K::Kept>,
-    ) -> bool {
-        for _ in 0..SWEPT_TOGETHER {
-            let Some(path) = place.path(&self.inner) else { return false };
-            let (parent, first) = path.step(path.len() - 1);
-            let last = usize::from(parent.count) - 1;
-            for index in first..=last {
-                // SAFETY: children of level 1 are leaves, read while pinned.
-                let leaf: Shared<Leaf<M>> = unsafe { Shared::new(parent.child(index).cast()) };
-                let low = parent.fence::<K>(index);
-                if self.merge_again(session, leaf, low) {
-                    *place = SweepPlace::At(K::keep_fence(self.base, low));
-                    return true;
-                }
+    ) -> Swept {
+        let mut swept = Swept::default();
+        let Some(path) = place.path(&self.inner) else { return swept };
+        let (parent, first) = path.step(path.len() - 1);
+        let last = usize::from(parent.count) - 1;
+        for index in first..=last {
+            // SAFETY: children of level 1 are leaves, read while pinned.
+            let leaf: Shared<Leaf<M>> = unsafe { Shared::new(parent.child(index).cast()) };
+            let low = parent.fence::<K>(index);
+            if swept.ends_at(self.merge_again(session, leaf, low)) {
+                *place = SweepPlace::At(K::keep_fence(self.base, low));
+                return swept;
             }
-            *place = SweepPlace::behind::<K, M>(self.base, path.beside(last).bounds::<K>().1);
         }
-        false
+        *place = SweepPlace::behind::<K, M>(self.base, path.beside(last).bounds::<K>().1);
+        swept
     }
 
     /// Merges the leaf with this lower bound, if it is thin.
-    fn merge_again(&self, session: &mut Session<M>, leaf: Shared<Leaf<M>>, low: u64) -> bool {
-        let mut leaf = leaf;
+    fn merge_again(&self, session: &mut Session<M>, leaf: Shared<Leaf<M>>, low: u64) -> Look {
+        let key = K::fence_as_key(self.base, low);
         // Acquire: as in `resolve`.
-        if leaf.meta.load(Ordering::Acquire) & REPLACED != 0 {
-            let key = K::fence_as_key(self.base, low);
+        let is_replaced = |leaf: Shared<Leaf<M>>| leaf.meta.load(Ordering::Acquire) & REPLACED != 0;
+        if is_replaced(leaf) {
             self.try_install(session, key);
-            (_, leaf) = self.descend_path(key, false);
+            let (_, leaf) = self.descend_path(key, false);
+            return if is_replaced(leaf) { Look::Busy } else { Look::Installed };
         }
-        let is_thin = Self::is_thin(live_count(leaf));
-        is_thin && self.clean_up(session, K::fence_as_key(self.base, low))
+        match Self::is_thin(live_count(leaf)) && self.clean_up(session, key) {
+            true => Look::Merged,
+            false => Look::Stays,
+        }
     }
 }

@@ -22,7 +22,7 @@ use crate::nbtree::inner::Child;
 use crate::nbtree::recover::LiveBlocks;
 use crate::nbtree::write::{self, Write};
 use crate::nbtree::{
-    Absence, CheckState, Contents, Extent, Loadable, Missed, NbTree, SweepPlace, TreeShape,
+    Absence, CheckState, Contents, Extent, Loadable, Missed, NbTree, SweepPlace, Swept, TreeShape,
 };
 use crate::pool_trees::tree_cell::CellTree;
 
@@ -434,7 +434,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
     }
 
     /// See [`NbTree::merge_some`].
-    pub fn merge_some(&self, session: &mut Session<M>, place: &mut SweepPlace<K::Kept>) -> bool {
+    pub fn merge_some(&self, session: &mut Session<M>, place: &mut SweepPlace<K::Kept>) -> Swept {
         either!(self, tree => tree.merge_some(session, place))
     }
 

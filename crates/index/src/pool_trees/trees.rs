@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use everleaf_alloc::{Audit, Heap, LateMarks, Session, SessionPool};
 use everleaf_machine::lock_rank::Rank;
-use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
+use everleaf_machine::{Atomic, Hardware, Machine, Ordering, SpinLock};
 use everleaf_pool::{Pool, RootIndex};
 
 use crate::api::check_report::CheckReport;
@@ -85,6 +85,8 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     /// Held while space is in nobody's books, and while trees come and go: a check waits for it. Taken
     /// before `named`, and after all sessions of `sessions` if those are taken.
     maintenance: SpinLock<(), M>,
+    /// Whether a thread is merging thin leaves.
+    merging: Atomic<u64, M>,
     /// Trees that are being built and have no name yet. None is added while `maintenance` is held.
     loads: Loads<M>,
     /// What trees with hashed leaves keep in DRAM, once there is one.
@@ -184,6 +186,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             threads,
             is_complete,
             maintenance: SpinLock::ranked(Rank::Maintenance, ()),
+            merging: Atomic::new(0),
             loads: Loads::new(),
             slab: SpinLock::new(None),
             late: None,

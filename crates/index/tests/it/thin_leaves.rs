@@ -32,14 +32,16 @@ fn thin_leaves_are_merged(hashes: bool) {
     let (freed, kept) = hoard.split_at(2);
     freed.iter().for_each(|block| hoarder.free_block_of(class, *block));
     hoarder.give_back();
-    let mut questions = 0;
-    trees.merge_thin(0, &mut || {
-        questions += 1;
+    let (mut questions, mut merged) = (0, 0);
+    trees.merge_thin(0, &mut |new| {
+        trees.merge_thin(0, &mut |_| unreachable!("one at a time"));
+        assert!(new <= 256, "others may use what was freed");
+        (questions, merged) = (questions + 1, merged + new as u64);
         true
     });
-    assert_eq!(leaves(&mut session), of_empty);
-    assert!(questions > 0, "others may use what was freed");
-    trees.merge_thin(0, &mut || unreachable!("nothing is left to be merged"));
+    assert_eq!((leaves(&mut session), merged), (of_empty, of_full - of_empty));
+    assert!(questions > 1, "who has seen nothing merged is asked as well");
+    trees.merge_thin(0, &mut |_| unreachable!("nothing is left to be merged"));
 
     kept.iter().for_each(|block| hoarder.free_block_of(class, *block));
     drop((session, hoarder));

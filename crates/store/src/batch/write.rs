@@ -8,7 +8,7 @@ use everleaf_log::Lsn;
 use super::conditions::Now;
 use super::{LastChanges, WriteBatch, Written};
 use crate::ordered_write::InOrder;
-use crate::shared::Shared;
+use crate::shared::{BATCH_MERGES, Shared};
 use crate::{Error, Result};
 
 impl LastChanges<'_> {
@@ -30,7 +30,8 @@ impl Shared {
         let mut own_rollbacks = 0;
         match self.try_batch(batch, &last, &mut own_rollbacks) {
             Err(error) if error.lacks_space() => {
-                self.with_room(|| self.try_batch(batch, &last, &mut own_rollbacks))
+                let again = || self.try_batch(batch, &last, &mut own_rollbacks);
+                self.with_room_behind(BATCH_MERGES, again)
             }
             result => result,
         }

@@ -1,33 +1,37 @@
 //! Merging the thin leaves that removals had to leave, when the pool is full.
 
 use everleaf_alloc::Session;
-use everleaf_machine::Machine;
+use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::{Named, Trees};
 use crate::api::error::IndexError;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
-use crate::nbtree::SweepPlace;
+use crate::nbtree::{SweepPlace, Swept};
 use crate::pool_trees::nodes::Nodes;
 use crate::pool_trees::tree_cell::{CellTree, TreeCell};
 
-/// Steps between two questions whether to go on: each is a merge, or a look at some nodes full of leaves.
-const STEPS_TOGETHER: usize = 256;
+/// Leaves that are looked at between two questions whether to go on, and at most merged; some more, up to the end of a
+/// node.
+const LOOKED_TOGETHER: usize = 256;
 /// Passes through the leaves of one tree: one that merges none is the last.
 const PASSES: usize = 4;
 
 impl<G: Geometry, M: Machine> Trees<G, M> {
     /// Merges thin leaves that removals have left, for want of space or because somebody was at work beside them; for
-    /// when space has run out, and [`Self::reclaim`] was not enough. What it frees can be used by others whenever
-    /// `goes_on` is called; it ends when that says no, or when nothing is left to be merged. `hint` is the one that the
-    /// calling thread gives to [`Self::sessions`], of which it borrows one while one is free; it waits for nobody.
+    /// when space has run out, and [`Self::reclaim`] was not enough. After every few hundred leaves `goes_on` is told
+    /// how many were merged since it was last asked, which others can use the room of by then; it ends when that says
+    /// no, or when nothing is left to be merged. `hint` is the one that the calling thread gives to [`Self::sessions`],
+    /// of which it borrows one while one is free; it waits for nobody. One thread does it at a time: for others there is
+    /// nothing to be done.
     ///
     /// *Cost*: nothing if no leaf was left since all were gone through. Else a look at each leaf, and a copy for each
     /// two that are merged. Others go on meanwhile.
-    pub fn merge_thin(&self, hint: usize, goes_on: &mut dyn FnMut() -> bool) {
+    pub fn merge_thin(&self, hint: usize, goes_on: &mut dyn FnMut(usize) -> bool) {
         if self.heap.pool().is_read_only() {
             return;
         }
+        let Some(_only) = Only::among(&self.merging) else { return };
         // A copy: trees may come and go meanwhile.
         let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
         for tree in named {
@@ -48,10 +52,12 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         &self,
         cell: &TreeCell<Nodes<K, G, M>, M>,
         hint: usize,
-        goes_on: &mut dyn FnMut() -> bool,
+        goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<bool, IndexError> {
         let owed = self.borrowed(hint, |session| cell.owed(session));
         let Some(Some((id, missed))) = owed.transpose()? else { return Ok(true) };
+        // The write that was refused may have left there what a merge needs.
+        self.sessions.collect_idle();
         for _ in 0..PASSES {
             let pass = self.merge_pass(cell, hint, goes_on)?;
             if !matches!(pass, Pass::Merged) {
@@ -70,9 +76,9 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         &self,
         cell: &TreeCell<Nodes<K, G, M>, M>,
         hint: usize,
-        goes_on: &mut dyn FnMut() -> bool,
+        goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Pass, IndexError> {
-        let (mut place, mut pass) = (SweepPlace::First, Pass::Nothing);
+        let (mut place, mut all) = (SweepPlace::First, Swept::default());
         while !place.is_end() {
             let steps = self.borrowed(hint, |session| {
                 let steps = cell.merge_steps(session, &mut place);
@@ -82,23 +88,50 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
                 steps
             });
             let Some(steps) = steps.transpose()? else { return Ok(Pass::CutShort) };
-            if steps.merged > 0 {
-                pass = Pass::Merged;
+            let Steps { swept, lacks_space } = steps;
+            all.merged += swept.merged;
+            all.is_unsure |= swept.is_unsure;
+            if swept.merged > 0 {
                 self.sessions.collect_idle();
-                if !goes_on() {
-                    return Ok(Pass::Enough);
-                }
             }
-            if steps.lacks_space {
+            if !goes_on(swept.merged) {
+                return Ok(Pass::Enough);
+            }
+            if swept.merged > 0 {
+                // What was tried again, and refused, has taken some.
+                self.sessions.collect_idle();
+            }
+            if lacks_space {
                 return Ok(Pass::CutShort);
             }
         }
-        Ok(pass)
+        Ok(match all {
+            Swept { merged: 1.., .. } => Pass::Merged,
+            Swept { is_unsure: true, .. } => Pass::CutShort,
+            _ => Pass::Nothing,
+        })
     }
 
     /// Runs something in a session that is free. It is given back then: what `goes_on` does may need it.
     fn borrowed<R>(&self, hint: usize, run: impl FnOnce(&mut Session<M>) -> R) -> Option<R> {
         self.sessions.try_enter(hint).map(|mut session| run(&mut session))
+    }
+}
+
+/// The right of the only thread that merges.
+struct Only<'a, M: Machine>(&'a Atomic<u64, M>);
+
+impl<'a, M: Machine> Only<'a, M> {
+    fn among(taken: &'a Atomic<u64, M>) -> Option<Self> {
+        // Relaxed: it keeps others from doing the same work, and carries nothing.
+        (taken.swap(1, Ordering::Relaxed) == 0).then(|| Only(taken))
+    }
+}
+
+impl<M: Machine> Drop for Only<'_, M> {
+    fn drop(&mut self) {
+        // Relaxed: as in `among`.
+        self.0.store(0, Ordering::Relaxed);
     }
 }
 
@@ -108,7 +141,7 @@ enum Pass {
     Merged,
     /// Nothing is left to be merged.
     Nothing,
-    /// There was no space, or no session.
+    /// There was no space, or no session; or leaves were replaced meanwhile.
     CutShort,
     /// No more is wanted.
     Enough,
@@ -116,7 +149,7 @@ enum Pass {
 
 /// What some steps have done.
 struct Steps {
-    merged: usize,
+    swept: Swept,
     lacks_space: bool,
 }
 
@@ -147,18 +180,17 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<Nodes<K, G, M>, M> {
         place: &mut SweepPlace<K::Kept>,
     ) -> Result<Steps, IndexError> {
         let class = self.with(session, |tree, _| tree.block_class())?;
-        let mut merged = 0;
-        for _ in 0..STEPS_TOGETHER {
-            if place.is_end() {
-                break;
-            }
+        let mut swept = Swept::default();
+        while swept.looked < LOOKED_TOGETHER && !place.is_end() {
             // Not pinned: what the steps before have given up serves for this one.
             if session.reserve_blocks_of(class, 2).is_err() {
-                return Ok(Steps { merged, lacks_space: true });
+                return Ok(Steps { swept, lacks_space: true });
             }
-            let has_merged = self.with(session, |tree, session| tree.merge_some(session, place))?;
-            merged += usize::from(has_merged);
+            let step = self.with(session, |tree, session| tree.merge_some(session, place))?;
+            swept.looked += step.looked;
+            swept.merged += step.merged;
+            swept.is_unsure |= step.is_unsure;
         }
-        Ok(Steps { merged, lacks_space: false })
+        Ok(Steps { swept, lacks_space: false })
     }
 }
