@@ -92,10 +92,14 @@ impl<M: Machine> Stripes<M> {
             );
             match taken {
                 Ok(_) => return stripe,
-                Err(now) => word = now,
+                // It is free, and was counted meanwhile: who waited here would wait for a store that need not come.
+                Err(now) if now & HOLDER == FREE => word = now,
+                Err(now) => {
+                    word = now;
+                    M::spin(attempt);
+                    attempt += 1;
+                }
             }
-            M::spin(attempt);
-            attempt += 1;
         }
     }
 
