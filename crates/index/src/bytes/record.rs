@@ -298,8 +298,9 @@ pub(crate) unsafe fn store_expiry<M: Machine>(
         // belong together.
         heap.medium().persist(word.as_ptr(), 8);
     }
-    // Relaxed: as where it is read; time and check are one word.
-    word.store(expiry_word(expiry_ms), Ordering::Relaxed);
+    // Release: who reads several keys and has read this finds the stripe taken or counted; pairs with the fence in
+    // `Look::is_unchanged`, and with the one in `get_many_unchanged`. To others time and check are one word.
+    word.store(expiry_word(expiry_ms), Ordering::Release);
     Some(word)
 }
 
@@ -387,13 +388,19 @@ impl Moment {
         self.0.set(Some(ms));
         ms
     }
+
+    /// Whether this time had come, which is 0 for never.
+    #[inline(always)]
+    pub fn is_behind<M: Machine>(&self, expiry_ms: u64) -> bool {
+        expiry_ms != 0 && expiry_ms <= self.ms::<M>()
+    }
 }
 
 impl Record<'_> {
     /// Whether its time had come at this moment.
     #[inline(always)]
     pub(crate) fn had_expired<M: Machine>(&self, moment: &Moment) -> bool {
-        self.expiry_ms != 0 && self.expiry_ms <= moment.ms::<M>()
+        moment.is_behind::<M>(self.expiry_ms)
     }
 }
 

@@ -286,9 +286,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             self.medium.persist(cell.as_ptr(), 16);
         }
         if removes {
-            // Release: behind the removal, for readers that never come to the entry; pairs with the fence
-            // in `Look::is_unchanged`. To others it is a hint that saves a look: a new entry of the key has a
-            // position of its own (HL1).
+            // Release: behind the removal, for readers that never come to the entry; pairs with the fences
+            // in `Look::is_unchanged` and in `get_many_unchanged`. To others it is a hint that saves a look: a
+            // new entry of the key has a position of its own (HL1).
             self.fingerprints(leaf, position / G::CHUNK).store(
                 position % G::CHUNK,
                 DEAD,

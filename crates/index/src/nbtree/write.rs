@@ -360,8 +360,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                     }
                     if write.intent.removes() {
                         // Release: behind the removal, for readers that never come to the entry; pairs with
-                        // the fence in `Look::is_unchanged`. To others it is a hint that saves a look: a new
-                        // entry of the key has a slot of its own (I12).
+                        // the fences in `Look::is_unchanged` and in `get_many_unchanged`. To others it is a
+                        // hint that saves a look: a new entry of the key has a slot of its own (I12).
                         leaf.fingerprints.store(slot, 0, Ordering::Release);
                     }
                     if let Some(in_flight) = in_flight.take() {

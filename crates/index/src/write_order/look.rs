@@ -76,8 +76,9 @@ impl<M: Machine> Look<'_, M> {
     #[inline]
     pub fn is_unchanged(&self) -> bool {
         // Acquire: the keys were read before the stripes are looked at again (K1), also what of them is read relaxed:
-        // fingerprints. Who has read a change finds its stripe taken, or counted, since that was taken before; pairs
-        // with the exchanges of entries, and with the releases of fingerprints behind a removal.
+        // fingerprints, and expiries. Who has read a change finds its stripe taken, or counted, since that was taken
+        // before; pairs with the exchanges of entries, with the releases of fingerprints behind a removal, and with
+        // that of an expiry.
         M::fence(Ordering::Acquire);
         let is_same = |number: u32, seen| self.order.stripes.changes_of(number) == Some(seen);
         let is_all_same = || match &self.seen {

@@ -161,6 +161,44 @@ fn nobody_waits_for_one_who_shows_several_keys() {
     }
 }
 
+/// An expiry changes where it is: what is shown is what it was at the moment of all.
+#[test]
+fn an_expiry_is_shown_as_it_was_at_the_moment() {
+    for (_folder, store) in stores() {
+        let map = store.default_map();
+        let now_ms = Expiry::after(Duration::ZERO).as_unix_ms();
+        let hours = |count: u64| Expiry::from_unix_ms(now_ms + 3_600_000 * count);
+        let (first, second) = (hours(1), hours(2));
+        let mut batch = WriteBatch::new();
+        for key in ["a", "b"] {
+            batch.put_with_expiry(map, key, 1_u64.to_be_bytes(), first);
+        }
+        assert!(store.write(&batch).expect("room").is_done());
+        let (mut seen, names) = (vec![], [&b"a"[..], b"b"]);
+        let mut see = |index: usize, value: Option<(&[u8], Expiry)>| {
+            if index == 0 {
+                let write = || {
+                    let mut batch = WriteBatch::new();
+                    batch.expire(map, "b", second);
+                    assert!(store.write(&batch).expect("room").is_done());
+                };
+                let later = std::thread::scope(|scope| scope.spawn(write).join());
+                later.expect("it waits for nobody");
+            }
+            seen.push(value.map(|(_, expiry)| expiry));
+            ControlFlow::Continue(())
+        };
+        map.get_many_at_once(&names, &mut see).expect("readable");
+        assert_eq!(seen, [Some(first); 2]);
+        let now = map.get_many_at_once(&names, &mut |index, value: Option<(&[u8], Expiry)>| {
+            let expected = if index == 0 { first } else { second };
+            assert_eq!(value.map(|(_, expiry)| expiry), Some(expected));
+            ControlFlow::Continue(())
+        });
+        now.expect("readable");
+    }
+}
+
 #[test]
 fn a_removal_counts_what_was_there() {
     for (_folder, store) in stores() {

@@ -6,11 +6,15 @@
 //! one that leads to the same record was not written in between, since no record is used again meanwhile, and one that
 //! is absent for the same reason as before was not inserted. So all keys are what was found from the end of the first
 //! look to the beginning of the second.
+//!
+//! The expiry is the one part of a record that changes in place: it is noted where the record is found, compared by the
+//! second look, and shown as it was noted. (Where writers keep no order, one that was changed and changed back in
+//! between is not told from one that stayed.)
 
 use std::ops::ControlFlow;
 
 use everleaf_alloc::{AllocError, Session};
-use everleaf_machine::Machine;
+use everleaf_machine::{Machine, Ordering};
 
 use super::BytesTree;
 use crate::api::error::IndexError;
@@ -25,11 +29,17 @@ use crate::pool_trees::pool_base::PoolBase;
 /// What is told of a key by its place among those that were asked for, and whether more is wanted.
 pub type SeeRecord<'a> = dyn FnMut(usize, Option<Record<'_>>) -> ControlFlow<()> + 'a;
 
+/// The record of a key, with the expiry that it had.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Found {
+    payload: u64,
+    expiry_ms: u64,
+}
+
 /// What shows that a key was not written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Witness {
-    /// It has this record.
-    Payload(u64),
+    Found(Found),
     Absent(Absence),
 }
 
@@ -59,11 +69,10 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.slot.try_with(session, |tree, session| {
             find_all(tree, session, keys, verify, found)?;
             let moment = Moment::default();
-            for (key, payload) in keys.iter().zip(&mut *found) {
-                if let Some(known) = *payload {
-                    let exact = exactly(tree, session, key, known)?;
-                    let live = exact.filter(|(_, record)| !record.had_expired::<M>(&moment));
-                    *payload = live.map(|(payload, _)| payload);
+            for (key, found) in keys.iter().zip(&mut *found) {
+                if let Some(known) = *found {
+                    let exact = exactly(tree, session, key, known.payload)?;
+                    *found = exact.filter(|found| !moment.is_behind::<M>(found.expiry_ms));
                 }
             }
             if !is_so() {
@@ -90,13 +99,13 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         let mut witnesses = Vec::with_capacity(keys.len());
         self.slot.try_with(session, |tree, session| {
             find_all(tree, session, keys, verify, &mut found)?;
-            for (key, payload) in keys.iter().zip(&found) {
-                let exact = match *payload {
-                    Some(known) => exactly(tree, session, key, known)?,
+            for (key, found) in keys.iter().zip(&found) {
+                let exact = match *found {
+                    Some(known) => exactly(tree, session, key, known.payload)?,
                     None => None,
                 };
                 let witness = match exact {
-                    Some((payload, _)) => Witness::Payload(payload),
+                    Some(found) => Witness::Found(found),
                     None => match tree.absence(session, BytesKey::new(key))? {
                         Some(absence) => Witness::Absent(absence),
                         // It has come meanwhile.
@@ -107,20 +116,24 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             }
             // Behind the first look, and before the second.
             let moment = Moment::default();
-            for ((key, witness), payload) in keys.iter().zip(&witnesses).zip(&mut found) {
-                *payload = match *witness {
+            for (witness, found) in witnesses.iter().zip(&mut found) {
+                *found = match *witness {
                     Witness::Absent(_) => None,
-                    Witness::Payload(known) => {
-                        let record = record_of(session.heap(), known, key, Verify::Key)?;
-                        (!record.had_expired::<M>(&moment)).then_some(known)
+                    Witness::Found(known) => {
+                        (!moment.is_behind::<M>(known.expiry_ms)).then_some(known)
                     }
                 };
             }
+            // Acquire: all of the first look is read before any of the second, also what of it is read relaxed:
+            // fingerprints, and expiries. Who has read a change of one key finds what was changed before it; pairs
+            // with the exchanges of entries, the releases of fingerprints behind a removal, and that of an expiry.
+            M::fence(Ordering::Acquire);
             for (key, witness) in keys.iter().zip(&witnesses) {
-                let key = BytesKey::new(key);
                 let is_same = match witness {
-                    Witness::Payload(payload) => tree.get_payload(session, key)? == Some(*payload),
-                    Witness::Absent(absence) => tree.absence(session, key)? == Some(*absence),
+                    Witness::Found(found) => is_still(tree, session, key, *found)?,
+                    Witness::Absent(absence) => {
+                        tree.absence(session, BytesKey::new(key))? == Some(*absence)
+                    }
                 };
                 if !is_same && !M::mutant("at_once.looks_once") {
                     return Ok(false);
@@ -132,37 +145,41 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     }
 }
 
-/// The payloads of the keys, by what entries say.
+/// The payloads of the keys, by what entries say; no record is looked at, nor is its expiry known.
 fn find_all<G: Geometry, M: Machine, const HEADS: bool>(
     tree: &BytesNodes<G, M, HEADS>,
     session: &mut Session<M>,
     keys: &[&[u8]],
     verify: Verify,
-    found: &mut [Option<u64>],
+    found: &mut [Option<Found>],
 ) -> Result<(), AllocError> {
     let groups = found.chunks_mut(together::<M>());
     for (keys, found) in keys.chunks(together::<M>()).zip(groups) {
         let mut hashed = [BytesKey::NONE; TOGETHER];
         hashed.iter_mut().zip(keys).for_each(|(place, key)| *place = BytesKey::new(key));
-        tree.get_many_payloads(session, &hashed[..keys.len()], verify.into(), found)?;
+        let mut payloads = [None; TOGETHER];
+        let payloads = &mut payloads[..keys.len()];
+        tree.get_many_payloads(session, &hashed[..keys.len()], verify.into(), payloads)?;
+        for (found, payload) in found.iter_mut().zip(payloads) {
+            *found = payload.map(|payload| Found { payload, expiry_ms: 0 });
+        }
     }
     Ok(())
 }
 
-/// The payload and the record of a key by the payload of the entry that seems to be its; its value is not looked at
-/// before it is shown.
+/// The record of a key by the payload of the entry that seems to be its; its value is not looked at before it is shown.
 ///
 /// # Errors
 /// It is damaged.
 #[inline]
-fn exactly<'a, G: Geometry, M: Machine, const HEADS: bool>(
+fn exactly<G: Geometry, M: Machine, const HEADS: bool>(
     tree: &BytesNodes<G, M, HEADS>,
     session: &mut Session<M>,
     key: &[u8],
     payload: u64,
-) -> Result<Option<(u64, Record<'a>)>, IndexError> {
+) -> Result<Option<Found>, IndexError> {
     match sound_record_of(PoolBase::of(session.heap()), payload, key, Verify::Key) {
-        Some(record) => Ok(Some((payload, record))),
+        Some(record) => Ok(Some(Found { payload, expiry_ms: record.expiry_ms })),
         None => found_again(tree, session, key),
     }
 }
@@ -170,26 +187,43 @@ fn exactly<'a, G: Geometry, M: Machine, const HEADS: bool>(
 /// A key looked up by itself: the entry that seemed to be its is another one's, or its record is damaged.
 #[cold]
 #[inline(never)]
-fn found_again<'a, G: Geometry, M: Machine, const HEADS: bool>(
+fn found_again<G: Geometry, M: Machine, const HEADS: bool>(
     tree: &BytesNodes<G, M, HEADS>,
     session: &mut Session<M>,
     key: &[u8],
-) -> Result<Option<(u64, Record<'a>)>, IndexError> {
+) -> Result<Option<Found>, IndexError> {
     let Some(payload) = tree.get_payload(session, BytesKey::new(key))? else { return Ok(None) };
-    Ok(Some((payload, record_of(session.heap(), payload, key, Verify::Key)?)))
+    let record = record_of(session.heap(), payload, key, Verify::Key)?;
+    Ok(Some(Found { payload, expiry_ms: record.expiry_ms }))
 }
 
-/// Shows what was found.
+/// Whether a key still has the record that was found, with its expiry.
+fn is_still<G: Geometry, M: Machine, const HEADS: bool>(
+    tree: &BytesNodes<G, M, HEADS>,
+    session: &mut Session<M>,
+    key: &[u8],
+    found: Found,
+) -> Result<bool, IndexError> {
+    if tree.get_payload(session, BytesKey::new(key))? != Some(found.payload) {
+        return Ok(false);
+    }
+    let record = record_of(session.heap(), found.payload, key, Verify::Key)?;
+    Ok(record.expiry_ms == found.expiry_ms)
+}
+
+/// Shows what was found, with the expiries that were noted: those in the records may have been changed since.
 fn show<M: Machine>(
     session: &Session<M>,
     keys: &[&[u8]],
-    found: &[Option<u64>],
+    found: &[Option<Found>],
     verify: Verify,
     see: &mut SeeRecord<'_>,
 ) -> Result<(), IndexError> {
-    for (index, (key, payload)) in keys.iter().zip(found).enumerate() {
-        let record = match *payload {
-            Some(payload) => Some(record_of(session.heap(), payload, key, verify)?),
+    for (index, (key, found)) in keys.iter().zip(found).enumerate() {
+        let record = match *found {
+            Some(Found { payload, expiry_ms }) => {
+                Some(Record { expiry_ms, ..record_of(session.heap(), payload, key, verify)? })
+            }
             None => None,
         };
         if see(index, record).is_break() {
