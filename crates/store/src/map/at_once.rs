@@ -3,9 +3,10 @@
 //! Reading takes nothing: while writers keep an order (with a log always), the stripes of all keys are looked at, the
 //! keys are read, and the stripes are looked at again (`write_order/look.rs`); while they keep none, the keys are. Who
 //! is disturbed tries again. Who is disturbed again and again takes the stripes to read, for which writes of them
-//! wait, and single reads do not, and lets them go before anything is shown. So a get waits for nobody who reads
-//! several keys, nor do they for each other; the gate is raised only for the last resort, and lowered at once; and no
-//! value is copied before it is known that all belong together, nor behind the one with which `see` has enough.
+//! wait, and others that take them so, and single reads do not; they are let go before anything is shown. So a get
+//! waits for nobody who reads several keys, nor do these for each other but in the last resort; the gate is raised only
+//! for that, and lowered at once; and no value is copied before it is known that all belong together, nor behind the
+//! one with which `see` has enough.
 //!
 //! What was weighed besides: to take the stripes as a batch does makes gets wait; a view takes all 1024 of them, and
 //! makes each write save what it replaces.
@@ -99,7 +100,8 @@ impl Map {
 
     /// Removes keys as one change, for the server: all of them or none, for everybody, and across a crash. Returns how
     /// many were there; one that is named twice counts once. What has expired was not there, and is removed behind
-    /// that.
+    /// that, each by itself: one that is revived in between (by a batch that has seen it before its time came, or by a
+    /// clock that is set back) stays, though it was named.
     ///
     /// # Errors
     /// As [`Store::write`](crate::Store::write): a full pool may have no room to write down what is to be removed.
