@@ -69,16 +69,16 @@ impl Failure {
     }
 }
 
-/// Whether a batch was refused as a whole because of its size, or because nothing is written at all: each command says
-/// by itself whether it can be done.
+/// Whether a batch was refused as a whole because of its size, because there was no space or memory for it, or because
+/// nothing is written at all: each command says by itself whether it can be done.
 pub fn is_refused_whole(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::PoolFull(_)
-            | Error::DiskFull(_)
-            | Error::ReadOnly
-            | Error::BatchTooLarge(_)
-            | Error::KeyTooLarge(_)
-            | Error::ValueTooLarge(_)
-    )
+    error.lacks_space()
+        || matches!(
+            error,
+            Error::OutOfMemory(_)
+                | Error::ReadOnly
+                | Error::BatchTooLarge(_)
+                | Error::KeyTooLarge(_)
+                | Error::ValueTooLarge(_)
+        )
 }

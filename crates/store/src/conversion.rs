@@ -55,7 +55,8 @@ impl std::error::Error for NoSpaceGiven {
 impl Error {
     /// Whether the pool got no space, for whatever reason: nothing was changed, and it may be had when
     /// what can be reclaimed was.
-    pub(crate) fn lacks_space(&self) -> bool {
+    #[doc(hidden)]
+    pub fn lacks_space(&self) -> bool {
         match self {
             Error::PoolFull(_) | Error::DiskFull(_) => true,
             Error::Io(_, error) => error.get_ref().is_some_and(|cause| cause.is::<NoSpaceGiven>()),

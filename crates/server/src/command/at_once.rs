@@ -61,7 +61,7 @@ pub fn remove(map: &Map, keys: &[&[u8]]) -> Result<i64> {
     if keys.len() > 1 {
         match map.remove_many_at_once(keys) {
             Ok(count) => return Ok(i64::try_from(count).unwrap_or(i64::MAX)),
-            // A full pool has no room to write all of it down first, and gets some by each of them.
+            // There is no space or memory to write all of it down first, and one removal needs none.
             Err(error) if is_refused_whole(&error) => {}
             Err(error) => return Err(error.into()),
         }
