@@ -31,7 +31,7 @@ impl Shared {
             result => result,
         }?;
         // Nobody sees a difference, so each goes by itself; what is put there meanwhile stays. The batch is committed:
-        // an error here must not be its answer, or a caller would take it for refused. What is left goes with the sweep.
+        // an error here must not be its answer, or a caller would take it for refused. The sweep does the rest.
         for change in &sorted.expired {
             let _ = batch.map(change).remove_expired(batch.key(change));
         }
