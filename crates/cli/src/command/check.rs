@@ -6,10 +6,11 @@ use crate::global::Global;
 use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted};
 use clap::Args;
+use everleaf::CheckReport;
 use everleaf_server::CollectionReport;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,21 +89,34 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
                 report.unproven_leaves, report.leaves
             ))?;
         }
-        for file in put_aside.iter().filter(|_| !global.quiet) {
-            let name = file.file_name().unwrap_or_default();
-            let why = match name.as_encoded_bytes().starts_with(b"damaged-log") {
-                true => {
-                    "a damaged part of the log, or what followed it; what was acknowledged behind the \
-                         damage, and the pool does not have, is only there: keep it until that is not missed"
-                }
-                false => {
-                    "it was damaged or belongs to what the log has lost; nothing needs it, so delete it when \
-                          nobody wants to look at it"
-                }
-            };
-            out.line(&format!("put aside: {}: {why}", file.display()))?;
+        if !global.quiet {
+            tell_put_aside(&put_aside, out)?;
         }
     }
+    judge(&pool, &report, &collections)
+}
+
+/// Tells of files that were put aside, and what they are for.
+fn tell_put_aside(put_aside: &[PathBuf], out: &mut Output) -> Result<(), Failure> {
+    for file in put_aside {
+        let name = file.file_name().unwrap_or_default();
+        let why = match name.as_encoded_bytes().starts_with(b"damaged-log") {
+            true => {
+                "a damaged part of the log, or what followed it; what was acknowledged behind the \
+                 damage, and the pool does not have, is only there: keep it until that is not missed"
+            }
+            false => {
+                "it was damaged or belongs to what the log has lost; nothing needs it, so delete it when \
+                 nobody wants to look at it"
+            }
+        };
+        out.line(&format!("put aside: {}: {why}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// What the command ends with.
+fn judge(pool: &Path, report: &CheckReport, collections: &CollectionReport) -> Result<(), Failure> {
     match (report.problems.len(), collections.problems.len()) {
         (0, 0) if report.damaged_copies.is_empty() => Ok(()),
         (0, 0) => Err(Failure::not_found(format!(
