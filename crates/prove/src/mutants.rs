@@ -57,6 +57,9 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
             let config = Config { mutants: vec![mutant.name], ..Config::default() };
             vec![("small/full, look".to_string(), exhaustive(&config, 2), 20 * SMALL_SCHEDULES)]
         }
+        "look.trusts" | "stripes.counts_nothing" => in_order("small/batch, at once", mutant),
+        "look.forgets_gate" => in_order("small/swap, lower, at once", mutant),
+        "at_once.looks_once" => in_order("small/swap, at once", mutant),
         "journal.keeps_last_made" => refused("refused/move, expire", mutant),
         _ => vec![],
     };
@@ -64,6 +67,13 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
     let lost = lost.filter(|one| one.mutant.is_some_and(|name| mutant == of(GUARDED, name)));
     let lost = lost.map(|one| (one.program(), one.config(), one.schedules));
     others.into_iter().chain(guarded).chain(lost).collect()
+}
+
+/// A small program in every order with one preemption, without crashes.
+fn in_order(program: &str, mutant: Mutant) -> Vec<(String, Config, u64)> {
+    let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+    let config = Config { mutants: vec![mutant.name], crash, ..Config::default() };
+    vec![(program.to_string(), exhaustive(&config, 1), 20 * SMALL_SCHEDULES)]
 }
 
 /// A small program with each of its first allocations refused in turn: which of them is made by the thread that meets a

@@ -32,13 +32,13 @@ impl Opened {
         self.tree.get_record(&mut pinned, key, see)
     }
 
-    /// Reads two keys at one moment as a store does: their values, or 0 for those of another size.
-    fn read_at_once(
+    /// Reads keys at one moment as a store does: their values, or 0 for those of another size.
+    fn read_at_once<const COUNT: usize>(
         &self,
         session: &mut Session<M>,
-        keys: [&[u8]; 2],
-    ) -> Result<[Option<u64>; 2], IndexError> {
-        let mut found = [None; 2];
+        keys: [&[u8]; COUNT],
+    ) -> Result<[Option<u64>; COUNT], IndexError> {
+        let mut found = [None; COUNT];
         let mut see = |index: usize, record: Option<Record<'_>>| {
             found[index] = record.map(|record| {
                 record.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -290,10 +290,11 @@ impl Opened {
             }
             Operation::Swap(thread) => return self.swap(session, thread),
             Operation::ReadSwapping(thread) => {
-                // The one that is absent at first before the other.
+                // One of them twice: who looks at each once may find it there, and then not.
                 let [left, right] = swapping_keys(thread);
-                let found = self.read_at_once(session, [&right, &left])?;
-                assert!(found != [None; 2], "a moment that never was: no swapping key is there");
+                let found = self.read_at_once(session, [&left, &right, &left])?;
+                let is_so = found[0] == found[2] && found != [None; 3];
+                assert!(is_so, "a moment that never was: {found:?} of swapping keys");
                 return Ok(());
             }
             Operation::Move(thread) => return self.move_key(session, thread),
