@@ -254,26 +254,9 @@ mod tests {
         });
     }
 
-    fn put_alone_with_two_free_blocks(tree: Tree) {
-        with_two_free_blocks(tree, |store, number| {
-            let map = store.default_map();
-            let fill = |_: &mut Alone<'_>, batch: &mut WriteBatch| -> Result<()> {
-                batch.put(map, key(number), "");
-                Ok(())
-            };
-            store.write_alone(fill).map(|written| assert!(written.is_done()))
-        });
-    }
-
     #[test]
     fn a_put_that_held_the_last_blocks_fits_once_leaves_are_merged() {
         put_with_two_free_blocks(Tree::NbTree);
         put_with_two_free_blocks(Tree::HashedLeaf);
-    }
-
-    #[test]
-    fn who_writes_alone_and_held_the_last_blocks_finds_room() {
-        put_alone_with_two_free_blocks(Tree::NbTree);
-        put_alone_with_two_free_blocks(Tree::HashedLeaf);
     }
 }
