@@ -45,6 +45,7 @@ pub const PLAIN: &[Mutant] = &[
     of("hashed-leaf", "hashed.recovery_keeps_half"),
     of("hashed-leaf", "hashed.recovery_thaws"),
     of("hashed-leaf", "hashed.shares_count_apart"),
+    of("batch", "at_once.looks_once"),
     of("hashed-leaf", "hashed.many_keeps_probe"),
     of("hashed-leaf-at-once", "hashed.restore_counts_all"),
     of("hashed-leaf-at-once", "hashed.restore_over_others"),

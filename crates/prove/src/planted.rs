@@ -19,7 +19,6 @@ pub const MUTANTS: &[Mutant] = &[
     of("alloc", "alloc.no_header_flush"),
     of("alloc", "alloc.no_remainder"),
     of("alloc", "recovery.no_marks"),
-    of("batch", "at_once.looks_once"),
     of("alloc", "session.gives_twice"),
     of("alloc", "session.keeps_all"),
     of("alloc", "session.no_orphans"),

@@ -107,7 +107,7 @@ const SMALL: [(&str, usize, &[&[Operation]]); 28] = [
     // Who reads is the first: a search in every order comes to orders late that begin with another.
     ("batch, at once", 4, &[&[Batch(2), TwinsAtOnce], &[Batch(1)]]),
     ("batch, at once, one stripe", 1, &[&[Batch(2), TwinsAtOnce], &[Batch(1)]]),
-    ("swap, at once", 4, &[&[ReadSwapping(0)], &[Swap(0), Swap(0)]]),
+    ("swap, at once", 4, &[&[Swap(0), ReadSwapping(0)], &[Swap(0)]]),
     ("swap, batch, at once", 4, &[&[Swap(0)], &[Batch(1)], &[ReadSwapping(0)]]),
     ("swap, lower, at once", 4, &[&[Batch(1), ReadSwapping(0)], &[LowerIfIdle, Swap(0)]]),
 ];

@@ -47,7 +47,7 @@ const BY_CHANCE: &[Meets] = &[
         "made/2/alike/4/usual/2e6b/dcbf/f51f.4167.de07/20b92974",
         &["nbtree.split.freeze_pending"],
     ),
-    ("nbtree-bytes", "near_full/76", &["nbtree.split.no_room"]),
+    ("nbtree-bytes", "near_full/89", &["nbtree.split.no_room"]),
 ];
 
 #[test]
