@@ -1,5 +1,5 @@
-//! A pool that many threads have filled and emptied, each of them for a few operations: it has nine tenths of the room of
-//! a new one at least, for whatever comes.
+//! A pool that many threads have filled and emptied, each of them for a few operations: it has nine tenths of the room
+//! of a new one at least, for whatever comes.
 //!
 //! What was lost: where nothing else was free, removals found no space to merge the leaves that they had emptied, since
 //! what there was belonged to threads that had gone, and nobody tried again. Those leaves stayed, and the chunks that

@@ -22,8 +22,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// when space has run out, and [`Self::reclaim`] was not enough. After every few hundred leaves `goes_on` is told
     /// how many were merged since it was last asked, which others can use the room of by then; it ends when that says
     /// no, or when nothing is left to be merged. `hint` is the one that the calling thread gives to [`Self::sessions`],
-    /// of which it borrows one while one is free; it waits for nobody. One thread does it at a time: for others nothing is
-    /// to be done.
+    /// of which it borrows one while one is free; it waits for nobody. One thread does it at a time: for others
+    /// nothing is to be done.
     ///
     /// *Cost*: nothing if no leaf was left since all were gone through. Else a look at each leaf, and a copy for each
     /// two that are merged. Others go on meanwhile.
