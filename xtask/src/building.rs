@@ -13,8 +13,6 @@ use crate::programs::{self, Program};
 pub struct Built {
     /// The test programs.
     pub programs: Vec<Program>,
-    /// Whether everything was compiled, and nothing was there from before.
-    pub is_cold: bool,
     /// The packages of which something was compiled.
     pub compiled: BTreeSet<String>,
     /// Those of which something was there from before.
@@ -39,7 +37,7 @@ pub fn build(mut command: Command, see: &mut dyn FnMut(&Program)) -> Built {
     };
     command.args(["--no-run", format]);
     let started = Instant::now();
-    let mut built = Built { is_cold: true, ..Built::default() };
+    let mut built = Built::default();
     let mut child = match command.stdout(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -72,6 +70,11 @@ struct Messages<'b> {
 }
 
 impl Built {
+    /// Whether nothing was there from before but these packages: `cargo xtask` has built itself when it begins.
+    pub fn is_cold(&self, but: &BTreeSet<String>) -> bool {
+        !self.compiled.is_empty() && self.fresh.is_subset(but)
+    }
+
     /// Whether all of these packages were compiled, and nothing of those was.
     pub fn is_just(&self, these: &BTreeSet<String>, those: &BTreeSet<String>) -> bool {
         self.fresh.is_disjoint(these) && self.compiled.is_disjoint(those)
@@ -85,7 +88,6 @@ impl Messages<'_> {
             Some("compiler-artifact") => {
                 let is_fresh = message["fresh"] == true;
                 self.is_compiling |= !is_fresh;
-                self.built.is_cold &= !is_fresh;
                 if let Some(id) = message["package_id"].as_str() {
                     let built = &mut *self.built;
                     let list = if is_fresh { &mut built.fresh } else { &mut built.compiled };
@@ -176,8 +178,9 @@ mod tests {
                 std::fs::write(&mark, "").unwrap();
             });
         assert_eq!((names(&seen), built.failures.len()), (vec!["b", "a"], 0));
-        assert!(!built.is_cold && built.programs == seen && built.handed_on == 2);
+        assert!(built.programs == seen && built.handed_on == 2);
         let [a, b] = ["a", "b"].map(|name| BTreeSet::from([name.to_string()]));
+        assert!(built.is_cold(&b) && !built.is_cold(&a) && !built.is_cold(&BTreeSet::new()));
         assert!(built.is_just(&a, &b) && !built.is_just(&b, &a) && !built.is_just(&b, &b));
         assert!(!built.is_just(&a, &a));
     }
@@ -187,7 +190,8 @@ mod tests {
     fn when_nothing_is_compiled_nothing_is_handed_on() {
         let lines = [artifact("b", true), artifact("a", true)];
         let built = build(script(&lines, "true"), &mut |_| panic!("nothing is compiled"));
-        assert!(built.failures.is_empty() && !built.is_cold);
+        let [a, b] = ["a", "b"].map(String::from);
+        assert!(built.failures.is_empty() && !built.is_cold(&BTreeSet::from([a, b])));
         assert_eq!((names(&built.programs), built.handed_on), (vec!["b", "a"], 0));
     }
 

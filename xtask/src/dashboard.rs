@@ -35,14 +35,17 @@ pub fn render(built: &Built, ran: &[Ran], time: Duration) -> String {
     let early = ran.iter().filter(|program| program.is_early);
     // An empty sum is a negative zero, which would be shown.
     let early = early.fold(0.0, |sum, program| sum + program.cpu);
+    let there = match built.fresh.len() {
+        0 => "from nothing".to_string(),
+        count => format!("{count} packages were there"),
+    };
     let _ = writeln!(
         text,
-        "{} test programs: built in {:.0} CPU seconds and {:.1} minutes ({}), run in {:.0} CPU seconds, {early:.0} of \
+        "{} test programs: built in {:.0} CPU seconds and {:.1} minutes ({there}), run in {:.0} CPU seconds, {early:.0} of \
          them from within the build; {:.1} minutes in all",
         built.programs.len(),
         built.cpu,
         minutes(built.time),
-        if built.is_cold { "from nothing" } else { "some of it was there" },
         run_cpu(ran),
         minutes(time),
     );

@@ -81,6 +81,24 @@ impl Packages {
     }
 }
 
+/// The packages that `cargo xtask` itself is made of.
+///
+/// # Errors
+/// A sentence if Cargo does not tell.
+pub fn of_scripts(root: &Path) -> Result<BTreeSet<String>, String> {
+    let mut command = cargo(root, &["tree", "--locked", "-p", env!("CARGO_PKG_NAME")]);
+    command.args(["-e", "normal,build", "--prefix", "none", "--format", "{p}"]);
+    let output = command.output().map_err(|error| format!("{}: {error}", shown(&command)))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names = text.lines().filter_map(|line| line.split(' ').next()).map(String::from);
+    let names: BTreeSet<String> = names.filter(|name| !name.is_empty()).collect();
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() && !names.is_empty() {
+        true => Ok(names),
+        false => Err(format!("{}: {said}", shown(&command))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +146,14 @@ mod tests {
         let beside = "everleaf-designs-tests";
         let unknown = |name: &&String| !research.contains(*name) && *name != beside;
         assert_eq!(of_designs.iter().filter(unknown).collect::<Vec<_>>(), Vec::<&String>::new());
+    }
+
+    #[test]
+    fn scripts_are_made_of_few_packages() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let scripts = of_scripts(root).unwrap();
+        assert!(["xtask", "serde_json", "syn"].iter().all(|name| scripts.contains(*name)));
+        assert!(!scripts.contains("everleaf") && !scripts.contains("tempfile"), "{scripts:?}");
     }
 
     /// What Cargo builds of packages, for tests: each with its features.

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::budget::{self, Costs};
 use crate::building::{self, Built};
-use crate::designs::Packages;
+use crate::designs::{self, Packages};
 use crate::jobs::{cargo, run_counting, shown};
 use crate::programs::{self, Job, Program, Ran};
 use crate::summary::Totals;
@@ -91,7 +91,11 @@ pub fn run_tests(root: &Path, packages: &[String], over_budget: OverBudget, tota
     let (built, ran) = build_and_run(&LONGEST, command, &jobs_of, others, totals);
     if is_all && built.failures.is_empty() {
         let programs = ("programs".to_string(), built.programs.len() as f64);
-        let building = built.is_cold.then(|| ("build-cpu-seconds".to_string(), built.cpu));
+        let is_cold = match designs::of_scripts(root) {
+            Ok(scripts) => built.is_cold(&scripts),
+            Err(error) => return totals.fail(error),
+        };
+        let building = is_cold.then(|| ("build-cpu-seconds".to_string(), built.cpu));
         let costs = building.into_iter().chain([programs]).collect();
         hold_to_budget(root, "test", costs, &ran, over_budget, totals);
     }
