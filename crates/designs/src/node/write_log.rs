@@ -91,9 +91,12 @@ impl Record {
         let link = self.link | self.sequence >> LOW_BITS << LINK_BITS;
         let low = (self.sequence & ((1 << LOW_BITS) - 1)) << 1 | u64::from(self.value.is_some());
         let value = self.value.unwrap_or(0);
-        let sum = [mark[0], mark[1], self.key, value, link, low]
-            .iter()
-            .fold(0, |sum, word| crc32c::crc32c_append(sum, &word.to_le_bytes()));
+        let mut bytes = [0; 48];
+        let words = [mark[0], mark[1], self.key, value, link, low];
+        for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+        let sum = crc32c::crc32c(&bytes);
         [self.key, value, link, low | u64::from(sum) << 32]
     }
 

@@ -10,6 +10,9 @@ use super::{Place, Tree};
 use crate::node::write_buffer::{BUFFER_LENGTH, Buffered};
 use crate::node::write_log::{Record, Shape};
 
+/// Records whose leaves are asked for together when a chunk of the log is to be freed.
+const GROUP: usize = 16;
+
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Entries that a buffer may have: so few that a half that was split off has room for them.
     pub(super) const BUFFER_CAPACITY: usize = {
@@ -49,6 +52,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// ended.
     pub(super) fn write_back(&self, place: Place<'_, M>, extra: Option<Buffered>) -> bool {
         let (leaf, buffer) = (place.leaf, self.buffer(place));
+        // Looked for one after the other below, in lines that are asked for together here.
+        buffer.iter().for_each(|(key, _)| leaf.prefetch_slot(key));
         let is_replaced = |key| extra.is_some_and(|(new, _)| new == key);
         let all = || buffer.iter().filter(|(key, _)| !is_replaced(*key)).chain(extra);
         let mut before = leaf.bitmap();
@@ -145,12 +150,18 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         while let Some((log, chunk)) = self.logs.take_oldest(each, shared) {
             M::mark("sptree.collect");
             let mut count = 0;
-            for (_, record) in self.logs.records(chunk) {
-                count += 1;
+            let mut records = self.logs.records(chunk).map(|(_, record)| record).fuse();
+            let mut group = [None; GROUP];
+            loop {
+                group.fill_with(|| records.next());
+                count += group.iter().flatten().count();
                 if !M::mutant("sptree.no_forced_flush")
-                    && self.release_record(session, record).is_err()
+                    && self.release_records(session, &group).is_err()
                 {
                     return self.logs.keep_oldest(log);
+                }
+                if group.contains(&None) {
+                    break;
                 }
             }
             // Behind a record that the medium has lost there may be some that are needed.
@@ -168,12 +179,39 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         (each, self.leaves.sum() as usize * per_leaf / chunk_length)
     }
 
-    /// Makes sure that a record is not needed any more.
-    fn release_record(
+    /// Makes sure that these records are not needed any more. Most are not: their leaves have been written
+    /// since, which one line of each leaf says, so all those lines are asked for together.
+    fn release_records(
         &self,
         session: &mut Session<M>,
-        record: Record,
-    ) -> Result<(), everleaf_index::IndexError> {
+        records: &[Option<Record>; GROUP],
+    ) -> Result<(), IndexError> {
+        let places = records.map(|record| {
+            record.map(|record| {
+                let place = self.place(self.top.find_le(record.key).leaf);
+                place.middle.prefetch(false);
+                (place, record)
+            })
+        });
+        for (place, record) in places.into_iter().flatten() {
+            if !self.is_written_back(place, record) {
+                self.release_record(session, record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a leaf is the one of a record and has what it says, durably. False if others are at work on it.
+    fn is_written_back(&self, place: Place<'_, M>, record: Record) -> bool {
+        let Ok(version) = place.middle.view() else { return false };
+        let is_its_own = self.check_range(place, record.key).is_ok();
+        is_its_own
+            && (record.sequence <= place.middle.flushed() || M::mutant("sptree.forgets_unwritten"))
+            && place.middle.is_current(version)
+    }
+
+    /// Makes sure that a record is not needed any more.
+    fn release_record(&self, session: &mut Session<M>, record: Record) -> Result<(), IndexError> {
         loop {
             let place = self.lock_leaf(record.key)?;
             if record.sequence <= place.middle.flushed() {

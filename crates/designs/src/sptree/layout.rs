@@ -121,6 +121,13 @@ impl<M: Machine> Leaf<M> {
         slots(candidates).find(|slot| self.entries[*slot].key() == key)
     }
 
+    /// Asks for the entries of which one may be of this key.
+    #[inline(always)]
+    pub fn prefetch_slot(&self, key: u64) {
+        let candidates = self.bitmap() & self.tags.matches(tag(key));
+        slots(candidates).for_each(|slot| M::prefetch(self.entries[slot].as_ptr()));
+    }
+
     /// The value in a slot.
     #[inline(always)]
     pub fn value(&self, slot: usize) -> u64 {

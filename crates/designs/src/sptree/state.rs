@@ -184,10 +184,10 @@ impl<M: Machine> Middle<M> {
         self.sequence.load(Ordering::Relaxed)
     }
 
-    /// The number up to which the leaf has all buffered writes. The caller holds the lock.
+    /// The number up to which the leaf has all buffered writes, durably. The caller holds the lock, or validates.
     #[inline(always)]
     pub fn flushed(&self) -> u64 {
-        // Relaxed: as in `head`.
+        // Relaxed: only the holder of the lock writes it, and others validate.
         self.flushed.load(Ordering::Relaxed)
     }
 
