@@ -15,13 +15,13 @@ use everleaf_designs::allocators::{Allocator, Shape};
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, Simulated, SpinLock};
-use everleaf_prove::backing::{SIZE_MIN, new_pool, open_pool};
+use everleaf_prove::case::step::{self, Step};
 use everleaf_prove::case::{Case, PlannedCase};
-use everleaf_prove::configure::Fixed;
-use everleaf_prove::dimensions::Dimension;
-use everleaf_prove::dimensions::{self, Drawn};
-use everleaf_prove::leaks::all_is_free;
-use everleaf_prove::step::{self, Step};
+use everleaf_prove::judge::leaks::all_is_free;
+use everleaf_prove::machine::backing::{SIZE_MIN, new_pool, open_pool};
+use everleaf_prove::machine::configure::Fixed;
+use everleaf_prove::machine::dimensions::Dimension;
+use everleaf_prove::machine::dimensions::{self, Drawn};
 
 type M = Simulated;
 

@@ -6,4 +6,4 @@
 //! product builds `everleaf-prove` alone.
 
 pub mod block_program;
-pub mod structure;
+pub mod structures;

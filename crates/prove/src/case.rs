@@ -1,5 +1,8 @@
 //! A program with its plan, whatever its type: what a search runs, and what a failure names.
 
+pub mod step;
+pub mod structure;
+
 use std::fmt::Debug;
 
 use everleaf_machine::simulated::{Config, Failure, Plan, Program, Replay, Report, Runner, shrink};

@@ -7,103 +7,36 @@
 //!   AllocatorProgram              +---> scenarios, plans ---> Runner ---> Report | Failure
 //! ```
 //!
-//! | file | what it has |
-//! |---|---|
-//! | `subject` | what a tree of numbers must offer to be proven: implement it, add one line to the list |
-//! | `u64_program`, `bytes_program`, `allocator_program` | programs: trees of numbers, of byte strings, the allocator |
-//! | `allocator_plans` | what the threads of a program for the allocator do, by chance |
-//! | `scenarios`, `plans`, `exhaustion` | what the threads of a program do: by name, by chance, with too little space |
-//! | `meetings` | small programs for searches that end by time |
-//! | `settings` | what a search is asked to do |
-//! | `small_passes` | what such a search does with small programs |
-//! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
-//! | `tiny` | programs that are made so small that every order is run |
-//! | `long` | long walks of one thread through trees with many keys, and wide nodes |
-//! | `expected` | a map that such walks are held against |
-//! | `hoard` | nearly all space of a pool, held back |
-//! | `leaks` | what is left when a program has given everything back |
-//! | `living` | any subject behind one type |
-//! | `maps` | the trees of a pool: made, loaded, emptied, removed, sealed |
-//! | `log_program` | the log and its recovery, on the simulated disk |
-//! | `store_program` | the whole store with its log, on the simulated disk |
-//! | `corpus` | programs that came to new places, gone back to |
-//! | `dimensions` | what a step of a random search is drawn of |
-//! | `anomalies` | what the published protocols of the other trees lose, each in a program |
-//! | `safeguards` | programs made for planted bugs that few others miss |
-//! | `published` | NBTree as published: programs of one thread, and those that show what it loses |
-//! | `directed_case` | a safeguard with a program that misses it |
-//! | `case` | a program with its plan, behind one trait |
-//! | `step` | one step of a search, and what can be run of a structure |
-//! | `trees`, `structure` | all programs by name, the product's structures by name |
-//! | `configure` | which machine a number stands for |
-//! | `planted`, `plain`, `mutants` | planted bugs, and the hunt for them |
-//! | `mutation` | mutants by rule: a fault in every access in turn |
-//! | `arguments` | why nobody can miss some of them |
+//! Folders, each of which uses only those above it:
 //!
-//! Everything here but `store_program` runs on one OS thread and is decided by numbers: the same number gives the same
-//! program, the same configuration the same schedules. A run of the store has threads of its own.
+//! | folder | what it has |
+//! |---|---|
+//! | `machine` | which machine a number stands for, and pools on its memory, full or nearly full |
+//! | `case` | what can be run, behind traits: a program with its plan, a step of a search, a structure |
+//! | `judge` | what is demanded beside the judge of the machine: answers of one thread, no leaks, room in what is empty |
+//! | `tree` | a tree as a program: of numbers or of byte strings; what a tree must offer to be proven |
+//! | `programs` | what threads do to a tree: written, drawn, made, for planted bugs; all of it by name |
+//! | `structures` | everything else as a program (allocator, batches, log, maps, pool, store ..), and the list of structures |
+//! | `planted` | the planted bugs, by name |
+//! | `search` | the search through programs, schedules and crashes; what it has covered; a failure as a file |
+//! | `hunt` | how long planted bugs live; faults in every access; flushes that nobody misses |
+//!
+//! Everything here but `structures::store` runs on one OS thread and is decided by numbers: the same number gives the
+//! same program, the same configuration the same schedules. A run of the store has threads of its own.
 
-pub mod ablation;
-mod allocator_plans;
-pub mod allocator_program;
-pub mod anomalies;
-pub mod arguments;
-pub mod backing;
-pub mod batches;
-pub mod bytes_program;
-pub mod campaign;
 pub mod case;
-pub mod configure;
-pub mod corpus;
-pub mod coverage;
-pub mod creation;
-mod damage;
-mod design;
-pub mod dimensions;
-pub mod directed_case;
-pub mod directory;
-mod emptied;
-pub mod epochs;
-pub mod exhaustion;
-pub mod expected;
-pub mod expiries;
-mod hoard;
-pub mod leaks;
-pub mod living;
-mod loads;
-mod log_program;
-pub mod long;
-pub mod made;
-mod map_names;
-mod map_programs;
-pub mod maps;
-mod meetings;
-pub mod mutants;
-pub mod mutation;
-mod nbtree;
-pub mod operation;
-pub mod plain;
-pub mod plans;
+pub mod hunt;
+pub mod judge;
+pub mod machine;
 pub mod planted;
-pub mod published;
-pub mod record;
-pub mod safeguards;
-pub mod scenarios;
-mod settings;
-mod small_passes;
-pub mod step;
-mod store_program;
-pub mod structure;
-pub mod subject;
-pub mod tiny;
-pub mod trees;
-pub mod u64_program;
-mod unjudged;
-mod vanishing;
+pub mod programs;
+pub mod search;
+pub mod structures;
+pub mod tree;
 
-pub use design::Of;
-pub use nbtree::Nb;
-pub use subject::Subject;
+pub use tree::design::Of;
+pub use tree::nbtree::Nb;
+pub use tree::subject::Subject;
 
 pub use everleaf_machine::simulated::{
     Config, Domain, FAULT_KINDS, Failure, FailureKind, Fault, FaultKind, MemoryModel, Site,

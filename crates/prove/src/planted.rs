@@ -1,5 +1,7 @@
 //! The planted bugs, by the structure whose programs miss them.
 
+pub mod plain;
+
 /// A safeguard that can be switched off by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutant {
@@ -101,8 +103,9 @@ pub const MUTANTS: &[Mutant] = &[
     of("pool", "pool.second_copy_unflushed"),
 ];
 
-/// The planted bugs of the other trees. Some take programs made for them: those of [`anomalies`](crate::anomalies),
-/// [`safeguards`](crate::safeguards) and [`published`](crate::published).
+/// The planted bugs of the other trees. Some take programs made for them: those of
+/// [`anomalies`](crate::programs::anomalies), [`safeguards`](crate::programs::safeguards) and
+/// [`published`](crate::programs::published).
 pub const OF_OTHER_TREES: &[Mutant] = &[
     of("blocks-everleaf", "everleaf.marks_nothing"),
     of("blocks-everleaf", "everleaf.no_link_flush"),

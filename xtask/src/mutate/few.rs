@@ -4,9 +4,9 @@ use syn::spanned::Spanned;
 use syn::{Expr, Item};
 
 /// Where the list of all structures is.
-const ALL: &str = "crates/prove-designs/src/structure.rs";
+const ALL: &str = "crates/prove-designs/src/structures.rs";
 /// Where the lists are: that of all, and that of the product, whose structures the former has, too.
-pub const LISTS: [&str; 2] = [ALL, "crates/prove/src/structure.rs"];
+pub const LISTS: [&str; 2] = [ALL, "crates/prove/src/structures.rs"];
 
 /// The source of a list with these structures only, those of them that it has, and without what they do not need.
 ///

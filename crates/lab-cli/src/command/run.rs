@@ -9,9 +9,9 @@ use everleaf_cli::output::{Output, remark};
 use everleaf_lab::experiment::{
     self, Entry, Finding, Folder, PAPERS_PROTOCOL_WITH_THREADS, Pace, Plan, Proof, Scale, text,
 };
-use everleaf_prove::campaign::{self, Budget, Settings};
-use everleaf_prove::published::{GUARDED, Meeting, anomalies};
-use everleaf_prove_designs::structure;
+use everleaf_prove::programs::published::{GUARDED, Meeting, anomalies};
+use everleaf_prove::search::campaign::{self, Budget, Settings};
+use everleaf_prove_designs::structures;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::path::PathBuf;
@@ -115,7 +115,7 @@ fn prove(structure: &'static str, budget: Duration, seed: u64) -> Result<Proof, 
     if structure == PAPERS_PROTOCOL_WITH_THREADS {
         return Ok(prove_with_threads());
     }
-    let Some(structure) = structure::find(structure) else {
+    let Some(structure) = structures::find(structure) else {
         return Err(BenchError::Settings(format!("there is no structure '{structure}' to prove")));
     };
     let preemptions = (budget >= EXHAUSTIVE).then_some(1);
@@ -133,7 +133,7 @@ fn prove(structure: &'static str, budget: Duration, seed: u64) -> Result<Proof, 
 
 /// Runs the programs that show what the published NBTree loses when several threads use it.
 fn prove_with_threads() -> Proof {
-    let published = structure::find(GUARDED).expect("in the list of structures");
+    let published = structures::find(GUARDED).expect("in the list of structures");
     let mut proof = Proof::default();
     let mut lost = vec![];
     for anomaly in anomalies() {

@@ -5,7 +5,7 @@ use everleaf_designs::f3tree::variant::{Nodes500, Objects500, Variant};
 use everleaf_index::{OrderedIndex, SingleTreePool};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig};
-use everleaf_prove::backing::new_pool_up_to;
+use everleaf_prove::machine::backing::new_pool_up_to;
 
 type M = Simulated;
 

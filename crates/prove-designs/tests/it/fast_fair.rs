@@ -11,14 +11,17 @@ use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report, SchedulerKind};
+use everleaf_prove::Of;
 use everleaf_prove::case::{Outcome, explore};
-use everleaf_prove::configure::exhaustive;
-use everleaf_prove::mutants::HARMLESS;
-use everleaf_prove::operation::Operation::{self, Get, Insert, Remove, Scan, ScanBack, Update};
-use everleaf_prove::scenarios::{self, Scenario};
-use everleaf_prove::u64_program::U64Program;
-use everleaf_prove::{Of, anomalies, plans, safeguards, trees};
-use everleaf_prove_designs::structure::find;
+use everleaf_prove::hunt::mutants::HARMLESS;
+use everleaf_prove::machine::configure::exhaustive;
+use everleaf_prove::programs::scenarios::{self, Scenario};
+use everleaf_prove::programs::{anomalies, plans, safeguards, trees};
+use everleaf_prove::tree::operation::Operation::{
+    self, Get, Insert, Remove, Scan, ScanBack, Update,
+};
+use everleaf_prove::tree::u64_program::U64Program;
+use everleaf_prove_designs::structures::find;
 
 type Tree<const RECORDS: usize> = Of<FastFair<Small<RECORDS>, Simulated>>;
 type Locked<const RECORDS: usize> = Of<FastFair<Small<RECORDS, 1>, Simulated>>;
@@ -152,8 +155,10 @@ fn opening_inside_the_simulation_survives() {
 #[test]
 fn trees_survive_that_space_gives_out() {
     survive("full pools", 0.03, 2, plain, |number, config| {
-        let (program, plan) =
-            everleaf_prove::exhaustion::near_full::<Tree<2>>(number, number.is_multiple_of(2));
+        let (program, plan) = everleaf_prove::programs::exhaustion::near_full::<Tree<2>>(
+            number,
+            number.is_multiple_of(2),
+        );
         explore(program, plan, config, 10)
     });
 }

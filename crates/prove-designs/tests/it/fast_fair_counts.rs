@@ -14,7 +14,7 @@ use everleaf_machine::simulated::Random;
 use everleaf_machine::simulated::counting::{
     CacheShape, Counting, CountingConfig, MediaShape, Tally,
 };
-use everleaf_prove::backing::new_pool_up_to;
+use everleaf_prove::machine::backing::new_pool_up_to;
 
 type Tree<V> = SingleTreePool<FastFair<V, Simulated>, Simulated>;
 

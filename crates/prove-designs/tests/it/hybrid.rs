@@ -14,12 +14,13 @@ use everleaf_designs::{
 use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan, Report};
+use everleaf_prove::Of;
 use everleaf_prove::case::{Outcome, explore};
-use everleaf_prove::configure::exhaustive;
-use everleaf_prove::operation::Operation::{self, Get, Insert, Remove};
-use everleaf_prove::operation::Space;
-use everleaf_prove::u64_program::U64Program;
-use everleaf_prove::{Of, plans, scenarios, trees};
+use everleaf_prove::machine::configure::exhaustive;
+use everleaf_prove::programs::{plans, scenarios, trees};
+use everleaf_prove::tree::operation::Operation::{self, Get, Insert, Remove};
+use everleaf_prove::tree::operation::Space;
+use everleaf_prove::tree::u64_program::U64Program;
 
 type M = Simulated;
 

@@ -1,12 +1,12 @@
 //! Every planted bug of the published designs is found, and in how long; what was made for one is right without it.
 
 use crate::common::hunts::{assert_met_in_time, assert_right, find_all};
-use everleaf_prove::directed_case::DirectedCase;
-use everleaf_prove::mutants::{Mutant, OF_OTHER_TREES, RARE, all};
-use everleaf_prove::plain::PLAIN;
-use everleaf_prove::safeguards::safeguards;
-use everleaf_prove::structure;
-use everleaf_prove_designs::structure::{STRUCTURES, find};
+use everleaf_prove::hunt::mutants::{Mutant, OF_OTHER_TREES, RARE, all};
+use everleaf_prove::planted::plain::PLAIN;
+use everleaf_prove::programs::directed_case::DirectedCase;
+use everleaf_prove::programs::safeguards::safeguards;
+use everleaf_prove::structures;
+use everleaf_prove_designs::structures::{STRUCTURES, find};
 
 /// Those of the published trees whose hunts take longest, six of seven CPU seconds of the time of all: programs of a
 /// structure with thousands of steps, or orders that are rare. They run at night.
@@ -24,7 +24,7 @@ const SLOW_OF_OTHER_TREES: [&str; 9] = [
 
 /// Whether a structure is not one of the product, whose planted bugs are hunted in `everleaf-prove`.
 fn is_design(structure: &str) -> bool {
-    structure::find(structure).is_none()
+    structures::find(structure).is_none()
 }
 
 /// Those of a list that are missed by the structures of the designs.

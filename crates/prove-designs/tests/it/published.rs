@@ -11,13 +11,14 @@ use everleaf_index::{Design, Production, SingleTreePool, Tiny};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Random, Report};
-use everleaf_prove::backing::new_pool_up_to;
+use everleaf_prove::Of;
 use everleaf_prove::case::{Case, PlannedCase, explore};
-use everleaf_prove::configure::exhaustive;
-use everleaf_prove::mutants::OF_OTHER_TREES;
-use everleaf_prove::published::{GUARDED, anomalies, guarded};
-use everleaf_prove::{Of, plans, scenarios, trees};
-use everleaf_prove_designs::structure::find;
+use everleaf_prove::hunt::mutants::OF_OTHER_TREES;
+use everleaf_prove::machine::backing::new_pool_up_to;
+use everleaf_prove::machine::configure::exhaustive;
+use everleaf_prove::programs::published::{GUARDED, anomalies, guarded};
+use everleaf_prove::programs::{plans, scenarios, trees};
+use everleaf_prove_designs::structures::find;
 
 type M = Simulated;
 
@@ -120,7 +121,7 @@ fn named_scenarios_with_locks_survive() {
 #[test]
 fn trees_survive_that_memory_and_space_give_out() {
     let near_full = |number| {
-        everleaf_prove::exhaustion::near_full::<Of<NbTreeW<Tiny<2, 3>, M>>>(
+        everleaf_prove::programs::exhaustion::near_full::<Of<NbTreeW<Tiny<2, 3>, M>>>(
             number,
             number.is_multiple_of(2),
         )

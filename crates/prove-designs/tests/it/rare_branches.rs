@@ -4,8 +4,8 @@
 use crate::common::rare::{Meets, all_meet};
 use crate::marks::assert_all_met;
 use everleaf_machine::simulated::{Config, CrashConfig, Report};
-use everleaf_prove::configure::exhaustive;
-use everleaf_prove_designs::structure::{STRUCTURES, find};
+use everleaf_prove::machine::configure::exhaustive;
+use everleaf_prove_designs::structures::{STRUCTURES, find};
 
 /// In orders with one preemption.
 const BY_ONE: &[Meets] = &[

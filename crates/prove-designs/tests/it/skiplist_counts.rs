@@ -11,7 +11,7 @@ use everleaf_index::{OrderedIndex, SingleTreePool};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
-use everleaf_prove::backing::new_pool_up_to;
+use everleaf_prove::machine::backing::new_pool_up_to;
 
 type List<V> = SingleTreePool<PSkiplist<V, Simulated>, Simulated>;
 

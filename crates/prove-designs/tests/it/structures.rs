@@ -7,8 +7,8 @@ use crate::common::structures::{
     assert_steps_depend_on_seed_and_number, search_all,
 };
 use crate::marks::assert_met_by_structures;
-use everleaf_prove::structure::Structure;
-use everleaf_prove_designs::structure::{STRUCTURES, of_designs};
+use everleaf_prove::structures::Structure;
+use everleaf_prove_designs::structures::{STRUCTURES, of_designs};
 
 /// Those of the product have the same tests in their own package.
 fn all() -> Vec<&'static Structure> {
@@ -39,7 +39,7 @@ fn a_step_depends_on_seed_and_number_only() {
 /// Those of the product keep their places among the designs, and their names.
 #[test]
 fn every_structure_of_the_product_is_in_the_list() {
-    let of_product = everleaf_prove::structure::STRUCTURES;
+    let of_product = everleaf_prove::structures::STRUCTURES;
     assert_eq!(of_designs().count() + of_product.len(), STRUCTURES.len());
     assert!(of_designs().count() > of_product.len());
 }

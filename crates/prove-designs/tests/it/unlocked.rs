@@ -13,9 +13,9 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan};
 use everleaf_prove::Of;
 use everleaf_prove::case::explore;
-use everleaf_prove::configure::exhaustive;
-use everleaf_prove::operation::Operation::{self, Insert, Remove};
-use everleaf_prove::u64_program::U64Program;
+use everleaf_prove::machine::configure::exhaustive;
+use everleaf_prove::tree::operation::Operation::{self, Insert, Remove};
+use everleaf_prove::tree::u64_program::U64Program;
 
 /// More keys than programs have.
 const KEYS: u64 = 60;

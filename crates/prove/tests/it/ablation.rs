@@ -5,8 +5,8 @@
 
 #![allow(clippy::print_stdout, reason = "what was found is the result")]
 
-use everleaf_prove::ablation::{Ablated, Effort, ablate};
-use everleaf_prove::structure::find;
+use everleaf_prove::hunt::ablation::{Ablated, Effort, ablate};
+use everleaf_prove::structures::find;
 
 /// The environment variable that names the only structure to look at.
 const VARIABLE: &str = "EVERLEAF_PROVE_STRUCTURE";

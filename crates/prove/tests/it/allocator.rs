@@ -7,8 +7,8 @@ use crate::common::{Rounds, half_of, numbers};
 use everleaf_machine::simulated::{
     Config, CrashConfig, Domain, Failure, FailureKind, MemoryModel, Report, Runner,
 };
-use everleaf_prove::allocator_program;
-use everleaf_prove::structure::find;
+use everleaf_prove::structures::allocator;
+use everleaf_prove::structures::find;
 
 fn vary(number: u64, base: &Config) -> Config {
     let domain = [Domain::Adr, Domain::Eadr, Domain::Adr, Domain::Process];
@@ -27,7 +27,7 @@ fn vary(number: u64, base: &Config) -> Config {
 fn search(base: &Config, part: f64, programs: impl Into<Rounds>) -> Result<Report, Box<Failure>> {
     let mut total = Report::default();
     for number in numbers(part, programs) {
-        let (program, plan) = allocator_program::random(number);
+        let (program, plan) = allocator::random(number);
         let mut runner = Runner::new(program, plan, vary(number, base))?;
         runner.explore(20)?;
         total.add(&runner.report());

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use crate::common::{budget, half_of, tell, tell_marks};
 use everleaf_machine::simulated::Config;
-use everleaf_prove::campaign::{Budget, Settings, run};
-use everleaf_prove::structure::find;
+use everleaf_prove::search::campaign::{Budget, Settings, run};
+use everleaf_prove::structures::find;
 
 /// Schedules in which each planted bug is found, at most.
 const FINDS_IN: u64 = 40_000;

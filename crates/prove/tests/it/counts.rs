@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use everleaf_index::{Change, Production, Session, Trees};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
-use everleaf_prove::backing::new_pool_up_to;
+use everleaf_prove::machine::backing::new_pool_up_to;
 
 type Forest = Trees<Production, Simulated>;
 

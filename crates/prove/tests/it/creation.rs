@@ -1,7 +1,7 @@
 //! The making of a pool, cut at every step: what is left opens with all that was answered, or is no pool yet.
 
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Failure};
-use everleaf_prove::creation;
+use everleaf_prove::structures::pool::creation;
 
 /// Runs a few schedules of each program.
 fn search(config: &Config) -> Result<u64, Box<Failure>> {

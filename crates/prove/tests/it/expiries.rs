@@ -6,11 +6,11 @@
 use crate::common::{half_of, numbers};
 use crate::marks::assert_met;
 use everleaf_machine::simulated::{Config, Report};
-use everleaf_prove::campaign::WORK;
-use everleaf_prove::configure::{Fixed, exhaustive};
-use everleaf_prove::mutants::{MUTANTS, hunt};
-use everleaf_prove::step::Step;
-use everleaf_prove::structure::{Structure, find};
+use everleaf_prove::case::step::Step;
+use everleaf_prove::hunt::mutants::{MUTANTS, hunt};
+use everleaf_prove::machine::configure::{Fixed, exhaustive};
+use everleaf_prove::search::campaign::WORK;
+use everleaf_prove::structures::{Structure, find};
 
 fn expiry() -> &'static Structure {
     find("expiry").expect("in the list")

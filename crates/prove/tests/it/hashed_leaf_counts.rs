@@ -4,7 +4,7 @@ use everleaf_index::build::{Change, Intent, Outcome};
 use everleaf_index::{HashedLeafTree, OrderedIndex, Production, SingleTreePool, U64Kind};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
-use everleaf_prove::backing::new_pool_up_to;
+use everleaf_prove::machine::backing::new_pool_up_to;
 
 type M = Simulated;
 type Tree = HashedLeafTree<U64Kind, Production, M>;

@@ -13,7 +13,7 @@ use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{
     Config, CrashConfig, Domain, Failure, Memory, Program, Report, Runner,
 };
-use everleaf_prove::backing::{new_pool, open_pool};
+use everleaf_prove::machine::backing::{new_pool, open_pool};
 
 type M = Simulated;
 type Hashed = HashedLeafTree<U64Kind, Tiny<2, 3>, M>;

@@ -2,7 +2,7 @@
 
 use crate::marks::assert_all_met;
 use everleaf_machine::simulated::{Config, Report};
-use everleaf_prove::structure::find;
+use everleaf_prove::structures::find;
 
 /// What it does before its threads come found the pool full, with trees of either design: a session had the blocks
 /// of the trees that it had removed (head of `maps.rs`).

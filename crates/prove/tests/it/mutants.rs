@@ -1,11 +1,11 @@
 //! Every planted bug of the product is found, and in how long; what was made for one is right without it.
 
 use crate::common::hunts::{assert_met_in_time, assert_right, find_all};
-use everleaf_prove::directed_case::DirectedCase;
-use everleaf_prove::mutants::{MUTANTS, Mutant, OF_OTHER_TREES, RARE, all};
-use everleaf_prove::plain::PLAIN;
-use everleaf_prove::safeguards::safeguards;
-use everleaf_prove::structure::{STRUCTURES, find};
+use everleaf_prove::hunt::mutants::{MUTANTS, Mutant, OF_OTHER_TREES, RARE, all};
+use everleaf_prove::planted::plain::PLAIN;
+use everleaf_prove::programs::directed_case::DirectedCase;
+use everleaf_prove::programs::safeguards::safeguards;
+use everleaf_prove::structures::{STRUCTURES, find};
 
 /// Those of the product whose hunts take longest, three quarters of the time of all. Programs that find some of them
 /// find others everyday: `journal.expiry_unflushed`, `nbtree.recovery_no_end_flush`.

@@ -5,7 +5,7 @@
 use everleaf_machine::simulated::{
     Config, Counts, CrashConfig, Domain, Failure, MemoryModel, Runner, Site, SiteKind,
 };
-use everleaf_prove::directory::{Directory, plan};
+use everleaf_prove::structures::pool::{Directory, plan};
 
 /// Runs `plans` random plans with `schedules` schedules each.
 fn search(

@@ -6,10 +6,11 @@ use crate::marks::assert_all_met;
 use everleaf_index::{HashedLeafTree, Tiny, U64Kind};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Config, CrashConfig};
+use everleaf_prove::Of;
 use everleaf_prove::case::explore;
-use everleaf_prove::operation::Operation;
-use everleaf_prove::structure::STRUCTURES;
-use everleaf_prove::{Of, exhaustion};
+use everleaf_prove::programs::exhaustion;
+use everleaf_prove::structures::STRUCTURES;
+use everleaf_prove::tree::operation::Operation;
 
 /// In orders with one preemption.
 const BY_ONE: &[Meets] = &[

@@ -10,7 +10,7 @@ use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{
     Config, CrashConfig, Failure, Memory, MemoryModel, Program, Report, Runner,
 };
-use everleaf_prove::backing::{new_pool, open_pool};
+use everleaf_prove::machine::backing::{new_pool, open_pool};
 
 type M = Simulated;
 type Hashed = HashedLeafTree<U64Kind, Tiny<7, 3>, M>;

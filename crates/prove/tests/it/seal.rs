@@ -7,8 +7,8 @@
 use everleaf_index::Tiny;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Config, Domain, Failure, Memory, Program, Report, Runner};
-use everleaf_prove::bytes_program::{AnyWords, BytesProgram, Opened};
-use everleaf_prove::operation::Operation;
+use everleaf_prove::tree::bytes_program::{AnyWords, BytesProgram, Opened};
+use everleaf_prove::tree::operation::Operation;
 
 type Two = Tiny<2, 3>;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use everleaf_prove::campaign::{Budget, Settings, run};
-use everleaf_prove::mutants::hunt_plainly;
-use everleaf_prove::plain::named;
-use everleaf_prove::structure::find;
+use everleaf_prove::hunt::mutants::hunt_plainly;
+use everleaf_prove::planted::plain::named;
+use everleaf_prove::search::campaign::{Budget, Settings, run};
+use everleaf_prove::structures::find;
 
 #[test]
 fn what_is_planted_in_the_store_is_found_by_a_few_runs() {

@@ -5,7 +5,7 @@ use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
-use everleaf_prove::ablation::{Ablated, Effort, ablate};
+use everleaf_prove::hunt::ablation::{Ablated, Effort, ablate};
 use serde_json::json;
 use std::collections::BTreeMap;
 

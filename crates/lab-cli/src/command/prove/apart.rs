@@ -6,9 +6,10 @@
 
 use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
-use everleaf_prove::campaign;
-use everleaf_prove::record::Record;
-use everleaf_prove::{Config, Failure as Found, FailureKind};
+use everleaf_prove::Failure as Found;
+use everleaf_prove::search::campaign;
+use everleaf_prove::search::record::Record;
+use everleaf_prove::{Config, FailureKind};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;

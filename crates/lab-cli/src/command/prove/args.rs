@@ -2,12 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use everleaf_cli::failure::Failure;
-use everleaf_prove::campaign::Budget;
-use everleaf_prove::configure::Fixed;
-use everleaf_prove::mutants::{Mutant, named};
-use everleaf_prove::structure::Structure;
+use everleaf_prove::hunt::mutants::{Mutant, named};
+use everleaf_prove::machine::configure::Fixed;
+use everleaf_prove::search::campaign::Budget;
+use everleaf_prove::structures::Structure;
 use everleaf_prove::{Domain, MemoryModel};
-use everleaf_prove_designs::structure::{STRUCTURES, find};
+use everleaf_prove_designs::structures::{STRUCTURES, find};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -6,8 +6,8 @@ use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
-use everleaf_prove::mutants::{Kill, all, hunt, hunt_plainly};
-use everleaf_prove_designs::structure::find;
+use everleaf_prove::hunt::mutants::{Kill, all, hunt, hunt_plainly};
+use everleaf_prove_designs::structures::find;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -127,7 +127,7 @@ fn cells_of(line: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everleaf_prove::mutants::HARMLESS;
+    use everleaf_prove::hunt::mutants::HARMLESS;
     use std::collections::BTreeSet;
 
     const PAGE: &str = include_str!("../../../../../docs/mutants.md");

@@ -2,8 +2,8 @@
 //! replaces the part of its structure and leaves the others as they are.
 
 use everleaf_prove::Fault;
-use everleaf_prove::arguments::{Place, Sources};
-use everleaf_prove_designs::structure::STRUCTURES;
+use everleaf_prove::hunt::arguments::{Place, Sources};
+use everleaf_prove_designs::structures::STRUCTURES;
 use std::collections::BTreeMap;
 use std::io;
 

@@ -14,10 +14,10 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Failure, FailureKind, Report};
 use everleaf_prove::Of;
 use everleaf_prove::case::{Case, Outcome, explore};
-use everleaf_prove::operation::Operation;
-use everleaf_prove::published::{Anomaly, Meeting, anomalies};
-use everleaf_prove::record::Record;
-use everleaf_prove_designs::structure::{STRUCTURES, find};
+use everleaf_prove::programs::published::{Anomaly, Meeting, anomalies};
+use everleaf_prove::search::record::Record;
+use everleaf_prove::tree::operation::Operation;
+use everleaf_prove_designs::structures::{STRUCTURES, find};
 
 /// The trees that have them.
 const TREES: [&str; 2] = ["nbtree-published", "nbtree-coupled"];

@@ -1,15 +1,15 @@
 //! What the published protocols of the trees beside NBTree lose. Each defect has a program
-//! (`everleaf_prove::anomalies`), in which it comes back when the safeguard against it is switched off;
+//! (`everleaf_prove::programs::anomalies`), in which it comes back when the safeguard against it is switched off;
 //! a record of a failing schedule, in `records`, that repeats it; and a search through every order that
 //! finds nothing when the safeguard is on.
 
 use std::path::PathBuf;
 
-use everleaf_prove::anomalies::anomalies;
 use everleaf_prove::case::Case;
-use everleaf_prove::directed_case::DirectedCase;
-use everleaf_prove::record::Record;
-use everleaf_prove_designs::structure::{STRUCTURES, find};
+use everleaf_prove::programs::anomalies::anomalies;
+use everleaf_prove::programs::directed_case::DirectedCase;
+use everleaf_prove::search::record::Record;
+use everleaf_prove_designs::structures::{STRUCTURES, find};
 
 /// Schedules of a search through every order, at most.
 const ALL: u64 = 3_000_000;

@@ -4,22 +4,22 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use everleaf_machine::simulated::{Fault, FaultKind, Site};
-use everleaf_prove::arguments::{KEPT, Place, Sources, argued, function_of, parse};
+use everleaf_prove::hunt::arguments::{KEPT, Place, Sources, argued, function_of, parse};
 
 const LIST: &str = "\
 # a remark
-one | crates/prove/src/arguments.rs | parse | skip | let mut all: Vec<Argument> = vec![];
+one | crates/prove/src/hunt/arguments.rs | parse | skip | let mut all: Vec<Argument> = vec![];
     Because
     of this.
 
-two | crates/prove/src/arguments.rs | parse | late | nothing
+two | crates/prove/src/hunt/arguments.rs | parse | late | nothing
     So.
 ";
 
 fn fault_at(line: &str, kind: FaultKind) -> Fault {
-    let lines = include_str!("../../../src/arguments.rs").lines();
+    let lines = include_str!("../../../src/hunt/arguments.rs").lines();
     let number = lines.map(str::trim).position(|known| known == line).expect("a line") as u32;
-    let site = Site { file: "crates/prove/src/arguments.rs", line: number + 1, column: 9 };
+    let site = Site { file: "crates/prove/src/hunt/arguments.rs", line: number + 1, column: 9 };
     Fault { site, kind }
 }
 

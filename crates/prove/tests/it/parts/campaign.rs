@@ -3,9 +3,9 @@
 #![allow(clippy::print_stdout, reason = "what found a bug is the result")]
 
 use everleaf_prove::FailureKind;
-use everleaf_prove::campaign::{Budget, Settings, run};
-use everleaf_prove::record::Record;
-use everleaf_prove::structure::{STRUCTURES, find};
+use everleaf_prove::search::campaign::{Budget, Settings, run};
+use everleaf_prove::search::record::Record;
+use everleaf_prove::structures::{STRUCTURES, find};
 
 fn short(mutant: Option<&'static str>) -> Settings {
     Settings { budget: Budget::Schedules(300), mutant, ..Settings::default() }

@@ -1,8 +1,8 @@
 //! Programs that are kept since they did something new.
 
 use everleaf_machine::simulated::{Random, Report};
-use everleaf_prove::corpus::{Corpus, PROGRAMS_MAX};
-use everleaf_prove::made::Made;
+use everleaf_prove::programs::made::Made;
+use everleaf_prove::search::corpus::{Corpus, PROGRAMS_MAX};
 
 fn report(marks: &[(&'static str, u64)]) -> Report {
     Report { marks: marks.to_vec(), ..Report::default() }

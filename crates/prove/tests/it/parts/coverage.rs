@@ -1,6 +1,6 @@
 //! Pairs of dimensions that never ran.
 
-use everleaf_prove::coverage::Coverage;
+use everleaf_prove::search::coverage::Coverage;
 
 #[test]
 fn a_pair_that_never_ran_is_missing() {

@@ -1,7 +1,7 @@
 //! Answers held against a map.
 
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_prove::expected::Expected;
+use everleaf_prove::judge::expected::Expected;
 
 #[test]
 fn answers_are_held_against_a_map() {

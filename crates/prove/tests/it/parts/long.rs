@@ -1,9 +1,9 @@
 //! Long walks by name.
 
 use everleaf_machine::simulated::{Config, Random};
-use everleaf_prove::long::Long;
-use everleaf_prove::made::Keys;
-use everleaf_prove::structure::find;
+use everleaf_prove::programs::long::Long;
+use everleaf_prove::programs::made::Keys;
+use everleaf_prove::structures::find;
 
 #[test]
 fn a_name_says_all() {

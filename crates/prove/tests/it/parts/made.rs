@@ -1,7 +1,7 @@
 //! Made programs by name.
 
 use everleaf_machine::simulated::Random;
-use everleaf_prove::made::{KEYS, Made, ROOMS, WRITES, draw_operations, draw_phases};
+use everleaf_prove::programs::made::{KEYS, Made, ROOMS, WRITES, draw_operations, draw_phases};
 
 #[test]
 fn a_name_says_all() {

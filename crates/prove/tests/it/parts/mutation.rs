@@ -1,9 +1,9 @@
 //! Faults in accesses, by rule.
 
 use everleaf_machine::simulated::Fault;
-use everleaf_prove::campaign::Budget;
-use everleaf_prove::mutation::{faults_of, hunt, spread};
-use everleaf_prove::structure::find;
+use everleaf_prove::hunt::mutation::{faults_of, hunt, spread};
+use everleaf_prove::search::campaign::Budget;
+use everleaf_prove::structures::find;
 
 #[test]
 fn what_can_have_a_fault_is_listed_and_a_missing_flush_is_found() {

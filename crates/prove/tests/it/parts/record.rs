@@ -1,8 +1,8 @@
 //! Records of failures, written and read.
 
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, MemoryModel};
-use everleaf_prove::record::{Record, RecordError};
-use everleaf_prove::structure::STRUCTURES;
+use everleaf_prove::search::record::{Record, RecordError};
+use everleaf_prove::structures::STRUCTURES;
 use serde_json::{Value, json};
 
 fn record() -> Record {

@@ -1,9 +1,9 @@
 //! Tiny programs by name, and that all of their orders are run.
 
 use everleaf_machine::simulated::{Config, SchedulerKind};
-use everleaf_prove::made::{KEYS, Room};
-use everleaf_prove::structure::find;
-use everleaf_prove::tiny::{FORMS, Form, ORDERS, Tiny};
+use everleaf_prove::programs::made::{KEYS, Room};
+use everleaf_prove::programs::tiny::{FORMS, Form, ORDERS, Tiny};
+use everleaf_prove::structures::find;
 
 #[test]
 fn a_name_says_all() {

@@ -9,8 +9,8 @@
 //! each leaf into one block.
 
 use everleaf_machine::simulated::{Config, CrashConfig};
-use everleaf_prove::configure::exhaustive;
-use everleaf_prove::structure::find;
+use everleaf_prove::machine::configure::exhaustive;
+use everleaf_prove::structures::find;
 
 #[test]
 fn a_merge_that_gives_up_in_a_full_pool_leaves_no_frozen_leaf() {
