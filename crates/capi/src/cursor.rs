@@ -29,7 +29,7 @@ impl Source {
 }
 
 /// Where an iterator is.
-enum Place {
+enum CursorState {
     /// Before the first pair, or behind the last: `next` goes to the first, `prev` to the last.
     Outside,
     /// At the pair that is the first on the way, which was shown last.
@@ -47,7 +47,7 @@ pub struct Cursor {
     source: Source,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
-    place: Place,
+    place: CursorState,
     /// The pairs on the way, and whether that leads backwards. It begins at the place if that is `Shown`, else
     /// behind it.
     way: Option<(Range, bool)>,
@@ -57,13 +57,13 @@ impl Cursor {
     fn new(source: Source, bounds: Bounds<'_>) -> Self {
         let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
         let (from, to) = (owned(bounds.0), owned(bounds.1));
-        Cursor { source, from, to, place: Place::Outside, way: None }
+        Cursor { source, from, to, place: CursorState::Outside, way: None }
     }
 
     /// Moves by one pair.
     #[inline]
     fn step(&mut self, back: bool) -> Result<bool, Failure> {
-        if let (Place::Shown, Some((range, is_back))) = (&self.place, &mut self.way)
+        if let (CursorState::Shown, Some((range, is_back))) = (&self.place, &mut self.way)
             && *is_back == back
             && range.show_next(back)
         {
@@ -75,12 +75,12 @@ impl Cursor {
     /// Moves by one pair, which is not fetched yet, or lies the other way.
     fn step_far(&mut self, back: bool) -> Result<bool, Failure> {
         match (&self.place, back) {
-            (Place::Behind, false) | (Place::Before, true) => return Ok(false),
+            (CursorState::Behind, false) | (CursorState::Before, true) => return Ok(false),
             _ => self.leave(),
         }
         if self.way.as_ref().is_none_or(|(_, is_back)| *is_back != back) {
             let (mut from, mut to) = (bound_ref(&self.from), bound_ref(&self.to));
-            if let Place::At(key) = &self.place {
+            if let CursorState::At(key) = &self.place {
                 let here = Bound::Excluded(key.as_slice());
                 *(if back { &mut to } else { &mut from }) = here;
             }
@@ -91,10 +91,10 @@ impl Cursor {
 
     /// Takes the pair that was shown off the way: what comes next can fail, and must leave the place as it is.
     fn leave(&mut self) {
-        if let (Place::Shown, Some((range, back))) = (&self.place, &mut self.way)
+        if let (CursorState::Shown, Some((range, back))) = (&self.place, &mut self.way)
             && let Some(Ok((key, _))) = if *back { range.next_back() } else { range.next() }
         {
-            self.place = Place::At(key);
+            self.place = CursorState::At(key);
         }
     }
 
@@ -117,9 +117,9 @@ impl Cursor {
         let Some((range, _)) = &mut self.way else { return Ok(false) };
         let found = range.show_first(back).inspect_err(|_| self.way = None)?;
         self.place = match (found, back) {
-            (true, _) => Place::Shown,
-            (false, true) => Place::Before,
-            (false, false) => Place::Behind,
+            (true, _) => CursorState::Shown,
+            (false, true) => CursorState::Before,
+            (false, false) => CursorState::Behind,
         };
         if !found {
             self.way = None;
@@ -274,7 +274,7 @@ pub extern "C" fn el_iter_seek_back(
 pub extern "C" fn el_iter_rewind(iter: Option<&mut el_iter>) -> c_int {
     entry(|| {
         let mut cursor = exclusive(iter)?;
-        (cursor.place, cursor.way) = (Place::Outside, None);
+        (cursor.place, cursor.way) = (CursorState::Outside, None);
         Ok(EL_OK)
     })
 }

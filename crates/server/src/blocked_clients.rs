@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Connections that wait, by client. One thread's.
 #[derive(Debug, Default)]
 pub struct BlockedClients {
-    by_client: BTreeMap<u64, Place>,
+    by_client: BTreeMap<u64, BlockedClient>,
     /// When each of those with an end is to be answered, in milliseconds since the server started.
     due: BTreeSet<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct BlockedClient {
     index: usize,
     until_ms: Option<u64>,
 }
@@ -19,11 +19,13 @@ struct Place {
 impl BlockedClients {
     /// Notes that a client, whose connection has this place, waits; or that it does no more.
     pub fn set(&mut self, client_id: u64, index: usize, waiting: Option<Option<u64>>) {
-        if let Some(Place { until_ms: Some(until_ms), .. }) = self.by_client.remove(&client_id) {
+        if let Some(BlockedClient { until_ms: Some(until_ms), .. }) =
+            self.by_client.remove(&client_id)
+        {
             self.due.remove(&(until_ms, client_id));
         }
         let Some(until_ms) = waiting else { return };
-        self.by_client.insert(client_id, Place { index, until_ms });
+        self.by_client.insert(client_id, BlockedClient { index, until_ms });
         self.due.extend(until_ms.map(|until_ms| (until_ms, client_id)));
     }
 

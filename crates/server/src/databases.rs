@@ -5,10 +5,11 @@
 //! until then nobody is in it. The members of all collections lie in one map, under numbers of which each is used once,
 //! so a collection moves between databases with its header (`types`).
 //!
-//! `SWAPDB` exchanges no keys, but which maps two databases are. So a database, as clients number it, has a [`Place`]:
-//! the map in which its keys lie. Whatever is kept of keys (notes, watches, who waits) is kept by place. The places are
-//! kept in a map of their own, written in one batch with what else the transaction does; the pool has that map once
-//! databases were exchanged. They change only while no event loop runs a command (`exclusion.rs`).
+//! `SWAPDB` exchanges no keys, but which maps two databases are. So a database, as clients number it, has a
+//! [`MapNumber`]: the map in which its keys lie. Whatever is kept of keys (notes, watches, who waits) is kept by that
+//! number. The numbers are kept in a map of their own, written in one batch with what else the transaction does; the
+//! pool has that map once databases were exchanged. They change only while no event loop runs a command
+//! (`exclusion.rs`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ pub type Database = usize;
 
 /// A map that holds the keys of a database; as long as none were exchanged, that of the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub usize);
+pub struct MapNumber(pub usize);
 
 /// The most databases that a server may have.
 pub const DATABASE_COUNT_MAX: usize = 1024;
@@ -116,13 +117,13 @@ impl Databases {
 
     /// Where the keys of a database lie.
     #[inline]
-    pub fn place(&self, database: Database) -> Place {
+    pub fn place(&self, database: Database) -> MapNumber {
         // Relaxed: the thread that changes it is alone, and one that asks has entered (`exclusion.rs`).
-        Place(self.places[database].load(Ordering::Relaxed))
+        MapNumber(self.places[database].load(Ordering::Relaxed))
     }
 
     /// The database whose keys lie there.
-    pub fn number_of(&self, place: Place) -> Database {
+    pub fn number_of(&self, place: MapNumber) -> Database {
         let found = (0..DATABASE_COUNT_MAX).find(|database| self.place(*database) == place);
         found.unwrap_or(place.0)
     }
@@ -151,7 +152,7 @@ impl Databases {
 
     /// The map of a place that is there: nobody selects a database before.
     #[inline]
-    pub fn map(&self, place: Place) -> &Map {
+    pub fn map(&self, place: MapNumber) -> &Map {
         self.maps[place.0].get().expect("a database is made before it is selected")
     }
 
@@ -162,8 +163,8 @@ impl Databases {
     }
 
     /// The places that are there.
-    pub fn existing(&self) -> impl Iterator<Item = Place> {
-        (0..DATABASE_COUNT_MAX).filter(|place| self.maps[*place].get().is_some()).map(Place)
+    pub fn existing(&self) -> impl Iterator<Item = MapNumber> {
+        (0..DATABASE_COUNT_MAX).filter(|place| self.maps[*place].get().is_some()).map(MapNumber)
     }
 
     /// The databases that are there, by their numbers.
@@ -173,12 +174,12 @@ impl Databases {
     }
 
     /// Where all databases lie, those that cannot be selected included.
-    pub fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<MapNumber> {
         (0..DATABASE_COUNT_MAX).map(|database| self.place(database)).collect()
     }
 
     /// Adds to a batch where databases lie from then on; [`Self::begin_swaps`] came before.
-    pub fn keep(&self, places: &[Place], batch: &mut WriteBatch) {
+    pub fn keep(&self, places: &[MapNumber], batch: &mut WriteBatch) {
         let Some(kept) = self.kept.get() else { return };
         let moved = places.iter().enumerate().rposition(|(database, place)| database != place.0);
         let told = &places[..moved.map_or(0, |last| last + 1)];
@@ -187,7 +188,7 @@ impl Databases {
     }
 
     /// Lets databases lie where a batch that is written says. The caller is alone (`exclusion.rs`).
-    pub fn exchange(&self, places: &[Place]) {
+    pub fn exchange(&self, places: &[MapNumber]) {
         for (old, new) in self.places.iter().zip(places) {
             // Relaxed: see `place`.
             old.store(new.0, Ordering::Relaxed);
@@ -214,8 +215,8 @@ impl Databases {
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn maps_of(store: &Store) -> Result<Vec<(Place, Map)>> {
-    let mut maps = vec![(Place(0), store.default_map().clone())];
+pub fn maps_of(store: &Store) -> Result<Vec<(MapNumber, Map)>> {
+    let mut maps = vec![(MapNumber(0), store.default_map().clone())];
     for name in store.map_names() {
         let Some(place) = place_of_name(&name) else { continue };
         maps.extend(store.existing_map(&name)?.map(|map| (place, map)));
@@ -224,7 +225,7 @@ pub fn maps_of(store: &Store) -> Result<Vec<(Place, Map)>> {
 }
 
 /// The name of the map of a place.
-fn name_of(place: Place) -> String {
+fn name_of(place: MapNumber) -> String {
     match place.0 {
         0 => DEFAULT_MAP.to_string(),
         number => format!("{NAME_PREFIX}{number}"),
@@ -232,10 +233,10 @@ fn name_of(place: Place) -> String {
 }
 
 /// The place whose map has this name, if it is one other than the default map.
-fn place_of_name(name: &str) -> Option<Place> {
+fn place_of_name(name: &str) -> Option<MapNumber> {
     let number: usize = name.strip_prefix(NAME_PREFIX)?.parse().ok()?;
-    let is_one = (1..DATABASE_COUNT_MAX).contains(&number) && name_of(Place(number)) == name;
-    is_one.then_some(Place(number))
+    let is_one = (1..DATABASE_COUNT_MAX).contains(&number) && name_of(MapNumber(number)) == name;
+    is_one.then_some(MapNumber(number))
 }
 
 #[cfg(test)]
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn a_name_has_one_number() {
         for number in [1, 15, 1023] {
-            assert_eq!(place_of_name(&name_of(Place(number))), Some(Place(number)));
+            assert_eq!(place_of_name(&name_of(MapNumber(number))), Some(MapNumber(number)));
         }
         for name in ["default", "server.db0", "server.db01", "server.db+1", "server.db1024"] {
             assert_eq!(place_of_name(name), None, "{name}");
@@ -260,7 +261,7 @@ mod tests {
         let store = open();
         let databases = Databases::new(&store, 4);
         databases.open(&store).unwrap();
-        assert_eq!(databases.existing().collect::<Vec<_>>(), [Place(0)]);
+        assert_eq!(databases.existing().collect::<Vec<_>>(), [MapNumber(0)]);
         databases.begin(&store, 3).unwrap();
         databases.begin(&store, DATABASE_COUNT_MAX).unwrap();
         databases.map_of(3).put("k", "v").unwrap();

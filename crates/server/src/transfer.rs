@@ -8,7 +8,7 @@ use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, VALUE_SIZE_MAX, WriteBatch, 
 use crate::command::dump;
 use crate::command::stage::{Stage, Staged};
 use crate::command::walk::{Bounds, walk};
-use crate::databases::{DATABASE_COUNT_MAX, Database, Databases, Place};
+use crate::databases::{DATABASE_COUNT_MAX, Database, Databases, MapNumber};
 use crate::failure::Failure;
 use crate::rdb::{self, Damage};
 use crate::types::Types;
@@ -118,7 +118,7 @@ impl<'a> Keyspace<'a> {
     }
 
     /// Where a key is to be put.
-    fn begin(&self, database: u64, key: &[u8]) -> Result<Place, String> {
+    fn begin(&self, database: u64, key: &[u8]) -> Result<MapNumber, String> {
         let number = Database::try_from(database).ok().filter(|it| *it < DATABASE_COUNT_MAX);
         let database =
             number.ok_or_else(|| format!("there are {DATABASE_COUNT_MAX} databases at most"))?;
@@ -186,7 +186,7 @@ impl<'a> Keyspace<'a> {
         Ok(keys)
     }
 
-    fn existing(&self, database: u64) -> Option<Place> {
+    fn existing(&self, database: u64) -> Option<MapNumber> {
         let found = self.databases.numbers().find(|it| *it as u64 == database);
         found.map(|database| self.databases.place(database))
     }
@@ -212,7 +212,7 @@ impl<'a> Keyspace<'a> {
         all.map(|database| (database as u64, self.databases.map_of(database).len())).collect()
     }
 
-    fn staged<R>(&mut self, place: Place, act: impl FnOnce(&mut Staged<'_>) -> R) -> R {
+    fn staged<R>(&mut self, place: MapNumber, act: impl FnOnce(&mut Staged<'_>) -> R) -> R {
         let mut store = self.store;
         act(&mut Staged {
             stage: &mut self.stage,

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 
 use crate::blocking_request::BlockingRequest;
-use crate::databases::{Database, Databases, Place};
+use crate::databases::{Database, Databases, MapNumber};
 use crate::registry::Client;
 use crate::resp::Protocol;
 use crate::types::Kind;
@@ -41,7 +41,7 @@ pub type Ticket = u64;
 pub struct Waiter {
     pub client: Arc<Client>,
     /// Where the keys lie that it waits for.
-    pub place: Place,
+    pub place: MapNumber,
     /// The database that it has selected.
     pub database: Database,
     pub blocking: BlockingRequest,
@@ -70,7 +70,7 @@ pub struct Waiters {
 }
 
 /// Who waits for each key of each database.
-type Queues = HashMap<(Place, Vec<u8>), BTreeSet<Ticket>>;
+type Queues = HashMap<(MapNumber, Vec<u8>), BTreeSet<Ticket>>;
 
 /// Who waits for what.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ impl Waiters {
 
     /// Whether somebody may wait for a key. Who has written it and passed [`Self::fence`] is told of
     /// everybody who did not find what was written.
-    pub fn may_want(&self, place: Place, key: &[u8]) -> bool {
+    pub fn may_want(&self, place: MapNumber, key: &[u8]) -> bool {
         // Relaxed: the fences order it (see the header of this file).
         self.total() > 0 && self.count_of(place, key).load(Ordering::Relaxed) > 0
     }
@@ -128,7 +128,7 @@ impl Waiters {
         self.lock().take(ticket).is_some()
     }
 
-    fn count_of(&self, place: Place, key: &[u8]) -> &AtomicU32 {
+    fn count_of(&self, place: MapNumber, key: &[u8]) -> &AtomicU32 {
         &self.counts[self.hasher.hash_one((place, key)) as usize % COUNT_LENGTH]
     }
 }
@@ -166,7 +166,7 @@ impl Locked<'_> {
         &mut self,
         databases: &Databases,
         exchanged: &BTreeSet<Database>,
-    ) -> Vec<(Place, Vec<u8>)> {
+    ) -> Vec<(MapNumber, Vec<u8>)> {
         let mut waited = Vec::new();
         let tickets: Vec<Ticket> = self.table.waiters.keys().copied().collect();
         for ticket in tickets {
@@ -207,7 +207,7 @@ impl Locked<'_> {
     pub fn next(
         &self,
         kind: Kind,
-        place: &(Place, Vec<u8>),
+        place: &(MapNumber, Vec<u8>),
         behind: Ticket,
     ) -> Option<(Ticket, &Waiter)> {
         let queues = match kind {
@@ -245,7 +245,7 @@ mod tests {
         let blocking = BlockingRequest { kind, keys, what: What::Pop(Side::Left) };
         Waiter {
             client,
-            place: Place::default(),
+            place: MapNumber::default(),
             database: 0,
             blocking,
             args: Vec::new(),
@@ -262,7 +262,8 @@ mod tests {
         let third = locked.add(waiter(&registry, &[b"a"], Kind::SortedSet));
         let order = |locked: &Locked<'_>, kind, key: &[u8]| {
             let (mut found, mut last) = (Vec::new(), 0);
-            while let Some((ticket, _)) = locked.next(kind, &(Place::default(), key.to_vec()), last)
+            while let Some((ticket, _)) =
+                locked.next(kind, &(MapNumber::default(), key.to_vec()), last)
             {
                 found.push(ticket);
                 last = ticket;
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(order(&locked, Kind::List, b"b"), []);
         drop(locked);
         assert_eq!(waiters.total(), 2);
-        assert!(waiters.may_want(Place::default(), b"a"));
+        assert!(waiters.may_want(MapNumber::default(), b"a"));
     }
 
     #[test]
@@ -296,6 +297,6 @@ mod tests {
         assert!(locked.table.waiters.is_empty() && locked.table.by_client.is_empty());
         // Relaxed: no other thread is there.
         assert!(waiters.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0));
-        assert!(!waiters.may_want(Place::default(), b"a"));
+        assert!(!waiters.may_want(MapNumber::default(), b"a"));
     }
 }

@@ -84,7 +84,7 @@ struct SavedMap {
 }
 
 /// A map, by the address of its tree, and a key of it.
-type Place = (usize, Arc<[u8]>);
+type MapKey = (usize, Arc<[u8]>);
 
 /// A part of what is saved.
 #[derive(Default)]
@@ -92,7 +92,7 @@ struct Part {
     /// Maps by the address of their tree.
     maps: HashMap<usize, SavedMap>,
     /// The values of each version, by map and key (O2).
-    of_version: HashMap<u64, Vec<Place>>,
+    of_version: HashMap<u64, Vec<MapKey>>,
 }
 
 /// Views that can be read.

@@ -37,12 +37,12 @@ pub(super) enum Table {
 
 /// One district.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DistrictId {
     pub warehouse: u64,
     pub district: u64,
 }
 
-impl Place {
+impl DistrictId {
     /// The key of a row.
     pub fn key(self, table: Table, row: u64) -> u64 {
         debug_assert!(row < 1 << 40);
@@ -145,34 +145,34 @@ impl Database {
         customer % self.name_count
     }
 
-    pub fn district(&mut self, place: Place) -> &mut District {
+    pub fn district(&mut self, place: DistrictId) -> &mut District {
         &mut self.districts[(place.warehouse * DISTRICT_COUNT + place.district) as usize]
     }
 
     /// A district of a warehouse that is home to this thread.
-    pub fn home(&self, thread: usize, threads: usize, word: u64) -> Place {
+    pub fn home(&self, thread: usize, threads: usize, word: u64) -> DistrictId {
         let own = (self.warehouse_count - thread as u64).div_ceil(threads as u64);
         let warehouse = thread as u64 + (word >> 32) % own * threads as u64;
-        Place { warehouse, district: word % DISTRICT_COUNT }
+        DistrictId { warehouse, district: word % DISTRICT_COUNT }
     }
 
     /// The keys of all rows that are there at first.
     pub fn rows(&self) -> Vec<u64> {
         let mut rows = Vec::new();
-        let everywhere = Place { warehouse: 0, district: 0 };
+        let everywhere = DistrictId { warehouse: 0, district: 0 };
         rows.extend((0..self.item_count).map(|item| everywhere.key(Table::Item, item)));
         for warehouse in 0..self.warehouse_count {
-            let place = Place { warehouse, district: 0 };
+            let place = DistrictId { warehouse, district: 0 };
             rows.push(place.key(Table::Warehouse, 0));
             rows.extend((0..self.item_count).map(|item| place.key(Table::Stock, item)));
             for district in 0..DISTRICT_COUNT {
-                self.add_rows(Place { warehouse, district }, &mut rows);
+                self.add_rows(DistrictId { warehouse, district }, &mut rows);
             }
         }
         rows
     }
 
-    fn add_rows(&self, place: Place, rows: &mut Vec<u64>) {
+    fn add_rows(&self, place: DistrictId, rows: &mut Vec<u64>) {
         rows.push(place.key(Table::District, 0));
         for customer in 0..self.customer_count {
             rows.push(place.key(Table::Customer, customer));

@@ -1,7 +1,7 @@
 //! The five transactions, written down as operations on the index.
 
 use super::Transaction;
-use super::database::{DISTRICT_COUNT, Database, Order, Place, Table};
+use super::database::{DISTRICT_COUNT, Database, DistrictId, Order, Table};
 use crate::random::Random;
 use crate::stream::Step;
 use crate::workload::Action;
@@ -46,7 +46,7 @@ impl Recorder {
     }
 
     /// Adds one transaction in this district, of a warehouse that is the thread's own.
-    pub fn add(&mut self, transaction: Transaction, database: &mut Database, home: Place) {
+    pub fn add(&mut self, transaction: Transaction, database: &mut Database, home: DistrictId) {
         match transaction {
             Transaction::NewOrder => self.new_order(database, home),
             Transaction::Payment => self.payment(database, home),
@@ -85,7 +85,7 @@ impl Recorder {
     }
 
     /// Finds a customer, by name in six of ten cases.
-    fn customer(&mut self, database: &Database, place: Place) -> u64 {
+    fn customer(&mut self, database: &Database, place: DistrictId) -> u64 {
         let mut customer = database.draw_customer(&mut self.random);
         if self.random.below(100) < 60 {
             let name = database.name_of(customer);
@@ -95,12 +95,12 @@ impl Recorder {
         customer
     }
 
-    fn new_order(&mut self, database: &mut Database, home: Place) {
+    fn new_order(&mut self, database: &mut Database, home: DistrictId) {
         let customer = database.draw_customer(&mut self.random);
         let items = database.draw_items(&mut self.random);
         let number = database.district(home).orders.len();
         self.get(home.key(Table::Customer, customer));
-        self.get(Place { district: 0, ..home }.key(Table::Warehouse, 0));
+        self.get(DistrictId { district: 0, ..home }.key(Table::Warehouse, 0));
         self.get_and_update(home.key(Table::District, 0));
         self.insert(home.key(Table::Order, number as u64));
         self.insert(home.order_of_customer(customer, number as u64));
@@ -108,8 +108,10 @@ impl Recorder {
         for (line, item) in items.iter().enumerate() {
             let item = u64::from(*item);
             let supplier = self.maybe_elsewhere(database, home.warehouse, 1);
-            self.get(Place { warehouse: 0, district: 0 }.key(Table::Item, item));
-            self.get_and_update(Place { warehouse: supplier, district: 0 }.key(Table::Stock, item));
+            self.get(DistrictId { warehouse: 0, district: 0 }.key(Table::Item, item));
+            self.get_and_update(
+                DistrictId { warehouse: supplier, district: 0 }.key(Table::Stock, item),
+            );
             self.insert(home.order_line(number as u64, line));
         }
         let district = database.district(home);
@@ -117,13 +119,13 @@ impl Recorder {
         district.orders.push(Order { customer, items });
     }
 
-    fn payment(&mut self, database: &mut Database, home: Place) {
+    fn payment(&mut self, database: &mut Database, home: DistrictId) {
         let warehouse = self.maybe_elsewhere(database, home.warehouse, 15);
         let place = match warehouse == home.warehouse {
             true => home,
-            false => Place { warehouse, district: self.random.below(DISTRICT_COUNT) },
+            false => DistrictId { warehouse, district: self.random.below(DISTRICT_COUNT) },
         };
-        self.get_and_update(Place { district: 0, ..home }.key(Table::Warehouse, 0));
+        self.get_and_update(DistrictId { district: 0, ..home }.key(Table::Warehouse, 0));
         self.get_and_update(home.key(Table::District, 0));
         let customer = self.customer(database, place);
         self.get_and_update(place.key(Table::Customer, customer));
@@ -132,7 +134,7 @@ impl Recorder {
         district.history += 1;
     }
 
-    fn order_status(&mut self, database: &mut Database, home: Place) {
+    fn order_status(&mut self, database: &mut Database, home: DistrictId) {
         let customer = self.customer(database, home);
         self.get(home.key(Table::Customer, customer));
         self.scan(home.key(Table::OrderOfCustomer, customer << 24), 1);
@@ -145,7 +147,7 @@ impl Recorder {
 
     fn delivery(&mut self, database: &mut Database, warehouse: u64) {
         for district in 0..DISTRICT_COUNT {
-            let place = Place { warehouse, district };
+            let place = DistrictId { warehouse, district };
             let state = database.district(place);
             self.scan(place.key(Table::NewOrder, 0), 1);
             let number = state.undelivered;
@@ -161,7 +163,7 @@ impl Recorder {
         }
     }
 
-    fn stock_level(&mut self, database: &mut Database, home: Place) {
+    fn stock_level(&mut self, database: &mut Database, home: DistrictId) {
         self.get(home.key(Table::District, 0));
         let orders = &database.district(home).orders;
         let first = orders.len().saturating_sub(RECENT_ORDERS);
@@ -171,7 +173,7 @@ impl Recorder {
         items.sort_unstable();
         items.dedup();
         for item in items {
-            let stock = Place { district: 0, ..home };
+            let stock = DistrictId { district: 0, ..home };
             self.get(stock.key(Table::Stock, u64::from(item)));
         }
     }

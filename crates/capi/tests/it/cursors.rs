@@ -80,11 +80,11 @@ fn an_iterator_goes_both_ways_and_comes_back() {
 struct Model<'a> {
     keys: &'a BTreeMap<String, ()>,
     bounds: (Bound<String>, Bound<String>),
-    place: Place,
+    place: CursorState,
 }
 
 #[derive(Clone)]
-enum Place {
+enum CursorState {
     New,
     At(String),
     Before,
@@ -95,9 +95,9 @@ impl Model<'_> {
     fn step(&mut self, back: bool) -> Option<String> {
         let (mut from, mut to) = self.bounds.clone();
         match (&self.place, back) {
-            (Place::Before, true) | (Place::Behind, false) => return None,
-            (Place::At(key), false) => from = Bound::Excluded(key.clone()),
-            (Place::At(key), true) => to = Bound::Excluded(key.clone()),
+            (CursorState::Before, true) | (CursorState::Behind, false) => return None,
+            (CursorState::At(key), false) => from = Bound::Excluded(key.clone()),
+            (CursorState::At(key), true) => to = Bound::Excluded(key.clone()),
             _ => {}
         }
         self.arrive(self.find(from, to, back), back)
@@ -127,9 +127,9 @@ impl Model<'_> {
 
     fn arrive(&mut self, found: Option<String>, back: bool) -> Option<String> {
         self.place = match &found {
-            Some(key) => Place::At(key.clone()),
-            None if back => Place::Before,
-            None => Place::Behind,
+            Some(key) => CursorState::At(key.clone()),
+            None if back => CursorState::Before,
+            None => CursorState::Behind,
         };
         found
     }
@@ -153,7 +153,7 @@ fn random_moves_lead_where_they_lead_in_a_plain_map() {
         );
         let iter = made(|room| el_iter_new(opened.map(), Some(&range), room));
         let bounds = (Bound::Included(from.clone()), Bound::Excluded(to.clone()));
-        let mut model = Model { keys: &keys, bounds, place: Place::New };
+        let mut model = Model { keys: &keys, bounds, place: CursorState::New };
         for step in 0..200 {
             let target = format!("{:04}", draw(2200));
             let (expected, found) = match draw(12) {

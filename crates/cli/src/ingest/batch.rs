@@ -10,7 +10,7 @@ const BATCH_SIZE: usize = 128 << 10;
 const BATCH_COUNT: usize = 2048;
 
 /// Where a pair came from: the index of the input, and the line in it.
-pub type Place = (usize, u64);
+pub type Origin = (usize, u64);
 
 /// Pairs in the order they were read, their bytes one after another.
 #[derive(Default)]
@@ -22,11 +22,11 @@ pub struct Batch {
 struct Entry {
     key_size: usize,
     value_size: usize,
-    place: Place,
+    place: Origin,
 }
 
 impl Batch {
-    fn push(&mut self, pair: &Pair, place: Place) {
+    fn push(&mut self, pair: &Pair, place: Origin) {
         self.bytes.extend_from_slice(&pair.key);
         self.bytes.extend_from_slice(&pair.value);
         let (key_size, value_size) = (pair.key.len(), pair.value.len());
@@ -38,7 +38,7 @@ impl Batch {
     }
 
     /// The pairs as key, value and place.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], Place)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8], Origin)> {
         let mut rest = &self.bytes[..];
         self.entries.iter().map(move |entry| {
             let (key, after) = rest.split_at(entry.key_size);

@@ -1,6 +1,6 @@
 //! A writer: puts batches until there are no more, or the store refuses.
 
-use super::batch::{Batch, Place};
+use super::batch::{Batch, Origin};
 use everleaf::{Error, Map, Store};
 use std::sync::mpsc::Receiver;
 
@@ -35,7 +35,7 @@ impl Counts {
 /// Why a writer stopped before the end.
 pub struct WriterError {
     /// The pair that was refused.
-    pub place: Place,
+    pub place: Origin,
     /// What the store said.
     pub error: Error,
 }

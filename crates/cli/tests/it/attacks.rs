@@ -1,15 +1,15 @@
 //! Attacks on the promise that a file is there as a whole or not at all, and that it is for its owner alone:
 //! a limit on the size of files, the widest umask, and pipes that come to lie where files were.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 const KEYS: usize = 2_000;
 
-fn filled() -> Place {
-    let place = Place::empty();
+fn filled() -> PoolFolder {
+    let place = PoolFolder::empty();
     place.run(["create", "pool", "--quiet"]).succeeded();
     let lines: String =
         (0..KEYS).map(|key| format!("{key:06}\t{}\n", "v".repeat(key % 900))).collect();
@@ -18,7 +18,7 @@ fn filled() -> Place {
 }
 
 /// Runs the program in a shell that does something first.
-fn run_behind(place: &Place, first: &str, arguments: &[&str]) -> Output {
+fn run_behind(place: &PoolFolder, first: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{first}; exec \"$0\" \"$@\""), crate::PROGRAM]).args(arguments);
     command.current_dir(place.path(".")).stdin(Stdio::null()).env_remove("EVERLEAF_POOL");
@@ -33,7 +33,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-fn count(place: &Place, pool: &str) -> usize {
+fn count(place: &PoolFolder, pool: &str) -> usize {
     assert!(place.run(["check", pool]).succeeded().starts_with("sound: "), "{pool}");
     place.run(["scan", pool, "--count"]).succeeded().trim().parse().expect("a number")
 }
@@ -95,7 +95,7 @@ fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
 /// make, and what is put aside.
 #[test]
 fn with_no_umask_everything_is_for_its_owner_alone() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let run = |arguments: &[&str]| {
         let ended = run_behind(&place, "umask 000", arguments);
         assert!(ended.status.success(), "{arguments:?}: {ended:?}");
@@ -126,7 +126,7 @@ fn with_no_umask_everything_is_for_its_owner_alone() {
 }
 
 /// Runs the program, which has two minutes.
-fn run_for_long(place: &Place, arguments: &[&str]) -> Output {
+fn run_for_long(place: &PoolFolder, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["120", crate::PROGRAM]).args(arguments);
     command.current_dir(place.path(".")).stdin(Stdio::null()).env_remove("EVERLEAF_POOL");
@@ -145,7 +145,7 @@ fn put_pipe_at(path: &Path) {
 /// or `settings` waited for ever, as did `repair` of a pipe.
 #[test]
 fn a_pipe_in_the_place_of_a_file_is_waited_for_by_nobody() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     place.run(["create", "pool", "--durability", "power"]).succeeded();
     place.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
     let log = names(&place.path("pool.log"));

@@ -1,6 +1,6 @@
 //! `everleaf bench`, small: what it prints and what it refuses. No times are asserted.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use std::process::Stdio;
 const SHORT: [&str; 6] = ["--keys", "3k", "--ops", "500", "--rounds", "1"];
 
 fn bench(arguments: &[&str]) -> crate::common::Ended {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let all: Vec<&str> = ["bench"].iter().chain(arguments).chain(&SHORT).copied().collect();
     place.run(all)
 }
@@ -37,7 +37,7 @@ fn json_holds_every_round_and_the_settings() {
 
 #[test]
 fn the_preset_gives_a_verdict_on_every_target() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let arguments = ["bench", "--preset", "targets", "--keys", "5k", "--rounds", "1"];
     let text = place.run(arguments).succeeded();
     assert!(text.lines().last().is_some_and(|line| line.contains(" of 22 targets met")), "{text}");
@@ -46,7 +46,7 @@ fn the_preset_gives_a_verdict_on_every_target() {
 
 #[test]
 fn a_pool_at_a_path_must_be_new_and_is_removed() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let arguments = ["bench", "get", "--pool", "bench.pool", "--keys", "100", "--rounds", "1"];
     place.run(arguments).succeeded();
     assert!(!place.path("bench.pool").exists());
@@ -81,7 +81,7 @@ fn a_list_of_sizes_gives_a_report_for_each() {
 
 #[test]
 fn a_trace_is_replayed_from_a_file() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     place.write(
         "trace",
         "put user:1 30\nget user:1\nget user:2\nscan user:1 5\n\
@@ -113,7 +113,7 @@ fn mixes_of_papers_run_in_a_closed_and_in_an_open_loop() {
 
 #[test]
 fn a_server_is_measured_and_an_absent_one_is_named() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let mut child = place
         .command(["serve", "--port", "0"])
         .stderr(Stdio::piped())

@@ -7,7 +7,7 @@
     reason = "tests may fail, and say what they skip"
 )]
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use crate::redis::{Redis, SERVERS, fill, free_port};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ struct Masters {
     servers: Vec<Redis>,
     /// Used if there are certificates.
     tls_ports: Vec<u16>,
-    _folders: Vec<Place>,
+    _folders: Vec<PoolFolder>,
 }
 
 impl Masters {
@@ -33,12 +33,12 @@ impl Masters {
     }
 
     /// The same, with ports for TLS, which is also spoken among the servers, if there are certificates.
-    fn start_with(program: &str, certificates: Option<&Place>) -> Option<Self> {
+    fn start_with(program: &str, certificates: Option<&PoolFolder>) -> Option<Self> {
         let mut masters =
             Masters { servers: Vec::new(), tls_ports: Vec::new(), _folders: Vec::new() };
         let mut places = Vec::new();
         for (first, last) in SHARES {
-            let (folder, bus, tls_port) = (Place::empty(), free_port(), free_port());
+            let (folder, bus, tls_port) = (PoolFolder::empty(), free_port(), free_port());
             let bus = bus.to_string();
             let mut arguments = [
                 "--cluster-enabled",
@@ -146,7 +146,7 @@ impl Masters {
 
 /// A pool with the keys of all types of one database, one with those of several, and a server that is no cluster, with
 /// what it tells of the keys of the first.
-fn filled_pool(program: &str, place: &Place) -> Option<(Redis, String)> {
+fn filled_pool(program: &str, place: &PoolFolder) -> Option<(Redis, String)> {
     let redis = Redis::start(program, place, &[])?;
     fill(&redis);
     place.run(["import", &redis.address(), "all.pool"]).succeeded();
@@ -156,7 +156,7 @@ fn filled_pool(program: &str, place: &Place) -> Option<(Redis, String)> {
 }
 
 /// What a server tells of the keys of a pool, which are all it has then.
-fn digest_of(redis: &Redis, place: &Place, pool: &str) -> String {
+fn digest_of(redis: &Redis, place: &PoolFolder, pool: &str) -> String {
     place.run(["export", pool, "--format", "resp", "--output", "pool.resp"]).succeeded();
     redis.run("flushall\n");
     redis.pipe(&place.path("pool.resp"));
@@ -166,7 +166,7 @@ fn digest_of(redis: &Redis, place: &Place, pool: &str) -> String {
 #[test]
 fn a_pool_goes_into_a_cluster_and_back() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some((redis, before)) = filled_pool(program, &place) else { continue };
         let masters = Masters::start(program).unwrap();
         let to = |number| masters.address(number);
@@ -194,7 +194,7 @@ fn a_pool_goes_into_a_cluster_and_back() {
 }
 
 /// Makes an authority, and a certificate of it for this machine; says whether there is a program for that.
-fn make_certificates(place: &Place) -> bool {
+fn make_certificates(place: &PoolFolder) -> bool {
     std::fs::write(place.path("names"), "subjectAltName=IP:127.0.0.1\n").unwrap();
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
     let authority = [
@@ -247,7 +247,7 @@ fn make_certificates(place: &Place) -> bool {
 #[test]
 fn a_pool_goes_into_a_cluster_and_back_by_tls() {
     for program in SERVERS {
-        let (place, certificates) = (Place::empty(), Place::empty());
+        let (place, certificates) = (PoolFolder::empty(), PoolFolder::empty());
         let Some((redis, before)) = filled_pool(program, &place) else { continue };
         if !make_certificates(&certificates) {
             return;
@@ -279,7 +279,7 @@ fn a_pool_goes_into_a_cluster_and_back_by_tls() {
 #[test]
 fn who_imports_one_master_is_told_of_the_others() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some(masters) = Masters::start(program) else { continue };
         masters.servers[0].run("set s v\n");
         let single = masters.servers[0].address();
@@ -301,7 +301,7 @@ fn who_imports_one_master_is_told_of_the_others() {
 #[test]
 fn slots_move_while_a_pool_goes_into_a_cluster() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some((redis, before)) = filled_pool(program, &place) else { continue };
         let masters = Masters::start(program).unwrap();
         masters.open_slot(SLOT_OF_S, 0, 2);
@@ -342,7 +342,7 @@ fn slots_move_while_a_pool_goes_into_a_cluster() {
 #[test]
 fn a_password_is_for_all_and_a_cluster_without_a_master_is_down() {
     for program in SERVERS {
-        let place = Place::with_pool();
+        let place = PoolFolder::with_pool();
         let Some(mut masters) = Masters::start(program) else { continue };
         place.run(["put", "pool", "s", "v"]).succeeded();
         masters.servers[2].run("config set requirepass secret\n");
@@ -368,7 +368,7 @@ fn a_password_is_for_all_and_a_cluster_without_a_master_is_down() {
 
 #[test]
 fn what_is_no_cluster_or_no_place_for_one_is_refused() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let is_refused = |arguments: &[&str], part: &str| {
         let refused = place.run(arguments).failed(2);
         assert!(refused.contains(part), "{arguments:?}: {refused}");

@@ -1,9 +1,9 @@
 //! Backup, restore, compaction, repair, upgrade and snapshots from the command line.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 
-fn filled() -> Place {
-    let place = Place::with_pool();
+fn filled() -> PoolFolder {
+    let place = PoolFolder::with_pool();
     let lines: String =
         (0..500).map(|number| format!("key:{number:03}\tvalue {number}\n")).collect();
     place.write("lines.tsv", lines);
@@ -61,7 +61,7 @@ fn a_repair_lists_what_it_dropped() {
 }
 
 /// Makes the pool one with a log, by a server that is ended at once.
-fn with_log(place: &Place) {
+fn with_log(place: &PoolFolder) {
     let server = place.command(["serve", "pool", "--durability", "power", "--port", "0", "--json"]);
     let mut server = { server }.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
     let mut ready = String::new();

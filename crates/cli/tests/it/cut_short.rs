@@ -3,14 +3,14 @@
 //! What was lost: a damaged record of such a batch was told by no command, and the batch was forgotten behind the first
 //! one.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 
 #[path = "../../../store/tests/damage/cut_short.rs"]
 mod maker;
 
 /// A pool in which a batch was cut short that lets `key` and `other` expire, and the record of `key` is damaged.
-fn place() -> Place {
-    let place = Place::with_pool();
+fn place() -> PoolFolder {
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "key", "a value that will be damaged"]).succeeded();
     place.run(["put", "pool", "other", "value"]).succeeded();
     maker::leave_batch(&place.path("pool"), &[b"key", b"other"], 1 << 42);

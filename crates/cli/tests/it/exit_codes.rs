@@ -1,12 +1,12 @@
 //! Each class of error has its code and says what to do. (Codes 2 and 3: `help.rs`, `loading.rs`.)
 
-use crate::common::{Ended, Place, size_of};
+use crate::common::{Ended, PoolFolder, size_of};
 use std::fs::OpenOptions;
 use std::process::{Command, Stdio};
 
 #[test]
 fn a_pool_that_is_not_there_is_code_4() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     for arguments in [
         &["get", "none", "a"][..],
         &["put", "none", "a", "b"],
@@ -27,7 +27,7 @@ fn a_pool_that_is_not_there_is_code_4() {
 
 #[test]
 fn what_cannot_be_created_is_named_with_the_remedy() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let sentence = place.run(["create", "pool", "--max-size", "100K"]).failed(6);
     assert!(
         sentence.contains("maximum size 128 KiB is too small for pool pool")
@@ -50,7 +50,7 @@ fn what_cannot_be_created_is_named_with_the_remedy() {
 fn a_log_that_may_not_grow_is_code_6() {
     // In blocks of 512 bytes: the pool fits, and a segment of the log does not.
     for trap in ["trap '' XFSZ", "true"] {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let script = format!("{trap}; ulimit -c 0; ulimit -f 20000; exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
         command.args(["-c", &script, crate::PROGRAM, "create", "pool", "--durability", "power"]);
@@ -67,7 +67,7 @@ fn a_log_that_may_not_grow_is_code_6() {
 /// The backup for the standard output was made beside the pool, and nowhere else.
 #[test]
 fn a_backup_to_the_standard_output_needs_one_folder_to_write_in() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "a", "1"]).succeeded();
     // In the way of the file beside the pool, for which nobody has the place then.
     place.write(".pool.stream-0.everleaf-new", "of somebody else");
@@ -87,7 +87,7 @@ fn a_backup_to_the_standard_output_needs_one_folder_to_write_in() {
 /// `--json` chose no format, and the standard output had TSV; keys alone were written so that `load` passed one over.
 #[test]
 fn an_export_for_machines_is_json_and_loses_no_key() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "", "of the empty key"]).succeeded();
     place.run(["put", "pool", "a", "1"]).succeeded();
     let lines = place.run(["export", "pool", "--json"]).succeeded();
@@ -106,7 +106,7 @@ fn an_export_for_machines_is_json_and_loses_no_key() {
 
 #[test]
 fn a_pool_that_is_there_is_not_created_again() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "a", "1"]).succeeded();
     assert!(place.run(["create", "pool"]).failed(4).contains("exists"));
     assert_eq!(place.run(["get", "pool", "a"]).succeeded(), "1");
@@ -114,7 +114,7 @@ fn a_pool_that_is_there_is_not_created_again() {
 
 #[test]
 fn a_foreign_file_is_code_4_and_stays_as_it_is() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let text = "just some text\n".repeat(10_000);
     place.write("file", &text);
     for arguments in [&["scan", "file"][..], &["put", "file", "a", "b"], &["check", "file"]] {
@@ -126,7 +126,7 @@ fn a_foreign_file_is_code_4_and_stays_as_it_is() {
 
 #[test]
 fn a_truncated_pool_is_code_4() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run_with(["load", "pool", "-"], b"a\t1\nb\t2\n").succeeded();
     let size = size_of(&place.path("pool"));
     let file = OpenOptions::new().write(true).open(place.path("pool")).unwrap();
@@ -138,7 +138,7 @@ fn a_truncated_pool_is_code_4() {
 
 #[test]
 fn a_pool_in_use_is_code_5() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let store = everleaf::Options::new().open(place.path("pool")).unwrap();
     for arguments in [&["put", "pool", "a", "1"][..], &["get", "pool", "a"], &["check", "pool"]] {
         let sentence = place.run(arguments).failed(5);
@@ -150,7 +150,7 @@ fn a_pool_in_use_is_code_5() {
 
 #[test]
 fn a_full_pool_is_code_6_and_keeps_what_was_acknowledged() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     place.run(["create", "pool", "--size", "16M", "--max-size", "16M"]).succeeded();
     let value = "v".repeat(1000);
     let input: String = (0..64_000).map(|key| format!("{key:06}\t{value}\n")).collect();
@@ -169,7 +169,7 @@ fn a_full_pool_is_code_6_and_keeps_what_was_acknowledged() {
 
 #[test]
 fn what_the_system_refuses_is_code_7() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("file", "");
     assert!(place.run(["create", "file/pool"]).failed(7).contains("file/pool"));
     assert!(place.run(["load", "pool", "/tmp", "--format", "tsv"]).failed(7).contains("/tmp"));
@@ -177,7 +177,7 @@ fn what_the_system_refuses_is_code_7() {
 
 #[test]
 fn a_full_disk_under_the_output_is_code_6() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "a", "1"]).succeeded();
     let Ok(full) = OpenOptions::new().write(true).open("/dev/full") else { return };
     let output = place.command(["scan", "pool"]).stdout(full).output().unwrap();
@@ -188,7 +188,7 @@ fn a_full_disk_under_the_output_is_code_6() {
 
 #[test]
 fn with_json_every_error_is_an_object() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     for (arguments, code) in [
         (&["get", "pool", "none", "--json"][..], 1),
         (&["frobnicate", "--json"], 2),
@@ -206,7 +206,7 @@ fn with_json_every_error_is_an_object() {
 
 #[test]
 fn a_reader_that_goes_away_ends_the_command_in_silence() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let value = "v".repeat(100);
     let input: String = (0..50_000).map(|key| format!("{key}\t{value}\n")).collect();
     place.run_with(["load", "pool", "-"], input.as_bytes()).succeeded();
@@ -234,7 +234,7 @@ fn a_reader_that_goes_away_ends_the_command_in_silence() {
 /// What was wrong: a closed standard output was not told from an empty one, and everything ended with 0.
 #[test]
 fn what_is_printed_to_a_closed_output_is_code_7() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "a", "1"]).succeeded();
     let run = |line: &str| {
         let mut command = Command::new("sh");
@@ -277,7 +277,7 @@ fn what_is_printed_to_a_closed_output_is_code_7() {
 /// What stayed: `create x/` made `x`, and could not open it; and a log that cannot be made left a pool that has none.
 #[test]
 fn a_pool_that_cannot_be_created_as_a_whole_is_not_there() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let names = || {
         let entries = std::fs::read_dir(place.path(".")).expect("a folder");
         let mut names: Vec<_> = entries.map(|entry| entry.expect("readable").file_name()).collect();
@@ -303,7 +303,7 @@ fn a_pool_that_cannot_be_created_as_a_whole_is_not_there() {
 
 #[test]
 fn a_damaged_collection_is_code_1_and_named() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "a", "1"]).succeeded();
     let store = everleaf::Options::new().open(place.path("pool")).unwrap();
     let members = store.map("server.members").unwrap();
@@ -324,7 +324,7 @@ fn a_damaged_collection_is_code_1_and_named() {
 /// What was not told: the other copy serves, so `check` said "sound".
 #[test]
 fn a_damaged_copy_of_what_is_kept_twice_is_code_1() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "a", "1"]).succeeded();
     // Of the header, the session record, the counter of ids and the seal; then of their second copies.
     let first = [20, 256 + 20, 512 + 1, 768 + 9];

@@ -1,6 +1,6 @@
 //! What a person who asks for help sees.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 
 const COMMANDS: [&str; 22] = [
     "import",
@@ -29,7 +29,7 @@ const COMMANDS: [&str; 22] = [
 
 #[test]
 fn the_help_lists_the_commands_and_the_exit_codes() {
-    let help = Place::empty().run(["--help"]).succeeded();
+    let help = PoolFolder::empty().run(["--help"]).succeeded();
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.map_while(|line| line.split_whitespace().next());
     let mut listed: Vec<_> = listed.filter(|command| *command != "help").collect();
@@ -43,28 +43,28 @@ fn the_help_lists_the_commands_and_the_exit_codes() {
 #[test]
 fn every_command_teaches_by_example() {
     for command in COMMANDS {
-        let help = Place::empty().run([command, "--help"]).succeeded();
+        let help = PoolFolder::empty().run([command, "--help"]).succeeded();
         assert!(help.contains(&format!("\n  everleaf {command}")), "{help}");
     }
 }
 
 #[test]
 fn the_version_is_the_one_of_the_package() {
-    let version = Place::empty().run(["--version"]).succeeded();
+    let version = PoolFolder::empty().run(["--version"]).succeeded();
     assert_eq!(version, format!("everleaf {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = Place::empty().run(["completions", shell]).succeeded();
+        let script = PoolFolder::empty().run(["completions", shell]).succeeded();
         assert!(script.contains("export") && script.contains("key-column"), "{shell}");
     }
 }
 
 #[test]
 fn there_is_a_manual_page_for_each_command() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     assert!(place.run(["man"]).succeeded().contains("everleaf\\-serve(1)"));
     assert_eq!(place.run(["man", "share/man1"]).succeeded(), "");
     for command in COMMANDS {
@@ -77,7 +77,7 @@ fn there_is_a_manual_page_for_each_command() {
 
 #[test]
 fn a_wrong_command_line_is_refused_with_advice_and_code_2() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     for (arguments, part) in [
         (&[][..], "everleaf --help"),
         (&["frobnicate"], "unrecognized subcommand"),
@@ -106,7 +106,7 @@ fn a_wrong_command_line_is_refused_with_advice_and_code_2() {
 
 #[test]
 fn the_environment_can_name_the_pool() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let run = |arguments: &[&str]| {
         let mut command = place.command(arguments);
         crate::common::Ended::from(command.env("EVERLEAF_POOL", "pool").output().expect("it runs"))

@@ -6,7 +6,7 @@
     reason = "tests may fail, and say what they skip"
 )]
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use crate::redis::{Redis, SERVERS, fill, free_port};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -75,7 +75,7 @@ fn older(port: u16) -> String {
 #[test]
 fn an_older_server_is_taken_with_its_times() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some(redis) = Redis::start(program, &place, &[]) else { continue };
         redis.run("set a v px 900000000\nrpush list x y z\npexpire list 900000000\nset b w\n");
         for size in ["1", "1000000"] {
@@ -95,7 +95,7 @@ fn an_older_server_is_taken_with_its_times() {
 /// A string of half a gigabyte was given up after a minute, in which a busy server was still making its reply.
 #[test]
 fn a_silent_server_is_waited_for_as_long_as_is_said() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("redis://{}", listener.local_addr().unwrap());
     let refused = place.run(["import", &address, "new.pool", "--timeout", "1"]).failed(7);
@@ -107,7 +107,7 @@ fn a_silent_server_is_waited_for_as_long_as_is_said() {
 #[test]
 fn a_server_and_its_file_are_imported_and_go_back() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some(redis) = Redis::start(program, &place, &[]) else { continue };
         fill(&redis);
         let before = redis.digest();
@@ -134,7 +134,7 @@ fn a_server_and_its_file_are_imported_and_go_back() {
 #[test]
 fn what_there_is_not_here_is_refused_or_left_away() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some(redis) = Redis::start(program, &place, &[]) else { continue };
         redis.run(
         "set k v\nxadd stream * f v\nxgroup create stream g 0\nxreadgroup group g c streams stream >\nset l v\nsave\n",
@@ -164,7 +164,7 @@ fn what_there_is_not_here_is_refused_or_left_away() {
 #[test]
 fn a_damaged_file_makes_no_pool() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some(redis) = Redis::start(program, &place, &[]) else { continue };
         redis.run("set k v px 900000000\nrpush l a b 3\nhset h f v\nzadd z 1 a 2 b\nsadd s 1 2 3\nselect 2\nset x \
             y\nsave\n");
@@ -195,7 +195,7 @@ fn a_damaged_file_makes_no_pool() {
 /// What was wrong: of a key that a file has twice the last one was taken, and without a comparison nobody was told.
 #[test]
 fn a_file_with_a_key_twice_makes_no_pool() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let string = |key: &str| format!("\0\u{1}{key}\u{1}v").into_bytes();
     // So long that it is read in pieces.
     let count = 1_400_000_u32;
@@ -230,7 +230,7 @@ fn a_file_with_a_key_twice_makes_no_pool() {
 /// What was wrong: a file with a collection without members was refused, which Redis loads without that key.
 #[test]
 fn a_collection_without_members_is_left_away_and_counted() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let (empty, key) = (b"\x04\x01h\0", b"\0\x01k\x01v");
     place.write("empty.rdb", [b"REDIS0009\xfe\0", &empty[..], key, b"\xff", &[0; 8]].concat());
     let told = place.run(["import", "empty.rdb", "new.pool"]).succeeded();
@@ -245,7 +245,7 @@ fn a_collection_without_members_is_left_away_and_counted() {
 #[test]
 fn what_goes_at_the_source_while_it_is_copied_goes_here_too() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some(redis) = Redis::start(program, &place, &[]) else { continue };
         redis.run("set kept v\nset gone v\nrpush list a b\nset t v px 900000000\n");
         let port = redis.port.to_string();
@@ -283,7 +283,7 @@ fn what_goes_at_the_source_while_it_is_copied_goes_here_too() {
 #[test]
 fn keys_of_high_databases_are_told_and_a_pipe_is_refused() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let started = Redis::start(program, &place, &["--databases", "32"]);
         let Some(redis) = started else { continue };
         redis.run("set k v\nselect 20\nset k v\nsave\n");
@@ -312,7 +312,7 @@ fn keys_of_high_databases_are_told_and_a_pipe_is_refused() {
 #[test]
 fn large_collections_are_taken_and_compared_in_pieces() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some(redis) = Redis::start(program, &place, &[]) else { continue };
         fill(&redis);
         redis.run("pexpireat bighash 4102444800000\n");
@@ -363,7 +363,7 @@ fn large_collections_are_taken_and_compared_in_pieces() {
 }
 
 /// A server of ours on a pool of its own.
-fn serve(place: &Place, pool: &str) -> Redis {
+fn serve(place: &PoolFolder, pool: &str) -> Redis {
     let port = free_port();
     let mut command = place.command(["serve", pool, "--port", &port.to_string()]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -391,7 +391,7 @@ fn writes(round: u32) -> String {
 #[test]
 fn a_server_is_followed_until_it_is_silent() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some(source) = Redis::start(program, &place, &[]) else { continue };
         let ours = serve(&place, "ours.pool");
         fill(&source);
@@ -439,7 +439,7 @@ fn a_server_is_followed_until_it_is_silent() {
 /// compared.
 #[test]
 fn a_source_that_hides_its_databases_has_one_named() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let (source, other) = (serve(&place, "source.pool"), serve(&place, "other.pool"));
     source.run(
         "set a 1\nselect 1\nset b 2\n\
@@ -513,7 +513,7 @@ fn pausing_within_a_transaction(keys: &[(u8, u64)], rest: &[&str]) -> String {
 /// were asked for and given within it. The target took that down, and all keys lived for a year.
 #[test]
 fn the_middle_of_a_transaction_is_not_in_step() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let ours = serve(&place, "ours.pool");
     let source = pausing_within_a_transaction(&[(b'k', now_ms() + 3_600_000)], &["SET t w"]);
     let follow = ["import", &source, &ours.address(), "--follow", "1", "--no-verify"];
@@ -531,7 +531,7 @@ fn the_middle_of_a_transaction_is_not_in_step() {
 #[test]
 fn times_are_those_that_the_source_has_decided_on() {
     const HOUR: u64 = 3_600_000;
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let (ours, now) = (serve(&place, "ours.pool"), now_ms());
     let keys = [(b'l', now + HOUR), (b'e', now + 1000 * HOUR), (b'n', now + HOUR)];
     let (later, earlier) = (now + 50 * HOUR, now + 2 * HOUR);
@@ -550,7 +550,7 @@ fn times_are_those_that_the_source_has_decided_on() {
 
 #[test]
 fn a_target_is_empty_and_a_source_has_a_stream() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let (ours, other) = (serve(&place, "ours.pool"), serve(&place, "other.pool"));
     let refused = place.run(["import", &ours.address(), &other.address()]).failed(7);
     assert!(refused.contains("stream of changes") && refused.contains("into a pool"), "{refused}");
@@ -601,9 +601,9 @@ fn a_target_is_empty_and_a_source_has_a_stream() {
 #[test]
 fn a_replica_is_followed_as_its_master() {
     for program in SERVERS {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let Some(master) = Redis::start(program, &place, &[]) else { continue };
-        let (folder, port) = (Place::empty(), master.port.to_string());
+        let (folder, port) = (PoolFolder::empty(), master.port.to_string());
         let replica = Redis::start(program, &folder, &["--replicaof", "127.0.0.1", &port]).unwrap();
         let ours = serve(&place, "ours.pool");
         master.run("select 3\nset x 1\nselect 0\nset a 1\nset s v px 30000\n");

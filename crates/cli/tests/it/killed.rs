@@ -1,6 +1,6 @@
 //! A load that is killed in the middle.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use std::io::Write;
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ fn value_of(key: usize) -> String {
 
 #[test]
 fn a_killed_load_leaves_a_sound_pool_with_what_it_had_put() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let mut command = place.command(["load", "pool", "-", "--threads", "2"]);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

@@ -4,7 +4,7 @@
 //!
 //! The commands are traced (`ptrace`); where the system does not allow that, nothing is tested.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use crate::traced::{kill_before, syncs_before};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -21,8 +21,8 @@ fn kills(from: usize) -> impl Iterator<Item = usize> {
 }
 
 /// A pool that is in the log with all of its keys.
-fn with_log() -> Place {
-    let place = Place::empty();
+fn with_log() -> PoolFolder {
+    let place = PoolFolder::empty();
     place.run(["create", "pool", "--durability", "power", "--quiet"]).succeeded();
     let lines: String = (0..KEYS).map(|key| format!("{key:04}\tvalue {key}\n")).collect();
     // One by one: as many commits as keys.
@@ -34,7 +34,7 @@ fn with_log() -> Place {
 }
 
 /// The number of keys, which must be the first ones with their values, but for `extra`.
-fn prefix(place: &Place) -> usize {
+fn prefix(place: &PoolFolder) -> usize {
     let checked = place.run(["check", "pool"]).succeeded();
     assert!(checked.starts_with("sound: "), "{checked}");
     let scanned = place.run(["scan", "pool"]).succeeded();
@@ -47,7 +47,7 @@ fn prefix(place: &Place) -> usize {
 }
 
 /// Removes the pool and has it rebuilt from the log.
-fn rebuild(place: &Place) {
+fn rebuild(place: &PoolFolder) {
     std::fs::remove_file(place.path("pool")).expect("it was there");
     place.run(["put", "pool", "extra", "1", "--quiet"]).succeeded();
 }
@@ -111,7 +111,7 @@ fn landing_more_kills_lose_nothing_of_pool_or_log() {
 }
 
 /// A damaged log without its pool, of which a part can be salvaged.
-fn damaged() -> Place {
+fn damaged() -> PoolFolder {
     let place = with_log();
     std::fs::remove_file(place.path("pool")).expect("it was there");
     let files = std::fs::read_dir(place.path("pool.log")).expect("readable");

@@ -1,11 +1,11 @@
 //! Loading each format, well-formed and not.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use serde_json::json;
 
 #[test]
 fn each_format_is_told_by_the_extension() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("a.tsv", "tab\t1\nesc\\taped\ta\\nb\n");
     place.write("b.csv", "comma,2\n\"quo\"\"ted\",\"a,b\"\n");
     place.write(
@@ -25,7 +25,7 @@ fn each_format_is_told_by_the_extension() {
 
 #[test]
 fn the_report_tells_new_keys_from_replaced_ones() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("a.tsv", "a\t1\nb\t2\na\t3\n");
     let report = place.run(["load", "pool", "a.tsv"]).succeeded();
     let expected = "loaded 3 lines: 2 new keys, 1 value replaced; 6 bytes";
@@ -38,7 +38,7 @@ fn the_report_tells_new_keys_from_replaced_ones() {
 
 #[test]
 fn the_standard_input_is_loaded_too() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run_with(["load", "pool", "-"], b"a\t1\r\nb\t2").succeeded();
     place.run_with(["load", "pool", "-", "--format", "csv"], b"c,3\r\nd,4").succeeded();
     assert_eq!(place.run(["scan", "pool"]).succeeded(), "a\t1\nb\t2\nc\t3\nd\t4\n");
@@ -46,7 +46,7 @@ fn the_standard_input_is_loaded_too() {
 
 #[test]
 fn columns_can_be_chosen() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("people.csv", "id,name,mail\n1,Ada,ada@x\n2,\"Alan, M\",alan@x\n");
     let load =
         |arguments: &[&str]| place.run([&["load", "pool", "people.csv"], arguments].concat());
@@ -75,7 +75,7 @@ fn a_malformed_line_stops_the_load_and_is_named() {
         ("i.jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":1,\"value\":\"\"}\n", 2, "string"),
         ("j.jsonl", "{\"key\":\"a\",\"value\":\"1\"}\n{\"key_b64\":\"_\"}\n", 2, "not base64"),
     ] {
-        let place = Place::with_pool();
+        let place = PoolFolder::with_pool();
         place.write(name, text);
         let sentence = place.run(["load", "pool", name]).failed(3);
         assert!(sentence.starts_with(&format!("{name}:{line}: ")), "{sentence}");
@@ -87,7 +87,7 @@ fn a_malformed_line_stops_the_load_and_is_named() {
 
 #[test]
 fn malformed_lines_are_skipped_and_counted_when_asked() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("a.tsv", "a\t1\nbad\nb\t2\nbad\\\n");
     let ended = place.run(["load", "pool", "a.tsv", "--skip-bad"]);
     assert_eq!(ended.code, 0);
@@ -100,7 +100,7 @@ fn malformed_lines_are_skipped_and_counted_when_asked() {
 
 #[test]
 fn with_json_a_failed_load_tells_what_stays() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("a.tsv", "a\t1\nbad\n");
     let ended = place.run(["load", "pool", "a.tsv", "--json"]);
     assert_eq!(ended.code, 3);
@@ -113,7 +113,7 @@ fn with_json_a_failed_load_tells_what_stays() {
 
 #[test]
 fn a_key_that_is_too_long_is_bad_data() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("a.tsv", format!("a\t1\n{}\t2\n", "k".repeat(everleaf::KEY_SIZE_MAX + 1)));
     let sentence = place.run(["load", "pool", "a.tsv"]).failed(3);
     assert!(sentence.starts_with("a.tsv:2: the key has 64 KiB (65537 bytes)"), "{sentence}");
@@ -123,7 +123,7 @@ fn a_key_that_is_too_long_is_bad_data() {
 
 #[test]
 fn nothing_is_touched_when_an_input_is_not_there() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     place.write("a.tsv", "a\t1\n");
     let sentence = place.run(["load", "new", "a.tsv", "none.tsv", "--create"]).failed(7);
     assert!(sentence.starts_with("cannot read none.tsv: "), "{sentence}");

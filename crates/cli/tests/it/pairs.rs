@@ -1,9 +1,9 @@
 //! Single pairs and scans.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 
-fn place_with(pairs: &[(&str, &str)]) -> Place {
-    let place = Place::with_pool();
+fn place_with(pairs: &[(&str, &str)]) -> PoolFolder {
+    let place = PoolFolder::with_pool();
     for (key, value) in pairs {
         place.run(["put", "pool", "--", key, value]).succeeded();
     }
@@ -12,7 +12,7 @@ fn place_with(pairs: &[(&str, &str)]) -> Place {
 
 #[test]
 fn a_pair_is_put_replaced_read_and_removed() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     assert_eq!(place.run(["put", "pool", "apple", "red"]).succeeded(), "inserted\n");
     assert_eq!(place.run(["put", "pool", "apple", "green"]).succeeded(), "replaced\n");
     assert_eq!(place.run(["get", "pool", "apple"]).succeeded(), "green");
@@ -23,14 +23,14 @@ fn a_pair_is_put_replaced_read_and_removed() {
 
 #[test]
 fn quiet_puts_and_removals_say_nothing() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     assert_eq!(place.run(["-q", "put", "pool", "a", "1"]).succeeded(), "");
     assert_eq!(place.run(["del", "pool", "a", "--quiet"]).succeeded(), "");
 }
 
 #[test]
 fn conditions_hold_or_nothing_changes() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     assert!(place.run(["put", "pool", "a", "1", "--if-present"]).failed(1).contains("not there"));
     assert_eq!(place.run(["put", "pool", "a", "1", "--if-absent"]).succeeded(), "inserted\n");
     assert!(place.run(["put", "pool", "a", "2", "--if-absent"]).failed(1).contains("already"));
@@ -50,7 +50,7 @@ fn several_keys_are_removed_although_one_is_absent() {
 
 #[test]
 fn a_value_can_come_from_a_file_byte_for_byte() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let value: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     place.write("value", &value);
     place.run(["put", "pool", "big", "--value-file", "value"]).succeeded();
@@ -62,7 +62,7 @@ fn a_value_can_come_from_a_file_byte_for_byte() {
 
 #[test]
 fn binary_keys_and_values_are_hexadecimal_or_base64() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "00FF", "0a0b", "--hex"]).succeeded();
     assert_eq!(place.run(["get", "pool", "00ff", "--hex"]).succeeded(), "0a0b\n");
     assert_eq!(place.run(["get", "pool", "AP8=", "--base64"]).succeeded(), "Cgs=\n");
@@ -119,7 +119,7 @@ fn scanned_lines_stay_lines_whatever_they_hold() {
 
 #[test]
 fn json_comes_from_every_command_that_prints() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let json = |arguments: &[&str]| place.run([arguments, &["--json"]].concat()).json();
     assert_eq!(json(&["create", "pool", "--size", "64M"])["pool"], "pool");
     assert_eq!(json(&["put", "pool", "a", "1"]), serde_json::json!({ "replaced": false }));
@@ -157,7 +157,7 @@ fn figures_and_checks_are_readable_too() {
 /// It said `process`, and nothing of the log, of every pool.
 #[test]
 fn figures_of_a_pool_with_a_log_tell_of_the_log() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     for durability in ["process", "interval", "power"] {
         let pool = format!("{durability}.pool");
         place.run(["create", &pool, "--durability", durability]).succeeded();

@@ -6,7 +6,7 @@
     reason = "tests may fail, and say what they skip"
 )]
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct Redis {
 
 impl Redis {
     /// `None`, which is told, where there is none.
-    pub fn start(program: &str, place: &Place, arguments: &[&str]) -> Option<Self> {
+    pub fn start(program: &str, place: &PoolFolder, arguments: &[&str]) -> Option<Self> {
         let port = free_port();
         let started = Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])

@@ -1,7 +1,7 @@
 //! Commands that have too few file descriptors, or that one system call is refused: what they say they did is done, and
 //! what they did not do costs nothing.
 
-use crate::common::{Ended, Place};
+use crate::common::{Ended, PoolFolder};
 #[cfg(target_arch = "x86_64")]
 use crate::traced::refuse;
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +13,8 @@ const NOT_LOADED: i32 = 127;
 const ENOUGH: usize = 24;
 
 /// A pool whose process was killed, with a key in it.
-fn killed(durability: &str) -> Place {
-    let place = Place::empty();
+fn killed(durability: &str) -> PoolFolder {
+    let place = PoolFolder::empty();
     place.run(["create", "pool", "--durability", durability, "--quiet"]).succeeded();
     place.run(["put", "pool", "old", "value", "--quiet"]).succeeded();
     let mut command = place.command(["load", "pool", "-", "--quiet"]);
@@ -32,7 +32,7 @@ fn killed(durability: &str) -> Place {
 }
 
 /// Runs the program with so few descriptors.
-fn run_with(place: &Place, descriptors: usize, arguments: &[&str]) -> Ended {
+fn run_with(place: &PoolFolder, descriptors: usize, arguments: &[&str]) -> Ended {
     let mut command = Command::new("sh");
     let first = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
     command.args(["-c", &first, crate::PROGRAM]).args(arguments);
@@ -78,7 +78,7 @@ fn too_few_descriptors_cost_nothing(durability: &str, limits: std::ops::Range<us
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn an_export_takes_the_place_of_no_pool_that_it_cannot_read() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["create", "other", "--quiet"]).succeeded();
     place.run(["put", "other", "key", "value", "--quiet"]).succeeded();
     let before = place.read("other");
@@ -104,7 +104,7 @@ fn a_repair_tells_what_it_cannot_read_and_takes_the_rest() {
 #[test]
 #[ignore = "guards a landing"]
 fn landing_a_repair_tells_what_it_cannot_read_of_any_pool() {
-    let closed = Place::with_pool();
+    let closed = PoolFolder::with_pool();
     closed.run(["put", "pool", "old", "value", "--quiet"]).succeeded();
     for first in [closed, killed("process")] {
         is_told_by_repair(&first, 8, 12);
@@ -113,7 +113,7 @@ fn landing_a_repair_tells_what_it_cannot_read_of_any_pool() {
 
 /// As many readings are refused, at equal distances, and as many at the end.
 #[cfg(target_arch = "x86_64")]
-fn is_told_by_repair(first: &Place, spread: usize, last: usize) {
+fn is_told_by_repair(first: &PoolFolder, spread: usize, last: usize) {
     let repair = |refused| {
         let place = first.copy();
         let mut repair = place.command(["repair", "pool", "made"]);
@@ -152,7 +152,7 @@ fn is_told_by_repair(first: &Place, spread: usize, last: usize) {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn what_could_not_be_made_for_want_of_a_descriptor_is_not_there() {
-    let first = Place::with_pool();
+    let first = PoolFolder::with_pool();
     first.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
     for arguments in [&["export", "pool", "-o", "made"][..], &["backup", "pool", "made"]] {
         is_made_or_is_not_there(&first, arguments);
@@ -163,7 +163,7 @@ fn what_could_not_be_made_for_want_of_a_descriptor_is_not_there() {
 #[test]
 #[ignore = "guards a landing"]
 fn landing_what_could_not_be_restored_or_repaired_is_not_there() {
-    let first = Place::with_pool();
+    let first = PoolFolder::with_pool();
     first.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
     for arguments in [["restore", "pool", "made"], ["repair", "pool", "made"]] {
         is_made_or_is_not_there(&first, &arguments);
@@ -171,7 +171,7 @@ fn landing_what_could_not_be_restored_or_repaired_is_not_there() {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn is_made_or_is_not_there(first: &Place, arguments: &[&str]) {
+fn is_made_or_is_not_there(first: &PoolFolder, arguments: &[&str]) {
     for at in 0.. {
         let place = first.copy();
         let refused = at..at + 1;
@@ -195,7 +195,7 @@ fn is_made_or_is_not_there(first: &Place, arguments: &[&str]) {
 #[test]
 #[ignore = "guards a landing"]
 fn landing_an_older_copy_is_refused_whatever_cannot_be_read() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     place.run(["create", "pool", "--durability", "power", "--quiet"]).succeeded();
     place.write("older", place.read("pool"));
     place.run(["put", "pool", "key", "value", "--quiet"]).succeeded();

@@ -1,6 +1,6 @@
 //! Many lines in, the same bytes out.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use serde_json::json;
 
 const COUNT: usize = 120_000;
@@ -39,7 +39,7 @@ fn sorted(mut lines: Vec<String>) -> Vec<String> {
 
 #[test]
 fn many_lines_come_out_sorted_and_byte_for_byte() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let unsorted = lines();
     place.write("in.tsv", joined(&unsorted));
     let loaded = place.run(["load", "pool", "in.tsv", "--json"]).json();
@@ -59,7 +59,7 @@ fn many_lines_come_out_sorted_and_byte_for_byte() {
 
 #[test]
 fn every_format_carries_every_pair_to_another_pool() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let lines = lines();
     place.write("in.tsv", joined(&lines[..20_000]));
     place.run(["load", "pool", "in.tsv"]).succeeded();
@@ -76,7 +76,7 @@ fn every_format_carries_every_pair_to_another_pool() {
 
 #[test]
 fn a_header_goes_out_and_comes_in() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "a", "1"]).succeeded();
     for file in ["a.csv", "a.tsv"] {
         place.run(["export", "pool", "--output", file, "--header"]).succeeded();
@@ -89,7 +89,7 @@ fn a_header_goes_out_and_comes_in() {
 
 #[test]
 fn an_export_can_be_a_part() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run_with(["load", "pool", "-"], b"a\t1\nab\t2\nb\t3\nc\t4\n").succeeded();
     let export =
         |arguments: &[&str]| place.run([&["export", "pool"], arguments].concat()).succeeded();
@@ -100,7 +100,7 @@ fn an_export_can_be_a_part() {
 
 #[test]
 fn an_export_that_fails_leaves_the_old_file() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("out.tsv", "old");
     place.run(["export", "pool", "--map", "none", "--output", "out.tsv"]).failed(1);
     assert_eq!(place.read("out.tsv"), b"old");
@@ -112,7 +112,7 @@ fn an_export_that_fails_leaves_the_old_file() {
 #[test]
 fn a_dictionary_comes_out_sorted_and_byte_for_byte() {
     let Ok(words) = std::fs::read("/usr/share/dict/words") else { return };
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("words", &words);
     place.run(["load", "pool", "words", "--format", "tsv", "--keys-only"]).succeeded();
     let mut lines: Vec<&[u8]> = words.split(|byte| *byte == b'\n').collect();

@@ -1,6 +1,6 @@
 //! The server as a process: it starts, answers, and ends as told.
 
-use crate::common::{Ended, Place};
+use crate::common::{Ended, PoolFolder};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ struct Serving {
 }
 
 impl Serving {
-    fn start(place: &Place, arguments: &[&str]) -> Self {
+    fn start(place: &PoolFolder, arguments: &[&str]) -> Self {
         let mut command = place.command([&["serve", "--port", "0"], arguments].concat());
         Self::spawn(&mut command)
     }
@@ -73,7 +73,7 @@ impl Drop for Serving {
 /// What a service manager hears, on a socket that it makes; and what the log says in JSON.
 #[test]
 fn a_service_manager_is_told_and_the_log_is_json() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let path = place.path("notify");
     let manager = UnixDatagram::bind(&path).expect("it can be bound");
     let patience = Some(std::time::Duration::from_secs(60));
@@ -103,7 +103,7 @@ fn a_service_manager_is_told_and_the_log_is_json() {
 /// The server takes a socket that somebody else listens on, and leaves its path when it ends.
 #[test]
 fn sockets_that_are_handed_over_are_served() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let path = place.path("handed.sock");
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = tcp.local_addr().expect("it has an address").to_string();
@@ -154,7 +154,7 @@ fn sockets_that_are_handed_over_are_served() {
 /// again, they were lists without elements.
 #[test]
 fn collections_are_not_taken_for_strings() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let serving = Serving::start(&place, &["pool"]);
     serving.ask("RPUSH l a b c\r\nHSET h f 1\r\nSET s x\r\n", ":3\r\n:1\r\n+OK\r\n");
     serving.signal("TERM");
@@ -183,7 +183,7 @@ fn collections_are_not_taken_for_strings() {
 /// What an export of before wrote of a collection is refused, where the pool can know it.
 #[test]
 fn a_header_of_a_collection_is_not_loaded() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let serving = Serving::start(&place, &["pool"]);
     serving.ask("RPUSH l a\r\n", ":1\r\n");
     serving.signal("TERM");
@@ -211,7 +211,7 @@ fn a_header_of_a_collection_is_not_loaded() {
 /// What was left: a server whose port is taken had made the pool and its log first.
 #[test]
 fn a_server_that_cannot_listen_makes_no_pool() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = taken.local_addr().expect("it has an address").port().to_string();
     let log = ["serve", "new.pool", "--durability", "power", "--port", &port];
@@ -227,7 +227,7 @@ fn a_server_that_cannot_listen_makes_no_pool() {
 /// What was lost: after a crash of the machine a pool that `serve` had made without being told how durable was refused.
 #[test]
 fn a_server_makes_a_pool_that_survives_a_crash_of_the_machine() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let made = |pool: &str, more: &[&str]| {
         let serving = Serving::start(&place, &[&[pool], more].concat());
         serving.ask("PING\r\n", "+PONG\r\n");
@@ -250,7 +250,7 @@ fn a_server_makes_a_pool_that_survives_a_crash_of_the_machine() {
 
 #[test]
 fn a_server_keeps_what_it_was_told_and_ends_cleanly_on_a_signal() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     for (signal, expected) in [("TERM", "0 keys"), ("INT", "1 key")] {
         let serving = Serving::start(&place, &["words.pool", "--threads", "1"]);
         assert!(serving.ready.contains(&format!(", {expected}, recovered in ")));
@@ -265,7 +265,7 @@ fn a_server_keeps_what_it_was_told_and_ends_cleanly_on_a_signal() {
 
 #[test]
 fn what_was_acknowledged_survives_kill_9() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let serving = Serving::start(&place, &["pool"]);
     serving.ask("SET apple red\r\n", "+OK\r\n");
     serving.signal("KILL");
@@ -278,7 +278,7 @@ fn what_was_acknowledged_survives_kill_9() {
 /// event the server ended: telling on the same standard error that the event cannot be written panicked.
 #[test]
 fn a_server_goes_on_when_nobody_reads_its_log() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let mut serving = Serving::start(&place, &["pool", "--log", "trace"]);
     drop(serving.child.stderr.take());
     for _ in 0..3 {
@@ -290,7 +290,7 @@ fn a_server_goes_on_when_nobody_reads_its_log() {
 
 #[test]
 fn the_pool_may_be_left_out() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let serving = Serving::start(&place, &[]);
     serving.signal("TERM");
     assert_eq!(serving.end().succeeded(), "");
@@ -299,7 +299,7 @@ fn the_pool_may_be_left_out() {
 
 #[test]
 fn a_served_pool_is_locked_for_others() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let serving = Serving::start(&place, &["pool"]);
     assert!(place.run(["get", "pool", "a"]).failed(5).contains("pool"));
     serving.signal("TERM");
@@ -308,7 +308,7 @@ fn a_served_pool_is_locked_for_others() {
 
 #[test]
 fn a_port_in_use_is_code_7_and_says_so() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let sentence = place.run(["serve", "pool", "--port", &port]).failed(7);
@@ -318,7 +318,7 @@ fn a_port_in_use_is_code_7_and_says_so() {
 
 #[test]
 fn a_password_can_come_from_a_file_or_the_environment() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.write("password", "from file\n");
     let check = |serving: Serving, password: &str| {
         serving.ask("GET a\r\n", "-NOAUTH");
@@ -337,7 +337,7 @@ fn a_password_can_come_from_a_file_or_the_environment() {
 
 #[test]
 fn with_json_the_ready_line_is_an_object_on_the_standard_output() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     let mut command = place.command(["serve", "pool", "--port", "0", "--json"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -350,7 +350,7 @@ fn with_json_the_ready_line_is_an_object_on_the_standard_output() {
 
 #[test]
 fn the_memory_of_clients_has_a_limit_in_human_units() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     for (size, shown) in [("64M", "67108864"), ("0", "0")] {
         let serving = Serving::start(&place, &["pool", "--client-memory", size]);
         let reply = format!("*2\r\n$17\r\nmaxmemory-clients\r\n${}\r\n{shown}\r\n", shown.len());
@@ -364,7 +364,7 @@ fn the_memory_of_clients_has_a_limit_in_human_units() {
 
 #[test]
 fn a_server_takes_options_from_a_file_below_the_command_line() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     place.write("e.toml", "pool = 'filed.pool'\nport = 1\nrequirepass = 'secret'\n");
     let serving = Serving::start(&place, &["--config", "e.toml"]);
     serving.ask("GET a\r\n", "-NOAUTH");
@@ -380,7 +380,7 @@ fn a_server_takes_options_from_a_file_below_the_command_line() {
 
 #[test]
 fn ping_tells_whether_a_server_answers() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let serving = Serving::start(&place, &["--unixsocket", "s.sock", "--requirepass", "secret"]);
     assert_eq!(place.run(["ping", &serving.address]).succeeded(), "NOAUTH\n");
     assert_eq!(place.run(["ping", "./s.sock", "--wait", "60"]).succeeded(), "NOAUTH\n");

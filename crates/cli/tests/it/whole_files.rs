@@ -6,7 +6,7 @@
 //!
 //! The commands are traced (`ptrace`); where the system does not allow that, nothing is tested.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use crate::traced::kill_before;
 
 const KEYS: usize = 40;
@@ -15,7 +15,7 @@ const EVERY: usize = 4;
 
 /// Kills a command, whose result is the file `made`, before some of its changes, from this one.
 /// `is_whole` judges what is there under the name.
-fn kill(from: usize, arguments: &[&str], made: &str, old: bool, is_whole: impl Fn(&Place)) {
+fn kill(from: usize, arguments: &[&str], made: &str, old: bool, is_whole: impl Fn(&PoolFolder)) {
     kill_and_repeat(from, arguments, made, old, &is_whole, &is_whole);
 }
 
@@ -25,14 +25,14 @@ fn kill_and_repeat(
     arguments: &[&str],
     made: &str,
     old: bool,
-    is_sound: &dyn Fn(&Place),
-    is_whole: &dyn Fn(&Place),
+    is_sound: &dyn Fn(&PoolFolder),
+    is_whole: &dyn Fn(&PoolFolder),
 ) {
-    let first = Place::with_pool();
+    let first = PoolFolder::with_pool();
     let lines: String = (0..KEYS).map(|key| format!("{key:04}\tvalue {key}\n")).collect();
     first.run_with(["load", "pool", "-", "--quiet"], lines.as_bytes()).succeeded();
     for at in (from..).step_by(EVERY) {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         place.write("pool", first.read("pool"));
         place.write("lines.tsv", &lines);
         let Some(killed) = kill_before(&mut place.command(arguments), at) else { return };
@@ -62,7 +62,7 @@ fn kill_and_repeat(
     }
 }
 
-fn has_all(place: &Place, pool: &str) {
+fn has_all(place: &PoolFolder, pool: &str) {
     let checked = place.run(["check", pool]).succeeded();
     assert!(checked.starts_with("sound: "), "{checked}");
     assert_eq!(place.run(["scan", pool, "--count"]).succeeded(), format!("{KEYS}\n"));
@@ -103,10 +103,10 @@ fn a_killed_load_leaves_a_sound_pool_and_can_be_repeated() {
 
 fn kill_load(from: usize) {
     let load = ["load", "made", "lines.tsv", "--create", "--quiet"];
-    let is_sound = |place: &Place| {
+    let is_sound = |place: &PoolFolder| {
         assert!(place.run(["check", "made"]).succeeded().starts_with("sound: "));
     };
-    let is_whole = |place: &Place| has_all(place, "made");
+    let is_whole = |place: &PoolFolder| has_all(place, "made");
     kill_and_repeat(from, &load, "made", false, &is_sound, &is_whole);
 }
 
@@ -163,7 +163,7 @@ fn kill_create(from: usize) {
 #[test]
 fn what_a_command_makes_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     place.run(["create", "pool", "--durability", "power", "--quiet"]).succeeded();
     place.run(["put", "pool", "key", "value"]).succeeded();
     place.run(["snapshot", "pool", "--quiet"]).succeeded();
@@ -187,7 +187,7 @@ fn what_a_command_makes_is_for_its_owner_alone() {
 /// What was lost: `export -o FILE` replaced a link that led to nothing, so what it was to lead to was never made.
 #[test]
 fn every_command_that_makes_a_file_makes_what_a_link_leads_to() {
-    let place = Place::with_pool();
+    let place = PoolFolder::with_pool();
     place.run(["put", "pool", "key", "value"]).succeeded();
     std::fs::create_dir(place.path("there")).expect("room");
     for arguments in [

@@ -5,7 +5,7 @@ use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
 use super::BzTree;
-use super::search::Place;
+use super::search::LeafRange;
 use super::state::VISIBLE;
 use super::variant::Variant;
 
@@ -36,7 +36,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     }
 
     /// The leaf of a key and its pairs, ascending.
-    fn pairs_at(&self, session: &mut Session<M>, key: u64) -> (Place, Pairs) {
+    fn pairs_at(&self, session: &mut Session<M>, key: u64) -> (LeafRange, Pairs) {
         let session = session.pinned();
         let place = self.find_place(session.stripe(), key);
         (place, self.pairs(session.stripe(), place.leaf))

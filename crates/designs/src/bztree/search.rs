@@ -8,7 +8,7 @@ use super::variant::Variant;
 
 /// A leaf, and the keys that it is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct LeafRange {
     pub leaf: u64,
     /// The smallest one.
     pub low: u64,
@@ -66,8 +66,8 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     }
 
     /// The same, with its bounds.
-    pub(super) fn find_place(&self, stripe: usize, key: u64) -> Place {
-        let mut place = Place { leaf: self.root(stripe), low: 0, high: None };
+    pub(super) fn find_place(&self, stripe: usize, key: u64) -> LeafRange {
+        let mut place = LeafRange { leaf: self.root(stripe), low: 0, high: None };
         loop {
             let (is_leaf, count) = self.shape(place.leaf);
             if is_leaf {

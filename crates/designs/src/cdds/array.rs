@@ -31,7 +31,7 @@ impl Versioned {
 
 /// 32 aligned bytes: two entries a line.
 #[repr(C, align(32))]
-struct Place<M: Machine> {
+struct VersionedEntry<M: Machine> {
     key: Atomic<u64, M>,
     value: Atomic<u64, M>,
     start: Atomic<u64, M>,
@@ -41,7 +41,7 @@ struct Place<M: Machine> {
 /// The entries of a leaf.
 #[repr(C, align(64))]
 pub(super) struct Array<M: Machine> {
-    places: [Place<M>; ENTRY_COUNT],
+    places: [VersionedEntry<M>; ENTRY_COUNT],
 }
 
 const _: () = assert!(size_of::<Array<everleaf_machine::Hardware>>() == ENTRY_COUNT * ENTRY_SIZE);

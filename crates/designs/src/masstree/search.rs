@@ -7,7 +7,7 @@ use super::layout::{Border, Header, Inner, prefetch};
 use super::state::Version;
 
 /// A border node, and a version that it had.
-pub(super) type Place<'t, M> = (&'t Border<M>, Version);
+pub(super) type VersionedBorder<'t, M> = (&'t Border<M>, Version);
 
 impl<const WIDTH: usize, M: Machine> Masstree<WIDTH, M> {
     #[inline(always)]
@@ -45,7 +45,7 @@ impl<const WIDTH: usize, M: Machine> Masstree<WIDTH, M> {
     /// The border node of `key` at some moment, and its version then: unless that changed, it still is.
     #[inline(always)]
     #[track_caller]
-    pub(super) fn find_border(&self, key: u64) -> Place<'_, M> {
+    pub(super) fn find_border(&self, key: u64) -> VersionedBorder<'_, M> {
         'root: loop {
             let mut node = self.root();
             let mut version = self.header(node).version.stable();

@@ -7,7 +7,7 @@ use everleaf_machine::Machine;
 use super::layout::{HEAD_WORD, HIGH_MAX, slots};
 use super::state::LOCK_GENERATION;
 use super::variant::Variant;
-use super::{Place, Tree};
+use super::{LeafAndMiddle, Tree};
 use crate::node::write_buffer::tag;
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
@@ -56,7 +56,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Checks one leaf; its number of keys.
-    fn check_leaf(&self, place: Place<'_, M>, problems: &mut Vec<String>) -> u64 {
+    fn check_leaf(&self, place: LeafAndMiddle<'_, M>, problems: &mut Vec<String>) -> u64 {
         let (leaf, middle, heading) = (place.leaf, place.middle, place.leaf.heading());
         let low = heading.low;
         if middle.lock.stable(LOCK_GENERATION).is_none() {
@@ -93,7 +93,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Checks the buffer of a leaf.
-    fn check_buffer(&self, place: Place<'_, M>, problems: &mut Vec<String>) {
+    fn check_buffer(&self, place: LeafAndMiddle<'_, M>, problems: &mut Vec<String>) {
         let (middle, low) = (place.middle, place.middle.low());
         if middle.needs_restore() {
             problems.push(format!("the buffer of the leaf from {low} on is not restored"));
@@ -116,7 +116,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Checks the records of a leaf's buffer (S9).
-    fn check_records(&self, place: Place<'_, M>, problems: &mut Vec<String>) {
+    fn check_records(&self, place: LeafAndMiddle<'_, M>, problems: &mut Vec<String>) {
         let (middle, low) = (place.middle, place.middle.low());
         let mut link = middle.head();
         for sequence in (middle.flushed() + 1..=middle.sequence()).rev() {

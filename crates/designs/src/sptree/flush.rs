@@ -6,7 +6,7 @@ use everleaf_machine::Machine;
 
 use super::layout::{ENTRY_COUNT, HIGH_MAX, slots};
 use super::variant::Variant;
-use super::{Place, Tree};
+use super::{LeafAndMiddle, Tree};
 use crate::node::write_buffer::{BUFFER_LENGTH, Buffered};
 use crate::node::write_log::{Record, Shape};
 
@@ -31,7 +31,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     pub(super) fn log(
         &self,
         session: &mut Session<M>,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
         (key, value): Buffered,
     ) -> Result<bool, AllocError> {
         let sequence = place.middle.sequence() + 1;
@@ -50,7 +50,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     ///
     /// *Durable* with line 0, which says both what the leaf has and that the log's records of it have
     /// ended.
-    pub(super) fn write_back(&self, place: Place<'_, M>, extra: Option<Buffered>) -> bool {
+    pub(super) fn write_back(&self, place: LeafAndMiddle<'_, M>, extra: Option<Buffered>) -> bool {
         let (leaf, buffer) = (place.leaf, self.buffer(place));
         // Looked for one after the other below, in lines that are asked for together here.
         buffer.iter().for_each(|(key, _)| leaf.prefetch_slot(key));

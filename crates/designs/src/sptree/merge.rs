@@ -14,13 +14,13 @@ use everleaf_machine::Machine;
 use super::layout::{LEAF_SIZE, slots};
 use super::state::LOCK_GENERATION;
 use super::variant::Variant;
-use super::{Place, Tree};
+use super::{LeafAndMiddle, Tree};
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Merges a leaf, locked by the caller, that lost a key, if it has few and a neighbour fits. True if
     /// it is gone: then its lock has been opened for ever.
     #[inline(always)]
-    pub(super) fn shrink(&self, session: &mut Session<M>, place: Place<'_, M>) -> bool {
+    pub(super) fn shrink(&self, session: &mut Session<M>, place: LeafAndMiddle<'_, M>) -> bool {
         let count = place.leaf.bitmap().count_ones() as usize;
         // Now and then is enough: a look at a neighbour is a line read.
         let is_due = count.is_multiple_of((Self::CAPACITY / 16).max(1));
@@ -28,7 +28,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     #[cold]
-    fn merge_any(&self, session: &mut Session<M>, place: Place<'_, M>) -> bool {
+    fn merge_any(&self, session: &mut Session<M>, place: LeafAndMiddle<'_, M>) -> bool {
         let count = place.leaf.bitmap().count_ones() as usize;
         let next = place.middle.next();
         if next != 0 {
@@ -58,14 +58,14 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Opens a neighbour that stays.
-    fn leave(&self, place: Place<'_, M>) {
+    fn leave(&self, place: LeafAndMiddle<'_, M>) {
         // Its buffer may have been emptied.
         if V::BUFFERED { place.middle.lock.unlock() } else { place.middle.lock.unlock_unchanged() }
     }
 
     /// Empties the buffer of a neighbour, locked by the caller, that may be merged with a leaf of `count`
     /// keys. False if they do not fit.
-    fn ready(&self, place: Place<'_, M>, count: usize) -> bool {
+    fn ready(&self, place: LeafAndMiddle<'_, M>, count: usize) -> bool {
         if !V::BUFFERED {
             return true;
         }
@@ -83,7 +83,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// Moves everything from `right` to `left`, both locked by the caller, if it fits. Then the lock of
     /// `right` has been opened for ever.
-    fn merge(&self, session: &mut Session<M>, left: Place<'_, M>, right: Place<'_, M>) -> bool {
+    fn merge(
+        &self,
+        session: &mut Session<M>,
+        left: LeafAndMiddle<'_, M>,
+        right: LeafAndMiddle<'_, M>,
+    ) -> bool {
         let (into, from) = (left.leaf.bitmap(), right.leaf.bitmap());
         let together = (into.count_ones() + from.count_ones()) as usize;
         if together * 2 > Self::CAPACITY

@@ -168,20 +168,20 @@ unsafe impl<V: Variant, G: Geometry, M: Machine> Send for Tree<V, G, M> {}
 unsafe impl<V: Variant, G: Geometry, M: Machine> Sync for Tree<V, G, M> {}
 
 /// A leaf and its middle node.
-pub(crate) struct Place<'t, M: Machine> {
+pub(crate) struct LeafAndMiddle<'t, M: Machine> {
     offset: u64,
     middle: &'t Middle<M>,
     leaf: &'t Leaf<M>,
 }
 
-impl<M: Machine> Clone for Place<'_, M> {
+impl<M: Machine> Clone for LeafAndMiddle<'_, M> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: Machine> Copy for Place<'_, M> {}
+impl<M: Machine> Copy for LeafAndMiddle<'_, M> {}
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Entries that a leaf may have: all, but in small geometries.
@@ -283,13 +283,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// The leaf at an offset with its middle node.
     #[inline(always)]
-    fn place(&self, offset: u64) -> Place<'_, M> {
-        Place { offset, middle: self.table.at(offset), leaf: self.leaf(offset) }
+    fn place(&self, offset: u64) -> LeafAndMiddle<'_, M> {
+        LeafAndMiddle { offset, middle: self.table.at(offset), leaf: self.leaf(offset) }
     }
 
     /// The buffer of a leaf, in a variant that has some.
     #[inline(always)]
-    fn buffer(&self, place: Place<'_, M>) -> &Buffer<M> {
+    fn buffer(&self, place: LeafAndMiddle<'_, M>) -> &Buffer<M> {
         self.buffers.at(place.offset)
     }
 
@@ -307,7 +307,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         session: &mut Session<M>,
         heading: Heading,
         pairs: &[(u64, u64)],
-    ) -> Result<Place<'_, M>, AllocError> {
+    ) -> Result<LeafAndMiddle<'_, M>, AllocError> {
         let offset = session.allocate_record(LEAF_SIZE)?;
         if let Err(error) = self.make_room(session, offset) {
             session.free_record(offset, LEAF_SIZE);

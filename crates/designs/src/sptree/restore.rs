@@ -6,7 +6,7 @@ use everleaf_machine::Machine;
 
 use everleaf_alloc::{AllocError, Session};
 
-use super::Place;
+use super::LeafAndMiddle;
 use super::Tree;
 use super::layout::{HEAD_WORD, HIGH_MAX};
 use super::state::LOCK_GENERATION;
@@ -20,7 +20,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// whole, but a medium may lose them afterwards. The leaf needs its buffer still, and the thread that comes next
     /// has the same error; other leaves are served.
     #[cold]
-    pub(super) fn restore(&self, place: Place<'_, M>) -> Result<(), AllocError> {
+    pub(super) fn restore(&self, place: LeafAndMiddle<'_, M>) -> Result<(), AllocError> {
         M::mark("sptree.restore");
         let restored = self.read_records(place);
         if restored.is_err() {
@@ -30,7 +30,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         restored
     }
 
-    fn read_records(&self, place: Place<'_, M>) -> Result<(), AllocError> {
+    fn read_records(&self, place: LeafAndMiddle<'_, M>) -> Result<(), AllocError> {
         let (middle, buffer) = (place.middle, self.buffer(place));
         let mut link = middle.head();
         let mut added = 0;
@@ -62,7 +62,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// For a reader that has to start again: if it was because the buffer of the leaf is not there yet, makes it,
     /// unless somebody else is at work on the leaf.
     #[cold]
-    pub(super) fn restore_for_reader(&self, place: Place<'_, M>) -> Result<(), AllocError> {
+    pub(super) fn restore_for_reader(&self, place: LeafAndMiddle<'_, M>) -> Result<(), AllocError> {
         if !V::BUFFERED || !place.middle.needs_restore() {
             return Ok(());
         }

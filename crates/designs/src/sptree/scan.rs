@@ -13,7 +13,7 @@ use everleaf_machine::{LINE_SIZE, Machine};
 use super::layout::{LEAF_SIZE, slots};
 use super::search::Elsewhere;
 use super::variant::Variant;
-use super::{Place, Tree};
+use super::{LeafAndMiddle, Tree};
 use crate::node::version_lock::{Retry, Version};
 use crate::node::write_buffer::{Buffered, overlay};
 
@@ -93,14 +93,14 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// The leaf for a key, all of it asked for.
-    fn seek_whole(&self, key: u64) -> Place<'_, M> {
+    fn seek_whole(&self, key: u64) -> LeafAndMiddle<'_, M> {
         let place = self.place(self.top.find_le(key).leaf);
         self.prefetch_whole(place);
         place
     }
 
     #[inline(always)]
-    fn prefetch_whole(&self, place: Place<'_, M>) {
+    fn prefetch_whole(&self, place: LeafAndMiddle<'_, M>) {
         place.middle.prefetch(false);
         let last = LEAF_SIZE / LINE_SIZE - 1;
         // Line 0 and the order, which say what is read next, and then the entries.
@@ -112,7 +112,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     #[inline(always)]
     fn visit(
         &self,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
         from: u64,
         limit: usize,
         pairs: &mut Pairs,
@@ -124,7 +124,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     #[inline(always)]
     fn visit_from(
         &self,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
         key: u64,
         from: u64,
         limit: usize,
@@ -157,7 +157,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     #[inline(always)]
     fn collect(
         &self,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
         version: Version,
         from: u64,
         limit: usize,
@@ -192,7 +192,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// The same of a leaf with a buffer.
     fn collect_buffered(
         &self,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
         version: Version,
         from: u64,
         limit: usize,
@@ -209,7 +209,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// The same of a leaf whose order is not known. Notes it if nobody else is at work on the leaf.
     fn collect_unsorted(
         &self,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
         version: Version,
         from: u64,
         limit: usize,
@@ -232,7 +232,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// All pairs of a leaf, ascending. The caller holds the lock, or nobody is active.
-    pub(super) fn sorted_pairs(&self, place: Place<'_, M>) -> Pairs {
+    pub(super) fn sorted_pairs(&self, place: LeafAndMiddle<'_, M>) -> Pairs {
         let high = place.middle.high();
         let all = slots(place.leaf.bitmap()).map(|slot| place.leaf.pair(slot));
         let mut pairs: Pairs = all.filter(|(key, _)| *key < high).collect();

@@ -4,7 +4,7 @@ use everleaf_index::{Domain, Geometry, IndexError};
 use everleaf_machine::Machine;
 
 use super::variant::Variant;
-use super::{Place, Tree};
+use super::{LeafAndMiddle, Tree};
 use crate::node::version_lock::{Retry, Version};
 
 /// Where to look for a key that is not in the leaf a search came to.
@@ -18,7 +18,7 @@ pub(super) enum Elsewhere {
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// The leaf for a key, as the inner tree knows it; its first lines are asked for.
     #[inline(always)]
-    pub(super) fn seek(&self, key: u64) -> Place<'_, M> {
+    pub(super) fn seek(&self, key: u64) -> LeafAndMiddle<'_, M> {
         let place = self.place(self.top.find_le(key).leaf);
         self.prefetch(place);
         place
@@ -27,7 +27,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Asks for what a search or a write reads and writes first. Where the pool is slower than memory, the
     /// leaf is not asked for before the filter was: most often it is not needed then.
     #[inline(always)]
-    pub(super) fn prefetch(&self, place: Place<'_, M>) {
+    pub(super) fn prefetch(&self, place: LeafAndMiddle<'_, M>) {
         place.middle.prefetch(V::FILTER);
         if V::BUFFERED {
             self.buffer(place).prefetch();
@@ -41,7 +41,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// Whether a leaf is the one for the key, as far as a view of it says.
     #[inline(always)]
-    pub(super) fn check_range(&self, place: Place<'_, M>, key: u64) -> Result<(), Elsewhere> {
+    pub(super) fn check_range(
+        &self,
+        place: LeafAndMiddle<'_, M>,
+        key: u64,
+    ) -> Result<(), Elsewhere> {
         if key >= place.middle.high() && !M::mutant("sptree.no_range_check") {
             let next = place.middle.next();
             return Err(if next == 0 { Elsewhere::Top } else { Elsewhere::Right(next) });
@@ -51,7 +55,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// The place to go on, unless it is from the top.
     #[inline(always)]
-    pub(super) fn move_right(&self, elsewhere: Elsewhere) -> Option<Place<'_, M>> {
+    pub(super) fn move_right(&self, elsewhere: Elsewhere) -> Option<LeafAndMiddle<'_, M>> {
         M::mark("sptree.move_right");
         let Elsewhere::Right(next) = elsewhere else { return None };
         let place = self.place(next);
@@ -88,7 +92,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     #[inline(always)]
     fn try_read(
         &self,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
         key: u64,
     ) -> Result<Result<Option<u64>, Elsewhere>, Retry> {
         let version = place.middle.view()?;
@@ -103,7 +107,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     #[inline(always)]
     fn look_up(
         &self,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
         version: Version,
         key: u64,
     ) -> Result<Option<u64>, Retry> {
@@ -129,7 +133,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Builds the filter of a leaf that nobody has touched since the pool was opened, if nobody else is
     /// at work on it.
     #[cold]
-    fn touch(&self, place: Place<'_, M>, version: Version) {
+    fn touch(&self, place: LeafAndMiddle<'_, M>, version: Version) {
         if place.middle.lock.upgrade(version) {
             self.build_filter(place);
             place.middle.lock.unlock_unchanged();
@@ -137,7 +141,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Builds the filter of a leaf, locked by the caller.
-    pub(super) fn build_filter(&self, place: Place<'_, M>) {
+    pub(super) fn build_filter(&self, place: LeafAndMiddle<'_, M>) {
         M::mark("sptree.filter_built");
         let slots = super::layout::slots(place.leaf.bitmap());
         let keys = slots.map(|slot| place.leaf.pair(slot).0);

@@ -15,7 +15,7 @@ use everleaf_machine::Machine;
 
 use super::layout::{Heading, LEAF_SIZE, slots};
 use super::variant::Variant;
-use super::{Place, Tree};
+use super::{LeafAndMiddle, Tree};
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Moves the upper half of a leaf, locked by the caller, to a new one.
@@ -23,7 +23,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     pub(super) fn split(
         &self,
         session: &mut Session<M>,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
     ) -> Result<(), IndexError> {
         M::mark("sptree.split");
         let (leaf, middle) = (place.leaf, place.middle);
@@ -74,7 +74,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Else records that are still needed would be linked to some whose keys are the right half's, which
     /// has them: their chunks may go (S9). The right half's lock is opened after this. In a plain log no record
     /// leads to another, and the left half keeps what is in its buffer.
-    fn end_records(&self, place: Place<'_, M>, low: u64) {
+    fn end_records(&self, place: LeafAndMiddle<'_, M>, low: u64) {
         self.buffer(place).keep(|key| key < low);
         if !V::LINKED {
             return;

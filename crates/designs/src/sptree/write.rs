@@ -7,7 +7,7 @@ use everleaf_machine::Machine;
 
 use super::state::LOCK_GENERATION;
 use super::variant::Variant;
-use super::{Place, Tree};
+use super::{LeafAndMiddle, Tree};
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// One write.
@@ -79,7 +79,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     fn apply_buffered(
         &self,
         session: &mut Session<M>,
-        place: Place<'_, M>,
+        place: LeafAndMiddle<'_, M>,
         change: &Change,
     ) -> Result<Option<(Outcome, bool)>, IndexError> {
         let key = change.key;
@@ -129,7 +129,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// # Errors
     /// What the log has of the leaf is damaged. Then it is not locked.
     #[inline(always)]
-    pub(super) fn lock_leaf(&self, key: u64) -> Result<Place<'_, M>, IndexError> {
+    pub(super) fn lock_leaf(&self, key: u64) -> Result<LeafAndMiddle<'_, M>, IndexError> {
         let mut attempt = 0;
         let mut place = self.seek(key);
         loop {
@@ -166,7 +166,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// Does a write on a locked leaf; nothing if there is no room.
     #[inline(always)]
-    fn apply(&self, place: Place<'_, M>, change: &Change) -> Option<Outcome> {
+    fn apply(&self, place: LeafAndMiddle<'_, M>, change: &Change) -> Option<Outcome> {
         let found = self.find_locked(place, change.key);
         let old = found.map(|slot| place.leaf.value(slot));
         let (outcome, effect) = change.decide(old);
@@ -186,7 +186,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// The slot of a key in a locked leaf, if it is there.
     #[inline(always)]
-    fn find_locked(&self, place: Place<'_, M>, key: u64) -> Option<usize> {
+    fn find_locked(&self, place: LeafAndMiddle<'_, M>, key: u64) -> Option<usize> {
         if V::FILTER {
             match place.middle.filter() {
                 Some(filter) if !filter.may_have(key) => return None,
@@ -199,7 +199,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// Insert or update: three lines, two drains. False if there is no free slot.
     #[inline(always)]
-    fn put(&self, place: Place<'_, M>, change: &Change, replaced: Option<usize>) -> bool {
+    fn put(&self, place: LeafAndMiddle<'_, M>, change: &Change, replaced: Option<usize>) -> bool {
         let leaf = place.leaf;
         let bitmap = leaf.bitmap();
         let slot = (!bitmap).trailing_zeros() as usize;

@@ -27,7 +27,7 @@ use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{EMPTY, TOMB, holds};
 
 /// A leaf and where it hangs, so that its neighbour is found without a descent.
-struct Place<M: Machine> {
+struct LeafInParent<M: Machine> {
     leaf: LeafId,
     parent: Shared<Inner<M>>,
     index: usize,
@@ -172,7 +172,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         session: &mut Session<M>,
         key: K::Key<'_>,
         limit: usize,
-    ) -> Result<Place<M>, AllocError> {
+    ) -> Result<LeafInParent<M>, AllocError> {
         let mut node = self.inner.root();
         loop {
             let index = node.find::<K>(node.level, self.base, key, false);
@@ -183,7 +183,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 node = unsafe { Shared::new(child.cast()) };
                 continue;
             }
-            let mut place = Place { leaf: LeafId::of_child(child), parent: node, index };
+            let mut place = LeafInParent { leaf: LeafId::of_child(child), parent: node, index };
             self.prefetch_for_scan(place.leaf, node.fence::<K>(index), K::number(key), limit);
             if self.is_replaced(place.leaf) {
                 place.leaf = self.resolve(session, key)?;
@@ -194,13 +194,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// The next leaf under the same parent, as the parent has it now.
     #[inline(always)]
-    fn neighbour(&self, place: &Place<M>) -> Option<Place<M>> {
+    fn neighbour(&self, place: &LeafInParent<M>) -> Option<LeafInParent<M>> {
         let index = place.index + 1;
         if index >= usize::from(place.parent.count) {
             return None;
         }
         let leaf = LeafId::of_child(place.parent.child(index));
-        Some(Place { leaf, parent: place.parent, index })
+        Some(LeafInParent { leaf, parent: place.parent, index })
     }
 
     /// The authority for the greatest keys below `bound`.

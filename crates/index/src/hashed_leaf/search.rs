@@ -32,7 +32,7 @@ enum Gap {
 }
 
 /// Where a write has to do its work.
-pub(super) enum Place {
+pub(super) enum WriteTarget {
     /// The key is there.
     Live(usize, Pair),
     /// The key is there, and the leaf is being replaced.
@@ -347,7 +347,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         key: K::Key<'_>,
         probe: &Probe<G>,
         inserts: bool,
-    ) -> Place {
+    ) -> WriteTarget {
         for turn in 0..G::CHUNKS {
             let chunk = probe.chunk(turn);
             let fingerprints = self.fingerprints(leaf, chunk);
@@ -368,18 +368,18 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             }
             if free != 0 {
                 return match inserts {
-                    true => Place::Free(chunk * G::CHUNK + probe.first(turn, free)),
-                    false => Place::Absent,
+                    true => WriteTarget::Free(chunk * G::CHUNK + probe.first(turn, free)),
+                    false => WriteTarget::Absent,
                 };
             }
         }
         if inserts {
-            return Place::Full;
+            return WriteTarget::Full;
         }
         if self.is_replaced(leaf) && !M::mutant("hashed.trusts_full") {
-            return Place::Replaced;
+            return WriteTarget::Replaced;
         }
-        Place::Absent
+        WriteTarget::Absent
     }
 
     /// What a write has to do with a position whose fingerprint is its key's; `None` if nothing.
@@ -390,7 +390,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         position: usize,
         key: K::Key<'_>,
         inserts: bool,
-    ) -> Option<Place> {
+    ) -> Option<WriteTarget> {
         let cell = self.entry(leaf, position);
         let mut entry = cell.load();
         if K::state(entry) == TOMB {
@@ -399,14 +399,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             return None;
         }
         if K::HAS_TAILS && K::state(entry) == FROZEN && self.may_be_outdated(leaf) {
-            return Some(Place::Replaced);
+            return Some(WriteTarget::Replaced);
         }
         if !K::is_of(self.base, key, self.skip(leaf), entry) {
             return None;
         }
         if K::state(entry) == PENDING {
             if !inserts {
-                return Some(Place::Absent);
+                return Some(WriteTarget::Absent);
             }
             M::mark("hashed.write.help_pending");
             // It has its fingerprint, or we would not be here (HL3).
@@ -417,13 +417,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             };
         }
         match K::state(entry) {
-            LIVE => Some(Place::Live(position, entry)),
+            LIVE => Some(WriteTarget::Live(position, entry)),
             FROZEN if self.is_replaced(leaf) && !M::mutant("hashed.seek_trusts_frozen") => {
-                Some(Place::Replaced)
+                Some(WriteTarget::Replaced)
             }
             FROZEN => {
                 self.observe(leaf, position);
-                Some(Place::Frozen(entry))
+                Some(WriteTarget::Frozen(entry))
             }
             TOMB => {
                 self.observe_removed(leaf, position);

@@ -10,7 +10,7 @@ use everleaf_machine::{Machine, Ordering, Pair};
 use super::HashedLeafTree;
 use super::layout::{DEAD, LeafId, LeafShape};
 use super::probe::{Probe, fingerprint};
-use super::search::Place;
+use super::search::WriteTarget;
 use super::state::FROZEN_EMPTY;
 use crate::api::change::{Intent, Outcome};
 use crate::kind::Kind;
@@ -139,18 +139,20 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         write: &Write<'_, K, M>,
     ) -> Attempt {
         match self.seek(leaf, write.key, probe, write.intent.inserts()) {
-            Place::Live(position, entry) => self.modify(session, leaf, position, entry, write),
-            Place::Free(position) => self.claim(leaf, position, probe, write),
-            Place::Frozen(entry) => {
+            WriteTarget::Live(position, entry) => {
+                self.modify(session, leaf, position, entry, write)
+            }
+            WriteTarget::Free(position) => self.claim(leaf, position, probe, write),
+            WriteTarget::Frozen(entry) => {
                 let old = K::payload(entry);
                 match write.intent.declines(old) {
                     true => Attempt::Done(Outcome { changed: false, old: Some(old) }),
                     false => Attempt::Replace,
                 }
             }
-            Place::Full => Attempt::Replace,
-            Place::Absent => Attempt::Done(NOTHING),
-            Place::Replaced => Attempt::Replaced,
+            WriteTarget::Full => Attempt::Replace,
+            WriteTarget::Absent => Attempt::Done(NOTHING),
+            WriteTarget::Replaced => Attempt::Replaced,
         }
     }
 

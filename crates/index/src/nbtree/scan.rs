@@ -101,7 +101,7 @@ impl Asked {
 }
 
 /// A leaf and where it hangs, so that its neighbour is found without a descent.
-struct Place<M: Machine> {
+struct LeafInParent<M: Machine> {
     leaf: Shared<Leaf<M>>,
     meta: u64,
     parent: Shared<Inner<M>>,
@@ -244,7 +244,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// The authority for `key`, with its place under its parent if it hangs there directly.
     #[inline(always)]
-    fn place(&self, session: &mut Session<M>, key: K::Key<'_>) -> Place<M> {
+    fn place(&self, session: &mut Session<M>, key: K::Key<'_>) -> LeafInParent<M> {
         let mut node = self.root();
         loop {
             let index = node.find::<K>(node.level, self.base, key, false);
@@ -257,7 +257,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
             // SAFETY: children of level 1 are leaves, read while pinned.
             let leaf: Shared<Leaf<M>> = unsafe { Shared::new(child.cast()) };
-            let mut place = Place { leaf, meta: 0, parent: node, index };
+            let mut place = LeafInParent { leaf, meta: 0, parent: node, index };
             self.prefetch_leaf(&place, 0);
             self.prefetch_leaf(&place, 1);
             // Acquire: as in `resolve`.
@@ -271,7 +271,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// The leaf `distance` children further under the same parent, as the parent has it now.
     #[inline(always)]
-    fn neighbour(&self, place: &Place<M>, distance: usize) -> Option<Place<M>> {
+    fn neighbour(&self, place: &LeafInParent<M>, distance: usize) -> Option<LeafInParent<M>> {
         let index = place.index + distance;
         if index >= usize::from(place.parent.count) {
             return None;
@@ -281,7 +281,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let leaf: Shared<Leaf<M>> = unsafe { Shared::new(child.cast()) };
         // Acquire: as in `resolve`.
         let meta = leaf.meta.load(Ordering::Acquire);
-        Some(Place { leaf, meta, parent: place.parent, index })
+        Some(LeafInParent { leaf, meta, parent: place.parent, index })
     }
 
     /// The authority for the greatest keys below `bound`.
@@ -475,7 +475,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// Asks for the metadata of the leaf `distance` children further under the same parent.
     #[inline(always)]
-    fn prefetch_leaf(&self, place: &Place<M>, distance: usize) {
+    fn prefetch_leaf(&self, place: &LeafInParent<M>, distance: usize) {
         let index = place.index + distance;
         if index < usize::from(place.parent.count) {
             let leaf = place.parent.child(index).cast::<u8>();

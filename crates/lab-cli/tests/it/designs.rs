@@ -1,12 +1,12 @@
 //! `everleaf-lab bench`, `create` and `check`: every design by its name. No times are asserted.
 
-use crate::common::{Ended, Place};
+use crate::common::{Ended, PoolFolder};
 
 /// Arguments that keep a run short.
 const SHORT: [&str; 6] = ["--keys", "3k", "--ops", "500", "--rounds", "1"];
 
 fn bench(arguments: &[&str]) -> Ended {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let all: Vec<&str> = ["bench"].iter().chain(arguments).chain(&SHORT).copied().collect();
     place.run(all)
 }
@@ -36,7 +36,7 @@ fn designs_are_measured_by_name_and_side_by_side() {
 
 #[test]
 fn a_pool_is_created_with_an_index() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     place.run(["create", "pool", "--index", "fast-fair"]).succeeded();
     let sound = place.run(["check", "pool"]).succeeded();
     assert!(sound.starts_with("sound: 0 keys"), "{sound}");
@@ -64,7 +64,7 @@ fn a_pool_is_created_with_an_index() {
 
 #[test]
 fn the_flagship_is_put_beside_the_fastest_designs() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let preset = ["bench", "--preset", "flagship", "--keys", "2k", "--ops", "200", "--rounds", "1"];
     let page = place.run(preset).succeeded();
     assert!(page.contains("--preset flagship --keys 2000 --rounds 1"), "{page}");

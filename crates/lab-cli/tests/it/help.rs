@@ -1,6 +1,6 @@
 //! What a person who asks for help sees.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 
 const COMMANDS: [&str; 10] = [
     "bench",
@@ -17,7 +17,7 @@ const COMMANDS: [&str; 10] = [
 
 #[test]
 fn the_help_lists_the_commands_and_the_exit_codes() {
-    let help = Place::empty().run(["--help"]).succeeded();
+    let help = PoolFolder::empty().run(["--help"]).succeeded();
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.map_while(|line| line.split_whitespace().next());
     let listed: Vec<_> = listed.filter(|command| *command != "help").collect();
@@ -28,7 +28,7 @@ fn the_help_lists_the_commands_and_the_exit_codes() {
 #[test]
 fn every_command_teaches_by_example() {
     for command in COMMANDS {
-        let help = Place::empty().run([command, "--help"]).succeeded();
+        let help = PoolFolder::empty().run([command, "--help"]).succeeded();
         assert!(help.contains(&format!("\n  everleaf-lab {command}")), "{help}");
         assert!(!help.contains("everleaf bench"), "{help}");
     }
@@ -37,11 +37,11 @@ fn every_command_teaches_by_example() {
 #[test]
 fn completions_and_errors_name_this_program() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = Place::empty().run(["completions", shell]).succeeded();
+        let script = PoolFolder::empty().run(["completions", shell]).succeeded();
         assert!(script.contains("everleaf-lab") && script.contains("tolerance"), "{shell}");
     }
-    let refused = Place::empty().run::<&str>([]).failed(2);
+    let refused = PoolFolder::empty().run::<&str>([]).failed(2);
     assert!(refused.contains("`everleaf-lab --help`"), "{refused}");
-    let version = Place::empty().run(["--version"]).succeeded();
+    let version = PoolFolder::empty().run(["--version"]).succeeded();
     assert_eq!(version, format!("everleaf-lab {}\n", env!("CARGO_PKG_VERSION")));
 }

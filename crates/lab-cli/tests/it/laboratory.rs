@@ -1,13 +1,13 @@
 //! `everleaf-lab`: lists, runs, resumes, compares, reports. No times are asserted.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 
 /// A quick experiment of counts only.
 const QUICK: &str = "nbtree.fig13";
 
 #[test]
 fn the_list_has_every_paper() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let text = place.run(["list"]).succeeded();
     for name in ["nbtree.table1", "fast-fair.flushes", "rntree.fig4", "sptree.fig2", "f3.fig7"] {
         assert!(text.contains(name), "{name} in\n{text}");
@@ -19,7 +19,7 @@ fn the_list_has_every_paper() {
 
 #[test]
 fn a_run_is_kept_resumed_compared_and_shown() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let run = ["run", QUICK, "--out", "kept"];
     let text = place.run(run).succeeded();
     assert!(text.contains("the paper:") && text.contains("1 experiments"), "{text}");
@@ -52,7 +52,7 @@ fn a_run_is_kept_resumed_compared_and_shown() {
 
 #[test]
 fn reports_of_the_bench_are_shown_side_by_side() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let short = ["--keys", "2k", "--ops", "300", "--rounds", "2", "--json"];
     let bench = ["bench", "get", "update", "--threads", "1,2"];
     let one = place.run(bench.iter().chain(&short)).succeeded();
@@ -70,7 +70,7 @@ fn reports_of_the_bench_are_shown_side_by_side() {
 
 #[test]
 fn what_cannot_be_done_is_said_with_a_way_out() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let unknown = place.run(["run", "nothing"]);
     assert!(unknown.code == 2 && unknown.err.contains("everleaf-lab list"), "{}", unknown.err);
     let absent = place.run(["report", "absent"]);

@@ -1,11 +1,11 @@
 //! `everleaf-lab prove`: clean structures, planted bugs, failure files, and wrong arguments.
 
-use crate::common::Place;
+use crate::common::PoolFolder;
 use serde_json::Value;
 
 /// Finds a planted bug and writes the failure to `failure.json`.
-fn with_failure(mutant: &str) -> Place {
-    let place = Place::empty();
+fn with_failure(mutant: &str) -> PoolFolder {
+    let place = PoolFolder::empty();
     let arguments = ["prove", "--mutant", mutant, "--budget", "60s", "--out", "failure.json"];
     let ended = place.run(arguments);
     assert_eq!(ended.code, 8, "{}", ended.err);
@@ -15,7 +15,7 @@ fn with_failure(mutant: &str) -> Place {
 
 #[test]
 fn what_is_right_is_clean_and_says_how_much_was_searched() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let out = place.run(["prove", "epoch", "--budget", "1s"]).succeeded();
     assert!(out.starts_with("epoch ") && out.contains("schedules"), "{out}");
     let found = place.run(["prove", "pool", "--budget", "1s", "--json", "--random-only"]).json();
@@ -29,7 +29,7 @@ fn what_is_right_is_clean_and_says_how_much_was_searched() {
 
 #[test]
 fn domain_and_memory_model_are_held_to() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     for domain in ["adr", "eadr", "process"] {
         for memory in ["sc", "tso"] {
             let arguments = ["--domain", domain, "--memory", memory, "--budget", "0s"];
@@ -66,7 +66,7 @@ fn a_replay_can_be_read_by_programs() {
 #[test]
 fn the_same_seed_finds_the_same() {
     let run = || {
-        let place = Place::empty();
+        let place = PoolFolder::empty();
         let mutant = ["--mutant", "epoch.no_grace", "--out", "f", "--no-shrink", "--seed", "5"];
         let ended = place.run(["prove", "epoch", "--random-only"].iter().chain(&mutant));
         assert_eq!(ended.code, 8, "{}", ended.err);
@@ -116,7 +116,7 @@ fn bad_and_foreign_files_are_refused_with_a_sentence() {
 
 #[test]
 fn wrong_arguments_are_refused_with_advice() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     for (arguments, part) in [
         (&["prove", "btree"][..], "nbtree-bytes"),
         (&["prove", "--mutant", "nbtree.none"], "--list"),
@@ -131,7 +131,7 @@ fn wrong_arguments_are_refused_with_advice() {
 
 #[test]
 fn the_list_has_structures_and_planted_bugs() {
-    let place = Place::empty();
+    let place = PoolFolder::empty();
     let text = place.run(["prove", "--list"]).succeeded();
     for name in ["nbtree-bytes", "alloc", "epoch", "pool", "nbtree.no_pending", "nbtree.no_carry"] {
         assert!(text.contains(&format!("  {name} ")), "{name}: {text}");

@@ -94,13 +94,13 @@ fn rounded(left: f64, top: f64, length: f64) -> String {
 }
 
 /// The place of a value between 0 and 1.
-struct Place {
+struct AxisScale {
     low: f64,
     high: f64,
     is_logarithmic: bool,
 }
 
-impl Place {
+impl AxisScale {
     fn of(axis: &Axis, values: impl Iterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -108,9 +108,9 @@ impl Place {
         let is_logarithmic = axis.is_logarithmic && low > 0.0;
         if values.is_empty() || low == high {
             let middle = if values.is_empty() { 1.0 } else { low };
-            return Place { low: middle - 1.0, high: middle + 1.0, is_logarithmic: false };
+            return AxisScale { low: middle - 1.0, high: middle + 1.0, is_logarithmic: false };
         }
-        Place { low, high, is_logarithmic }
+        AxisScale { low, high, is_logarithmic }
     }
 
     /// From zero on, as lengths must be, unless the scale is logarithmic.
@@ -158,8 +158,8 @@ const BOTTOM: f64 = 250.0;
 
 fn draw_lines(title: &str, across: &Axis, up: &Axis, lines: &[Line]) -> Markup {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
-    let horizontal = Place::of(across, points().map(|point| point.0));
-    let vertical = Place::of(up, points().map(|point| point.1)).with_zero();
+    let horizontal = AxisScale::of(across, points().map(|point| point.0));
+    let vertical = AxisScale::of(up, points().map(|point| point.1)).with_zero();
     let x = |value: f64| LEFT + horizontal.at(value) * (RIGHT - LEFT);
     let y = |value: f64| BOTTOM - vertical.at(value) * (BOTTOM - TOP);
     let labels = spread_labels(lines, &y, TOP, BOTTOM);
@@ -245,13 +245,13 @@ mod tests {
 
     #[test]
     fn ticks_are_round_numbers_inside_the_range() {
-        let linear = Place::of(&axis(false), [0.0, 87.0].into_iter());
+        let linear = AxisScale::of(&axis(false), [0.0, 87.0].into_iter());
         assert_eq!(linear.ticks(), [0.0, 20.0, 40.0, 60.0, 80.0]);
-        let wide = Place::of(&axis(true), [10.0, 10_000.0].into_iter());
+        let wide = AxisScale::of(&axis(true), [10.0, 10_000.0].into_iter());
         assert_eq!(wide.ticks(), [10.0, 100.0, 1000.0, 10_000.0]);
-        let narrow = Place::of(&axis(true), [0.1, 1.0].into_iter());
+        let narrow = AxisScale::of(&axis(true), [0.1, 1.0].into_iter());
         assert_eq!(narrow.ticks().len(), 4);
-        assert_eq!(Place::of(&axis(true), [3.0, 3.0].into_iter()).at(3.0), 0.5);
+        assert_eq!(AxisScale::of(&axis(true), [3.0, 3.0].into_iter()).at(3.0), 0.5);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::core::Core;
 use super::failure::FailureKind;
 use super::fault::FaultKind;
 use super::races::Races;
-use super::raw::{Place, read_raw};
+use super::raw::{AddressRange, read_raw};
 use super::space::RAW;
 use super::state::Buffered;
 use crate::seam::Pair;
@@ -27,7 +27,7 @@ const BUFFER_MAX: usize = 32;
 
 impl Core {
     /// The value at `place` as the running thread sees it, without a scheduling point.
-    pub fn peek(&self, place: Place) -> u64 {
+    pub fn peek(&self, place: AddressRange) -> u64 {
         let mut state = self.state.borrow_mut();
         let checked = state.check(place, false);
         let value = state.value_at(place);
@@ -41,7 +41,7 @@ impl Core {
         })
     }
 
-    pub fn load(&self, place: Place, order: Ordering, at: At) -> u64 {
+    pub fn load(&self, place: AddressRange, order: Ordering, at: At) -> u64 {
         self.point();
         let newest = self.peek(place);
         if let Some(older) = self.older(place, newest.into(), order, at) {
@@ -54,14 +54,14 @@ impl Core {
     }
 
     /// A read of a word that nobody else writes now.
-    pub fn read_private(&self, place: Place, at: At) -> u64 {
+    pub fn read_private(&self, place: AddressRange, at: At) -> u64 {
         let value = self.peek(place);
         self.order(place, |races, thread| races.read(thread, place, None, at));
         value
     }
 
     /// A store without a scheduling point; without an order it is private.
-    pub fn put(&self, place: Place, bits: u64, order: Option<Ordering>, at: At) {
+    pub fn put(&self, place: AddressRange, bits: u64, order: Option<Ordering>, at: At) {
         if self.has_fault(FaultKind::Skip, at) {
             return;
         }
@@ -77,7 +77,7 @@ impl Core {
     }
 
     /// A store without its named ordering.
-    pub fn store_now(&self, place: Place, bits: u64, at: At) {
+    pub fn store_now(&self, place: AddressRange, bits: u64, at: At) {
         let mut state = self.state.borrow_mut();
         state.note("store", place, bits, at);
         let checked = state.check(place, true);
@@ -104,7 +104,7 @@ impl Core {
         }
     }
 
-    pub fn store(&self, place: Place, bits: u64, order: Ordering, at: At) {
+    pub fn store(&self, place: AddressRange, bits: u64, order: Ordering, at: At) {
         self.point();
         self.keep_older(place, bits.into());
         self.put(place, bits, Some(order), at);
@@ -115,7 +115,7 @@ impl Core {
         }
     }
 
-    fn commit(&self, thread: usize, place: Place, bits: u64) {
+    fn commit(&self, thread: usize, place: AddressRange, bits: u64) {
         let due = self.state.borrow_mut().commit(thread, place, bits);
         if due {
             self.crash_point();
@@ -164,7 +164,7 @@ impl Core {
     /// previous value.
     pub fn exchange(
         &self,
-        place: Place,
+        place: AddressRange,
         orders: Orders,
         at: At,
         change: impl FnOnce(u64) -> Option<u64>,
@@ -197,7 +197,7 @@ impl Core {
         old
     }
 
-    pub fn load_pair(&self, halves: [Place; 2], at: At) -> Pair {
+    pub fn load_pair(&self, halves: [AddressRange; 2], at: At) -> Pair {
         self.point();
         let pair = Pair { first: self.peek(halves[0]), second: self.peek(halves[1]) };
         // Acquire: as the load of a pair is.
@@ -219,7 +219,7 @@ impl Core {
 
     pub fn exchange_pair(
         &self,
-        halves: [Place; 2],
+        halves: [AddressRange; 2],
         current: Pair,
         new: Pair,
         at: At,
@@ -242,7 +242,7 @@ impl Core {
     /// As [`Self::exchange_pair`], and the medium may see the halves in either order.
     pub fn claim_pair(
         &self,
-        halves: [Place; 2],
+        halves: [AddressRange; 2],
         current: Pair,
         new: Pair,
         at: At,
@@ -261,7 +261,7 @@ impl Core {
     /// Compares both halves; the caller stores the new ones if they are as expected.
     fn begin_exchange(
         &self,
-        halves: [Place; 2],
+        halves: [AddressRange; 2],
         current: Pair,
         new: Pair,
         at: At,
@@ -292,7 +292,7 @@ impl Core {
     }
 
     /// Stores both halves, in this order, at one instant.
-    fn end_exchange(&self, halves: [Place; 2], old: Pair, new: Pair, at: At) {
+    fn end_exchange(&self, halves: [AddressRange; 2], old: Pair, new: Pair, at: At) {
         let thread = self.state.borrow().current;
         for (half, (value, was)) in
             halves.into_iter().zip([(new.first, old.first), (new.second, old.second)])
@@ -305,7 +305,7 @@ impl Core {
     }
 
     /// Both halves, `second` visible first; the medium may see them in either order.
-    pub fn store_pair(&self, halves: [Place; 2], value: Pair, at: At) {
+    pub fn store_pair(&self, halves: [AddressRange; 2], value: Pair, at: At) {
         self.point();
         let first = read_raw(halves[0]);
         self.keep_older(whole(halves), bits(Pair { first, second: value.second }));
@@ -342,7 +342,7 @@ impl Core {
         if !torn {
             self.point();
         }
-        let line = Place { address, size: 64 };
+        let line = AddressRange { address, size: 64 };
         let mut words = [0; 8];
         for (index, word) in words.iter_mut().enumerate() {
             if torn {
@@ -355,7 +355,7 @@ impl Core {
             if waits {
                 self.drain_buffer(thread);
             }
-            let place = Place { address: address + 8 * index, size: 8 };
+            let place = AddressRange { address: address + 8 * index, size: 8 };
             *word = self.peek(place);
             if let Some(older) = self.older(place, (*word).into(), Ordering::Relaxed, at) {
                 *word = older as u64;
@@ -395,7 +395,7 @@ impl Core {
             return;
         }
         self.point();
-        let range = Place { address, size: length };
+        let range = AddressRange { address, size: length };
         let (thread, waits) = {
             let state = self.state.borrow();
             (state.current, state.has_buffered(range))
@@ -407,7 +407,7 @@ impl Core {
         state.note("bytes", range, length as u64, at);
         let mut result = Ok(());
         for address in (address / 8 * 8..address + length).step_by(8) {
-            let place = Place { address, size: 8 };
+            let place = AddressRange { address, size: 8 };
             result = result.and_then(|()| state.check(place, false));
             if result.is_ok()
                 && let Some(offset) = state.space.offset(address)
@@ -421,7 +421,7 @@ impl Core {
         drop(state);
         self.demand(result);
         for address in (address / 8 * 8..address + length).step_by(8) {
-            let place = Place { address, size: 8 };
+            let place = AddressRange { address, size: 8 };
             self.order(place, |races, thread| races.read(thread, place, None, at));
         }
     }
@@ -430,7 +430,7 @@ impl Core {
     #[inline]
     pub fn order(
         &self,
-        place: Place,
+        place: AddressRange,
         follow: impl FnOnce(&mut Races, usize) -> Result<(), String>,
     ) {
         let mut state = self.state.borrow_mut();
@@ -448,8 +448,8 @@ impl Core {
 
     fn order_pair(
         &self,
-        halves: [Place; 2],
-        mut follow: impl FnMut(&mut Races, usize, Place) -> Result<(), String>,
+        halves: [AddressRange; 2],
+        mut follow: impl FnMut(&mut Races, usize, AddressRange) -> Result<(), String>,
     ) {
         for half in halves {
             self.order(half, |races, thread| follow(races, thread, half));
@@ -458,8 +458,8 @@ impl Core {
 }
 
 /// Both halves as one.
-fn whole(halves: [Place; 2]) -> Place {
-    Place { size: 16, ..halves[0] }
+fn whole(halves: [AddressRange; 2]) -> AddressRange {
+    AddressRange { size: 16, ..halves[0] }
 }
 
 fn bits(pair: Pair) -> u128 {
@@ -467,14 +467,14 @@ fn bits(pair: Pair) -> u128 {
 }
 
 /// A byte range as naturally aligned words of 8 bytes, the tail as 4, 2 and 1.
-fn pieces(address: usize, source: &[u8]) -> Vec<(Place, u64)> {
+fn pieces(address: usize, source: &[u8]) -> Vec<(AddressRange, u64)> {
     let mut pieces = Vec::with_capacity(source.len() / 8 + 3);
     let mut at = 0;
     for size in [8, 4, 2, 1] {
         while source.len() - at >= size {
             let mut bytes = [0; 8];
             bytes[..size].copy_from_slice(&source[at..at + size]);
-            pieces.push((Place { address: address + at, size }, u64::from_le_bytes(bytes)));
+            pieces.push((AddressRange { address: address + at, size }, u64::from_le_bytes(bytes)));
             at += size;
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::core::{Core, Mode};
 use super::failure::FailureKind;
 use super::fault::FaultKind;
-use super::raw::Place;
+use super::raw::AddressRange;
 use super::sites::SiteKind;
 use super::space::{DEAD, Freed, HANDED};
 use super::state::Buffered;
@@ -41,7 +41,7 @@ impl Core {
         let drains = self.state.borrow().config.rmw_drains;
         if self.has_work(drains) {
             self.point();
-            self.state.borrow_mut().note("fence", Place { address: 0, size: 0 }, 0, at);
+            self.state.borrow_mut().note("fence", AddressRange { address: 0, size: 0 }, 0, at);
             self.complete(drains);
         }
     }
@@ -77,7 +77,7 @@ impl Core {
             return;
         }
         state.counts.flushes += 1;
-        state.note("flush", Place { address: address & !63, size: 64 }, 0, at);
+        state.note("flush", AddressRange { address: address & !63, size: 64 }, 0, at);
         let thread = state.current;
         if state.is_tso() {
             state.threads[thread].buffer.push_back(Buffered::Flush(address));
@@ -95,7 +95,7 @@ impl Core {
         self.state.borrow_mut().counts.drains += 1;
         if self.has_work(true) {
             self.point();
-            self.state.borrow_mut().note("drain", Place { address: 0, size: 0 }, 0, at);
+            self.state.borrow_mut().note("drain", AddressRange { address: 0, size: 0 }, 0, at);
             self.complete(true);
         }
     }

@@ -16,7 +16,7 @@ use super::config::{Config, MemoryModel};
 use super::failure::FailureKind;
 use super::fault::FaultKind;
 use super::parallel::Shared;
-use super::raw::Place;
+use super::raw::AddressRange;
 use super::region::Memory;
 use super::state::{Decision, State};
 use crate::Hardware;
@@ -159,7 +159,12 @@ impl Core {
 
     /// What a load gives.
     #[inline(always)]
-    pub fn possibly_stale(&self, place: Place, value: u64, at: &'static Location<'static>) -> u64 {
+    pub fn possibly_stale(
+        &self,
+        place: AddressRange,
+        value: u64,
+        at: &'static Location<'static>,
+    ) -> u64 {
         if !self.has_faults {
             return value;
         }

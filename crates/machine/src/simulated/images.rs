@@ -3,7 +3,7 @@
 use super::config::Domain;
 use super::persistence::word_hash;
 use super::random::{Random, mix};
-use super::raw::Place;
+use super::raw::AddressRange;
 use super::state::{Buffered, State};
 
 /// A prefix of a line's log that leaves contents no shorter prefix leaves.
@@ -85,7 +85,7 @@ impl Images {
         }
     }
 
-    fn overlay(&mut self, state: &State, offset: usize, place: Place, bits: u64) {
+    fn overlay(&mut self, state: &State, offset: usize, place: AddressRange, bits: u64) {
         let word = offset / 8;
         let known = self.always.iter().rposition(|&(known, _)| known == word);
         let old = known.map_or_else(

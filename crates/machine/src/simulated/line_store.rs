@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use super::core::Core;
-use super::raw::Place;
+use super::raw::AddressRange;
 use crate::line_store::LineStore;
 
 /// One transaction in so many is given up.
@@ -36,7 +36,7 @@ impl Core {
         let is_torn = how == LineStore::Wide && self.mutant("line_store.torn");
         let mut is_due = false;
         for (index, bits) in words.iter().enumerate() {
-            let place = Place { address: address + 8 * index, size: 8 };
+            let place = AddressRange { address: address + 8 * index, size: 8 };
             // Release: as any store that publishes what was stored before.
             let order = Some(Ordering::Release);
             self.order(place, |races, thread| races.write(thread, place, order, at));

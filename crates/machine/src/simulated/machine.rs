@@ -9,7 +9,7 @@ use super::access::Orders;
 use super::core::{Core, Mode};
 use super::counting::{self, Access};
 use super::current;
-use super::raw::Place;
+use super::raw::AddressRange;
 use super::words::{self, NOWHERE, WordUpdate, note_plain, noted, running};
 use crate::atomic::{AtomicLine, FingerprintLine};
 use crate::fingerprint::match_words;
@@ -40,12 +40,12 @@ fn load_lines<const LINES: usize>(
     lines
 }
 
-fn halves(cell: &PairCell) -> [Place; 2] {
-    [Place::of::<u64>(&cell.first), Place::of::<u64>(&cell.second)]
+fn halves(cell: &PairCell) -> [AddressRange; 2] {
+    [AddressRange::of::<u64>(&cell.first), AddressRange::of::<u64>(&cell.second)]
 }
 
-fn whole(cell: &PairCell) -> Place {
-    Place { size: 16, ..halves(cell)[0] }
+fn whole(cell: &PairCell) -> AddressRange {
+    AddressRange { size: 16, ..halves(cell)[0] }
 }
 
 /// A locked operation that cannot fail, on a word.
@@ -56,7 +56,7 @@ fn modify<W: Word>(
     order: Ordering,
     at: &'static Location<'static>,
 ) -> W {
-    W::from_bits(words::modify(Place::of::<W>(cell), change, order, at))
+    W::from_bits(words::modify(AddressRange::of::<W>(cell), change, order, at))
 }
 
 impl Machine for Simulated {
@@ -64,12 +64,12 @@ impl Machine for Simulated {
 
     #[inline]
     fn load<W: Word>(cell: &W::Cell, order: Ordering) -> W {
-        W::from_bits(words::load(Place::of::<W>(cell), order, Location::caller()))
+        W::from_bits(words::load(AddressRange::of::<W>(cell), order, Location::caller()))
     }
 
     #[inline]
     fn store<W: Word>(cell: &W::Cell, value: W, order: Ordering) {
-        words::store(Place::of::<W>(cell), value.to_bits(), order, Location::caller());
+        words::store(AddressRange::of::<W>(cell), value.to_bits(), order, Location::caller());
     }
 
     #[inline]
@@ -85,7 +85,7 @@ impl Machine for Simulated {
         success: Ordering,
         failure: Ordering,
     ) -> Result<W, W> {
-        let (place, orders) = (Place::of::<W>(cell), Orders { success, failure });
+        let (place, orders) = (AddressRange::of::<W>(cell), Orders { success, failure });
         let (current, new) = (current.to_bits(), new.to_bits());
         match words::compare_exchange(place, current, new, orders, Location::caller()) {
             Ok(old) => Ok(W::from_bits(old)),
@@ -110,12 +110,12 @@ impl Machine for Simulated {
 
     #[inline]
     fn read_private<W: Word>(cell: &W::Cell) -> W {
-        W::from_bits(words::read_private(Place::of::<W>(cell), Location::caller()))
+        W::from_bits(words::read_private(AddressRange::of::<W>(cell), Location::caller()))
     }
 
     #[inline]
     fn write_private<W: Word>(cell: &W::Cell, value: W) {
-        words::write_private(Place::of::<W>(cell), value.to_bits(), Location::caller());
+        words::write_private(AddressRange::of::<W>(cell), value.to_bits(), Location::caller());
     }
 
     fn load_pair(cell: &PairCell) -> Pair {
@@ -188,7 +188,7 @@ impl Machine for Simulated {
         let words = match running() {
             Some(core) => core.load_line(line.as_ptr().expose_provenance(), Location::caller()),
             None => {
-                let place = Place { address: line.as_ptr().addr(), size: LINE_SIZE };
+                let place = AddressRange { address: line.as_ptr().addr(), size: LINE_SIZE };
                 counting::note(Access::Read, place);
                 // SAFETY: a fingerprint line is 64 aligned bytes; eight words of them are read.
                 unsafe { line.as_ptr().cast::<[u64; LINE_SIZE / 8]>().read_volatile() }
@@ -216,7 +216,9 @@ impl Machine for Simulated {
     fn flush(address: *const u8) {
         match running() {
             Some(core) => core.flush(address.addr(), Location::caller()),
-            None => counting::note(Access::Flush, Place { address: address.addr(), size: 64 }),
+            None => {
+                counting::note(Access::Flush, AddressRange { address: address.addr(), size: 64 })
+            }
         }
     }
 
@@ -232,7 +234,7 @@ impl Machine for Simulated {
             let address = destination.expose_provenance();
             return core.write_bytes(address, source, Location::caller());
         }
-        note_plain(Access::Write, Place { address: destination.addr(), size: source.len() });
+        note_plain(Access::Write, AddressRange { address: destination.addr(), size: source.len() });
         // SAFETY: the caller owns the destination.
         unsafe { Hardware::write_bytes(destination, source) }
     }
@@ -240,13 +242,15 @@ impl Machine for Simulated {
     unsafe fn read_bytes(source: *const u8, length: usize) {
         match running() {
             Some(core) => core.read_bytes(source.addr(), length, Location::caller()),
-            None => counting::note(Access::Read, Place { address: source.addr(), size: length }),
+            None => {
+                counting::note(Access::Read, AddressRange { address: source.addr(), size: length })
+            }
         }
     }
 
     fn prefetch(address: *const u8) {
         if running().is_none() {
-            counting::note(Access::Prefetch, Place { address: address.addr(), size: 1 });
+            counting::note(Access::Prefetch, AddressRange { address: address.addr(), size: 1 });
         }
     }
 
@@ -282,7 +286,9 @@ impl Machine for Simulated {
 
     fn drop_words(start: *const u8, length: usize) {
         if let Some(core) = running() {
-            core.state.borrow_mut().drop_words(Place { address: start.addr(), size: length });
+            core.state
+                .borrow_mut()
+                .drop_words(AddressRange { address: start.addr(), size: length });
         }
     }
 
@@ -302,7 +308,7 @@ impl Machine for Simulated {
     }
 
     fn store_line(line: &AtomicLine<Self>, words: &[u64; 8], how: LineStore) -> bool {
-        let place = Place { address: line.as_ptr().expose_provenance(), size: LINE_SIZE };
+        let place = AddressRange { address: line.as_ptr().expose_provenance(), size: LINE_SIZE };
         if let Some(core) = running() {
             return core.store_line(place.address, words, how, Location::caller());
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::core::Core;
 use super::failure::FailureKind;
-use super::raw::Place;
+use super::raw::AddressRange;
 use super::weak::bits_at;
 
 impl Core {
@@ -13,7 +13,7 @@ impl Core {
     #[inline]
     pub fn older(
         &self,
-        place: Place,
+        place: AddressRange,
         newest: u128,
         order: Ordering,
         at: &'static Location<'static>,
@@ -23,7 +23,7 @@ impl Core {
 
     fn older_of_weak(
         &self,
-        place: Place,
+        place: AddressRange,
         newest: u128,
         order: Ordering,
         at: &'static Location<'static>,
@@ -48,7 +48,7 @@ impl Core {
     }
 
     /// A locked operation has seen the newest bits of a place, and leaves it.
-    pub fn see_newest(&self, place: Place, at: &'static Location<'static>) {
+    pub fn see_newest(&self, place: AddressRange, at: &'static Location<'static>) {
         if self.is_weak {
             let mut state = self.state.borrow_mut();
             let thread = state.current;
@@ -61,7 +61,7 @@ impl Core {
 
     /// A place is about to be written; what it holds is older then.
     #[inline]
-    pub fn keep_older(&self, place: Place, newest: u128) {
+    pub fn keep_older(&self, place: AddressRange, newest: u128) {
         if self.is_weak && !self.is_on_stack(place.address) {
             let mut state = self.state.borrow_mut();
             let thread = state.current;
@@ -72,7 +72,7 @@ impl Core {
     }
 
     /// The other half of a pair is about to be written, too; what both held is older then.
-    pub fn keep_older_still(&self, place: Place, newest: u128) {
+    pub fn keep_older_still(&self, place: AddressRange, newest: u128) {
         if self.is_weak && !self.is_on_stack(place.address) {
             let mut state = self.state.borrow_mut();
             let thread = state.current;

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use super::THREADS_MAX;
 use super::random::Random;
-use super::raw::Place;
+use super::raw::AddressRange;
 use super::vector_clock::{ByAddress, Clock, join};
 use super::weak::{Weak, halves};
 use crate::LINE_SIZE;
@@ -127,7 +127,7 @@ impl Races {
     }
 
     /// A place is about to be written: what it holds is kept, where memory is weak.
-    pub fn keep_older(&mut self, thread: usize, place: Place, newest: u128) {
+    pub fn keep_older(&mut self, thread: usize, place: AddressRange, newest: u128) {
         let Some(weak) = &mut self.weak else { return };
         let mut clock = Clock::default();
         for half in halves(place) {
@@ -139,7 +139,7 @@ impl Races {
     }
 
     /// The other half of a pair is about to be written, too.
-    pub fn keep_older_still(&mut self, thread: usize, place: Place, newest: u128) {
+    pub fn keep_older_still(&mut self, thread: usize, place: AddressRange, newest: u128) {
         if self.weak.as_mut().is_some_and(|weak| !weak.keep_still(place, newest, thread)) {
             self.keep_older(thread, place, newest);
         }
@@ -149,7 +149,7 @@ impl Races {
     pub fn read_older(
         &mut self,
         thread: usize,
-        place: Place,
+        place: AddressRange,
         newest: u128,
         order: Ordering,
         random: Option<&mut Random>,
@@ -167,7 +167,7 @@ impl Races {
     }
 
     /// What a thread reads next by an address that follows from these bytes comes behind them, on every machine.
-    pub fn learn_bytes(&mut self, thread: usize, place: Place) {
+    pub fn learn_bytes(&mut self, thread: usize, place: AddressRange) {
         if let Some(weak) = &mut self.weak {
             weak.load(thread, true);
             for address in place.address..place.address + place.size {
@@ -182,7 +182,7 @@ impl Races {
     fn check(
         &self,
         thread: usize,
-        place: Place,
+        place: AddressRange,
         is_private: bool,
         verb: &str,
         at: At,
@@ -204,7 +204,7 @@ impl Races {
     }
 
     /// Whether the memory was handed out before it is used.
-    fn check_birth(&self, thread: usize, place: Place, at: At) -> Result<(), String> {
+    fn check_birth(&self, thread: usize, place: AddressRange, at: At) -> Result<(), String> {
         let Some(&(owner, epoch)) = self.births.get(&(place.address / LINE_SIZE)) else {
             return Ok(());
         };
@@ -220,7 +220,7 @@ impl Races {
     pub fn read(
         &mut self,
         thread: usize,
-        place: Place,
+        place: AddressRange,
         order: Option<Ordering>,
         at: At,
     ) -> Result<(), String> {
@@ -243,7 +243,7 @@ impl Races {
     pub fn write(
         &mut self,
         thread: usize,
-        place: Place,
+        place: AddressRange,
         order: Option<Ordering>,
         at: At,
     ) -> Result<(), String> {
@@ -259,7 +259,7 @@ impl Races {
     pub fn exchange(
         &mut self,
         thread: usize,
-        place: Place,
+        place: AddressRange,
         order: Ordering,
         at: At,
     ) -> Result<(), String> {
@@ -271,13 +271,13 @@ impl Races {
         Ok(())
     }
 
-    fn note_write(&mut self, thread: usize, place: Place, is_private: bool, at: At) {
+    fn note_write(&mut self, thread: usize, place: AddressRange, is_private: bool, at: At) {
         let epoch = self.clocks[thread][thread];
         self.writes.insert(place.address / 8, Write { thread, epoch, is_private, at });
         self.note_use(thread, place, at);
     }
 
-    fn note_use(&mut self, thread: usize, place: Place, at: At) {
+    fn note_use(&mut self, thread: usize, place: AddressRange, at: At) {
         let epoch = self.clocks[thread][thread];
         self.uses.entry(place.address / 8).or_default()[thread] = Some((epoch, at));
     }

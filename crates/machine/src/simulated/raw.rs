@@ -6,27 +6,27 @@ use crate::seam::Word;
 
 /// An address range that is read or written as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct AddressRange {
     pub address: usize,
     pub size: usize,
 }
 
-impl Place {
+impl AddressRange {
     /// The place of a word.
     #[inline(always)]
     pub fn of<W: Word>(cell: &W::Cell) -> Self {
-        Place { address: std::ptr::from_ref(cell).expose_provenance(), size: size_of::<W>() }
+        AddressRange { address: std::ptr::from_ref(cell).expose_provenance(), size: size_of::<W>() }
     }
 
     /// Whether the ranges share a byte.
     #[inline]
-    pub fn overlaps(self, other: Place) -> bool {
+    pub fn overlaps(self, other: AddressRange) -> bool {
         self.address < other.address + other.size && other.address < self.address + self.size
     }
 }
 
 /// The word at `place`, seen as an atomic of type `A`.
-fn cell<'a, A>(place: Place) -> &'a A {
+fn cell<'a, A>(place: AddressRange) -> &'a A {
     debug_assert!(place.address.is_multiple_of(size_of::<A>()), "a word is aligned to its size");
     // SAFETY: a place is made from a reference to a live word, or from a range that the caller of a
     // bulk operation vouched for. A buffered store does not outlive its word: dropping one in memory of
@@ -56,39 +56,39 @@ macro_rules! with_cell {
 
 /// Plain load.
 #[inline]
-pub fn load(place: Place, order: Ordering) -> u64 {
+pub fn load(place: AddressRange, order: Ordering) -> u64 {
     with_cell!(place, cell, Integer, Integer::into(cell.load(order)))
 }
 
 /// Plain store of the low `place.size` bytes of `bits`.
 #[inline]
-pub fn store(place: Place, bits: u64, order: Ordering) {
+pub fn store(place: AddressRange, bits: u64, order: Ordering) {
     with_cell!(place, cell, Integer, cell.store(bits as Integer, order))
 }
 
 /// Plain exchange; gives the previous bits. So do those that follow.
-pub fn swap(place: Place, bits: u64, order: Ordering) -> u64 {
+pub fn swap(place: AddressRange, bits: u64, order: Ordering) -> u64 {
     with_cell!(place, cell, Integer, Integer::into(cell.swap(bits as Integer, order)))
 }
 
 /// Plain add, wrapping.
-pub fn fetch_add(place: Place, bits: u64, order: Ordering) -> u64 {
+pub fn fetch_add(place: AddressRange, bits: u64, order: Ordering) -> u64 {
     with_cell!(place, cell, Integer, Integer::into(cell.fetch_add(bits as Integer, order)))
 }
 
 /// Plain or.
-pub fn fetch_or(place: Place, bits: u64, order: Ordering) -> u64 {
+pub fn fetch_or(place: AddressRange, bits: u64, order: Ordering) -> u64 {
     with_cell!(place, cell, Integer, Integer::into(cell.fetch_or(bits as Integer, order)))
 }
 
 /// Plain and.
-pub fn fetch_and(place: Place, bits: u64, order: Ordering) -> u64 {
+pub fn fetch_and(place: AddressRange, bits: u64, order: Ordering) -> u64 {
     with_cell!(place, cell, Integer, Integer::into(cell.fetch_and(bits as Integer, order)))
 }
 
 /// Plain compare-and-exchange (strong).
 pub fn compare_exchange(
-    place: Place,
+    place: AddressRange,
     current: u64,
     new: u64,
     success: Ordering,
@@ -107,7 +107,7 @@ pub fn compare_exchange(
 ///
 /// Relaxed: the words of a simulation are touched by one OS thread only.
 #[inline]
-pub fn read_raw(place: Place) -> u64 {
+pub fn read_raw(place: AddressRange) -> u64 {
     load(place, Ordering::Relaxed)
 }
 
@@ -115,6 +115,6 @@ pub fn read_raw(place: Place) -> u64 {
 ///
 /// Relaxed: as for [`read_raw`].
 #[inline]
-pub fn write_raw(place: Place, bits: u64) {
+pub fn write_raw(place: AddressRange, bits: u64) {
     store(place, bits, Ordering::Relaxed);
 }

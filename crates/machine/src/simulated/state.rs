@@ -10,7 +10,7 @@ use super::fault::Faults;
 use super::persistence::Persistence;
 use super::races::Races;
 use super::random::Random;
-use super::raw::{Place, read_raw, write_raw};
+use super::raw::{AddressRange, read_raw, write_raw};
 use super::report::Counts;
 use super::scheduler::{Candidates, Scheduler};
 use super::sites::Sites;
@@ -20,7 +20,7 @@ use super::space::{DEAD, Space};
 #[derive(Clone, Copy)]
 pub enum Buffered {
     /// A store.
-    Store(Place, u64),
+    Store(AddressRange, u64),
     /// The write-back of the line at this address.
     Flush(usize),
 }
@@ -50,7 +50,7 @@ pub struct Thread {
     pub buffer: VecDeque<Buffered>,
     pub flushes: Vec<Flushed>,
     /// A store that a planted fault lets come late.
-    pub late: Option<(Place, u64)>,
+    pub late: Option<(AddressRange, u64)>,
 }
 
 /// What a scheduling point comes to.
@@ -293,7 +293,7 @@ impl State {
 
     /// Fails an access to memory that may not be touched.
     #[inline]
-    pub fn check(&mut self, place: Place, write: bool) -> Result<(), (FailureKind, String)> {
+    pub fn check(&mut self, place: AddressRange, write: bool) -> Result<(), (FailureKind, String)> {
         let Some(offset) = self.space.offset(place.address) else { return Ok(()) };
         if self.space.flags(offset) & DEAD != 0 {
             return Err((FailureKind::UseAfterFree, self.describe_dead(place.address, write)));
@@ -307,7 +307,7 @@ impl State {
     /// The value the running thread sees at `place`: its own newest buffered store, else memory.
     /// None if buffered stores overlap the place without covering it exactly.
     #[inline]
-    pub fn value_at(&self, place: Place) -> Option<u64> {
+    pub fn value_at(&self, place: AddressRange) -> Option<u64> {
         if self.is_tso() {
             for buffered in self.threads[self.current].buffer.iter().rev() {
                 if let Buffered::Store(stored, bits) = *buffered
@@ -321,7 +321,7 @@ impl State {
     }
 
     /// Whether a store of the running thread to this range still waits.
-    pub fn has_buffered(&self, range: Place) -> bool {
+    pub fn has_buffered(&self, range: AddressRange) -> bool {
         self.threads[self.current]
             .buffer
             .iter()
@@ -332,7 +332,7 @@ impl State {
     /// is anybody else's: who gives it back has its own stores in order, and others have let go of it
     /// by an exchange. Nobody can see whether they came. Pool and arena stay, with an account of their
     /// own of what was freed.
-    pub fn drop_words(&mut self, place: Place) {
+    pub fn drop_words(&mut self, place: AddressRange) {
         if self.space.offset(place.address).is_some() {
             return;
         }
@@ -348,7 +348,7 @@ impl State {
     }
 
     /// Makes a store of `thread` visible; true if it calls for a crash point.
-    pub fn commit(&mut self, thread: usize, place: Place, bits: u64) -> bool {
+    pub fn commit(&mut self, thread: usize, place: AddressRange, bits: u64) -> bool {
         write_raw(place, bits);
         self.version += 1;
         self.threads[thread].own += 1;

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::raw::Place;
+use super::raw::AddressRange;
 use super::state::{State, Thread};
 
 impl State {
@@ -40,7 +40,7 @@ impl State {
     pub fn note(
         &mut self,
         verb: &'static str,
-        place: Place,
+        place: AddressRange,
         value: u64,
         at: &'static Location<'static>,
     ) {

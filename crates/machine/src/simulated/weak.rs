@@ -24,7 +24,7 @@ use std::collections::hash_map::Entry;
 
 use super::THREADS_MAX;
 use super::random::Random;
-use super::raw::{Place, read_raw};
+use super::raw::{AddressRange, read_raw};
 use super::vector_clock::{ByAddress, Clock};
 
 /// So often at most a thread is given the value before a write.
@@ -32,7 +32,7 @@ const GIVEN_MAX: u8 = 4;
 
 /// What a word held before its last write, or a pair of words that is read and written as one.
 struct Older {
-    place: Place,
+    place: AddressRange,
     value: u128,
     /// What was written. If something else is there, it came past the machine, into memory that is another's now.
     newest: u128,
@@ -75,7 +75,7 @@ pub struct Weak {
 }
 
 /// The bits at a place of at most 16 bytes.
-pub fn bits_at(place: Place) -> u128 {
+pub fn bits_at(place: AddressRange) -> u128 {
     if place.size <= 8 {
         return u128::from(read_raw(place));
     }
@@ -84,9 +84,9 @@ pub fn bits_at(place: Place) -> u128 {
 }
 
 /// The words of a pair, or the word twice.
-pub fn halves(place: Place) -> [Place; 2] {
+pub fn halves(place: AddressRange) -> [AddressRange; 2] {
     match place.size {
-        16 => [0, 8].map(|from| Place { address: place.address + from, size: 8 }),
+        16 => [0, 8].map(|from| AddressRange { address: place.address + from, size: 8 }),
         _ => [place; 2],
     }
 }
@@ -131,7 +131,7 @@ impl Weak {
     }
 
     /// A place is about to be written.
-    pub fn keep(&mut self, place: Place, newest: u128, clock: Clock, by: (usize, u32)) {
+    pub fn keep(&mut self, place: AddressRange, newest: u128, clock: Clock, by: (usize, u32)) {
         let mut known = [0; THREADS_MAX];
         known[by.0] = by.1;
         let value = bits_at(place);
@@ -143,7 +143,7 @@ impl Weak {
 
     /// The other half of a pair is about to be written by the thread that wrote the first: the pair before both is
     /// kept. False if something else came between.
-    pub fn keep_still(&mut self, place: Place, newest: u128, thread: usize) -> bool {
+    pub fn keep_still(&mut self, place: AddressRange, newest: u128, thread: usize) -> bool {
         let older = self.words.get_mut(&(place.address / 8));
         let older = older.filter(|older| {
             let is_writer = older.known[thread] != 0;
@@ -157,7 +157,7 @@ impl Weak {
     pub fn older(
         &mut self,
         (thread, clock): (usize, &Clock),
-        place: Place,
+        place: AddressRange,
         newest: u128,
         (random, acquires): (Option<&mut Random>, bool),
     ) -> Option<(u128, Clock)> {
@@ -202,7 +202,7 @@ impl Weak {
 
 impl Older {
     /// The newest bits of a place, but for those bytes that this has an older value of.
-    fn over(&self, place: Place, newest: u128) -> u128 {
+    fn over(&self, place: AddressRange, newest: u128) -> u128 {
         let mut bytes = newest.to_le_bytes();
         for (address, byte) in
             (self.place.address..).zip(self.value.to_le_bytes()).take(self.place.size)

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::counting::{self, Access};
 use super::current;
 use super::fault::FaultKind;
-use super::raw::{self, Place};
+use super::raw::{self, AddressRange};
 
 type At = &'static Location<'static>;
 
@@ -39,7 +39,7 @@ impl WordUpdate {
 }
 
 /// A call that is no access to a place.
-pub const NOWHERE: Place = Place { address: 0, size: 0 };
+pub const NOWHERE: AddressRange = AddressRange { address: 0, size: 0 };
 
 /// The machine whose operations are simulated now.
 #[inline(always)]
@@ -50,7 +50,7 @@ pub fn running<'a>() -> Option<&'a Core> {
 /// Notes a plain access for machines that want to know: a counting machine all of them, a simulated one
 /// between its runs those that may write.
 #[inline(always)]
-pub fn note_plain(access: Access, place: Place) {
+pub fn note_plain(access: Access, place: AddressRange) {
     match current::core() {
         None => counting::note(access, place),
         Some(core) => {
@@ -73,7 +73,7 @@ pub fn noted<W>(result: Result<W, W>) -> Result<W, W> {
 
 /// A load.
 #[inline(never)]
-pub fn load(place: Place, order: Ordering, at: At) -> u64 {
+pub fn load(place: AddressRange, order: Ordering, at: At) -> u64 {
     match running() {
         Some(core) => core.load(place, order, at),
         None => {
@@ -85,7 +85,7 @@ pub fn load(place: Place, order: Ordering, at: At) -> u64 {
 
 /// A store.
 #[inline(never)]
-pub fn store(place: Place, bits: u64, order: Ordering, at: At) {
+pub fn store(place: AddressRange, bits: u64, order: Ordering, at: At) {
     match running() {
         Some(core) => core.store(place, bits, order, at),
         None => {
@@ -97,7 +97,7 @@ pub fn store(place: Place, bits: u64, order: Ordering, at: At) {
 
 /// A locked operation that cannot fail; gives the previous bits.
 #[inline(never)]
-pub fn modify(place: Place, change: WordUpdate, order: Ordering, at: At) -> u64 {
+pub fn modify(place: AddressRange, change: WordUpdate, order: Ordering, at: At) -> u64 {
     let Some(core) = running() else {
         note_plain(Access::Locked, place);
         return match change {
@@ -114,7 +114,7 @@ pub fn modify(place: Place, change: WordUpdate, order: Ordering, at: At) -> u64 
 /// A compare-and-exchange.
 #[inline(never)]
 pub fn compare_exchange(
-    place: Place,
+    place: AddressRange,
     current: u64,
     new: u64,
     orders: Orders,
@@ -131,7 +131,7 @@ pub fn compare_exchange(
 
 /// A read of a word that nobody else can write now.
 #[inline(never)]
-pub fn read_private(place: Place, at: At) -> u64 {
+pub fn read_private(place: AddressRange, at: At) -> u64 {
     match running() {
         Some(core) => core.read_private(place, at),
         None => {
@@ -144,7 +144,7 @@ pub fn read_private(place: Place, at: At) -> u64 {
 
 /// A write of a word that nobody else can reach yet.
 #[inline(never)]
-pub fn write_private(place: Place, bits: u64, at: At) {
+pub fn write_private(place: AddressRange, bits: u64, at: At) {
     match running() {
         Some(core) => core.put(place, bits, None, at),
         None => {

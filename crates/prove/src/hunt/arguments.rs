@@ -28,7 +28,7 @@ pub struct Argument {
     /// The structure it is about.
     pub structure: String,
     /// Where the access is.
-    pub place: Place,
+    pub place: SourceLine,
     /// Its fault.
     pub kind: FaultKind,
     /// The reason.
@@ -37,7 +37,7 @@ pub struct Argument {
 
 /// A place in the source, as an argument names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLine {
     /// The file, as the compiler names it.
     pub file: String,
     /// The function the line is in.
@@ -72,7 +72,7 @@ pub fn parse(text: &str) -> Result<Vec<Argument>, String> {
         let known = FAULT_KINDS.into_iter().find(|known| known.to_string() == *kind);
         let kind = known.ok_or_else(|| format!("line {number}: there is no kind '{kind}'"))?;
         let [file, function, line] = [file, function, text].map(|part| (*part).to_owned());
-        let place = Place { file, function, line };
+        let place = SourceLine { file, function, line };
         let structure = (*structure).to_owned();
         all.push(Argument { number, structure, place, kind, why: String::new() });
     }
@@ -98,7 +98,7 @@ impl Sources {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn place(&mut self, fault: Fault) -> io::Result<Place> {
+    pub fn place(&mut self, fault: Fault) -> io::Result<SourceLine> {
         let file = fault.site.file;
         if !self.files.contains_key(file) {
             let text = fs::read_to_string(self.root.join(file))?;
@@ -108,13 +108,17 @@ impl Sources {
         let above = &lines[..lines.len().min(fault.site.line as usize)];
         let function = above.iter().rev().find_map(|line| function_of(line)).unwrap_or_default();
         let line = above.last().map(|line| line.trim()).unwrap_or_default();
-        Ok(Place { file: file.to_owned(), function: function.to_owned(), line: line.to_owned() })
+        Ok(SourceLine {
+            file: file.to_owned(),
+            function: function.to_owned(),
+            line: line.to_owned(),
+        })
     }
 }
 
 impl Sources {
     /// Whether a place is in the source.
-    pub fn has(&mut self, place: &Place) -> bool {
+    pub fn has(&mut self, place: &SourceLine) -> bool {
         let Ok(text) = fs::read_to_string(self.root.join(&place.file)) else { return false };
         let mut function = "";
         text.lines().any(|line| {

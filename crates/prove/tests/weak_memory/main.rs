@@ -48,7 +48,7 @@ fn a_lock_admits_one_holder_who_sees_what_the_last_one_did() {
 
 /// A place that refers to one of two nodes; a reader reads the node it finds while a writer replaces
 /// it and writes to the old one when its grace period is over.
-struct Place {
+struct NodeCell {
     clock: EpochClock<Loom>,
     current: Atomic<u64, Loom>,
     nodes: [UnsafeCell<u64>; 2],
@@ -58,7 +58,7 @@ fn reclaim_under_a_reader(pins: bool) {
     check(2, move || {
         let nodes = [UnsafeCell::new(10), UnsafeCell::new(20)];
         let clock = EpochClock::new(2);
-        let place = Arc::new(Place { clock, current: Atomic::new(0), nodes });
+        let place = Arc::new(NodeCell { clock, current: Atomic::new(0), nodes });
         // Every word is touched before another thread comes.
         let (mine, theirs) = (place.clock.join(), place.clock.join());
         let (mine, theirs) = (mine.expect("two entries"), theirs.expect("two entries"));

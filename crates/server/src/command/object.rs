@@ -10,7 +10,7 @@ use super::stage::Staged;
 use crate::failure::{Failure, Outcome, Result};
 use crate::process_memory;
 use crate::resp::Request;
-use crate::types::runs::{self, Place};
+use crate::types::runs::{self, ListEntry};
 use crate::types::{Header, Kind};
 
 /// Members of a collection that are looked at, unless the client says otherwise.
@@ -145,7 +145,7 @@ fn size_of_members(staged: &mut Staged<'_>, header: Header, samples: u64) -> Res
     let (mut seen, mut size) = (0, 0);
     staged.walk_collection(header.id, &mut |key, value| {
         // An entry of a list may have many elements.
-        seen += match Place::of_key(key) {
+        seen += match ListEntry::of_key(key) {
             Some(place) if header.kind == Kind::List => {
                 runs::len_of(value, place.is_run).unwrap_or(1) as u64
             }

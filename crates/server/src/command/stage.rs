@@ -36,7 +36,7 @@ use super::source::Source;
 use super::staged_members::StagedMembers;
 use super::staged_value::{ENTRY_OVERHEAD, NewExpiry, Value, Written, note_write};
 use super::undo::{Before, UndoLog};
-use crate::databases::{Database, Databases, Place};
+use crate::databases::{Database, Databases, MapNumber};
 use crate::failure::{Failure, Result};
 use crate::short_bytes::ShortBytes;
 use crate::types::separators::Separators;
@@ -57,7 +57,7 @@ pub struct Staged<'a> {
     pub types: &'a Types,
     pub databases: &'a Databases,
     /// Where the database lies whose keys are meant.
-    pub place: Place,
+    pub place: MapNumber,
 }
 
 /// What a transaction depends on, of a key that it has read.
@@ -71,7 +71,7 @@ enum Seen {
 /// What a transaction has read and written of one database.
 #[derive(Default)]
 struct Part {
-    place: Place,
+    place: MapNumber,
     /// What was read while others write.
     read: BTreeMap<Vec<u8>, Seen>,
     /// What is to be written; `None` removes the key.
@@ -102,12 +102,12 @@ pub struct Stage {
     /// The time by which all of it is judged.
     moment: Moment,
     /// Where databases lie once it is done, if it exchanges some, and which they are.
-    places: Option<Vec<Place>>,
+    places: Option<Vec<MapNumber>>,
     exchanged: BTreeSet<Database>,
     /// For `INFO`: taken before, because a stage that is alone must not ask the store.
     pub statistics: Option<Statistics>,
     /// The keys that were given what has the size of a header, in this order.
-    made: Vec<(Place, Vec<u8>)>,
+    made: Vec<(MapNumber, Vec<u8>)>,
     /// How often something was written.
     change_count: u64,
     /// Bytes that all of it takes.
@@ -137,11 +137,11 @@ impl Stage {
         self.moment.ms()
     }
 
-    fn part(&self, place: Place) -> Option<&Part> {
+    fn part(&self, place: MapNumber) -> Option<&Part> {
         self.parts.iter().find(|part| part.place == place)
     }
 
-    fn part_mut(&mut self, place: Place) -> &mut Part {
+    fn part_mut(&mut self, place: MapNumber) -> &mut Part {
         let index = self.parts.iter().position(|part| part.place == place);
         let index = index.unwrap_or_else(|| {
             self.parts.push(Part { place, ..Part::default() });
@@ -151,21 +151,21 @@ impl Stage {
     }
 
     /// What is to be written of a key, if anything is.
-    fn written(&self, place: Place, key: &[u8]) -> Option<&Option<Value>> {
+    fn written(&self, place: MapNumber, key: &[u8]) -> Option<&Option<Value>> {
         self.part(place)?.written.get(key)
     }
 
-    fn written_mut(&mut self, place: Place, key: &[u8]) -> Option<&mut Option<Value>> {
+    fn written_mut(&mut self, place: MapNumber, key: &[u8]) -> Option<&mut Option<Value>> {
         self.part_mut(place).written.get_mut(key)
     }
 
     /// What is depended on of a key, if it was read while others write.
-    fn seen(&self, place: Place, key: &[u8]) -> Option<&Seen> {
+    fn seen(&self, place: MapNumber, key: &[u8]) -> Option<&Seen> {
         self.part(place)?.read.get(key)
     }
 
     /// Where a database lies for what comes next.
-    pub fn place(&self, databases: &Databases, database: Database) -> Place {
+    pub fn place(&self, databases: &Databases, database: Database) -> MapNumber {
         match &self.places {
             Some(places) => places[database],
             None => databases.place(database),
@@ -222,12 +222,12 @@ impl Stage {
     }
 
     /// The keys that may have been made collections, in the order in which they were.
-    pub fn made(&self) -> &[(Place, Vec<u8>)] {
+    pub fn made(&self) -> &[(MapNumber, Vec<u8>)] {
         &self.made
     }
 
     /// Begins with keys that were made before.
-    pub fn note_made(&mut self, keys: &[(Place, Vec<u8>)]) {
+    pub fn note_made(&mut self, keys: &[(MapNumber, Vec<u8>)]) {
         self.made.extend_from_slice(keys);
     }
 
@@ -273,7 +273,7 @@ impl Stage {
     }
 
     /// Sets what is to be written of a key.
-    pub fn write(&mut self, place: Place, key: &[u8], value: Option<Value>) -> Result<()> {
+    pub fn write(&mut self, place: MapNumber, key: &[u8], value: Option<Value>) -> Result<()> {
         self.write_current();
         check_key(key)?;
         let is_header = |value: &Option<Value>| {
@@ -297,7 +297,7 @@ impl Stage {
     /// Sets the header of a collection.
     pub fn write_header(
         &mut self,
-        place: Place,
+        place: MapNumber,
         key: &[u8],
         header: &Header,
         ready: &Ready,
@@ -470,12 +470,12 @@ impl Staged<'_> {
     }
 
     /// Where a database lies.
-    pub fn place_of(&self, database: Database) -> Place {
+    pub fn place_of(&self, database: Database) -> MapNumber {
         self.stage.place(self.databases, database)
     }
 
     /// Does something in another database.
-    pub fn within<R>(&mut self, place: Place, act: impl FnOnce(&mut Self) -> R) -> R {
+    pub fn within<R>(&mut self, place: MapNumber, act: impl FnOnce(&mut Self) -> R) -> R {
         let before = std::mem::replace(&mut self.place, place);
         let result = act(self);
         self.place = before;

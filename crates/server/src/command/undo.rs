@@ -10,7 +10,7 @@ use std::collections::btree_map::Entry;
 use everleaf::Expiry;
 
 use super::staged_value::{NewExpiry, Value};
-use crate::databases::Place;
+use crate::databases::MapNumber;
 use crate::short_bytes::ShortBytes;
 
 /// Bytes that an entry takes besides its key and value.
@@ -46,16 +46,16 @@ impl Before {
 /// What was replaced since a mark.
 #[derive(Default)]
 pub struct UndoLog {
-    pub keys: BTreeMap<(Place, Vec<u8>), Vec<Before>>,
+    pub keys: BTreeMap<(MapNumber, Vec<u8>), Vec<Before>>,
     pub members: BTreeMap<ShortBytes, Option<Option<ShortBytes>>>,
     /// What was to become of expiries alone.
-    pub expiries: BTreeMap<(Place, Vec<u8>), Option<NewExpiry>>,
+    pub expiries: BTreeMap<(MapNumber, Vec<u8>), Option<NewExpiry>>,
     size: usize,
 }
 
 impl UndoLog {
     /// Notes what a key had. What was written whole is all there is to know of what came before it.
-    pub fn note_key(&mut self, place: Place, key: &[u8], before: Before) {
+    pub fn note_key(&mut self, place: MapNumber, key: &[u8], before: Before) {
         let known = self.keys.entry((place, key.to_vec())).or_insert_with(|| {
             self.size += ENTRY_OVERHEAD + key.len();
             Vec::new()
@@ -74,7 +74,7 @@ impl UndoLog {
     }
 
     /// Notes what was to become of the expiry of a key alone.
-    pub fn note_expiry(&mut self, place: Place, key: &[u8], before: Option<NewExpiry>) {
+    pub fn note_expiry(&mut self, place: MapNumber, key: &[u8], before: Option<NewExpiry>) {
         if let Entry::Vacant(entry) = self.expiries.entry((place, key.to_vec())) {
             self.size += ENTRY_OVERHEAD + key.len();
             entry.insert(before);

@@ -24,7 +24,7 @@ use super::ready::Ready;
 use super::runs::{self, EntryKey};
 use super::state::Types;
 use crate::command::walk::{Bounds, PageSize, page_of, walk};
-use crate::databases::{Database, Databases, Place};
+use crate::databases::{Database, Databases, MapNumber};
 
 /// Entries read at once. Of a value that is longer nobody wants more than to see that it is none of ours.
 const PAGE: PageSize = PageSize { pairs: 512, bytes: usize::MAX, value_bytes: runs::SIZE_MAX + 1 };
@@ -120,7 +120,7 @@ fn check_numbers(
     databases: &Databases,
     report: &mut CollectionReport,
 ) -> Result<()> {
-    let all: Vec<Place> = databases.existing().collect();
+    let all: Vec<MapNumber> = databases.existing().collect();
     let mut bounds = Bounds::of_prefix(b"");
     bounds.start = std::ops::Bound::Included((TRIMMED + 1).to_be_bytes().to_vec());
     loop {
@@ -190,7 +190,7 @@ impl CollectionReport {
 /// The check of one collection.
 struct Check<'a> {
     ready: &'a Ready,
-    place: Place,
+    place: MapNumber,
     database: Database,
     key: &'a [u8],
     header: Header,
@@ -262,7 +262,7 @@ impl Check<'_> {
         let first = first_key(&ready.members, &self.header)?;
         let first = first.unwrap_or(EntryKey::before(self.header.id, self.header.extra).to_vec());
         each_pair(&ready.members, Bounds::of_prefix(&self.prefix()), |key, value| {
-            let Some(place) = runs::Place::of_key(key) else {
+            let Some(place) = runs::ListEntry::of_key(key) else {
                 self.problem(&format!("an entry is not where it belongs: {}", key.escape_ascii()));
                 return Ok(());
             };

@@ -32,7 +32,7 @@ use super::ready::Ready;
 use super::runs::{self, EntryKey, Side};
 use super::state::Types;
 use crate::command::walk::{Bounds, PageSize, page_of, walk};
-use crate::databases::{Databases, Place};
+use crate::databases::{Databases, MapNumber};
 
 /// Keys of members that are removed without a break.
 const KEYS: PageSize = PageSize { pairs: 512, bytes: usize::MAX, value_bytes: 0 };
@@ -105,7 +105,7 @@ impl Collector {
         &self,
         types: &Types,
         databases: &Databases,
-        place: Place,
+        place: MapNumber,
         store: &Store,
     ) -> everleaf::Result<()> {
         let Some(ready) = types.ready() else { return Ok(()) };
@@ -239,7 +239,13 @@ impl Collector {
     }
 
     /// Removes the members of a collection, then its note.
-    fn free(&self, members: &Map, place: Place, id: u64, store: &Store) -> everleaf::Result<()> {
+    fn free(
+        &self,
+        members: &Map,
+        place: MapNumber,
+        id: u64,
+        store: &Store,
+    ) -> everleaf::Result<()> {
         let Bounds { end, .. } = Bounds::of_prefix(&id.to_be_bytes());
         let bounds = Bounds { start: Bound::Included(id.to_be_bytes().to_vec()), end };
         loop {
@@ -319,7 +325,7 @@ fn noted(
     ready: &Ready,
     databases: &Databases,
     id: u64,
-) -> everleaf::Result<Option<(Place, Vec<u8>)>> {
+) -> everleaf::Result<Option<(MapNumber, Vec<u8>)>> {
     for place in databases.existing() {
         if let Some(key) = ready.members.get(live_key(place, id))? {
             return Ok(Some((place, key)));
@@ -332,7 +338,7 @@ fn noted(
 struct Keys<'a> {
     types: &'a Types,
     map: &'a Map,
-    place: Place,
+    place: MapNumber,
 }
 
 impl Keys<'_> {
@@ -389,7 +395,7 @@ pub(super) fn first_key(members: &Map, list: &Header) -> everleaf::Result<Option
     let end = Bound::Included(EntryKey::behind(list.id, list.extra).to_vec());
     let mut found = None;
     walk(members, &Bounds { start, end }, true, |key, value| {
-        found = runs::Place::of_key(key).and_then(|place| {
+        found = runs::ListEntry::of_key(key).and_then(|place| {
             let len = runs::spans(value, place.is_run).count();
             (!runs::inside(list, place, len).is_empty()).then(|| key.to_vec())
         });

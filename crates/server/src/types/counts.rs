@@ -41,7 +41,7 @@ impl Piece {
 }
 
 /// A piece, and a place in it.
-type Place = (usize, usize);
+type PieceIndex = (usize, usize);
 
 /// The counts of a level.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ impl Counts {
 
     /// Behind the last position before one, or with `or_at` behind the last that is not behind it. The place is 0 only
     /// if there is none.
-    fn find(&self, position: &[u8], or_at: bool) -> Place {
+    fn find(&self, position: &[u8], or_at: bool) -> PieceIndex {
         let number = number_of(position);
         let is_before = |it: &Separator| match it.number.cmp(&number) {
             Ordering::Less => true,
@@ -104,7 +104,7 @@ impl Counts {
     }
 
     /// Where a position is; or if it is not, where it belongs.
-    fn place_of(&self, position: &[u8]) -> Result<Place, Place> {
+    fn place_of(&self, position: &[u8]) -> Result<PieceIndex, PieceIndex> {
         let (piece, place) = self.find(position, true);
         match place.checked_sub(1) {
             Some(last) if *self.pieces[piece].separators[last].position == *position => {

@@ -11,7 +11,7 @@ use super::collection::Collection;
 use super::header::Header;
 use super::notes::trimmed_key;
 pub use super::runs::Side;
-use super::runs::{self, EntryKey, Place};
+use super::runs::{self, EntryKey, ListEntry};
 use crate::command::copy_budget::CopyBudget;
 use crate::command::walk::Bounds;
 use crate::failure::{Failure, Result};
@@ -36,12 +36,16 @@ impl Collection<'_, '_> {
     }
 
     /// Shows the entry that an element is in, if it is in one: where that begins, and what it has.
-    fn see_entry<R>(&mut self, at: u64, see: impl FnOnce(Place, &[u8]) -> R) -> Result<Option<R>> {
+    fn see_entry<R>(
+        &mut self,
+        at: u64,
+        see: impl FnOnce(ListEntry, &[u8]) -> R,
+    ) -> Result<Option<R>> {
         let index = self.index_of(at);
         // An element by itself is found by a lookup, which costs less than a scan.
         self.staged.stage.write_ends();
         let (mut see, mut seen) = (Some(see), None);
-        let single = Place { index, is_run: false };
+        let single = ListEntry { index, is_run: false };
         let key = EntryKey::of(self.header.id, single);
         self.staged.see_member(self.ready, &key, |value| {
             seen = see.take().map(|see| see(single, value));
@@ -51,7 +55,7 @@ impl Collection<'_, '_> {
         }
         let bounds = self.entries_between(runs::begin_of(&self.header), index);
         self.staged.walk_members(self.ready, &bounds, true, &mut |key, value| {
-            if let Some(place) = Place::of_key(key)
+            if let Some(place) = ListEntry::of_key(key)
                 && let Ok(offset) = usize::try_from(index.wrapping_sub(place.index))
                 && runs::spans(value, place.is_run).nth(offset).is_some()
             {
@@ -72,7 +76,7 @@ impl Collection<'_, '_> {
         Ok(shown.flatten())
     }
 
-    fn write_entry(&mut self, place: Place, value: Option<&[u8]>) -> Result<()> {
+    fn write_entry(&mut self, place: ListEntry, value: Option<&[u8]>) -> Result<()> {
         self.staged.stage.write_member(&EntryKey::of(self.header.id, place), value)
     }
 
@@ -92,7 +96,7 @@ impl Collection<'_, '_> {
         // An element by itself may be long, and is not looked at.
         let found =
             self.see_entry(at, |place, entry| place.is_run.then(|| (place, entry.to_vec())))?;
-        let single = Place { index: self.index_of(at), is_run: false };
+        let single = ListEntry { index: self.index_of(at), is_run: false };
         let Some((place, entry)) = found.flatten() else {
             return self.write_entry(single, Some(value));
         };
@@ -217,7 +221,7 @@ impl Collection<'_, '_> {
     fn remove_inside(&mut self, bounds: &Bounds) -> Result<()> {
         let mut places = Vec::new();
         self.staged.walk_written(self.ready, bounds, false, &mut |key, _| {
-            places.extend(Place::of_key(key));
+            places.extend(ListEntry::of_key(key));
             ControlFlow::Continue(())
         })?;
         places.into_iter().try_for_each(|place| self.write_entry(place, None))
@@ -321,7 +325,7 @@ impl Collection<'_, '_> {
         let bounds = self.entries_between(begin, self.index_of(last));
         let mut places = Vec::new();
         self.staged.walk_members(self.ready, &bounds, reverse, &mut |key, value| {
-            let Some(place) = Place::of_key(key) else { return ControlFlow::Continue(()) };
+            let Some(place) = ListEntry::of_key(key) else { return ControlFlow::Continue(()) };
             let before = place.index.wrapping_sub(start);
             let mut show = |offset: usize, (at, size): (usize, usize)| {
                 let number = before.wrapping_add(offset as u64);

@@ -184,7 +184,7 @@ mod tests {
         let other = store.map("server.db3").unwrap();
         other.put(b"hash", ready.encode(&header)).unwrap();
         let mark = ready.members.get(MARK_KEY).unwrap().unwrap();
-        let place = crate::databases::Place(3);
+        let place = crate::databases::MapNumber(3);
         let mut gone = everleaf::WriteBatch::new();
         for number in 1..=100_001 {
             gone.put(&ready.members, live_key(place, number), b"gone");

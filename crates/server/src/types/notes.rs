@@ -3,7 +3,7 @@
 use everleaf::Map;
 
 use super::header::MARK_SIZE;
-use crate::databases::Place;
+use crate::databases::MapNumber;
 
 /// The map of the members.
 pub const MEMBERS: &str = "server.members";
@@ -36,12 +36,12 @@ pub fn mark_entry(mark: &[u8; MARK_SIZE]) -> [u8; MARK_SIZE + 1] {
 }
 
 /// The number under which the collections of a place note their keys.
-pub fn live_number(place: Place) -> u64 {
+pub fn live_number(place: MapNumber) -> u64 {
     if place.0 == 0 { LIVE } else { LIVE_OTHERS + place.0 as u64 }
 }
 
 /// The key under which a collection of a place notes its own key.
-pub fn live_key(place: Place, id: u64) -> [u8; 16] {
+pub fn live_key(place: MapNumber, id: u64) -> [u8; 16] {
     note_key(live_number(place), id)
 }
 

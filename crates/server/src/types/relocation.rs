@@ -12,7 +12,7 @@ use super::ready::Ready;
 use crate::command::source::Visit;
 use crate::command::stage::Staged;
 use crate::command::walk::{Bounds, PageSize, page};
-use crate::databases::Place;
+use crate::databases::MapNumber;
 use crate::failure::Result;
 
 /// What is copied at once.
@@ -56,7 +56,7 @@ impl Staged<'_> {
 
     /// Moves what a key holds to the same key of another database, which must be absent there. Returns whether there
     /// was something. Costs the same for a collection of any size.
-    pub fn relocate(&mut self, key: &[u8], place: Place) -> Result<bool> {
+    pub fn relocate(&mut self, key: &[u8], place: MapNumber) -> Result<bool> {
         let Some(held) = self.held(key)? else { return Ok(false) };
         if let Some(header) = held.header {
             self.write_note(&live_key(self.place, header.id), None)?;
@@ -70,7 +70,12 @@ impl Staged<'_> {
     /// Copies what a key holds to one of a database, in place of what that held. Returns whether there was
     /// something. A collection costs its size; with [`crate::failure::Failure::Text`] (`OOM`) one that
     /// is larger than a transaction may be stays as it is.
-    pub fn duplicate(&mut self, source: &[u8], place: Place, destination: &[u8]) -> Result<bool> {
+    pub fn duplicate(
+        &mut self,
+        source: &[u8],
+        place: MapNumber,
+        destination: &[u8],
+    ) -> Result<bool> {
         let Some(mut held) = self.held(source)? else { return Ok(false) };
         if let (Some(header), Some(ready)) = (held.header, self.types.ready()) {
             let copy = Header { id: ready.new_id(), ..header };

@@ -43,19 +43,19 @@ pub enum Side {
 
 /// Where an entry of a list begins, and what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ListEntry {
     /// The index of its first element.
     pub index: u64,
     pub is_run: bool,
 }
 
-impl Place {
+impl ListEntry {
     /// What the key of an entry of a list says; `None` if it is of none.
-    pub fn of_key(key: &[u8]) -> Option<Place> {
+    pub fn of_key(key: &[u8]) -> Option<ListEntry> {
         let index = key.get(8..16)?.try_into().ok().map(u64::from_be_bytes)?;
         match key.get(16..)? {
-            [] => Some(Place { index, is_run: false }),
-            [RUN] => Some(Place { index, is_run: true }),
+            [] => Some(ListEntry { index, is_run: false }),
+            [RUN] => Some(ListEntry { index, is_run: true }),
             _ => None,
         }
     }
@@ -77,7 +77,7 @@ impl EntryKey {
     }
 
     /// That of an entry of the list of this number.
-    pub fn of(id: u64, place: Place) -> Self {
+    pub fn of(id: u64, place: ListEntry) -> Self {
         EntryKey::new(id, place.index, RUN, if place.is_run { 17 } else { 16 })
     }
 
@@ -193,7 +193,7 @@ fn append(run: &mut Vec<u8>, element: &[u8]) {
 pub fn pack<'e, E>(
     index: u64,
     elements: impl Iterator<Item = &'e [u8]> + Clone,
-    mut write: impl FnMut(Place, &[u8]) -> Result<(), E>,
+    mut write: impl FnMut(ListEntry, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let (mut index, mut rest, mut run) = (index, elements, Vec::new());
     loop {
@@ -212,14 +212,14 @@ pub fn pack<'e, E>(
         }
         rest = first;
         if len >= LEN_MIN {
-            write(Place { index, is_run: true }, &run)?;
+            write(ListEntry { index, is_run: true }, &run)?;
             rest = behind;
         } else {
             // Too few of them, or one that is too large.
             len = len.max(1);
             for at in 0..len {
                 let Some(element) = rest.next() else { return Ok(()) };
-                write(Place { index: index.wrapping_add(at as u64), is_run: false }, element)?;
+                write(ListEntry { index: index.wrapping_add(at as u64), is_run: false }, element)?;
             }
         }
         index = index.wrapping_add(len as u64);
@@ -243,7 +243,7 @@ pub fn end_of(list: &Header, side: Side) -> u64 {
 }
 
 /// Which elements of an entry that has so many are inside the bounds of its list.
-pub fn inside(list: &Header, place: Place, len: usize) -> Range<usize> {
+pub fn inside(list: &Header, place: ListEntry, len: usize) -> Range<usize> {
     let at_most_len = |count: u64| usize::try_from(count).map_or(len, |count| count.min(len));
     let before = list.extra.wrapping_sub(place.index);
     if before < LEN_MAX as u64 {
@@ -257,7 +257,7 @@ pub fn inside(list: &Header, place: Place, len: usize) -> Range<usize> {
 mod tests {
     use super::*;
 
-    fn packed(index: u64, elements: &[Vec<u8>]) -> Vec<(Place, Vec<u8>)> {
+    fn packed(index: u64, elements: &[Vec<u8>]) -> Vec<(ListEntry, Vec<u8>)> {
         let mut entries = Vec::new();
         let taken = pack(index, elements.iter().map(Vec::as_slice), |place, entry| {
             entries.push((place, entry.to_vec()));
@@ -328,14 +328,16 @@ mod tests {
 
     #[test]
     fn keys_say_where_entries_begin() {
-        for place in [Place { index: 5, is_run: false }, Place { index: 1 << 63, is_run: true }] {
+        for place in
+            [ListEntry { index: 5, is_run: false }, ListEntry { index: 1 << 63, is_run: true }]
+        {
             let key = EntryKey::of(9, place);
-            assert_eq!(Place::of_key(&key), Some(place));
+            assert_eq!(ListEntry::of_key(&key), Some(place));
             assert!(*EntryKey::before(9, place.index) <= *key);
             assert!(*key < *EntryKey::behind(9, place.index));
             assert!(*EntryKey::behind(9, place.index) < *EntryKey::before(9, place.index + 1));
-            assert_eq!(Place::of_key(&key[..15]), None);
-            assert_eq!(Place::of_key(&[&key[..16], &[2]].concat()), None);
+            assert_eq!(ListEntry::of_key(&key[..15]), None);
+            assert_eq!(ListEntry::of_key(&[&key[..16], &[2]].concat()), None);
         }
     }
 }

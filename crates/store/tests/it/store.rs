@@ -9,16 +9,16 @@ use everleaf::{
     Action, DEFAULT_MAP, Domain, Error, Exchange, KEY_SIZE_MAX, Map, Options, Store, VALUE_SIZE_MAX,
 };
 
-struct Place {
+struct PoolFolder {
     _folder: tempfile::TempDir,
     path: PathBuf,
 }
 
-impl Place {
+impl PoolFolder {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("store.pool");
-        Place { _folder: folder, path }
+        PoolFolder { _folder: folder, path }
     }
 
     fn open(&self) -> Store {
@@ -51,7 +51,7 @@ fn letters(store: &Store) -> Map {
 
 #[test]
 fn writes_say_what_they_found() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     assert!(!store.default_map().put(b"k", b"1").expect("room"));
     assert!(store.default_map().put(b"k", b"2").expect("room"));
@@ -78,7 +78,7 @@ fn writes_say_what_they_found() {
 
 #[test]
 fn conditional_writes_compare_both_presence_and_value() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     let exchange =
         |expected, new| store.default_map().compare_exchange(b"k", expected, new).expect("room");
@@ -104,7 +104,7 @@ fn conditional_writes_compare_both_presence_and_value() {
 
 #[test]
 fn counters_lose_no_increment() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -129,7 +129,7 @@ fn counters_lose_no_increment() {
 
 #[test]
 fn keys_and_values_have_limits_and_reach_them() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     let long = vec![7; KEY_SIZE_MAX];
     let longer = vec![7; KEY_SIZE_MAX + 1];
@@ -168,7 +168,7 @@ fn keys_and_values_have_limits_and_reach_them() {
 
 #[test]
 fn long_keys_with_long_shared_prefixes_are_told_apart() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     let mut model = BTreeMap::new();
     for number in 0..400u32 {
@@ -196,7 +196,7 @@ fn long_keys_with_long_shared_prefixes_are_told_apart() {
 
 #[test]
 fn ranges_have_every_kind_of_bound_and_both_ends() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     let map = letters(&store);
     let bounds = |from: Bound<&'static [u8]>, to: Bound<&'static [u8]>| {
@@ -229,7 +229,7 @@ fn ranges_have_every_kind_of_bound_and_both_ends() {
 
 #[test]
 fn the_two_ends_of_an_iterator_meet_once() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     let count = 3000u32;
     for number in 0..count {
@@ -259,7 +259,7 @@ fn the_two_ends_of_an_iterator_meet_once() {
 
 #[test]
 fn iterating_over_large_values_returns_each_once() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     for number in 0..20u8 {
         store.default_map().put([number], vec![number; 300 << 10]).expect("room");
@@ -279,7 +279,7 @@ fn iterating_over_large_values_returns_each_once() {
 
 #[test]
 fn scans_visit_in_place_and_stop_when_told() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     for number in 0..2000u32 {
         store.default_map().put(number.to_be_bytes(), b"v").expect("room");
@@ -303,7 +303,7 @@ fn scans_visit_in_place_and_stop_when_told() {
 
 #[test]
 fn get_many_answers_in_order() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     letters(&store);
     let map = store.existing_map("letters").expect("of strings").expect("there");
@@ -320,7 +320,7 @@ fn get_many_answers_in_order() {
 
 #[test]
 fn named_maps_are_separate_and_can_be_dropped() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     let map = letters(&store);
     store.default_map().put(b"a", b"default").expect("room");
@@ -351,7 +351,7 @@ fn named_maps_are_separate_and_can_be_dropped() {
 
 #[test]
 fn space_of_a_map_dropped_under_a_reader_is_used_again() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open_small(8);
     let value = vec![1; 1000];
     for round in 0..10u32 {
@@ -375,7 +375,7 @@ fn space_of_a_map_dropped_under_a_reader_is_used_again() {
 
 #[test]
 fn a_store_is_reopened_as_it_was_left() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     assert!(store.statistics().was_clean);
     letters(&store);
@@ -397,7 +397,7 @@ fn a_store_is_reopened_as_it_was_left() {
 
 #[test]
 fn opening_creates_only_when_told() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     assert!(matches!(Options::new().open(&place.path), Err(Error::NotFound(_))));
     let store = Options::new().create_new(true).open(&place.path).expect("new");
     assert!(matches!(Options::new().open(&place.path), Err(Error::Locked(_))));
@@ -417,7 +417,7 @@ fn opening_creates_only_when_told() {
 
 #[test]
 fn readers_change_nothing_and_share() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     for number in 0..5000u32 {
         store.default_map().put(number.to_be_bytes(), [9; 100]).expect("room");
@@ -458,7 +458,7 @@ fn readers_change_nothing_and_share() {
 
 #[test]
 fn a_full_pool_can_be_read_emptied_and_filled_again() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open_small(4);
     let value = |number: u32| vec![number as u8; (number % 400) as usize];
     let mut counts = vec![];
@@ -500,7 +500,7 @@ fn a_full_pool_can_be_read_emptied_and_filled_again() {
 
 #[test]
 fn a_full_pool_is_emptied_by_clearing_it() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open_small(4);
     for round in 0..3u32 {
         let mut number = 0u32;
@@ -515,7 +515,7 @@ fn a_full_pool_is_emptied_by_clearing_it() {
 
 #[test]
 fn a_panic_in_a_visitor_harms_nobody() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open_small(4);
     store.default_map().put(b"k", b"v").expect("room");
     let panics = [
@@ -542,7 +542,7 @@ fn a_panic_in_a_visitor_harms_nobody() {
 
 #[test]
 fn more_threads_than_sessions_take_turns() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     std::thread::scope(|scope| {
         for thread in 0..200u32 {
@@ -563,7 +563,7 @@ fn more_threads_than_sessions_take_turns() {
 #[test]
 fn every_domain_gives_the_same_answers() {
     for domain in [Domain::Process, Domain::Eadr, Domain::Adr] {
-        let place = Place::new();
+        let place = PoolFolder::new();
         let store = Options::new().create(true).domain(domain).open(&place.path).expect("it opens");
         for number in 0..3000u32 {
             store
@@ -579,7 +579,7 @@ fn every_domain_gives_the_same_answers() {
 
 #[test]
 fn statistics_say_what_is_there() {
-    let place = Place::new();
+    let place = PoolFolder::new();
     let store = place.open();
     letters(&store);
     for number in 0..10_000u32 {

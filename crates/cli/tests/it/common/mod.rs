@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// A temporary directory, with a pool called `pool` in it once a test creates one.
-pub struct Place {
+pub struct PoolFolder {
     dir: tempfile::TempDir,
 }
 
@@ -35,7 +35,7 @@ pub struct Ended {
     pub err: String,
 }
 
-impl Place {
+impl PoolFolder {
     /// An empty directory.
     pub fn empty() -> Self {
         Self { dir: tempfile::tempdir().expect("a temporary directory can be made") }

@@ -2,7 +2,7 @@
 //! replaces the part of its structure and leaves the others as they are.
 
 use everleaf_prove::Fault;
-use everleaf_prove::hunt::arguments::{Place, Sources};
+use everleaf_prove::hunt::arguments::{SourceLine, Sources};
 use everleaf_prove_designs::structures::STRUCTURES;
 use std::collections::BTreeMap;
 use std::io;
@@ -63,7 +63,7 @@ impl Part<'_> {
         }
         text.push_str("\n| fault | file | function | line |\n|---|---|---|---|\n");
         for fault in self.alive {
-            let Place { file, function, line } = sources.place(*fault)?;
+            let SourceLine { file, function, line } = sources.place(*fault)?;
             let line = line.replace('|', "\\|");
             text.push_str(&format!("| {} | {file} | `{function}` | `{line}` |\n", fault.kind));
         }
@@ -158,7 +158,7 @@ mod tests {
                 continue;
             }
             let text = text.trim_end_matches(" |").trim_matches('`').replace("\\|", "|");
-            let place = Place {
+            let place = SourceLine {
                 file: (*file).to_owned(),
                 function: function.trim_matches('`').to_owned(),
                 line: text,

@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr;
 
 use super::config::Domain;
-use super::raw::Place;
+use super::raw::AddressRange;
 use super::region::{Memory, OwnedMemory};
 pub use cache::CacheShape;
 use counter::Counter;
@@ -176,7 +176,7 @@ impl Counting {
 
 /// Notes an access if this OS thread is counting.
 #[inline(always)]
-pub(super) fn note(access: Access, place: Place) {
+pub(super) fn note(access: Access, place: AddressRange) {
     let current = CURRENT.get();
     if !current.is_null() {
         note_on(current, access, place);
@@ -184,7 +184,7 @@ pub(super) fn note(access: Access, place: Place) {
 }
 
 #[cold]
-fn note_on(current: *const RefCell<Counter>, access: Access, place: Place) {
+fn note_on(current: *const RefCell<Counter>, access: Access, place: AddressRange) {
     // SAFETY: set by `Counting::watch` for the time of its closure, during which the counter, a
     // field of the borrowed `Counting`, stays.
     let counter = unsafe { &*current };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use everleaf_machine::simulated::{Fault, FaultKind, Site};
-use everleaf_prove::hunt::arguments::{KEPT, Place, Sources, argued, function_of, parse};
+use everleaf_prove::hunt::arguments::{KEPT, SourceLine, Sources, argued, function_of, parse};
 
 const LIST: &str = "\
 # a remark
@@ -38,7 +38,7 @@ fn an_argument_finds_its_access_by_function_and_line() {
     assert_eq!(argued("three", &arguments, &[skip], &mut sources()), Ok(HashMap::new()));
     let place = arguments[0].place.clone();
     assert!(sources().has(&place));
-    assert!(!sources().has(&Place { function: "argued".to_owned(), ..place }));
+    assert!(!sources().has(&SourceLine { function: "argued".to_owned(), ..place }));
 }
 
 #[test]

@@ -2,19 +2,19 @@
 
 use super::Stage;
 use super::current::Current;
-use crate::databases::Place;
+use crate::databases::MapNumber;
 use crate::types::Header;
 
 impl Stage {
     /// The header that a key has, if it is that of the collection that was changed last.
     #[inline]
-    pub fn current_header(&self, place: Place, key: &[u8]) -> Option<Header> {
+    pub fn current_header(&self, place: MapNumber, key: &[u8]) -> Option<Header> {
         let current = self.current.as_ref().filter(|current| current.is_of(place, key));
         current.map(|current| current.header)
     }
 
     /// Changes the header of the collection that was changed last, if it is that of the key. Returns whether it is.
-    pub(super) fn change_current(&mut self, place: Place, key: &[u8], header: &Header) -> bool {
+    pub(super) fn change_current(&mut self, place: MapNumber, key: &[u8], header: &Header) -> bool {
         let current = self.current.as_mut().filter(|current| current.is_of(place, key));
         let Some(current) = current else { return false };
         current.header = *header;
@@ -23,7 +23,7 @@ impl Stage {
     }
 
     /// Notes which collection was changed last, whose header was just written.
-    pub(super) fn set_current(&mut self, place: Place, key: &[u8], header: &Header) {
+    pub(super) fn set_current(&mut self, place: MapNumber, key: &[u8], header: &Header) {
         self.current =
             Some(Current { place, key: key.to_vec(), header: *header, is_changed: false });
     }

@@ -94,7 +94,7 @@ mod tests {
     use crate::command::source::{See, Source, Visit};
     use crate::command::stage::Staged;
     use crate::command::walk::Bounds;
-    use crate::databases::Place;
+    use crate::databases::MapNumber;
     use crate::types::{Header, Kind, Types};
 
     /// Beside the scan of the members a batch is made and, for lack of space, rolled back.
@@ -215,7 +215,7 @@ mod tests {
             source: &mut source,
             types: &types,
             databases: &databases,
-            place: Place::default(),
+            place: MapNumber::default(),
         };
         assert_eq!(staged.kind(b"set").unwrap(), Some(Kind::Set));
         let mut seen = Vec::new();
@@ -226,7 +226,7 @@ mod tests {
         });
         walked.unwrap();
         assert_eq!(seen, b"membernever was");
-        staged.stage.write(Place::default(), b"copy", Some((seen, Expiry::Never))).unwrap();
+        staged.stage.write(MapNumber::default(), b"copy", Some((seen, Expiry::Never))).unwrap();
         assert!(!stage.still_holds(&databases, &store).unwrap());
         let mut batch = WriteBatch::new();
         stage.expect_read(&mut batch, &databases);

@@ -6,12 +6,12 @@
 //! expires and is what the current header becomes written. A command that looks at the value, or replaces it, has it
 //! written before, and ends that it is the current one. With something to roll back there is none.
 
-use crate::databases::Place;
+use crate::databases::MapNumber;
 use crate::types::Header;
 
 /// The collection that was changed last.
 pub struct Current {
-    pub place: Place,
+    pub place: MapNumber,
     pub key: Vec<u8>,
     pub header: Header,
     /// Whether the value on the stage is an older one.
@@ -20,7 +20,7 @@ pub struct Current {
 
 impl Current {
     /// Whether it is the collection of a key.
-    pub fn is_of(&self, place: Place, key: &[u8]) -> bool {
+    pub fn is_of(&self, place: MapNumber, key: &[u8]) -> bool {
         self.place == place && self.key == key
     }
 }

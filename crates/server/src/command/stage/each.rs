@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
     use crate::command::stage::Staged;
-    use crate::databases::Place;
+    use crate::databases::MapNumber;
     use crate::types::notes::MEMBERS;
 
     /// What was lost: a large import that was cut short, here by a full pool, left members that no note leads to, and
@@ -105,10 +105,10 @@ mod tests {
                 source: &mut source,
                 types: &types,
                 databases: &databases,
-                place: Place::default(),
+                place: MapNumber::default(),
             };
             staged.update_with(b"key", &mut |_| Action::Expire(Expiry::Never)).ok().unwrap();
-            assert!(stage.new_expiry(Place::default(), b"key").is_some(), "it changes alone");
+            assert!(stage.new_expiry(MapNumber::default(), b"key").is_some(), "it changes alone");
             while map.get("key").unwrap().is_some() {
                 std::thread::yield_now();
             }

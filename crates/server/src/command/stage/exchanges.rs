@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Stage;
-use crate::databases::{Database, Databases, Place};
+use crate::databases::{Database, Databases, MapNumber};
 
 impl Stage {
     /// Exchanges two databases.
@@ -15,7 +15,7 @@ impl Stage {
     }
 
     /// Where databases lie once it is done, if it exchanges some.
-    pub fn places(&self) -> Option<&[Place]> {
+    pub fn places(&self) -> Option<&[MapNumber]> {
         self.places.as_deref()
     }
 

@@ -10,19 +10,19 @@ use everleaf::Expiry;
 
 use super::Stage;
 use crate::command::staged_value::{ENTRY_OVERHEAD, NewExpiry};
-use crate::databases::Place;
+use crate::databases::MapNumber;
 use crate::failure::Result;
 
 impl Stage {
     /// The expiry that a key is to have, if it is what changes of it.
-    pub(super) fn new_expiry(&self, place: Place, key: &[u8]) -> Option<NewExpiry> {
+    pub(super) fn new_expiry(&self, place: MapNumber, key: &[u8]) -> Option<NewExpiry> {
         self.part(place)?.expiries.get(key).copied()
     }
 
     /// Changes the expiry of a key of which nothing is to be written. `seen` is what it has to the transaction.
     pub(super) fn write_expiry(
         &mut self,
-        place: Place,
+        place: MapNumber,
         key: &[u8],
         seen: Expiry,
         new: Expiry,
@@ -38,7 +38,7 @@ impl Stage {
     }
 
     /// Says that something is to be written of a key.
-    pub(super) fn forget_expiry(&mut self, place: Place, key: &[u8]) {
+    pub(super) fn forget_expiry(&mut self, place: MapNumber, key: &[u8]) {
         if self.new_expiry(place, key).is_some() {
             self.size -= key.len() + ENTRY_OVERHEAD;
             self.set_expiry(place, key, None);
@@ -46,7 +46,7 @@ impl Stage {
     }
 
     /// Sets what is to become of the expiry alone, and notes what was.
-    fn set_expiry(&mut self, place: Place, key: &[u8], new: Option<NewExpiry>) {
+    fn set_expiry(&mut self, place: MapNumber, key: &[u8], new: Option<NewExpiry>) {
         let before = self.restore_expiry(place, key.to_vec(), new);
         if let Some(undo) = &mut self.undo {
             undo.note_expiry(place, key, before);
@@ -56,7 +56,7 @@ impl Stage {
     /// Sets what is to become of the expiry alone. Returns what was.
     pub(super) fn restore_expiry(
         &mut self,
-        place: Place,
+        place: MapNumber,
         key: Vec<u8>,
         new: Option<NewExpiry>,
     ) -> Option<NewExpiry> {
@@ -88,7 +88,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Options::new().create(true).open(folder.path().join("p")).unwrap();
         let (types, databases) = (Types::default(), Databases::new(&store, 1));
-        let (map, value, place) = (store.default_map(), vec![1; 5000], Place::default());
+        let (map, value, place) = (store.default_map(), vec![1; 5000], MapNumber::default());
         // A busy machine may be late for the first look.
         let is_in_time = [10, 100, 1000, 10_000].into_iter().any(|length_ms| {
             let time = Expiry::after(std::time::Duration::from_millis(length_ms));
@@ -129,7 +129,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Options::new().create(true).open(folder.path().join("p")).unwrap();
         let (types, databases) = (Types::default(), Databases::new(&store, 1));
-        let (map, place) = (store.default_map(), Place::default());
+        let (map, place) = (store.default_map(), MapNumber::default());
         for length in [10, 5000] {
             for key in ["a", "b", "c"] {
                 map.put(key, vec![1; length]).unwrap();

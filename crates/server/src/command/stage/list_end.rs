@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use crate::command::walk::Bounds;
 use crate::types::Header;
-use crate::types::runs::{self, EntryKey, Place, Side};
+use crate::types::runs::{self, EntryKey, ListEntry, Side};
 
 /// Elements, and bytes of them, that there is room for from the start.
 const FIRST_LEN: usize = 32;
@@ -13,7 +13,7 @@ const FIRST_SIZE: usize = 256;
 
 /// An entry that was read ahead.
 pub struct Entry {
-    pub place: Place,
+    pub place: ListEntry,
     pub value: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ pub struct ListEnd {
     /// Bytes that they take in a run.
     pub run_size: usize,
     /// The entry that they come from, if one.
-    pub origin: Option<Place>,
+    pub origin: Option<ListEntry>,
     /// Whether they are to be written, and not only to be taken from where they are.
     pub is_changed: bool,
     /// Whether some were taken.

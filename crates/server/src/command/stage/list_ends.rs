@@ -21,7 +21,7 @@ use super::ahead::count_of;
 use super::list_end::{Entry, ListEnd};
 use super::{Stage, Staged};
 use crate::failure::Result;
-use crate::types::runs::{self, EntryKey, Place, Side};
+use crate::types::runs::{self, EntryKey, ListEntry, Side};
 use crate::types::{Header, Ready};
 
 /// With each read so many bytes of entries are read, but for the first entry.
@@ -60,7 +60,7 @@ impl Stage {
         }
         if is_long {
             // It is an entry by itself, and is copied once.
-            let place = Place { index, is_run: false };
+            let place = ListEntry { index, is_run: false };
             self.set_member(&EntryKey::of(id, place), Some(element));
             return self.check();
         }
@@ -175,7 +175,7 @@ impl Staged<'_> {
         let index = runs::end_of(list, side);
         if count == 1 && !reaches {
             // An element by itself is found by a lookup, which costs less than a scan.
-            let place = Place { index, is_run: false };
+            let place = ListEntry { index, is_run: false };
             let value = self.see_member(ready, &EntryKey::of(id, place), <[u8]>::to_vec)?;
             if let Some(value) = value {
                 self.stage.open_end(id, side).ahead = VecDeque::from([Entry { place, value }]);
@@ -190,7 +190,7 @@ impl Staged<'_> {
         }
         let (mut entries, mut len, mut size) = (VecDeque::new(), 0, 0);
         self.walk_written(ready, &bounds, is_reverse, &mut |key, value| {
-            let Some(place) = Place::of_key(key) else { return ControlFlow::Break(()) };
+            let Some(place) = ListEntry::of_key(key) else { return ControlFlow::Break(()) };
             // The one that was asked for may be of any size; what is read ahead stays.
             size += value.len();
             if size > SIZE && !entries.is_empty() {

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::command::stage::{Stage, Staged};
     use crate::command::walk::Bounds;
-    use crate::databases::{Databases, Place};
+    use crate::databases::{Databases, MapNumber};
     use crate::failure::Failure;
     use crate::types::Types;
 
@@ -66,7 +66,7 @@ mod tests {
                     source: alone,
                     types: &types,
                     databases: &databases,
-                    place: Place::default(),
+                    place: MapNumber::default(),
                 };
                 is_in_time = staged.contains(b"key")?;
                 while now_ms() < time.as_unix_ms() {

@@ -137,7 +137,7 @@ mod tests {
     use everleaf::{Expiry, Options};
 
     use crate::command::stage::{Stage, Staged};
-    use crate::databases::{Databases, Place};
+    use crate::databases::{Databases, MapNumber};
     use crate::failure::Failure;
     use crate::types::Types;
 
@@ -160,7 +160,7 @@ mod tests {
                     source: alone,
                     types: &types,
                     databases: &databases,
-                    place: Place::default(),
+                    place: MapNumber::default(),
                 };
                 count = Some(act(&mut staged)?);
                 stage.fill(batch, &databases, &types);

@@ -21,7 +21,7 @@ use crate::command::limits::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use crate::command::permission::check_waiting;
 use crate::command::source::Source;
 use crate::command::stage::{Stage, Staged};
-use crate::databases::Place;
+use crate::databases::MapNumber;
 use crate::failure::{Failure, Result};
 use crate::resp::Reply;
 use crate::shared::Shared;
@@ -42,9 +42,9 @@ impl<'a> Service<'a> {
     pub fn if_wanted(
         shared: &'a Shared,
         loop_index: usize,
-        made: &[(Place, Vec<u8>)],
+        made: &[(MapNumber, Vec<u8>)],
     ) -> Option<Self> {
-        let may_want = |(place, key): &(Place, Vec<u8>)| shared.waiters.may_want(*place, key);
+        let may_want = |(place, key): &(MapNumber, Vec<u8>)| shared.waiters.may_want(*place, key);
         let wanted = shared.waiters.total() > 0 && made.iter().any(may_want);
         wanted.then(|| Self::begin(shared, loop_index))
     }
@@ -69,7 +69,7 @@ impl<'a> Service<'a> {
             // Who waits still does so where its database was; it is served when that is exchanged.
             return Ok(());
         }
-        let mut ready: VecDeque<(Place, Vec<u8>)> = stage.made().iter().cloned().collect();
+        let mut ready: VecDeque<(MapNumber, Vec<u8>)> = stage.made().iter().cloned().collect();
         while let Some(place) = ready.pop_front() {
             let (at, key) = (place.0, &place.1);
             let mut last = 0;
@@ -139,7 +139,7 @@ impl<'a> Service<'a> {
 }
 
 /// Behind a write without a service: serves who began to wait meanwhile for what was made, or to whom it came.
-pub fn serve_rest(shared: &Shared, loop_index: usize, made: &[(Place, Vec<u8>)]) -> Result<()> {
+pub fn serve_rest(shared: &Shared, loop_index: usize, made: &[(MapNumber, Vec<u8>)]) -> Result<()> {
     if made.is_empty() {
         return Ok(());
     }

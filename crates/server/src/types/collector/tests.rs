@@ -26,7 +26,7 @@ fn store() -> (tempfile::TempDir, Store, Types) {
 
 /// Place 0.
 fn keys<'a>(types: &'a Types, store: &'a Store) -> Keys<'a> {
-    Keys { types, map: store.default_map(), place: Place::default() }
+    Keys { types, map: store.default_map(), place: MapNumber::default() }
 }
 
 /// Makes a collection like the one of a header, with a number of its own.
@@ -34,7 +34,7 @@ fn make(types: &Types, store: &Store, key: &[u8], header: Header) -> Header {
     let ready = types.ready().unwrap();
     let header = Header { id: ready.new_id(), ..header };
     store.default_map().put(key, ready.encode(&header)).unwrap();
-    ready.members.put(live_key(Place::default(), header.id), key).unwrap();
+    ready.members.put(live_key(MapNumber::default(), header.id), key).unwrap();
     for member in 0..header.count {
         let place = [header.id.to_be_bytes(), member.to_be_bytes()].concat();
         ready.members.put(&place, b"").unwrap();
@@ -71,7 +71,7 @@ fn what_is_gone_is_freed_and_what_is_there_stays() {
     store.default_map().put(b"replaced", b"a string").unwrap();
     make(b"rebuilt", 5);
     Collector::default()
-        .round(&types, &Databases::new(&store, 1), Place::default(), &store)
+        .round(&types, &Databases::new(&store, 1), MapNumber::default(), &store)
         .unwrap();
     assert_eq!(ready.members.len(), empty + 10 + 1 + 5 + 1);
 }
@@ -102,7 +102,7 @@ fn the_header_of_what_has_expired_goes_before_its_members() {
     assert!(map.expire(b"expired", everleaf::Expiry::from_unix_ms(1)).unwrap());
     assert_eq!((map.get(b"expired").unwrap(), map.len()), (None, 2), "it is still counted");
     Collector::default()
-        .round(&types, &Databases::new(&store, 1), Place::default(), &store)
+        .round(&types, &Databases::new(&store, 1), MapNumber::default(), &store)
         .unwrap();
     assert_eq!(map.len(), 1);
     assert_eq!(types.ready().unwrap().members.len(), 2 + 3 + 1);
@@ -148,8 +148,12 @@ fn damage_of_one_collection_keeps_no_other_from_being_freed() {
     let types = Types::default();
     types.open(&store).unwrap();
     let before = types.ready().unwrap().members.len();
-    let round =
-        Collector::default().round(&types, &Databases::new(&store, 1), Place::default(), &store);
+    let round = Collector::default().round(
+        &types,
+        &Databases::new(&store, 1),
+        MapNumber::default(),
+        &store,
+    );
     assert!(matches!(round, Err(Error::Corrupt(_))), "it is told");
     assert_eq!(types.ready().unwrap().members.len(), before - 100 - 1, "the third is freed");
 }
@@ -202,7 +206,7 @@ fn damaged_notes_keep_no_other_collection_from_being_freed() {
         let types = Types::default();
         types.open(&store).unwrap();
         let (databases, collector) = (Databases::new(&store, 1), Collector::default());
-        let round = collector.round(&types, &databases, Place::default(), &store);
+        let round = collector.round(&types, &databases, MapNumber::default(), &store);
         assert!(matches!(round, Err(Error::Corrupt(_))), "it is told: {before}");
         let trimmed = collector.trim_lists(&types, &databases, &store);
         assert!(matches!(trimmed, Err(Error::Corrupt(_))), "it is told: {before}");
@@ -217,7 +221,7 @@ fn damaged_notes_keep_no_other_collection_from_being_freed() {
 fn rename(types: &Types, store: &Store, header: &Header, from: &[u8], to: &[u8]) {
     let ready = types.ready().unwrap();
     let mut batch = WriteBatch::new();
-    batch.put(&ready.members, live_key(Place::default(), header.id), to);
+    batch.put(&ready.members, live_key(MapNumber::default(), header.id), to);
     batch.put(store.default_map(), to, ready.encode(header));
     batch.remove(store.default_map(), from);
     store.write(&batch).unwrap();
@@ -285,7 +289,7 @@ fn what_is_renamed_to_and_fro_keeps_its_members() {
         scope.spawn(|| {
             while !is_done.load(relaxed) {
                 Collector::default()
-                    .round(&types, &Databases::new(&store, 1), Place::default(), &store)
+                    .round(&types, &Databases::new(&store, 1), MapNumber::default(), &store)
                     .unwrap();
             }
         });
