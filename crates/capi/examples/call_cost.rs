@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let map = store.default_map();
     let keys: Vec<String> = (0..KEYS).map(|number| format!("key{number:013}")).collect();
     let value = [7u8; VALUE_SIZE];
-    let c = Opened::new(&folder.path().join("c.pool"));
+    let c = OpenStore::new(&folder.path().join("c.pool"));
     for key in &keys {
         map.put(key, value)?;
         assert_eq!(el_put(c.map(), slice(key.as_bytes()), slice(&value)), EL_OK);
@@ -131,7 +131,7 @@ fn slice(bytes: &[u8]) -> el_slice {
 }
 
 /// A store as a program in C has it.
-struct Opened {
+struct OpenStore {
     store: *mut el_store,
     map: *mut el_map,
 }
@@ -153,7 +153,7 @@ fn at_mut<T>(handle: *mut T) -> Option<&'static mut T> {
     unsafe { handle.as_mut() }
 }
 
-impl Opened {
+impl OpenStore {
     fn new(path: &std::path::Path) -> Self {
         let path = std::ffi::CString::new(path.to_str().expect("UTF-8")).expect("no zero");
         // SAFETY: the text outlives the call.
@@ -165,7 +165,7 @@ impl Opened {
         let store = made(|place| el_store_open(path, at_mut(options), place));
         assert_eq!(el_options_free(at_mut(options)), EL_OK);
         let map = made(|place| el_store_map(at(store), default, false, place));
-        Opened { store, map }
+        OpenStore { store, map }
     }
 
     fn map(&self) -> Option<&el_map> {
@@ -228,7 +228,7 @@ impl Drop for Iterated {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenStore {
     fn drop(&mut self) {
         assert_eq!(el_map_free(at_mut(self.map)), EL_OK);
         assert_eq!(el_store_free(at_mut(self.store)), EL_OK);

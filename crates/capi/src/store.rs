@@ -17,13 +17,13 @@ use crate::options::{Log, el_options};
 use crate::statistics::{el_statistics, fill};
 
 /// What a handle of a store holds.
-pub struct Opened {
+pub struct StoreHandle {
     /// `None` once it was closed.
     store: RwLock<Option<Store>>,
     log: Option<Log>,
 }
 
-impl Opened {
+impl StoreHandle {
     fn say(&self, text: impl FnOnce() -> String) {
         if let Some(log) = &self.log {
             log.say(&text());
@@ -46,7 +46,7 @@ impl Opened {
 
 kind! {
     /// An open store: maps by name in one pool file. For any number of threads at once, but its freeing.
-    el_store, Opened, b"elStore\0"
+    el_store, StoreHandle, b"elStore\0"
 }
 
 /// Opens the pool file at `path`, and stores a handle at `store`. NULL options are the defaults, which
@@ -71,7 +71,7 @@ pub extern "C" fn el_store_open(
         let opened = Store::open(path, options)?;
         let found = opened.statistics();
         let store = RwLock::new(Some(opened));
-        let opened = Opened { store, log };
+        let opened = StoreHandle { store, log };
         opened.say(|| {
             let (ms, clean) = (found.recovery.as_millis(), found.was_clean);
             let closed = if clean { "closed" } else { "not closed" };

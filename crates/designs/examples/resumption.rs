@@ -21,7 +21,7 @@ use everleaf_designs::SpTreeBuffered;
 use everleaf_index::{CreateMode, OrderedIndex, Pool, PoolOptions, SingleTreePool};
 
 type Failure = Box<dyn Error>;
-type Opened = SingleTreePool<SpTreeBuffered>;
+type BufferedPool = SingleTreePool<SpTreeBuffered>;
 
 /// Leaves between two looks at the progress.
 const STEP: usize = 4096;
@@ -31,7 +31,7 @@ fn key(number: u64) -> u64 {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1
 }
 
-fn open(path: &Path, create: CreateMode) -> Result<Opened, Failure> {
+fn open(path: &Path, create: CreateMode) -> Result<BufferedPool, Failure> {
     let pool = Pool::open(path, &PoolOptions { create, ..PoolOptions::default() })?;
     Ok(SingleTreePool::open(pool, 2)?)
 }

@@ -30,9 +30,9 @@ fn last_error() -> String {
 }
 
 /// An index while a test uses it.
-struct Opened(*mut el_index);
+struct OpenIndex(*mut el_index);
 
-impl Opened {
+impl OpenIndex {
     fn new(design: &str, path: Option<&std::path::Path>) -> Result<Self, c_int> {
         let design = CString::new(design).expect("no zero");
         let path = path.map(|path| CString::new(path.to_str().expect("UTF-8")).expect("no zero"));
@@ -40,7 +40,7 @@ impl Opened {
         let mut place = MaybeUninit::uninit();
         match el_index_open(text(&design), path, 1 << 30, Some(&mut place)) {
             // SAFETY: the library has stored a handle.
-            EL_OK => Ok(Opened(unsafe { place.assume_init() })),
+            EL_OK => Ok(OpenIndex(unsafe { place.assume_init() })),
             code => Err(code),
         }
     }
@@ -90,7 +90,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenIndex {
     fn drop(&mut self) {
         // SAFETY: the handle came from the library, and nobody uses it any more.
         assert_eq!(el_index_free(Some(unsafe { &mut *self.0 })), EL_OK);
@@ -101,7 +101,8 @@ impl Drop for Opened {
 fn every_design_does_what_it_is_told() {
     for design in designs() {
         let name = design.name;
-        let index = Opened::new(name, None).unwrap_or_else(|_| panic!("{name}: {}", last_error()));
+        let index =
+            OpenIndex::new(name, None).unwrap_or_else(|_| panic!("{name}: {}", last_error()));
         for key in 1..=100 {
             assert_eq!(el_index_insert(index.get(), key * 3, key), EL_OK, "{name}");
         }
@@ -137,23 +138,23 @@ fn an_index_is_found_again_in_its_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("index.pool");
     {
-        let index = Opened::new("fast-fair", Some(&path)).expect("a new one");
+        let index = OpenIndex::new("fast-fair", Some(&path)).expect("a new one");
         assert_eq!(el_index_insert(index.get(), 5, 50), EL_OK);
     }
-    let index = Opened::new("fast-fair", Some(&path)).expect("the same one");
+    let index = OpenIndex::new("fast-fair", Some(&path)).expect("the same one");
     assert_eq!(index.value(5), Some(50));
     drop(index);
-    assert_eq!(Opened::new("fptree", Some(&path)).err(), Some(EL_INVALID), "of another design");
+    assert_eq!(OpenIndex::new("fptree", Some(&path)).err(), Some(EL_INVALID), "of another design");
 }
 
 #[test]
 fn what_is_wrong_is_told() {
-    assert_eq!(Opened::new("no-such-tree", None).err(), Some(EL_INVALID));
+    assert_eq!(OpenIndex::new("no-such-tree", None).err(), Some(EL_INVALID));
     assert!(last_error().contains("no-such-tree"), "{}", last_error());
     let mut value = MaybeUninit::uninit();
     assert_eq!(el_index_get(None, 1, Some(&mut value)), EL_BAD_HANDLE);
     assert_eq!(el_index_free(None), EL_OK);
-    let index = Opened::new("utree", None).expect("one");
+    let index = OpenIndex::new("utree", None).expect("one");
     let mut limits = MaybeUninit::uninit();
     assert_eq!(el_index_get_limits(index.get(), Some(&mut limits)), EL_OK);
     assert_eq!(el_index_insert(index.get(), 0, 1), EL_INVALID, "key 0 is reserved by this design");
@@ -180,7 +181,7 @@ fn all_designs_are_named() {
 
 #[test]
 fn threads_share_an_index() {
-    let index = Opened::new("fptree", None).expect("one");
+    let index = OpenIndex::new("fptree", None).expect("one");
     let shared = index.get().expect("it is there");
     struct Share<'a>(&'a el_index);
     // SAFETY: the interface says that any number of threads may use an index.

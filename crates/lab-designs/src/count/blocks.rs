@@ -8,7 +8,7 @@ use everleaf_index::{Design, Heap, IndexError, OrderedIndex, Pool, Production, S
 use everleaf_machine::Machine;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig};
 
-use super::{Counted, Opened, pool_bytes};
+use super::{Counted, DesignPool, pool_bytes};
 
 /// The paper's own allocator, a part of its tree.
 pub const CALLOC: &str = "calloc";
@@ -64,7 +64,7 @@ impl<M: Machine> OnAllocator<M> {
     }
 }
 
-impl Opened for OnAllocator<super::M> {
+impl DesignPool for OnAllocator<super::M> {
     fn tree(&self) -> &dyn OrderedIndex<super::M> {
         &self.tree
     }

@@ -74,12 +74,12 @@ impl Operation {
 const LARGE: &str = "insert large";
 
 /// A tree of any design in a pool of its own.
-trait Opened: Sync {
+trait DesignPool: Sync {
     fn tree(&self) -> &dyn OrderedIndex<M>;
     fn heap(&self) -> &Arc<Heap<M>>;
 }
 
-impl<T: Design<M>> Opened for SingleTreePool<T, M> {
+impl<T: Design<M>> DesignPool for SingleTreePool<T, M> {
     fn tree(&self) -> &dyn OrderedIndex<M> {
         self.tree()
     }
@@ -96,7 +96,7 @@ struct Open {
 }
 
 impl DesignVisitor<M> for Open {
-    type Output = Result<Box<dyn Opened>, IndexError>;
+    type Output = Result<Box<dyn DesignPool>, IndexError>;
     fn visit<T: Design<M>>(self) -> Self::Output {
         let Open { pool, is_new } = self;
         let tree_pool = if is_new {
@@ -112,7 +112,7 @@ impl DesignVisitor<M> for Open {
 pub struct Counted {
     // The session before the tree, the tree before its memory.
     session: Session<M>,
-    opened: Box<dyn Opened>,
+    opened: Box<dyn DesignPool>,
     counting: Counting,
     pairs: Vec<(u64, u64)>,
 }
@@ -140,7 +140,7 @@ impl Counted {
         Self::assemble(counting, opened)
     }
 
-    fn assemble(counting: Counting, opened: Box<dyn Opened>) -> Result<Self, BenchError> {
+    fn assemble(counting: Counting, opened: Box<dyn DesignPool>) -> Result<Self, BenchError> {
         let session = opened.heap().session().map_err(IndexError::from)?;
         Ok(Counted { session, opened, counting, pairs: Vec::new() })
     }

@@ -17,13 +17,13 @@ fn options() -> LogOptions {
 }
 
 /// An open log, and the life of each LSN.
-struct Opened {
+struct OpenLog {
     log: Log<SimulatedDisk>,
     lives: Vec<u8>,
     damages: Vec<String>,
 }
 
-fn open(disk: &SimulatedDisk, salvage: bool) -> Result<Opened> {
+fn open(disk: &SimulatedDisk, salvage: bool) -> Result<OpenLog> {
     let (log, recovered) = Log::open(disk.clone(), &options().salvage(salvage))?;
     let mut pairs = BTreeMap::new();
     let mut take = |record: &Record<'_>| {
@@ -43,11 +43,11 @@ fn open(disk: &SimulatedDisk, salvage: bool) -> Result<Opened> {
     assert_eq!(end, recovered.report().end);
     let (lsns, lives): (Vec<Lsn>, Vec<u8>) = pairs.into_iter().unzip();
     assert!(lsns.into_iter().eq(1..=end), "every group up to the end is there, and no other");
-    Ok(Opened { log, lives, damages: recovered.report().damages.clone() })
+    Ok(OpenLog { log, lives, damages: recovered.report().damages.clone() })
 }
 
 /// Appends groups of a life, durably, and sometimes makes a snapshot.
-fn write(opened: &mut Opened, life: u8, count: usize, random: &mut Random) {
+fn write(opened: &mut OpenLog, life: u8, count: usize, random: &mut Random) {
     for _ in 0..count {
         let key = (opened.lives.len() as Lsn + 1).to_be_bytes();
         opened.log.append(&[Record::put(1, &key, &vec![life; 1 + random.below(5000)])]).unwrap();
@@ -254,7 +254,7 @@ fn where_nothing_can_be_salvaged_nothing_is_changed() {
 }
 
 /// Appends groups of a life, each of which is durable, and takes a segment.
-fn append(opened: &mut Opened, life: u8, count: usize) {
+fn append(opened: &mut OpenLog, life: u8, count: usize) {
     for _ in 0..count {
         let key = (opened.lives.len() as Lsn + 1).to_be_bytes();
         opened.log.append(&[Record::put(1, &key, &[life; 5000])]).unwrap();

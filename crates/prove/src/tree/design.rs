@@ -32,7 +32,7 @@ impl<T, const AT_ONCE: bool> fmt::Debug for Of<T, AT_ONCE> {
 }
 
 impl<T: Design<M>, const AT_ONCE: bool> Subject for Of<T, AT_ONCE> {
-    type Opened = SingleTreePool<T, M>;
+    type OpenTree = SingleTreePool<T, M>;
     const LOCK_FREE: bool = matches!(T::INFO.progress, Progress::LockFree);
     const READS_COMMITTED: bool = matches!(T::INFO.reads, Reads::Committed);
     const DEFERS: bool = matches!(T::INFO.reads, Reads::Deferred);

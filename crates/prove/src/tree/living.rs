@@ -141,7 +141,7 @@ impl AnyTree {
     }
 }
 
-struct Live<S: Subject>(S::Opened);
+struct Live<S: Subject>(S::OpenTree);
 
 impl<S: Subject> Living for Live<S> {
     fn heap(&self) -> &Arc<Heap<Simulated>> {

@@ -22,51 +22,51 @@ pub const SHARES: usize = 3;
 pub struct Nb<G>(PhantomData<G>);
 
 /// The tree and the pool's other half of it.
-pub struct Opened<G: Geometry> {
+pub struct OpenTree<G: Geometry> {
     tree: Arc<U64Tree<G, M>>,
     trees: Trees<G, M>,
 }
 
 impl<G: Nodes> Subject for Nb<G> {
-    type Opened = Opened<G>;
+    type OpenTree = OpenTree<G>;
     const LOCK_FREE: bool = true;
 
-    fn create(pool: Pool<M>, chunk_shift: u32) -> Result<Opened<G>, IndexError> {
+    fn create(pool: Pool<M>, chunk_shift: u32) -> Result<OpenTree<G>, IndexError> {
         let trees: Trees<G, M> = Trees::create_with_chunks(pool, chunk_shift)?;
-        Ok(Opened { tree: trees.u64_tree(NAME)?, trees })
+        Ok(OpenTree { tree: trees.u64_tree(NAME)?, trees })
     }
 
-    fn open(pool: Pool<M>) -> Result<Opened<G>, String> {
+    fn open(pool: Pool<M>) -> Result<OpenTree<G>, String> {
         let trees: Trees<G, M> = Trees::open(pool, SHARES).map_err(|error| error.to_string())?;
         let found = trees.find_u64_tree(NAME).map_err(|error| error.to_string())?;
-        Ok(Opened { tree: found.ok_or("the tree is gone")?, trees })
+        Ok(OpenTree { tree: found.ok_or("the tree is gone")?, trees })
     }
 
-    fn heap(opened: &Opened<G>) -> &Arc<Heap<M>> {
+    fn heap(opened: &OpenTree<G>) -> &Arc<Heap<M>> {
         opened.trees.heap()
     }
 
-    fn tree(opened: &Opened<G>) -> &dyn OrderedIndex<M> {
+    fn tree(opened: &OpenTree<G>) -> &dyn OrderedIndex<M> {
         &*opened.tree
     }
 
     fn clear(
-        opened: &Opened<G>,
+        opened: &OpenTree<G>,
         session: &mut Session<M>,
         _keys: &[u64],
     ) -> Result<(), IndexError> {
         opened.tree.clear(session)
     }
 
-    fn give_back(opened: &Opened<G>, _session: &mut Session<M>) -> Result<(), IndexError> {
+    fn give_back(opened: &OpenTree<G>, _session: &mut Session<M>) -> Result<(), IndexError> {
         opened.trees.remove(NAME).map(drop)
     }
 
-    fn close(opened: &Opened<G>) -> Result<(), IndexError> {
+    fn close(opened: &OpenTree<G>) -> Result<(), IndexError> {
         opened.trees.close()
     }
 
-    fn check(opened: &Opened<G>) -> Result<Vec<String>, IndexError> {
+    fn check(opened: &OpenTree<G>) -> Result<Vec<String>, IndexError> {
         Ok(opened.trees.check()?.problems)
     }
 }

@@ -22,7 +22,7 @@ impl<G: Geometry + Clone + Debug + 'static> Nodes for G {}
 /// merges them.
 pub trait Subject: Clone + Debug + 'static {
     /// The opened tree with everything that must live as long.
-    type Opened: 'static;
+    type OpenTree: 'static;
 
     /// Whether every thread can finish whatever becomes of the others.
     const LOCK_FREE: bool = false;
@@ -35,7 +35,8 @@ pub trait Subject: Clone + Debug + 'static {
     const WRITES_BLINDLY: bool = false;
     /// Whether all of the tree is in DRAM. Then it is made anew where others are opened, and no crash is judged.
     const VOLATILE: bool = false;
-    /// Whether there are scans. If not, programs get keys instead ([`AnyTree::fit`](crate::tree::living::AnyTree::fit)).
+    /// Whether there are scans. If not, programs get keys instead
+    /// ([`AnyTree::fit`](crate::tree::living::AnyTree::fit)).
     const ORDERED: bool = true;
     /// The smallest key the tree takes.
     const KEY_MIN: u64 = 0;
@@ -50,19 +51,19 @@ pub trait Subject: Clone + Debug + 'static {
     ///
     /// # Errors
     /// No space.
-    fn create(pool: Pool<Simulated>, chunk_shift: u32) -> Result<Self::Opened, IndexError>;
+    fn create(pool: Pool<Simulated>, chunk_shift: u32) -> Result<Self::OpenTree, IndexError>;
 
     /// The tree in a pool that [`Self::create`] made, whatever the pool went through since.
     ///
     /// # Errors
     /// What makes it unusable, in words.
-    fn open(pool: Pool<Simulated>) -> Result<Self::Opened, String>;
+    fn open(pool: Pool<Simulated>) -> Result<Self::OpenTree, String>;
 
     /// Where the tree lives.
-    fn heap(opened: &Self::Opened) -> &Arc<Heap<Simulated>>;
+    fn heap(opened: &Self::OpenTree) -> &Arc<Heap<Simulated>>;
 
     /// The tree.
-    fn tree(opened: &Self::Opened) -> &dyn OrderedIndex<Simulated>;
+    fn tree(opened: &Self::OpenTree) -> &dyn OrderedIndex<Simulated>;
 
     /// Adds up to `limit` pairs from `from` on, descending, to `pairs`: by a scan of all if the tree
     /// cannot do it.
@@ -70,7 +71,7 @@ pub trait Subject: Clone + Debug + 'static {
     /// # Errors
     /// As the tree's.
     fn scan_back(
-        opened: &Self::Opened,
+        opened: &Self::OpenTree,
         session: &mut Session<Simulated>,
         from: u64,
         limit: usize,
@@ -91,7 +92,7 @@ pub trait Subject: Clone + Debug + 'static {
     /// # Errors
     /// As the tree's.
     fn clear(
-        opened: &Self::Opened,
+        opened: &Self::OpenTree,
         session: &mut Session<Simulated>,
         keys: &[u64],
     ) -> Result<(), IndexError> {
@@ -103,7 +104,7 @@ pub trait Subject: Clone + Debug + 'static {
     /// # Errors
     /// As the tree's.
     fn give_back(
-        opened: &Self::Opened,
+        opened: &Self::OpenTree,
         session: &mut Session<Simulated>,
     ) -> Result<(), IndexError> {
         Self::tree(opened).free_all(session);
@@ -114,7 +115,7 @@ pub trait Subject: Clone + Debug + 'static {
     ///
     /// # Errors
     /// The mark cannot be written.
-    fn close(opened: &Self::Opened) -> Result<(), IndexError> {
+    fn close(opened: &Self::OpenTree) -> Result<(), IndexError> {
         Ok(Self::heap(opened).pool().set_clean()?)
     }
 
@@ -123,5 +124,5 @@ pub trait Subject: Clone + Debug + 'static {
     ///
     /// # Errors
     /// The check itself could not be made.
-    fn check(opened: &Self::Opened) -> Result<Vec<String>, IndexError>;
+    fn check(opened: &Self::OpenTree) -> Result<Vec<String>, IndexError>;
 }

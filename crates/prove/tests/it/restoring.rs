@@ -14,7 +14,7 @@ use everleaf_prove::machine::backing::{new_pool, open_pool};
 
 type M = Simulated;
 type Hashed = HashedLeafTree<U64Kind, Tiny<7, 3>, M>;
-type Opened = SingleTreePool<Hashed, M>;
+type HashedPool = SingleTreePool<Hashed, M>;
 
 const BLOCK: u64 = 1024;
 /// Where the entries of a block begin, and how many there are.
@@ -43,7 +43,7 @@ fn text(error: impl ToString) -> String {
 
 impl Program for Restoring {
     type Operation = Step;
-    type Instance = Opened;
+    type Instance = HashedPool;
 
     fn pool_bytes(&self) -> usize {
         1 << 18
@@ -51,7 +51,7 @@ impl Program for Restoring {
 
     fn format(&self, memory: Memory) {
         let pool = new_pool(memory).expect("room for a pool");
-        let opened: Opened = SingleTreePool::create_with_chunks(pool, 12).expect("room");
+        let opened: HashedPool = SingleTreePool::create_with_chunks(pool, 12).expect("room");
         let mut session = opened.heap().session().expect("a free session");
         for key in KEYS {
             opened.tree().insert(&mut session, key, key).expect("room");
@@ -69,11 +69,11 @@ impl Program for Restoring {
         }
     }
 
-    fn open(&self, memory: Memory) -> Result<Opened, String> {
+    fn open(&self, memory: Memory) -> Result<HashedPool, String> {
         SingleTreePool::open_at_once(open_pool(memory).map_err(text)?).map_err(text)
     }
 
-    fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
+    fn contents(&self, opened: &HashedPool) -> Result<Vec<(u64, u64)>, String> {
         let mut pairs = vec![];
         let mut session = opened.heap().session().map_err(text)?;
         opened.tree().scan(&mut session, 0, usize::MAX, &mut pairs).map_err(text)?;
@@ -95,7 +95,7 @@ impl Program for Restoring {
         }
     }
 
-    fn run(&self, opened: &Opened, _thread: usize, step: &Step, replies: &mut Vec<Reply>) {
+    fn run(&self, opened: &HashedPool, _thread: usize, step: &Step, replies: &mut Vec<Reply>) {
         let mut session = opened.heap().session().expect("a free session");
         let (tree, session) = (opened.tree(), &mut session);
         match *step {

@@ -15,7 +15,7 @@ use super::{OPENED, StoreLog, age, live_maps};
 use crate::ranked::{Rank, RankedMutex};
 use crate::{Durability, Options, Result, Tree};
 
-type Opened = std::result::Result<(Log<LogDisk>, Recovered<LogDisk>), LogError>;
+type OpenResult = std::result::Result<(Log<LogDisk>, Recovered<LogDisk>), LogError>;
 
 /// A log as it was found.
 struct Found {
@@ -188,7 +188,7 @@ impl Opening<'_> {
     }
 
     /// Opens a damaged log with what can be proven of it, and says so beside it before anything is changed.
-    fn salvage(&self, closed_at: Lsn) -> Result<Opened> {
+    fn salvage(&self, closed_at: Lsn) -> Result<OpenResult> {
         let disk = self.directory.open()?;
         self.directory.mark_salvage(&disk)?;
         let aside = self.directory.put_aside()?;
