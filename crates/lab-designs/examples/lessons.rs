@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "what was counted is the result")]
 
 use everleaf_bench::BenchError;
-use everleaf_lab_designs::count::{Operation, load, scaled_caches};
+use everleaf_lab_designs::count::{CountedOperation, load, scaled_caches};
 use everleaf_machine::simulated::Domain;
 use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 
@@ -18,8 +18,12 @@ const REFERENCE: f64 = 121e6;
 const TREES: [&str; 5] =
     ["nbtree", "sptree-unfiltered", "sptree", "sptree-buffered-unfiltered", "sptree-buffered"];
 
-const OPERATIONS: [Operation; 4] =
-    [Operation::Insert, Operation::Update, Operation::Get, Operation::GetAbsent];
+const OPERATIONS: [CountedOperation; 4] = [
+    CountedOperation::Insert,
+    CountedOperation::Update,
+    CountedOperation::Get,
+    CountedOperation::GetAbsent,
+];
 
 fn table(domain: Domain, keys: u64) -> Result<(), BenchError> {
     println!("\nmedium: {domain:?}\n");
@@ -31,7 +35,7 @@ fn table(domain: Domain, keys: u64) -> Result<(), BenchError> {
         let config = CountingConfig { domain, ..scaled_caches(keys, REFERENCE) };
         let mut loaded = load::design(tree, config, keys, 1)?;
         for operation in OPERATIONS {
-            if operation != Operation::Insert {
+            if operation != CountedOperation::Insert {
                 loaded.perform(operation, keys / 2)?;
             }
             let tally = loaded.tree.tally(operation);

@@ -8,7 +8,7 @@ use everleaf_bench::random::Random;
 use everleaf_machine::simulated::Domain;
 use everleaf_machine::simulated::counting::{CacheShape, CountingConfig, Tally};
 
-use super::{Counted, Operation, pool_bytes};
+use super::{Counted, CountedOperation, pool_bytes};
 
 /// Entries that a trial may use up besides those it starts with: an append for each write.
 const ROOM: u64 = 3;
@@ -17,18 +17,18 @@ const ROOM: u64 = 3;
 pub struct LeafCosts {
     /// Random keys that a new tree takes before its leaves become more. A tree may start with several.
     pub capacity: u64,
-    sums: Vec<(Operation, Tally)>,
+    sums: Vec<(CountedOperation, Tally)>,
 }
 
 impl LeafCosts {
     /// The sums of an operation.
-    pub fn of(&self, operation: Operation) -> Tally {
+    pub fn of(&self, operation: CountedOperation) -> Tally {
         let found = self.sums.iter().find(|(other, _)| *other == operation);
         found.map_or_else(Tally::default, |(_, tally)| *tally)
     }
 
     /// A figure of one operation, on average.
-    pub fn each(&self, operation: Operation, sum: fn(&Tally) -> u64) -> f64 {
+    pub fn each(&self, operation: CountedOperation, sum: fn(&Tally) -> u64) -> f64 {
         let tally = self.of(operation);
         tally.per_operation(sum(&tally))
     }
@@ -57,8 +57,8 @@ pub fn costs(
 ) -> Result<LeafCosts, BenchError> {
     let mut random = Random::new(seed);
     let capacity = capacity(design, domain, &mut random)?;
-    let mut sums: Vec<(Operation, Tally)> =
-        Operation::SINGLE.iter().map(|operation| (*operation, Tally::default())).collect();
+    let mut sums: Vec<(CountedOperation, Tally)> =
+        CountedOperation::SINGLE.iter().map(|operation| (*operation, Tally::default())).collect();
     let mut counted = 0;
     for _ in 0..trials {
         let Some(tree) = trial(design, domain, capacity, &mut random)? else { continue };
@@ -87,12 +87,12 @@ pub fn insert_at(design: &str, entries: u64, trials: u64, seed: u64) -> Result<T
         for _ in 0..entries {
             tree.fill(random.next_word())?;
         }
-        tree.count(Operation::Insert, random.next_word())?;
+        tree.count(CountedOperation::Insert, random.next_word())?;
         if tree.leaves()? != first {
             let text = format!("{entries} keys and one more do not fit into a leaf of {design}");
             return Err(BenchError::Wrong(text));
         }
-        sum += tree.tally(Operation::Insert);
+        sum += tree.tally(CountedOperation::Insert);
     }
     Ok(sum)
 }
@@ -125,10 +125,10 @@ fn trial(
     }
     let mut chosen = || keys[random.below(keys.len() as u64) as usize];
     let (updated, read, removed) = (chosen(), chosen(), chosen());
-    tree.count(Operation::Insert, random.next_word())?;
-    tree.count(Operation::Update, updated)?;
-    tree.count(Operation::Get, read)?;
-    tree.count(Operation::GetAbsent, random.next_word())?;
-    tree.count(Operation::Remove, removed)?;
+    tree.count(CountedOperation::Insert, random.next_word())?;
+    tree.count(CountedOperation::Update, updated)?;
+    tree.count(CountedOperation::Get, read)?;
+    tree.count(CountedOperation::GetAbsent, random.next_word())?;
+    tree.count(CountedOperation::Remove, removed)?;
     Ok((tree.leaves()? == first).then_some(tree))
 }

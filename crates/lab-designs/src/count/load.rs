@@ -4,7 +4,7 @@ use everleaf_bench::random::{Random, mix};
 use everleaf_bench::{BenchError, Distribution, Sampler};
 use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 
-use super::{Counted, Operation, pool_bytes};
+use super::{Counted, CountedOperation, pool_bytes};
 
 /// A tree filled with keys at random.
 pub struct Loaded {
@@ -28,7 +28,7 @@ pub fn random(
     let mut tree = tree(pool_bytes(keys))?;
     let leaves_first = tree.leaves()?;
     for number in 0..keys {
-        tree.count(Operation::Insert, key(number, seed))?;
+        tree.count(CountedOperation::Insert, key(number, seed))?;
     }
     Ok(Loaded { tree, leaves_first, keys, seed })
 }
@@ -57,16 +57,16 @@ impl Loaded {
     ///
     /// # Errors
     /// The design's.
-    pub fn perform(&mut self, operation: Operation, count: u64) -> Result<(), BenchError> {
+    pub fn perform(&mut self, operation: CountedOperation, count: u64) -> Result<(), BenchError> {
         let mut random = Random::new(self.seed ^ 0x0be7);
         for _ in 0..count {
             let mut number = random.below(self.keys);
-            if operation == Operation::GetAbsent {
+            if operation == CountedOperation::GetAbsent {
                 number += 1 << 31;
             }
             let key = key(number, self.seed);
             self.tree.count(operation, key)?;
-            if operation == Operation::Remove {
+            if operation == CountedOperation::Remove {
                 self.tree.fill(key)?;
             }
         }
@@ -91,11 +91,12 @@ impl Loaded {
         self.tree.write_back_all();
         for turn in 0..count {
             let key = key(sampler.sample(&mut random), self.seed);
-            let operation = if turn % 2 == 0 { Operation::Get } else { Operation::Update };
+            let operation =
+                if turn % 2 == 0 { CountedOperation::Get } else { CountedOperation::Update };
             self.tree.count(operation, key)?;
         }
-        let mut tally = self.tree.tally(Operation::Get);
-        tally += self.tree.tally(Operation::Update);
+        let mut tally = self.tree.tally(CountedOperation::Get);
+        tally += self.tree.tally(CountedOperation::Update);
         Ok((tally, tally.media_written_bytes + self.tree.write_back_all()))
     }
 }

@@ -32,7 +32,7 @@ type M = Simulated;
 
 /// An operation that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum CountedOperation {
     /// Adds a key that is absent.
     Insert,
     /// Replaces the value of a key that is there.
@@ -47,25 +47,25 @@ pub enum Operation {
     Scan(usize),
 }
 
-impl Operation {
+impl CountedOperation {
     /// The five of single keys, in the order of tables.
-    pub const SINGLE: [Operation; 5] = [
-        Operation::Insert,
-        Operation::Remove,
-        Operation::Update,
-        Operation::Get,
-        Operation::GetAbsent,
+    pub const SINGLE: [CountedOperation; 5] = [
+        CountedOperation::Insert,
+        CountedOperation::Remove,
+        CountedOperation::Update,
+        CountedOperation::Get,
+        CountedOperation::GetAbsent,
     ];
 
     /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Operation::Insert => "insert",
-            Operation::Update => "update",
-            Operation::Remove => "remove",
-            Operation::Get => "get",
-            Operation::GetAbsent => "get absent",
-            Operation::Scan(_) => "scan",
+            CountedOperation::Insert => "insert",
+            CountedOperation::Update => "update",
+            CountedOperation::Remove => "remove",
+            CountedOperation::Get => "get",
+            CountedOperation::GetAbsent => "get absent",
+            CountedOperation::Scan(_) => "scan",
         }
     }
 }
@@ -195,19 +195,23 @@ impl Counted {
     ///
     /// # Errors
     /// The tree's, and that the operation did not do what its kind says.
-    pub fn count(&mut self, operation: Operation, key: u64) -> Result<(), BenchError> {
+    pub fn count(&mut self, operation: CountedOperation, key: u64) -> Result<(), BenchError> {
         let Counted { session, opened, counting, pairs } = self;
         let tree = opened.tree();
         let (key, value) = fitting(&tree.info(), key);
         pairs.clear();
         let is_done = counting.operation(operation.name(), || {
             Ok::<bool, IndexError>(match operation {
-                Operation::Insert => tree.change(session, key, Intent::Insert, value)?.changed,
-                Operation::Update => tree.change(session, key, Intent::Update, value ^ 1)?.changed,
-                Operation::Remove => tree.change(session, key, Intent::Remove, 0)?.changed,
-                Operation::Get => tree.get(session, key)?.is_some(),
-                Operation::GetAbsent => tree.get(session, key)?.is_none(),
-                Operation::Scan(length) => {
+                CountedOperation::Insert => {
+                    tree.change(session, key, Intent::Insert, value)?.changed
+                }
+                CountedOperation::Update => {
+                    tree.change(session, key, Intent::Update, value ^ 1)?.changed
+                }
+                CountedOperation::Remove => tree.change(session, key, Intent::Remove, 0)?.changed,
+                CountedOperation::Get => tree.get(session, key)?.is_some(),
+                CountedOperation::GetAbsent => tree.get(session, key)?.is_none(),
+                CountedOperation::Scan(length) => {
                     tree.scan(session, key, length, pairs)?;
                     true
                 }
@@ -248,7 +252,7 @@ impl Counted {
     }
 
     /// The sums of a kind of operation so far.
-    pub fn tally(&self, operation: Operation) -> Tally {
+    pub fn tally(&self, operation: CountedOperation) -> Tally {
         self.counting.tally(operation.name())
     }
 

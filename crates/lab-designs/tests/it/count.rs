@@ -2,7 +2,7 @@
 
 use everleaf_designs::catalogue;
 use everleaf_index::Reads;
-use everleaf_lab_designs::count::{Counted, Operation, pool_bytes, scaled_caches};
+use everleaf_lab_designs::count::{Counted, CountedOperation, pool_bytes, scaled_caches};
 use everleaf_machine::simulated::counting::{Counting, CountingConfig};
 
 #[test]
@@ -13,17 +13,17 @@ fn every_design_can_be_counted_and_finds_what_it_was_given() {
         for key in 1..=3 {
             tree.fill(key * 1000).unwrap();
         }
-        tree.count(Operation::Insert, 1500).unwrap();
-        tree.count(Operation::Update, 2000).unwrap();
-        tree.count(Operation::Remove, 1000).unwrap();
-        tree.count(Operation::Get, 1500).unwrap();
-        tree.count(Operation::GetAbsent, 1000).unwrap();
-        for operation in Operation::SINGLE {
+        tree.count(CountedOperation::Insert, 1500).unwrap();
+        tree.count(CountedOperation::Update, 2000).unwrap();
+        tree.count(CountedOperation::Remove, 1000).unwrap();
+        tree.count(CountedOperation::Get, 1500).unwrap();
+        tree.count(CountedOperation::GetAbsent, 1000).unwrap();
+        for operation in CountedOperation::SINGLE {
             assert_eq!(tree.tally(operation).operations, 1, "{name} {operation:?}");
         }
-        assert!(tree.count(Operation::Get, 1000).is_err(), "{name}");
+        assert!(tree.count(CountedOperation::Get, 1000).is_err(), "{name}");
         if info.reads == Reads::Volatile {
-            for operation in Operation::SINGLE {
+            for operation in CountedOperation::SINGLE {
                 let tally = tree.tally(operation);
                 let touched = [tally.flushes, tally.drains, tally.pool_lines_read];
                 assert_eq!(touched, [0; 3], "{name} {operation:?}");
@@ -32,11 +32,11 @@ fn every_design_can_be_counted_and_finds_what_it_was_given() {
             continue;
         }
         let defers = info.reads == Reads::Deferred;
-        assert_eq!(tree.tally(Operation::Insert).flushes == 0, defers, "{name}");
+        assert_eq!(tree.tally(CountedOperation::Insert).flushes == 0, defers, "{name}");
         let mut tree = tree.crash_and_recover().unwrap();
         assert!(tree.recovery().pool_lines_read > 0, "{name}");
         // A tree that defers had all of it in DRAM.
-        assert_eq!(tree.count(Operation::Get, 3000).is_err(), defers, "{name}");
+        assert_eq!(tree.count(CountedOperation::Get, 3000).is_err(), defers, "{name}");
     }
 }
 

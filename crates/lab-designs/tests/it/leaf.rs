@@ -1,11 +1,11 @@
 //! Single operations on leaves with room, counted.
 
-use everleaf_lab_designs::count::Operation;
+use everleaf_lab_designs::count::CountedOperation;
 use everleaf_lab_designs::count::leaf::{LeafCosts, costs, insert_at};
 use everleaf_machine::simulated::Domain;
 
 fn flushes(costs: &LeafCosts) -> [f64; 3] {
-    [Operation::Insert, Operation::Remove, Operation::Update]
+    [CountedOperation::Insert, CountedOperation::Remove, CountedOperation::Update]
         .map(|operation| costs.each(operation, |tally| tally.flushes))
 }
 
@@ -16,7 +16,10 @@ fn the_flagship_flushes_one_line_a_write_and_reads_one_a_hit() {
     assert_eq!(flushes(&costs), [1.0; 3]);
     let read = |operation| costs.each(operation, |tally| tally.pool_lines_read);
     // An absent key that shares a fingerprint costs a look at an entry.
-    assert!((1.0..1.5).contains(&read(Operation::Get)) && read(Operation::GetAbsent) < 0.5);
+    assert!(
+        (1.0..1.5).contains(&read(CountedOperation::Get))
+            && read(CountedOperation::GetAbsent) < 0.5
+    );
 }
 
 #[test]

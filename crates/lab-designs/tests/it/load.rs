@@ -1,7 +1,7 @@
 //! Operations on trees with many keys, counted.
 
 use everleaf_bench::Distribution;
-use everleaf_lab_designs::count::Operation;
+use everleaf_lab_designs::count::CountedOperation;
 use everleaf_lab_designs::count::load::design;
 use everleaf_machine::simulated::Domain;
 use everleaf_machine::simulated::counting::CountingConfig;
@@ -24,12 +24,13 @@ fn persistent_caches_gather_the_writes_of_hot_keys() {
 #[test]
 fn operations_on_a_loaded_tree_are_counted_without_its_inserts() {
     let mut loaded = design("rntree", CountingConfig::default(), 2000, 3).unwrap();
-    for operation in [Operation::Get, Operation::GetAbsent, Operation::Remove] {
+    for operation in [CountedOperation::Get, CountedOperation::GetAbsent, CountedOperation::Remove]
+    {
         loaded.perform(operation, 100).unwrap();
         assert_eq!(loaded.tree.tally(operation).operations, 100);
     }
-    loaded.perform(Operation::Scan(10), 10).unwrap();
-    assert_eq!(loaded.tree.tally(Operation::Insert).operations, 2000);
+    loaded.perform(CountedOperation::Scan(10), 10).unwrap();
+    assert_eq!(loaded.tree.tally(CountedOperation::Insert).operations, 2000);
     // Leaves of 62 entries split about every 43 inserts.
     let splits = loaded.tree.leaves().unwrap() - loaded.leaves_first;
     assert!((35..60).contains(&splits), "{splits}");

@@ -5,7 +5,7 @@ use everleaf_machine::simulated::Domain;
 
 use super::finding::{Figure, Grid, Series};
 use super::{Context, Outcome};
-use everleaf_lab_designs::count::Operation;
+use everleaf_lab_designs::count::CountedOperation;
 use everleaf_lab_designs::count::leaf::{self, LeafCosts};
 
 /// A row of a paper's table: insert, delete, update.
@@ -25,7 +25,7 @@ pub(super) struct More {
     /// `flushes` or `lines written`.
     pub what: &'static str,
     /// The operation.
-    pub operation: Operation,
+    pub operation: CountedOperation,
     /// The reason.
     pub why: &'static str,
 }
@@ -47,7 +47,8 @@ impl Claim {
 const EXACT: f64 = 0.005;
 
 /// The operations of a row, in the papers' order.
-const ROW: [Operation; 3] = [Operation::Insert, Operation::Remove, Operation::Update];
+const ROW: [CountedOperation; 3] =
+    [CountedOperation::Insert, CountedOperation::Remove, CountedOperation::Update];
 
 /// Counts the designs on leaves with room.
 pub(super) fn measure(
@@ -101,9 +102,9 @@ pub(super) fn judge(
             (*name).to_owned(),
             slashed(triple(costs, |tally| tally.flushes)),
             slashed(triple(costs, |tally| tally.pool_lines_written)),
-            read(Operation::Insert),
-            read(Operation::Get),
-            read(Operation::GetAbsent),
+            read(CountedOperation::Insert),
+            read(CountedOperation::Get),
+            read(CountedOperation::GetAbsent),
             costs.capacity.to_string(),
         ]);
         for operation in ROW {
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_given_only_for_what_it_explains() {
-        let more = &[More { what: "flushes", operation: Operation::Update, why: "appends" }];
+        let more = &[More { what: "flushes", operation: CountedOperation::Update, why: "appends" }];
         let claim = Claim { design: "a", flushes: None, writes: None, more };
         let said = [4.0, 3.0, 3.0];
         assert_eq!(claim.reason("flushes", &said, &[4.0, 3.0, 4.0]), Some("appends"));

@@ -8,7 +8,7 @@ use super::finding::{Bar, Chart, Grid, Series, number};
 use super::timed::{self, Contest};
 use super::{Context, Entry, Family, Kind, Outcome};
 use everleaf_lab_designs::count::{
-    Operation, conditional_designs, leaf, load, scaled_caches, threads,
+    CountedOperation, conditional_designs, leaf, load, scaled_caches, threads,
 };
 
 pub(super) const FAMILY: Family = Family {
@@ -85,7 +85,7 @@ fn counts(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let trials = context.scale.pick(40, 400);
     let keys = context.scale.pick(30_000, 1_000_000);
     let mut outcome = Outcome::default();
-    let mut on_leaf: Vec<Grid> = Operation::SINGLE
+    let mut on_leaf: Vec<Grid> = CountedOperation::SINGLE
         .iter()
         .map(|operation| {
             let title = format!("{} on a leaf with room, on average", operation.name());
@@ -101,11 +101,11 @@ fn counts(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     for name in conditional_designs() {
         (context.tell)(&format!("counting {name}"));
         let costs = leaf::costs(name, Domain::Adr, trials, context.seed)?;
-        for (grid, operation) in on_leaf.iter_mut().zip(Operation::SINGLE) {
+        for (grid, operation) in on_leaf.iter_mut().zip(CountedOperation::SINGLE) {
             grid.add(name, LEAF_COLUMNS.iter().map(|(_, sum)| costs.each(operation, *sum)));
         }
         let mut loaded = load::design(name, scaled_caches(keys, 16e6), keys, context.seed)?;
-        let tally = loaded.tree.tally(Operation::Insert);
+        let tally = loaded.tree.tally(CountedOperation::Insert);
         // Nothing is removed, so that every leaf more is a split.
         let splits = loaded.tree.leaves()? - loaded.leaves_first;
         let marks = loaded.tree.marks();
@@ -116,7 +116,7 @@ fn counts(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         let each = tally.per_operation(tally.flushes);
         flushes.push(Bar { name: name.to_owned(), value: each, spread: None });
         outcome.series.push(Series::count(format!("{name} random insert"), "flushes", each));
-        for operation in Operation::SINGLE {
+        for operation in CountedOperation::SINGLE {
             let each = costs.each(operation, |tally| tally.flushes);
             let name = format!("{name} {} on a leaf with room", operation.name());
             outcome.series.push(Series::count(name.clone(), "flushes", each));

@@ -15,7 +15,7 @@ use super::recovery::series;
 use super::timed::{self, Contest};
 use super::waiting::{self, Setting};
 use super::{Context, Entry, Family, Kind, Outcome};
-use everleaf_lab_designs::count::{Operation, leaf, load, scaled_caches};
+use everleaf_lab_designs::count::{CountedOperation, leaf, load, scaled_caches};
 use everleaf_lab_designs::openings::openings;
 
 /// What RNTree's authors compare on many cores.
@@ -173,8 +173,9 @@ fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     for (design, claim) in [("rntree", 2.0), ("nvtree", 2.0), ("wbtree", 4.0), ("fptree", 3.0)] {
         let found = measured.iter().find(|(name, _)| *name == design);
         // A persistent instruction flushes and waits: what is counted is the waits.
-        let drains = found
-            .map_or(f64::NAN, |(_, costs)| costs.each(Operation::Insert, |tally| tally.drains));
+        let drains = found.map_or(f64::NAN, |(_, costs)| {
+            costs.each(CountedOperation::Insert, |tally| tally.drains)
+        });
         let what = format!("{design}: persistent instructions of an insert");
         outcome.figures.push(Figure::near(what, claim, drains, "", 0.0));
     }
@@ -203,7 +204,7 @@ fn overlap(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let mut outcome = Outcome::default();
     let columns = ["tree, operation", "flushes", "under the lock", "outside"];
     let mut grid = Grid::new("flushes of an operation on a leaf with room", &columns);
-    let operations = [Operation::Insert, Operation::Update, Operation::Remove];
+    let operations = [CountedOperation::Insert, CountedOperation::Update, CountedOperation::Remove];
     for design in ["rntree", "rntree-dual", "nvtree", "wbtree", "fptree"] {
         (context.tell)(&format!("counting {design}"));
         let costs = leaf::costs(design, Domain::Adr, trials, context.seed)?;
@@ -214,7 +215,7 @@ fn overlap(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
             grid.add(name.clone(), [all, inside, all - inside]);
             outcome.series.push(Series::count(name, "flushes under the lock", inside));
             let claim = match (design, operation) {
-                ("rntree" | "rntree-dual", _) | ("fptree", Operation::Remove) => 1.0,
+                ("rntree" | "rntree-dual", _) | ("fptree", CountedOperation::Remove) => 1.0,
                 ("fptree", _) => 3.0,
                 _ => continue,
             };
@@ -300,7 +301,7 @@ fn count_single(
     let waits = waiting::count(context, designs, setting)?;
     let title = "waiting for memory by counts, ns: reads of 84 ns, write-backs of 140 ns";
     waiting::describe(outcome, &waits, title);
-    let (best, wait) = waiting::least(&waits, Operation::Remove, |_| true);
+    let (best, wait) = waiting::least(&waits, CountedOperation::Remove, |_| true);
     let theirs = waiting::find(&waits, "fptree")[2];
     outcome.figures.push(
         Figure::statement(
@@ -351,8 +352,8 @@ fn conditional(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let mut grid = Grid::new("lines of the pool read by an update", &["tree", "lines"]);
     for design in designs {
         let mut loaded = load::design(design, scaled_caches(keys, 16e6), keys, context.seed)?;
-        loaded.perform(Operation::Update, keys / 5)?;
-        let tally = loaded.tree.tally(Operation::Update);
+        loaded.perform(CountedOperation::Update, keys / 5)?;
+        let tally = loaded.tree.tally(CountedOperation::Update);
         let read = tally.per_operation(tally.pool_lines_read);
         grid.add(design, [read]);
         outcome.series.push(Series::count(format!("{design} update"), "pool lines read", read));

@@ -6,11 +6,15 @@ use everleaf_machine::simulated::Domain;
 use super::finding::{Figure, Grid, Series};
 use super::model::Latencies;
 use super::{Context, Outcome};
-use everleaf_lab_designs::count::{Operation, load, scaled_caches};
+use everleaf_lab_designs::count::{CountedOperation, load, scaled_caches};
 
 /// The four operations, in the order of the tables.
-pub(super) const FOUR: [Operation; 4] =
-    [Operation::Insert, Operation::Update, Operation::Remove, Operation::Get];
+pub(super) const FOUR: [CountedOperation; 4] = [
+    CountedOperation::Insert,
+    CountedOperation::Update,
+    CountedOperation::Remove,
+    CountedOperation::Get,
+];
 
 /// What is counted, and what a wait takes.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +89,7 @@ pub(super) fn describe(outcome: &mut Outcome, all: &[Waits], title: &str) {
 /// The design that waits least for an operation, and how long.
 pub(super) fn least(
     all: &[Waits],
-    operation: Operation,
+    operation: CountedOperation,
     takes_part: fn(&str) -> bool,
 ) -> (&'static str, f64) {
     let at = FOUR.iter().position(|one| *one == operation).expect("one of the four");
@@ -106,7 +110,7 @@ pub(super) fn ranges(
     outcome: &mut Outcome,
 ) -> Result<(), BenchError> {
     let (keys, reference, length) = setting;
-    let scan = Operation::Scan(length);
+    let scan = CountedOperation::Scan(length);
     let columns = ["tree", "lines read a pair", "misses to wait for a pair"];
     let mut grid = Grid::new(format!("a query of {length} of {keys} pairs, counted"), &columns);
     let mut lines: Vec<(&str, f64)> = Vec::new();
@@ -139,8 +143,8 @@ mod tests {
         let waits = |design, of| Waits { design, of };
         let all = [waits("a", [1.0, 2.0, 3.0, 6.0]), waits("b", [2.0, 1.0, 1.0, 1.0])];
         assert_eq!(all[0].mean(), 3.0);
-        assert_eq!(least(&all, Operation::Get, |_| true), ("b", 1.0));
-        assert_eq!(least(&all, Operation::Get, |design| design == "a"), ("a", 6.0));
+        assert_eq!(least(&all, CountedOperation::Get, |_| true), ("b", 1.0));
+        assert_eq!(least(&all, CountedOperation::Get, |design| design == "a"), ("a", 6.0));
         assert_eq!(find(&all, "b")[0], 2.0);
         assert!(find(&all, "c")[0].is_nan());
     }

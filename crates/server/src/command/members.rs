@@ -30,6 +30,14 @@ const COUNT_MAX: u64 = 1 << 20;
 /// like this, so that nearly every second time it is a new one.
 const ATTEMPT_FACTOR: u64 = 64;
 
+/// What is made of several sets, or of several sorted ones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SetOperation {
+    Intersection,
+    Union,
+    Difference,
+}
+
 /// How a step is to be made.
 struct ScanOptions<'a> {
     cursor: u64,

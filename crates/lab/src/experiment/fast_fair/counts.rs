@@ -11,7 +11,7 @@ use super::super::finding::{Axis, Bar, Chart, Figure, Grid, Line, Series};
 use super::super::model::Latencies;
 use super::super::{Context, Outcome};
 use super::times::SIZE_COUNT;
-use everleaf_lab_designs::count::{Counted, Operation, load, scaled_caches};
+use everleaf_lab_designs::count::{Counted, CountedOperation, load, scaled_caches};
 
 /// What random inserts and then reads of the designs cost, on caches in proportion.
 fn counted(
@@ -23,9 +23,9 @@ fn counted(
     let count = |name: &&'static str| {
         (context.tell)(&format!("counting {name}"));
         let mut loaded = load::design(name, config, keys, context.seed)?;
-        loaded.perform(Operation::Get, keys / 4)?;
+        loaded.perform(CountedOperation::Get, keys / 4)?;
         let tally = |operation| loaded.tree.tally(operation);
-        Ok((*name, tally(Operation::Insert), tally(Operation::Get)))
+        Ok((*name, tally(CountedOperation::Insert), tally(CountedOperation::Get)))
     };
     designs.iter().map(count).collect()
 }
@@ -148,7 +148,7 @@ pub(super) fn flushes(context: &mut Context<'_>) -> Result<Outcome, BenchError> 
     let seed = context.seed;
     let mut each = |what: &str, loaded: Result<load::Loaded, BenchError>| {
         (context.tell)(what);
-        let tally = loaded?.tree.tally(Operation::Insert);
+        let tally = loaded?.tree.tally(CountedOperation::Insert);
         Ok::<_, BenchError>(tally.per_operation(tally.flushes))
     };
     let published = each(
@@ -197,7 +197,7 @@ pub(super) fn barriers(context: &mut Context<'_>) -> Result<Outcome, BenchError>
     for (name, claim) in claims {
         (context.tell)(&format!("counting {name}"));
         let loaded = load::design(name, CountingConfig::default(), keys, context.seed)?;
-        let tally = loaded.tree.tally(Operation::Insert);
+        let tally = loaded.tree.tally(CountedOperation::Insert);
         let [fences, drains] = [tally.fences, tally.drains].map(|sum| tally.per_operation(sum));
         let barriers = fences + 2.0 * drains;
         grid.add(name, [fences, drains, barriers]);

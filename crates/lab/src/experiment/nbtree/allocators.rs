@@ -8,7 +8,7 @@ use everleaf_bench::statistics::Ratio;
 use everleaf_index::{Domain as PoolDomain, Hardware, OrderedIndex, Pool};
 use everleaf_lab_designs::OnAllocator;
 use everleaf_lab_designs::count::blocks::{self, CALLOC};
-use everleaf_lab_designs::count::{Counted, Operation, pool_bytes, scaled_caches};
+use everleaf_lab_designs::count::{Counted, CountedOperation, pool_bytes, scaled_caches};
 use everleaf_machine::simulated::Domain;
 use everleaf_machine::simulated::counting::Tally;
 
@@ -38,11 +38,11 @@ impl Part {
     }
 
     /// The operation of this number on a tree with the keys below `keys`, and its key.
-    fn operation(self, number: u64, keys: u64) -> (Operation, u64) {
+    fn operation(self, number: u64, keys: u64) -> (CountedOperation, u64) {
         match self {
-            Part::Inserts => (Operation::Insert, keys + number),
-            Part::Both if number.is_multiple_of(2) => (Operation::Insert, keys + number),
-            Part::Both => (Operation::Remove, number),
+            Part::Inserts => (CountedOperation::Insert, keys + number),
+            Part::Both if number.is_multiple_of(2) => (CountedOperation::Insert, keys + number),
+            Part::Both => (CountedOperation::Remove, number),
         }
     }
 }
@@ -115,8 +115,8 @@ fn count(
             let (operation, number) = part.operation(number, keys);
             tree.count(operation, key(number))?;
         }
-        let mut tally = tree.tally(Operation::Insert);
-        tally += tree.tally(Operation::Remove);
+        let mut tally = tree.tally(CountedOperation::Insert);
+        tally += tree.tally(CountedOperation::Remove);
         let after = marks(&tree);
         let media = tally.media_written_bytes + tree.write_back_all();
         let [allocated, changes] = [0, 1].map(|at| after[at] - before[at]);
@@ -229,7 +229,7 @@ fn timed(allocator: &str, part: Part, keys: u64, seed: u64) -> Result<f64, Bench
     let started = thread_time();
     for number in 0..keys {
         let (operation, number) = part.operation(number, keys);
-        let was_there = if operation == Operation::Insert {
+        let was_there = if operation == CountedOperation::Insert {
             tree.tree().insert(&mut session, key(number), number + 1)?.is_some()
         } else {
             tree.tree().remove(&mut session, key(number))?.is_none()

@@ -9,7 +9,7 @@ use super::super::model::Latencies;
 use super::super::{Context, Outcome};
 use super::rivals::{PAPERS_TREE, is_published, rivals};
 use everleaf_bench::random::mix;
-use everleaf_lab_designs::count::{Counted, Operation, load, pool_bytes, scaled_caches};
+use everleaf_lab_designs::count::{Counted, CountedOperation, load, pool_bytes, scaled_caches};
 
 const APPENDED: &str = "an update appends an entry here, as in the code the paper borrowed: one \
                         that overwrites would not be atomic";
@@ -23,8 +23,8 @@ const TABLE_1: [Claim; 5] = [
         flushes: Some([4.0, 3.0, 3.0]),
         writes: Some([3.0, 2.0, 2.0]),
         more: &[
-            More { what: "flushes", operation: Operation::Update, why: APPENDED },
-            More { what: "lines written", operation: Operation::Update, why: APPENDED },
+            More { what: "flushes", operation: CountedOperation::Update, why: APPENDED },
+            More { what: "lines written", operation: CountedOperation::Update, why: APPENDED },
         ],
     },
     Claim {
@@ -39,7 +39,7 @@ const TABLE_1: [Claim; 5] = [
         writes: Some([3.0, 1.0, 3.0]),
         more: &[More {
             what: "lines written",
-            operation: Operation::Remove,
+            operation: CountedOperation::Remove,
             why: "the line of the lock counts here for every write; the paper leaves it out for \
                   deletes",
         }],
@@ -55,7 +55,7 @@ pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let read = |name: &str| {
         let found = measured.iter().find(|(other, _)| *other == name);
         found.map_or(f64::NAN, |(_, costs)| {
-            costs.each(Operation::Get, |tally| tally.pool_lines_read)
+            costs.each(CountedOperation::Get, |tally| tally.pool_lines_read)
         })
     };
     let hit = read(PAPERS_TREE);
@@ -70,8 +70,8 @@ pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
             .if_above("keys whose fingerprints are equal by accident cost a look at an entry each"),
     );
     let update = measured.iter().find(|(name, _)| *name == "fast-fair");
-    let update =
-        update.map_or(f64::NAN, |(_, costs)| costs.each(Operation::Update, |tally| tally.flushes));
+    let update = update
+        .map_or(f64::NAN, |(_, costs)| costs.each(CountedOperation::Update, |tally| tally.flushes));
     outcome.figures.push(Figure::near("fast-fair: flushes of an update", 1.0, update, "", 0.0));
     Ok(outcome)
 }
@@ -84,7 +84,7 @@ pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, BenchError
     let title = "lines of the pool an operation on a leaf with room, by where the metadata is";
     let mut grid = Grid::new(title, &columns);
     let mut outcome = Outcome::default();
-    let mut more = |operation: Operation| {
+    let mut more = |operation: CountedOperation| {
         let each = |at: usize, sum| measured[at].1.each(operation, sum);
         let written = [0, 1].map(|at| each(at, |tally| tally.pool_lines_written));
         let read = [0, 1].map(|at| each(at, |tally| tally.pool_lines_read));
@@ -95,7 +95,7 @@ pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, BenchError
         }
         (written[1] / written[0], read[1] - read[0])
     };
-    let [insert, remove, update, get, _] = Operation::SINGLE.map(&mut more);
+    let [insert, remove, update, get, _] = CountedOperation::SINGLE.map(&mut more);
     outcome.figures = vec![
         // The paper's 2.4 are inserts a second of 56 threads: another quantity.
         Figure::shown(
@@ -173,11 +173,11 @@ fn inserted(
     for number in 0..keys {
         let key = mix(number.wrapping_add(context.seed << 32));
         match size {
-            0 => tree.count(Operation::Insert, key)?,
+            0 => tree.count(CountedOperation::Insert, key)?,
             _ => tree.insert_large(key, size)?,
         }
     }
-    let tally = if size == 0 { tree.tally(Operation::Insert) } else { tree.tally_large() };
+    let tally = if size == 0 { tree.tally(CountedOperation::Insert) } else { tree.tally_large() };
     Ok(tally.per_operation(tally.media_written_bytes + tree.write_back_all()))
 }
 
@@ -202,7 +202,7 @@ pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> 
             let mut config = scaled_caches(keys, 16e6);
             config.domain = domain;
             let loaded = load::design(name, config, keys, context.seed)?;
-            Ok::<_, BenchError>(loaded.tree.tally(Operation::Insert))
+            Ok::<_, BenchError>(loaded.tree.tally(CountedOperation::Insert))
         };
         let (line, visible) = (insert(Domain::Adr)?, insert(Domain::Eadr)?);
         let wait = |tally| Latencies::MODULES.waiting(tally);

@@ -9,7 +9,7 @@ use super::super::nbtree::memory;
 use super::super::recovery::series;
 use super::super::{Context, Outcome, proof};
 use crate::replay::PAPERS_KEYS;
-use everleaf_lab_designs::count::{Operation, load, scaled_caches};
+use everleaf_lab_designs::count::{CountedOperation, load, scaled_caches};
 use everleaf_lab_designs::openings::openings;
 
 /// Bytes of a leaf in the pool.
@@ -88,8 +88,8 @@ pub(super) fn footprint(context: &mut Context<'_>) -> Result<Outcome, BenchError
     let counted = context.scale.pick(20_000, 500_000);
     let config = scaled_caches(counted, PAPERS_KEYS);
     let mut loaded = load::design("sptree", config, counted, context.seed)?;
-    loaded.perform(Operation::GetAbsent, counted)?;
-    let tally = loaded.tree.tally(Operation::GetAbsent);
+    loaded.perform(CountedOperation::GetAbsent, counted)?;
+    let tally = loaded.tree.tally(CountedOperation::GetAbsent);
     // One that a filter does not stop reads the leaf's first two lines.
     let share = tally.per_operation(tally.pool_lines_read) / 2.0 * 100.0;
     let figure = Figure::near("absent keys that a filter lets pass", 5.0, share, "%", 0.15);

@@ -9,7 +9,7 @@ use super::super::timed::{self, Contest};
 use super::super::{Context, Outcome};
 use crate::replay::{LogWrites, PAPERS_KEYS, Program, Techniques, Traffic, Volumes, play};
 use everleaf_lab_designs::Scans;
-use everleaf_lab_designs::count::{Operation, load, scaled_caches};
+use everleaf_lab_designs::count::{CountedOperation, load, scaled_caches};
 use everleaf_machine::simulated::counting::Tally;
 
 /// What may lie between a prediction and what was measured.
@@ -240,7 +240,7 @@ pub(super) fn trees(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 
 /// Pairs of a scan in the paper.
 const SCANNED: u32 = 50;
-const SCAN: Operation = Operation::Scan(SCANNED as usize);
+const SCAN: CountedOperation = CountedOperation::Scan(SCANNED as usize);
 
 /// What is counted as it is built here.
 const BUILT: [&str; 22] = [
@@ -295,12 +295,13 @@ fn count_phases(
     context: &mut Context<'_>,
     name: &str,
     keys: u64,
-) -> Result<Vec<(Operation, Tally)>, BenchError> {
+) -> Result<Vec<(CountedOperation, Tally)>, BenchError> {
     (context.tell)(&format!("counting {name}"));
     let mut loaded = load::design(name, scaled_caches(keys, PAPERS_KEYS), keys, context.seed)?;
-    loaded.perform(Operation::Get, keys / 8)?;
-    loaded.perform(Operation::GetAbsent, keys / 8)?;
-    let mut operations = vec![Operation::Insert, Operation::Get, Operation::GetAbsent];
+    loaded.perform(CountedOperation::Get, keys / 8)?;
+    loaded.perform(CountedOperation::GetAbsent, keys / 8)?;
+    let mut operations =
+        vec![CountedOperation::Insert, CountedOperation::Get, CountedOperation::GetAbsent];
     if loaded.tree.info().scans != Scans::Never {
         loaded.perform(SCAN, keys / 30)?;
         operations.push(SCAN);
@@ -347,7 +348,9 @@ pub(super) fn bandwidth(context: &mut Context<'_>) -> Result<Outcome, BenchError
         found.map_or(f64::NAN, |one| one.2)
     };
     for other in ["fast-fair", "pactree"] {
-        for operation in [Operation::Insert, Operation::Get, Operation::GetAbsent] {
+        for operation in
+            [CountedOperation::Insert, CountedOperation::Get, CountedOperation::GetAbsent]
+        {
             let (own, theirs) = (of("sptree", operation), of(other, operation));
             let what = format!("media bytes of {other} and SPTree, {}", operation.name());
             let found = format!("{theirs:.0} and {own:.0} an operation");
@@ -384,14 +387,18 @@ mod tests {
     fn a_key_that_a_filter_knows_to_be_absent_reads_no_block() {
         for name in ["sptree", "sptree-buffered"] {
             let mut loaded = load::design(name, scaled_caches(4000, PAPERS_KEYS), 4000, 1).unwrap();
-            loaded.perform(Operation::GetAbsent, 2000).unwrap();
-            loaded.perform(Operation::Get, 2000).unwrap();
+            loaded.perform(CountedOperation::GetAbsent, 2000).unwrap();
+            loaded.perform(CountedOperation::Get, 2000).unwrap();
             let read = |operation| {
                 let tally = loaded.tree.tally(operation);
                 tally.per_operation(tally.media_read_bytes)
             };
-            assert!(read(Operation::GetAbsent) < 16.0, "{name}: {}", read(Operation::GetAbsent));
-            assert!(read(Operation::Get) > 100.0, "{name}: {}", read(Operation::Get));
+            assert!(
+                read(CountedOperation::GetAbsent) < 16.0,
+                "{name}: {}",
+                read(CountedOperation::GetAbsent)
+            );
+            assert!(read(CountedOperation::Get) > 100.0, "{name}: {}", read(CountedOperation::Get));
         }
     }
 

@@ -7,20 +7,12 @@ use super::find;
 use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
 use crate::command::integer::parse_integer;
-use crate::command::members::{count_common, key_count_arg};
+use crate::command::members::{SetOperation, count_common, key_count_arg};
 use crate::command::stage::Staged;
 use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;
-
-/// What is made of several sets.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Intersection,
-    Union,
-    Difference,
-}
 
 /// Members, each once.
 type Members = BTreeSet<Vec<u8>>;
@@ -30,32 +22,32 @@ const SIZE_MAX: usize = 512 << 20;
 
 /// `SINTER key [key ...]`
 pub fn sinter(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    show(context, request, Operation::Intersection)
+    show(context, request, SetOperation::Intersection)
 }
 
 /// `SUNION key [key ...]`
 pub fn sunion(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    show(context, request, Operation::Union)
+    show(context, request, SetOperation::Union)
 }
 
 /// `SDIFF key [key ...]`
 pub fn sdiff(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    show(context, request, Operation::Difference)
+    show(context, request, SetOperation::Difference)
 }
 
 /// `SINTERSTORE destination key [key ...]`
 pub fn sinterstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    store(context, request, Operation::Intersection)
+    store(context, request, SetOperation::Intersection)
 }
 
 /// `SUNIONSTORE destination key [key ...]`
 pub fn sunionstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    store(context, request, Operation::Union)
+    store(context, request, SetOperation::Union)
 }
 
 /// `SDIFFSTORE destination key [key ...]`
 pub fn sdiffstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    store(context, request, Operation::Difference)
+    store(context, request, SetOperation::Difference)
 }
 
 /// `SINTERCARD count key [key ...] [LIMIT limit]`
@@ -79,7 +71,7 @@ pub fn sintercard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-fn show(context: &mut Context<'_>, request: &Request<'_>, operation: Operation) -> Outcome {
+fn show(context: &mut Context<'_>, request: &Request<'_>, operation: SetOperation) -> Outcome {
     let keys: Vec<&[u8]> = request.args_from(1).collect();
     let members = combine(context.keys.staged()?, &keys, operation)?;
     context.reply.set(members.len());
@@ -92,7 +84,7 @@ fn show(context: &mut Context<'_>, request: &Request<'_>, operation: Operation) 
     Ok(())
 }
 
-fn store(context: &mut Context<'_>, request: &Request<'_>, operation: Operation) -> Outcome {
+fn store(context: &mut Context<'_>, request: &Request<'_>, operation: SetOperation) -> Outcome {
     let keys: Vec<&[u8]> = request.args_from(2).collect();
     let staged = context.keys.staged()?;
     let members = combine(staged, &keys, operation).map_err(Failure::of_what_is_stored)?;
@@ -110,14 +102,14 @@ fn store(context: &mut Context<'_>, request: &Request<'_>, operation: Operation)
 }
 
 /// The members of what is made of sets. Every key must be a set or nothing.
-fn combine(staged: &mut Staged<'_>, keys: &[&[u8]], operation: Operation) -> Result<Members> {
+fn combine(staged: &mut Staged<'_>, keys: &[&[u8]], operation: SetOperation) -> Result<Members> {
     let mut counts = Vec::new();
     for key in keys {
         counts.push(find(staged, key)?.map_or(0, |set| set.header.count));
     }
     let Some(first) = (match operation {
         // Least is looked at if the smallest set comes first.
-        Operation::Intersection => (0..keys.len()).min_by_key(|&index| counts[index]),
+        SetOperation::Intersection => (0..keys.len()).min_by_key(|&index| counts[index]),
         _ => (!keys.is_empty()).then_some(0),
     }) else {
         return Ok(Members::new());
@@ -129,9 +121,9 @@ fn combine(staged: &mut Staged<'_>, keys: &[&[u8]], operation: Operation) -> Res
             continue;
         }
         match operation {
-            Operation::Union => add(staged, key, &mut members, &mut budget)?,
-            Operation::Intersection => keep(staged, key, &mut members, true)?,
-            Operation::Difference => keep(staged, key, &mut members, false)?,
+            SetOperation::Union => add(staged, key, &mut members, &mut budget)?,
+            SetOperation::Intersection => keep(staged, key, &mut members, true)?,
+            SetOperation::Difference => keep(staged, key, &mut members, false)?,
         }
     }
     Ok(members)

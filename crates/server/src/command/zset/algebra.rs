@@ -7,7 +7,7 @@ use super::{Scored, each, range, show};
 use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
 use crate::command::integer::{integer_arg, parse_integer};
-use crate::command::members::count_common;
+use crate::command::members::{SetOperation, count_common};
 use crate::command::stage::Staged;
 use crate::failure::{Failure, Outcome, Result};
 use crate::resp::Request;
@@ -15,14 +15,6 @@ use crate::score;
 use crate::types::Kind;
 use crate::types::collection::Collection;
 use crate::types::order::score_of;
-
-/// What is made of several sets.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Intersection,
-    Union,
-    Difference,
-}
 
 /// What becomes of the scores of one member.
 #[derive(Clone, Copy)]
@@ -68,49 +60,49 @@ const SIZE_MAX: usize = 512 << 20;
 /// A command of the family.
 struct Form {
     name: &'static str,
-    operation: Operation,
+    operation: SetOperation,
     /// Index of the number of keys; before it lies the destination, if there is one.
     first: usize,
     counts: bool,
 }
 
-const fn form(name: &'static str, operation: Operation, first: usize) -> Form {
+const fn form(name: &'static str, operation: SetOperation, first: usize) -> Form {
     Form { name, operation, first, counts: false }
 }
 
 /// `ZUNION count key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]`
 pub fn zunion(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    run(context, request, &form("zunion", Operation::Union, 1))
+    run(context, request, &form("zunion", SetOperation::Union, 1))
 }
 
 /// `ZINTER`, as `ZUNION`
 pub fn zinter(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    run(context, request, &form("zinter", Operation::Intersection, 1))
+    run(context, request, &form("zinter", SetOperation::Intersection, 1))
 }
 
 /// `ZDIFF count key [key ...] [WITHSCORES]`
 pub fn zdiff(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    run(context, request, &form("zdiff", Operation::Difference, 1))
+    run(context, request, &form("zdiff", SetOperation::Difference, 1))
 }
 
 /// `ZUNIONSTORE destination` and what `ZUNION` has
 pub fn zunionstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    run(context, request, &form("zunionstore", Operation::Union, 2))
+    run(context, request, &form("zunionstore", SetOperation::Union, 2))
 }
 
 /// `ZINTERSTORE destination` and what `ZINTER` has
 pub fn zinterstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    run(context, request, &form("zinterstore", Operation::Intersection, 2))
+    run(context, request, &form("zinterstore", SetOperation::Intersection, 2))
 }
 
 /// `ZDIFFSTORE destination` and what `ZDIFF` has
 pub fn zdiffstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    run(context, request, &form("zdiffstore", Operation::Difference, 2))
+    run(context, request, &form("zdiffstore", SetOperation::Difference, 2))
 }
 
 /// `ZINTERCARD count key [key ...] [LIMIT limit]`
 pub fn zintercard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let form = form("zintercard", Operation::Intersection, 1);
+    let form = form("zintercard", SetOperation::Intersection, 1);
     run(context, request, &Form { counts: true, ..form })
 }
 
@@ -130,7 +122,7 @@ impl Options {
             scores: false,
             limit: 0,
         };
-        let combines = form.operation != Operation::Difference && !form.counts;
+        let combines = form.operation != SetOperation::Difference && !form.counts;
         let mut index = form.first + 1 + key_count;
         while let Some(option) = request.get(index) {
             let rest = request.len() - index - 1;
@@ -188,7 +180,7 @@ fn run(context: &mut Context<'_>, request: &Request<'_>, form: &Form) -> Outcome
     }
     let options = Options::parse(form, request, key_count)?;
     let mut order: Vec<usize> = (0..key_count).collect();
-    if form.operation != Operation::Difference {
+    if form.operation != SetOperation::Difference {
         // Least is looked at, and sums are made, from the smallest set on.
         order.sort_by_key(|index| sources[*index]);
     }
@@ -220,13 +212,13 @@ fn combine(
     staged: &mut Staged<'_>,
     keys: &[&[u8]],
     order: &[usize],
-    operation: Operation,
+    operation: SetOperation,
     options: &Options,
 ) -> Result<Scores> {
     let (mut scores, mut budget) = (Scores::new(), CopyBudget::new(SIZE_MAX));
     for (number, &index) in order.iter().enumerate() {
         let (key, weight) = (keys[index], options.weights[index]);
-        if number == 0 || operation == Operation::Union {
+        if number == 0 || operation == SetOperation::Union {
             add(staged, key, weight, options.aggregate, &mut scores, &mut budget)?;
             continue;
         }
@@ -239,8 +231,8 @@ fn combine(
                 None => None,
             };
             match (operation, score) {
-                (Operation::Difference, None) => drop(kept.insert(member, before)),
-                (Operation::Intersection, Some(score)) => {
+                (SetOperation::Difference, None) => drop(kept.insert(member, before)),
+                (SetOperation::Intersection, Some(score)) => {
                     // Not a number only makes the sum nothing, as in Redis.
                     let score = score * weight;
                     kept.insert(member, options.aggregate.of(before, score));
