@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::versus::{Folder, Outcome, Server, ask, output_of, program};
+use crate::versus::{Folder, Server, ask, output_of, program};
 
 const USAGE: &str = "usage: cargo xtask instructions BEFORE AFTER [keys [ROW ..]]";
 const KEYS: u64 = 60_000;
@@ -44,7 +44,7 @@ pub fn run(arguments: &[String]) -> bool {
     }
 }
 
-fn count(arguments: &[String]) -> Outcome<()> {
+fn count(arguments: &[String]) -> Result<(), String> {
     let (builds, rest) = match arguments {
         [before, after, rest @ ..] => ([before, after].map(PathBuf::from), rest),
         _ => return Err(USAGE.into()),
@@ -69,7 +69,7 @@ fn count(arguments: &[String]) -> Outcome<()> {
                 continue;
             }
             let count = keys / part;
-            let of_build = |build: &PathBuf| -> Outcome<[f64; 2]> {
+            let of_build = |build: &PathBuf| -> Result<[f64; 2], String> {
                 let [short, long] = [count, 3 * count].map(|operations| {
                     valgrind.bench(build, [index, operation], [keys, operations])
                 });
@@ -83,7 +83,7 @@ fn count(arguments: &[String]) -> Outcome<()> {
         if !is_wanted(&name) {
             continue;
         }
-        let of_build = |build: &PathBuf| -> Outcome<[f64; 2]> {
+        let of_build = |build: &PathBuf| -> Result<[f64; 2], String> {
             let [short, long] = [keys / 3, keys]
                 .map(|operations| valgrind.server(build, &builds[1], operation, operations));
             Ok(short?.of_each(long?, keys - keys / 3))
@@ -110,7 +110,7 @@ struct Valgrind<'f> {
 }
 
 impl Valgrind<'_> {
-    fn new(folder: &Path) -> Outcome<Valgrind<'_>> {
+    fn new(folder: &Path) -> Result<Valgrind<'_>, String> {
         let source = folder.join("no_auxv.c");
         std::fs::write(&source, REFUSING).map_err(|error| error.to_string())?;
         let mut compiler = Command::new("cc");
@@ -134,7 +134,7 @@ impl Valgrind<'_> {
     }
 
     /// What the last run has left.
-    fn read(&self) -> Outcome<Counts> {
+    fn read(&self) -> Result<Counts, String> {
         let path = self.counts();
         let text = std::fs::read_to_string(&path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -147,7 +147,7 @@ impl Valgrind<'_> {
         build: &Path,
         [index, operation]: [&str; 2],
         [keys, operations]: [u64; 2],
-    ) -> Outcome<Counts> {
+    ) -> Result<Counts, String> {
         let mut command = self.command(build);
         command.args(["bench", "--index", index, operation, "--rounds", "1", "--json"]);
         command.args(["--keys", &keys.to_string(), "--ops", &operations.to_string()]);
@@ -155,7 +155,13 @@ impl Valgrind<'_> {
         self.read()
     }
 
-    fn server(&self, build: &Path, client: &Path, operation: &str, keys: u64) -> Outcome<Counts> {
+    fn server(
+        &self,
+        build: &Path,
+        client: &Path,
+        operation: &str,
+        keys: u64,
+    ) -> Result<Counts, String> {
         let folder = Folder::named("counted")?;
         let mut server = Server::start_by(self.command(build), &folder.0, 0, "process")?;
         let _ = ask(client, &server.address, "get", KEYS, true)?;

@@ -21,7 +21,7 @@ mod sections;
 
 use std::path::Path;
 
-use contender::{Contender, Outcome};
+use contender::Contender;
 
 const USAGE: &str = "usage: cargo xtask servers FOLDER [--threads N] \
     [commands|ycsb|sorted-set|tls|processor|claims|removal[:COUNT] ..]";
@@ -37,7 +37,7 @@ pub fn run(arguments: &[String]) -> bool {
     }
 }
 
-fn measure(arguments: &[String]) -> Outcome<()> {
+fn measure(arguments: &[String]) -> Result<(), String> {
     let (folder, parts) = arguments.split_first().ok_or(USAGE)?;
     let (threads, parts) = match parts {
         [first, count, rest @ ..] if first == "--threads" => (

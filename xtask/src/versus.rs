@@ -42,8 +42,6 @@ struct Findings {
     operations: BTreeMap<String, [Vec<Cost>; 2]>,
 }
 
-pub type Outcome<T> = Result<T, String>;
-
 /// Measures and prints a table.
 pub fn run(arguments: &[String]) -> bool {
     match measure(arguments) {
@@ -58,7 +56,7 @@ pub fn run(arguments: &[String]) -> bool {
     }
 }
 
-fn measure(arguments: &[String]) -> Outcome<Findings> {
+fn measure(arguments: &[String]) -> Result<Findings, String> {
     let (builds, rest) = match arguments {
         [before, after, rest @ ..] => ([PathBuf::from(before), PathBuf::from(after)], rest),
         _ => return Err(USAGE.into()),
@@ -126,7 +124,7 @@ struct Wanted {
 
 impl Wanted {
     /// Rows as the table names them; everything if there are none.
-    fn new(rows: &[String]) -> Outcome<Wanted> {
+    fn new(rows: &[String]) -> Result<Wanted, String> {
         let is_wanted = |row: &str| rows.is_empty() || rows.iter().any(|wanted| wanted == row);
         let of_index = |index: &'static str| {
             let operation =
@@ -229,7 +227,7 @@ pub fn program(build: &Path) -> PathBuf {
 }
 
 /// Runs to the end: what it printed.
-pub fn output_of(command: &mut Command) -> Outcome<String> {
+pub fn output_of(command: &mut Command) -> Result<String, String> {
     let what = format!("{command:?}");
     let ended = command.stderr(Stdio::inherit()).output();
     let ended = ended.map_err(|error| format!("{what}: {error}"))?;
@@ -240,12 +238,12 @@ pub fn output_of(command: &mut Command) -> Outcome<String> {
 }
 
 /// The rows of a report.
-fn rows_of(text: &str) -> Outcome<Vec<Value>> {
+fn rows_of(text: &str) -> Result<Vec<Value>, String> {
     let report: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     report["rows"].as_array().cloned().ok_or_else(|| "the report has no rows".to_string())
 }
 
-fn number_in(value: &Value, what: &str) -> Outcome<f64> {
+fn number_in(value: &Value, what: &str) -> Result<f64, String> {
     value.as_f64().ok_or_else(|| format!("the report has no {what}"))
 }
 
@@ -257,7 +255,7 @@ fn bench_index(
     index: &str,
     operations: &[String],
     keys: u64,
-) -> Outcome<()> {
+) -> Result<(), String> {
     let keys = keys.to_string();
     let mut command = Command::new(program(folder));
     command.args(["bench", "--index", index]).args(operations);
@@ -272,7 +270,12 @@ fn bench_index(
 }
 
 /// Puts into a store with and without a log.
-fn bench_puts(findings: &mut Findings, build: usize, program: &Path, keys: u64) -> Outcome<()> {
+fn bench_puts(
+    findings: &mut Findings,
+    build: usize,
+    program: &Path,
+    keys: u64,
+) -> Result<(), String> {
     let folder = Folder::new()?;
     let mut command = Command::new(program);
     let text = output_of(command.arg(&folder.0).arg(keys.to_string()))?;
@@ -287,7 +290,13 @@ fn bench_puts(findings: &mut Findings, build: usize, program: &Path, keys: u64) 
 }
 
 /// Asks a server, with the client of one build: nanoseconds of the clock an operation.
-pub fn ask(client: &Path, address: &str, operation: &str, keys: u64, loads: bool) -> Outcome<f64> {
+pub fn ask(
+    client: &Path,
+    address: &str,
+    operation: &str,
+    keys: u64,
+    loads: bool,
+) -> Result<f64, String> {
     let keys = keys.to_string();
     let mut command = Command::new(program(client));
     command.args(["bench", "--redis", address, operation, "--keys", &keys, "--ops", &keys]);
@@ -305,12 +314,12 @@ pub struct Folder(pub PathBuf);
 
 impl Folder {
     /// An empty one.
-    pub fn new() -> Outcome<Folder> {
+    pub fn new() -> Result<Folder, String> {
         Folder::named("versus")
     }
 
     /// An empty one beside those of other names.
-    pub fn named(name: &str) -> Outcome<Folder> {
+    pub fn named(name: &str) -> Result<Folder, String> {
         let path = std::env::temp_dir().join(format!("everleaf-{name}-{}", std::process::id()));
         // What an earlier run left that was killed.
         let _ = fs::remove_dir_all(&path);
@@ -334,7 +343,7 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(build: &Path, folder: &Path, number: usize, level: &str) -> Outcome<Server> {
+    fn start(build: &Path, folder: &Path, number: usize, level: &str) -> Result<Server, String> {
         Server::start_by(Command::new(program(build)), folder, number, level)
     }
 
@@ -344,7 +353,7 @@ impl Server {
         folder: &Path,
         number: usize,
         level: &str,
-    ) -> Outcome<Server> {
+    ) -> Result<Server, String> {
         command.arg("serve").arg(folder.join(number.to_string()));
         command.args(["--port", "0", "--threads", "1", "--durability", level]);
         // Little enough of addresses for valgrind, too.
@@ -370,12 +379,12 @@ impl Server {
     }
 
     /// Waits until it has ended.
-    pub fn wait(&mut self) -> Outcome<()> {
+    pub fn wait(&mut self) -> Result<(), String> {
         self.child.wait().map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// What all its threads have had of the processors.
-    fn cpu_ns(&self) -> Outcome<f64> {
+    fn cpu_ns(&self) -> Result<f64, String> {
         let folder = format!("/proc/{}/task", self.child.id());
         let tasks = fs::read_dir(&folder).map_err(|error| format!("{folder}: {error}"))?;
         let of_task = |path: PathBuf| {

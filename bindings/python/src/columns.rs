@@ -218,7 +218,7 @@ struct Target<'a> {
 
 /// What became of a block of keys.
 #[derive(Default)]
-struct Outcome {
+struct BlockResult {
     hits: usize,
     /// The size of a value that is none of a row.
     wrong: Option<usize>,
@@ -226,7 +226,7 @@ struct Outcome {
 
 impl Target<'_> {
     /// Looks for a block of keys, and writes the values where they go, each copied once: out of its record.
-    fn find(&self, lookup: &Lookup, keys: &[u8], key_row: usize) -> PyResult<Outcome> {
+    fn find(&self, lookup: &Lookup, keys: &[u8], key_row: usize) -> PyResult<BlockResult> {
         let row = self.values.row;
         match self.form {
             Form::Bytes => self.find_by(lookup, keys, key_row, |room, to, value| {
@@ -255,10 +255,10 @@ impl Target<'_> {
         keys: &[u8],
         key_row: usize,
         write: impl Fn(&Room<'_>, usize, &[u8]) -> bool,
-    ) -> PyResult<Outcome> {
+    ) -> PyResult<BlockResult> {
         let count = keys.len() / key_row;
         let mut marks = [0; BLOCK_ROWS];
-        let (row, mut outcome) = (self.values.row, Outcome::default());
+        let (row, mut outcome) = (self.values.row, BlockResult::default());
         let (Some(values), Some(found)) = (Room::of(&self.values.buffer), Room::of(self.found))
         else {
             return Ok(outcome);

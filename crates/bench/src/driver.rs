@@ -33,7 +33,7 @@ pub(crate) struct Manner {
 
 /// What a workload took and did.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct WorkloadRun {
     /// From the start of the first thread to the end of the last.
     pub elapsed: Duration,
     /// On a CPU, all threads together.
@@ -49,7 +49,7 @@ pub(crate) struct Outcome {
     pub samples: Vec<u64>,
 }
 
-impl Outcome {
+impl WorkloadRun {
     /// How many units the throughput counts: operations, or keys.
     pub fn units(&self, workload: Workload) -> u64 {
         match workload.unit() {
@@ -79,7 +79,7 @@ pub(crate) fn run<T: Target>(
     manner: Manner,
     streams: &[Stream<T::Keys>],
     cpus: &[usize],
-) -> Result<Outcome, BenchError> {
+) -> Result<WorkloadRun, BenchError> {
     let barrier = Barrier::new(streams.len());
     let parts = thread::scope(|scope| {
         let start = |(index, stream)| {
@@ -95,7 +95,7 @@ pub(crate) fn run<T: Target>(
     let started = parts.iter().map(|part| part.started).min();
     let ended = parts.iter().map(|part| part.ended).max();
     let elapsed = started.zip(ended).map_or(Duration::ZERO, |(first, last)| last - first);
-    let outcome = Outcome {
+    let outcome = WorkloadRun {
         elapsed,
         busy: parts.iter().map(|part| part.busy).sum(),
         service: parts.iter().map(|part| part.service.unwrap_or(part.busy)).sum(),
@@ -359,7 +359,7 @@ fn expected_of<K>(streams: &[Stream<K>]) -> Option<u64> {
 }
 
 /// Checks that the operations did what they had to, all of them.
-fn verify(manner: Manner, outcome: &Outcome, expected: Option<u64>) -> Result<(), BenchError> {
+fn verify(manner: Manner, outcome: &WorkloadRun, expected: Option<u64>) -> Result<(), BenchError> {
     let Manner { workload, batch, scan_length, .. } = manner;
     let operations = outcome.operations;
     let allowed = match (expected, workload) {

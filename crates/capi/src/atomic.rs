@@ -8,7 +8,7 @@ use everleaf::{Action, Expiry};
 use crate::argument::{Out, el_buffer, el_decision, el_slice, set};
 use crate::argument::{el_decide_expiring_fn, el_decide_expiry_fn, el_decide_fn};
 use crate::code::{EL_MISMATCH, EL_NOT_FOUND, EL_OK, EL_OUT_OF_MEMORY, Failure};
-use crate::entry::{Outcome, entry, invalid};
+use crate::entry::{EntryResult, entry, invalid};
 use crate::handle::shared;
 use crate::map::{code, el_map};
 use crate::memory;
@@ -139,7 +139,7 @@ fn action(decision: el_decision) -> Result<Action, Failure> {
 /// is there. An answer that is wrong leaves the key as it is.
 fn decided(
     update: impl FnOnce(&mut dyn FnMut(bool, el_decision) -> Action) -> Result<(), everleaf::Error>,
-) -> Outcome {
+) -> EntryResult {
     let (mut wrong, mut is_there) = (None, false);
     update(&mut |found, decision| {
         (wrong, is_there) = (None, found);

@@ -8,7 +8,7 @@ use everleaf::{Map, MapView, Range};
 
 use crate::argument::{Bounds, Out, el_range, el_slice, set};
 use crate::code::{EL_NOT_FOUND, EL_OK, Failure};
-use crate::entry::{Outcome, entry};
+use crate::entry::{EntryResult, entry};
 use crate::handle::{exclusive, free, give, kind, shared};
 use crate::map::el_map;
 use crate::view::el_view;
@@ -128,7 +128,7 @@ impl Cursor {
     }
 
     /// Shows the pair it is at.
-    fn show(&self, found: bool, key: Out<'_, el_slice>, value: Out<'_, el_slice>) -> Outcome {
+    fn show(&self, found: bool, key: Out<'_, el_slice>, value: Out<'_, el_slice>) -> EntryResult {
         match self.way.as_ref().and_then(|(range, back)| range.shown(*back)) {
             Some((at, with)) if found => {
                 set(key, el_slice::shown(at));

@@ -15,12 +15,12 @@ thread_local! {
 }
 
 /// What an entry does: a code that is no error, or a failure.
-pub type Outcome = Result<c_int, Failure>;
+pub type EntryResult = Result<c_int, Failure>;
 
 /// Runs a function of the interface: a failure becomes its code, and its text the last error of the
 /// thread; so does a panic, which goes no further.
 #[inline]
-pub fn entry(run: impl FnOnce() -> Outcome) -> c_int {
+pub fn entry(run: impl FnOnce() -> EntryResult) -> c_int {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(code)) => code,
         Ok(Err(failure)) => note(failure),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::argument::{Out, wanted};
 use crate::code::{EL_BAD_HANDLE, EL_BUSY, EL_OK, Failure};
-use crate::entry::Outcome;
+use crate::entry::EntryResult;
 
 /// A kind of handle: a type without bytes.
 pub trait Kind: Sized {
@@ -55,7 +55,7 @@ struct Handle<B> {
 ///
 /// # Errors
 /// The place is NULL.
-pub fn give<K: Kind>(place: Out<'_, *mut K>, body: K::Body) -> Outcome {
+pub fn give<K: Kind>(place: Out<'_, *mut K>, body: K::Body) -> EntryResult {
     let place = wanted(place)?;
     let handle =
         Handle { number: AtomicU64::new(K::NUMBER), is_used: AtomicBool::new(false), body };
@@ -147,7 +147,7 @@ impl<K: Kind> DerefMut for Exclusive<'_, K> {
 ///
 /// # Errors
 /// It is none, of another kind, or another call is using it.
-pub fn free<K: Kind>(handle: Option<&mut K>) -> Outcome {
+pub fn free<K: Kind>(handle: Option<&mut K>) -> EntryResult {
     let Some(handle) = handle else { return Ok(EL_OK) };
     let handle: *mut Handle<K::Body> = look::<K>(handle)?.cast_mut();
     // SAFETY: `look` found the number of this kind, so the memory was made by `give`, of a box.

@@ -51,7 +51,7 @@ pub struct Input<'a> {
 
 /// What was loaded, also when it ended early.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct LoadResult {
     /// What the writers did; all of it is in the pool.
     pub counts: Counts,
     /// Malformed lines that were passed over.
@@ -71,8 +71,8 @@ pub fn run(
     inputs: &mut [Input<'_>],
     position: &dyn Fn() -> u64,
     progress: &Progress,
-) -> Outcome {
-    let mut outcome = Outcome::default();
+) -> LoadResult {
+    let mut outcome = LoadResult::default();
     let headers = match CollectionHeaders::of(store) {
         Ok(headers) => headers,
         Err(error) => {
@@ -119,7 +119,7 @@ struct Stop;
 
 struct LoadSession<'s> {
     settings: Settings,
-    outcome: &'s mut Outcome,
+    outcome: &'s mut LoadResult,
     position: &'s dyn Fn() -> u64,
     progress: &'s Progress,
     headers: CollectionHeaders,

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use everleaf_machine::simulated::{Config, Failure, Plan, Program, Replay, Report, Runner, shrink};
 
 /// What a search did, and the failure that ended it, if one did.
-pub type Outcome = (Report, Option<Box<Failure>>);
+pub type SearchResult = (Report, Option<Box<Failure>>);
 
 /// The operations of each thread, by number, in ascending order.
 pub type Kept = Vec<Vec<usize>>;
@@ -25,7 +25,7 @@ pub struct Small {
 pub trait Case {
     /// Runs up to `schedules` schedules, fewer if one fails or an exhaustive search ends. The report
     /// is complete also if one failed.
-    fn explore(&self, config: &Config, schedules: u64) -> Outcome;
+    fn explore(&self, config: &Config, schedules: u64) -> SearchResult;
 
     /// Repeats one schedule, with a readable trace.
     ///
@@ -58,7 +58,7 @@ impl<P: Program + Clone + 'static> PlannedCase<P> {
 }
 
 impl<P: Program + Clone + 'static> Case for PlannedCase<P> {
-    fn explore(&self, config: &Config, schedules: u64) -> Outcome {
+    fn explore(&self, config: &Config, schedules: u64) -> SearchResult {
         explore(self.0.clone(), self.1.clone(), config, schedules)
     }
 
@@ -118,7 +118,7 @@ pub fn explore<P: Program + 'static>(
     plan: Plan<P::Operation>,
     config: &Config,
     schedules: u64,
-) -> Outcome {
+) -> SearchResult {
     let mut runner = match Runner::new(program, plan, config.clone()) {
         Ok(runner) => runner,
         Err(failure) => return (Report::default(), Some(failure)),

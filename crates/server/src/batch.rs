@@ -16,7 +16,7 @@ use crate::client_state::ClientState;
 use crate::command::context::Context;
 use crate::command::dispatch::dispatch;
 use crate::command::keys::Keys;
-use crate::command::series::{self, Outcome};
+use crate::command::series::{self, SeriesResult};
 use crate::command::{counter, facts, mset_series};
 use crate::exclusion::Entered;
 use crate::failure::Failure;
@@ -265,20 +265,20 @@ impl Batch<'_> {
         while first < series.len() {
             let mut context = self.context();
             let outcome = match series.len() - first {
-                1 => Outcome::Alone(1),
+                1 => SeriesResult::Alone(1),
                 _ if series.request(first).0 == facts::MSET => {
                     mset_series::run(&mut context, series, first)
                 }
                 _ => series::run(&mut context, series, first),
             };
             let (count, failure) = match outcome {
-                Outcome::Done(count) => {
+                SeriesResult::Done(count) => {
                     first += count;
                     self.check_output(series.end(first - 1))?;
                     continue;
                 }
-                Outcome::Alone(count) => (count, None),
-                Outcome::Failed(count, failure) => (count, Some(failure)),
+                SeriesResult::Alone(count) => (count, None),
+                SeriesResult::Failed(count, failure) => (count, Some(failure)),
             };
             for index in first..first + count {
                 let (command, request) = series.request(index);

@@ -34,7 +34,7 @@ const MISCOUNTED: &str = "ERR the collection has other members than it counts: i
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// What every command returns. It has written its reply, or nothing that counts.
-pub type Outcome = Result<()>;
+pub type CommandResult = Result<()>;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {

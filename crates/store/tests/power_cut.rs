@@ -132,7 +132,7 @@ fn child_process() {
 
 /// What came of some cuts.
 #[derive(Debug, Default)]
-struct Outcome {
+struct CutCounts {
     acknowledged: u64,
     /// Acknowledged, and not found.
     lost: u64,
@@ -142,10 +142,10 @@ struct Outcome {
 }
 
 /// Cuts the power so often; no batch may be there by half.
-fn cut(cuts: u64, durability: Durability) -> Outcome {
+fn cut(cuts: u64, durability: Durability) -> CutCounts {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = Disk::new(folder.path());
-    let (mut last, mut outcome) = (vec![0; WRITERS as usize], Outcome::default());
+    let (mut last, mut outcome) = (vec![0; WRITERS as usize], CutCounts::default());
     for cut in 0..cuts {
         for writer in 0..WRITERS {
             let _ = std::fs::remove_file(folder.path().join(format!("report.{writer}")));

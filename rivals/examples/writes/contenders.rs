@@ -10,7 +10,7 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions};
 use redb::TableDefinition;
 
-use crate::{Load, Outcome};
+use crate::{Load, TimeResult};
 
 /// Whatever goes wrong.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -22,7 +22,7 @@ pub struct Contender {
     /// What a write that returned survives.
     pub promise: &'static str,
     /// Writes all of it into a new store in this folder.
-    pub run: fn(&Path, &Load) -> Outcome,
+    pub run: fn(&Path, &Load) -> TimeResult,
 }
 
 /// How often `Interval` syncs, as it does unless told otherwise.
@@ -100,7 +100,7 @@ fn everleaf(folder: &Path, durability: Durability) -> Result<Store, Failure> {
     Ok(Options::new().create(true).durability(durability).open(folder.join("pool"))?)
 }
 
-fn everleaf_batches(folder: &Path, load: &Load) -> Outcome {
+fn everleaf_batches(folder: &Path, load: &Load) -> TimeResult {
     let store = everleaf(folder, Durability::Process)?;
     load.run_batches(|keys| {
         let mut batch = everleaf::WriteBatch::new();
@@ -112,7 +112,7 @@ fn everleaf_batches(folder: &Path, load: &Load) -> Outcome {
     })
 }
 
-fn everleaf_puts(folder: &Path, load: &Load, durability: Durability) -> Outcome {
+fn everleaf_puts(folder: &Path, load: &Load, durability: Durability) -> TimeResult {
     let store = everleaf(folder, durability)?;
     load.run(|keys| {
         for key in keys {
@@ -122,7 +122,7 @@ fn everleaf_puts(folder: &Path, load: &Load, durability: Durability) -> Outcome 
     })
 }
 
-fn lmdb(folder: &Path, load: &Load) -> Outcome {
+fn lmdb(folder: &Path, load: &Load) -> TimeResult {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_SIZE);
     // SAFETY: nobody else writes to the map or the file: the folder is new and ours, and this
@@ -144,7 +144,7 @@ fn lmdb(folder: &Path, load: &Load) -> Outcome {
     })
 }
 
-fn redb(folder: &Path, load: &Load) -> Outcome {
+fn redb(folder: &Path, load: &Load) -> TimeResult {
     let database = redb::Database::create(folder.join("pairs.redb"))?;
     load.run_batches(|keys| {
         let mut transaction = database.begin_write()?;
@@ -160,7 +160,7 @@ fn redb(folder: &Path, load: &Load) -> Outcome {
     })
 }
 
-fn fjall(folder: &Path, load: &Load) -> Outcome {
+fn fjall(folder: &Path, load: &Load) -> TimeResult {
     let database = fjall::Database::builder(folder).open()?;
     let pairs = database.keyspace("pairs", KeyspaceCreateOptions::default)?;
     load.run_batches(|keys| {
@@ -173,7 +173,7 @@ fn fjall(folder: &Path, load: &Load) -> Outcome {
     })
 }
 
-fn sqlite(folder: &Path, load: &Load) -> Outcome {
+fn sqlite(folder: &Path, load: &Load) -> TimeResult {
     let connection = rusqlite::Connection::open(folder.join("pairs.sqlite"))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -192,7 +192,7 @@ fn sqlite(folder: &Path, load: &Load) -> Outcome {
 }
 
 #[cfg(feature = "rocksdb")]
-fn rocksdb_puts(folder: &Path, load: &Load, is_synced: bool) -> Outcome {
+fn rocksdb_puts(folder: &Path, load: &Load, is_synced: bool) -> TimeResult {
     let pairs = rocksdb::DB::open_default(folder.join("pairs"))?;
     load.run(|keys| {
         let mut options = rocksdb::WriteOptions::default();
@@ -205,7 +205,7 @@ fn rocksdb_puts(folder: &Path, load: &Load, is_synced: bool) -> Outcome {
 }
 
 #[cfg(feature = "rocksdb")]
-fn rocksdb_batches(folder: &Path, load: &Load) -> Outcome {
+fn rocksdb_batches(folder: &Path, load: &Load) -> TimeResult {
     let pairs = rocksdb::DB::open_default(folder.join("pairs"))?;
     load.run_batches(|keys| {
         let mut batch = rocksdb::WriteBatch::default();

@@ -66,7 +66,7 @@ enum Part {
 pub type Keys<'i, 'k> = &'i mut dyn Iterator<Item = &'k [u8]>;
 
 /// How long a round took.
-pub type Outcome = Result<Time, Failure>;
+pub type TimeResult = Result<Time, Failure>;
 
 /// How long a round took.
 #[derive(Clone, Copy)]
@@ -116,7 +116,7 @@ impl Load {
     }
 
     /// Runs `write` on the parts of the threads, all at once.
-    fn run(&self, write: impl Fn(Keys<'_, '_>) -> Result<(), Failure> + Sync) -> Outcome {
+    fn run(&self, write: impl Fn(Keys<'_, '_>) -> Result<(), Failure> + Sync) -> TimeResult {
         let part = self.count().div_ceil(self.threads) * self.key_size;
         let (started, ran) = (Instant::now(), seconds_run());
         std::thread::scope(|scope| {
@@ -131,7 +131,10 @@ impl Load {
     }
 
     /// As [`Self::run`], a batch of keys at a time.
-    fn run_batches(&self, write: impl Fn(Keys<'_, '_>) -> Result<(), Failure> + Sync) -> Outcome {
+    fn run_batches(
+        &self,
+        write: impl Fn(Keys<'_, '_>) -> Result<(), Failure> + Sync,
+    ) -> TimeResult {
         self.run(|keys| {
             let mut keys = keys.peekable();
             while keys.peek().is_some() {

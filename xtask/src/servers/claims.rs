@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::client::Connection;
-use super::contender::{Contender, Folder, Outcome, Server};
+use super::contender::{Contender, Folder, Server};
 
 const CLIENTS: usize = 3_000;
 /// What each sends, with a pause behind each part: 35 bytes announce the value, 120 are of it.
@@ -23,7 +23,7 @@ struct Held {
 }
 
 /// Opens the clients, and tells what each server holds before they come, with them, with their claims, and behind them.
-pub fn section(contenders: &[Contender]) -> Outcome<String> {
+pub fn section(contenders: &[Contender]) -> Result<String, String> {
     let folder = Folder::new()?;
     let mut text = String::from("## Clients that announce much\n\n");
     let sent: usize = PARTS.iter().map(|part| part.len()).sum();
@@ -61,7 +61,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-fn measure(server: &Server) -> Outcome<[Held; 4]> {
+fn measure(server: &Server) -> Result<[Held; 4], String> {
     let mut observer = Connection::new(server.port)?;
     let before = held(server, &mut observer)?;
     let mut clients = Vec::with_capacity(CLIENTS);
@@ -87,7 +87,7 @@ fn measure(server: &Server) -> Outcome<[Held; 4]> {
     Ok([before, connected, announced, held(server, &mut observer)?])
 }
 
-fn held(server: &Server, observer: &mut Connection) -> Outcome<Held> {
+fn held(server: &Server, observer: &mut Connection) -> Result<Held, String> {
     Ok(Held {
         used: number(observer, "used_memory")?,
         clients: number(observer, "mem_clients_normal")?,
@@ -96,7 +96,7 @@ fn held(server: &Server, observer: &mut Connection) -> Outcome<Held> {
 }
 
 /// A number that `INFO` shows.
-fn number(observer: &mut Connection, name: &str) -> Outcome<u64> {
+fn number(observer: &mut Connection, name: &str) -> Result<u64, String> {
     observer.add(&[b"INFO"]);
     let told = observer.send(1)?;
     let told = String::from_utf8_lossy(told.first().ok_or("INFO says nothing")?).into_owned();
@@ -108,7 +108,7 @@ fn field_of(told: &str, name: &str) -> Option<u64> {
 }
 
 /// Waits until a number is as it should be.
-fn until(observer: &mut Connection, name: &str, is_so: impl Fn(u64) -> bool) -> Outcome<()> {
+fn until(observer: &mut Connection, name: &str, is_so: impl Fn(u64) -> bool) -> Result<(), String> {
     let start = Instant::now();
     loop {
         let found = number(observer, name)?;

@@ -6,8 +6,6 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::contender::Outcome;
-
 /// What was measured of a command: requests a second, and milliseconds that 99 of 100 took at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
@@ -16,7 +14,7 @@ pub struct Figures {
 }
 
 /// Runs redis-benchmark: the figures of each of its tests, in its order.
-pub fn benchmark(port: u16, arguments: &[&str]) -> Outcome<Vec<(String, Figures)>> {
+pub fn benchmark(port: u16, arguments: &[&str]) -> Result<Vec<(String, Figures)>, String> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &port.to_string(), "--csv"]).args(arguments);
     let ended = command.output().map_err(|error| format!("redis-benchmark: {error}"))?;
@@ -42,7 +40,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(port: u16) -> Outcome<Connection> {
+    pub fn new(port: u16) -> Result<Connection, String> {
         let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let stream = BufReader::with_capacity(256 << 10, stream);
@@ -60,7 +58,7 @@ impl Connection {
     }
 
     /// Sends them, and reads so many replies: the strings of the last.
-    pub fn send(&mut self, replies: usize) -> Outcome<Vec<Vec<u8>>> {
+    pub fn send(&mut self, replies: usize) -> Result<Vec<Vec<u8>>, String> {
         let sent = self.stream.get_mut().write_all(&self.requests);
         sent.map_err(|error| error.to_string())?;
         self.requests.clear();
@@ -72,7 +70,7 @@ impl Connection {
         Ok(strings)
     }
 
-    fn reply(&mut self, strings: &mut Vec<Vec<u8>>) -> Outcome<()> {
+    fn reply(&mut self, strings: &mut Vec<Vec<u8>>) -> Result<(), String> {
         let mut line = String::new();
         self.stream.read_line(&mut line).map_err(|error| error.to_string())?;
         let (mark, rest) = line.trim_end().split_at_checked(1).ok_or("the server has ended")?;
@@ -94,15 +92,15 @@ impl Connection {
 }
 
 /// Runs work on so many connections for a time, a step at a time: what all did in a second, and the 99th percentile.
-pub fn together<W>(port: u16, count: usize, time: Duration, work: W) -> Outcome<Figures>
+pub fn together<W>(port: u16, count: usize, time: Duration, work: W) -> Result<Figures, String>
 where
-    W: Fn(&mut Connection, u64) -> Outcome<()> + Sync,
+    W: Fn(&mut Connection, u64) -> Result<(), String> + Sync,
 {
     let start = Instant::now();
-    let times: Outcome<Vec<Vec<f64>>> = std::thread::scope(|scope| {
+    let times: Result<Vec<Vec<f64>>, String> = std::thread::scope(|scope| {
         let run = |number: u64| {
             let work = &work;
-            move || -> Outcome<Vec<f64>> {
+            move || -> Result<Vec<f64>, String> {
                 let mut connection = Connection::new(port)?;
                 let (mut times, mut step) = (Vec::new(), 0);
                 while start.elapsed() < time {

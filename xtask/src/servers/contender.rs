@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub type Outcome<T> = Result<T, String>;
-
 /// How long a server may take to come up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -23,7 +21,7 @@ pub struct Contender {
 
 impl Contender {
     /// Everleaf first, then those that are installed.
-    pub fn all(folder: &Path, threads: Option<u32>) -> Outcome<Vec<Contender>> {
+    pub fn all(folder: &Path, threads: Option<u32>) -> Result<Vec<Contender>, String> {
         let ours = folder.join("everleaf");
         if !ours.is_file() {
             return Err(format!("there is no {}: build it first", ours.display()));
@@ -51,12 +49,12 @@ impl Contender {
     }
 
     /// Starts it without data; with TLS if the files of [`certificates`] are in the folder.
-    pub fn start(&self, folder: &Path) -> Outcome<Server> {
+    pub fn start(&self, folder: &Path) -> Result<Server, String> {
         self.start_with(folder, "process")
     }
 
     /// The same with a durability, if it is Everleaf's.
-    pub fn start_with(&self, folder: &Path, durability: &str) -> Outcome<Server> {
+    pub fn start_with(&self, folder: &Path, durability: &str) -> Result<Server, String> {
         let (port, tls_port) = (free_port()?, free_port()?);
         let certificate = folder.join("server.crt");
         let has_tls = certificate.is_file();
@@ -92,13 +90,13 @@ impl Contender {
     }
 }
 
-fn free_port() -> Outcome<u16> {
+fn free_port() -> Result<u16, String> {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     address.map(|address| address.port()).map_err(|error| error.to_string())
 }
 
 /// A certificate of its own for `localhost`, and its key.
-pub fn certificates(folder: &Path) -> Outcome<()> {
+pub fn certificates(folder: &Path) -> Result<(), String> {
     let mut command = Command::new("openssl");
     command.args([
         "req",
@@ -137,7 +135,7 @@ pub struct Server {
 
 impl Server {
     /// Nanoseconds that all its threads have had of the processors.
-    pub fn processor_ns(&self) -> Outcome<f64> {
+    pub fn processor_ns(&self) -> Result<f64, String> {
         let folder = format!("/proc/{}/task", self.child.id());
         let tasks = fs::read_dir(&folder).map_err(|error| format!("{folder}: {error}"))?;
         let of_task = |task: fs::DirEntry| {
@@ -148,7 +146,7 @@ impl Server {
     }
 
     /// MiB of a field of the process's status: `RssAnon`, `VmRSS`.
-    pub fn memory_mib(&self, field: &str) -> Outcome<f64> {
+    pub fn memory_mib(&self, field: &str) -> Result<f64, String> {
         let path = format!("/proc/{}/status", self.child.id());
         let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
@@ -173,12 +171,12 @@ impl Drop for Server {
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    pub fn new() -> Outcome<Folder> {
+    pub fn new() -> Result<Folder, String> {
         Folder::inside(&std::env::temp_dir())
     }
 
     /// One in another folder.
-    pub fn inside(folder: &Path) -> Outcome<Folder> {
+    pub fn inside(folder: &Path) -> Result<Folder, String> {
         let path = folder.join(format!("everleaf-servers-{}", std::process::id()));
         // What an earlier run left that was killed.
         let _ = fs::remove_dir_all(&path);

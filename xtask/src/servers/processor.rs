@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::client::benchmark;
-use super::contender::{Contender, Folder, Outcome, Server};
+use super::contender::{Contender, Folder, Server};
 
 /// Each round asks everybody, another one first.
 const ROUNDS: usize = 5;
@@ -27,7 +27,7 @@ const TESTS: [(&str, Option<&str>); 12] = [
 ];
 
 /// Measures everybody, Everleaf with two durabilities, and tells it as a table.
-pub fn section(contenders: &[Contender], build: &Path) -> Outcome<String> {
+pub fn section(contenders: &[Contender], build: &Path) -> Result<String, String> {
     let (memory, disk) = (Folder::new()?, Folder::inside(build)?);
     let mut servers = vec![contenders[0].start_with(&disk.0, "interval")?];
     let mut names = vec!["Everleaf, interval".to_string()];
@@ -59,7 +59,7 @@ pub fn section(contenders: &[Contender], build: &Path) -> Outcome<String> {
 }
 
 /// Nanoseconds for a command of a test, of each server.
-fn times_of(servers: &[Server], test: &str, before: Option<&str>) -> Outcome<Vec<f64>> {
+fn times_of(servers: &[Server], test: &str, before: Option<&str>) -> Result<Vec<f64>, String> {
     let mut times = vec![Vec::new(); servers.len()];
     for round in 0..ROUNDS {
         for turn in 0..servers.len() {
@@ -74,7 +74,7 @@ fn times_of(servers: &[Server], test: &str, before: Option<&str>) -> Outcome<Vec
     Ok(times.into_iter().map(median).collect())
 }
 
-fn time_of(server: &Server, test: &str, before: Option<&str>) -> Outcome<f64> {
+fn time_of(server: &Server, test: &str, before: Option<&str>) -> Result<f64, String> {
     let run = |test: &str, requests: u32| {
         let requests = requests.to_string();
         let arguments = ["-P", "32", "-c", "50", "-r", "1000000", "-n", &requests, "-t", test];

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use super::client::{Connection, mixed};
-use super::contender::{Contender, Folder, Outcome, Server};
+use super::contender::{Contender, Folder, Server};
 
 /// Members that are added with one command.
 const AT_ONCE: u64 = 200;
@@ -16,7 +16,7 @@ const WAYS: [(&str, &[&[u8]]); 2] =
     [("DEL", &[b"DEL", b"large"]), ("expiry", &[b"PEXPIRE", b"large", b"1"])];
 
 /// Has a set of so many members removed, and let expire, by everybody, and tells what one other client noticed.
-pub fn section(contenders: &[Contender], members: u64) -> Outcome<String> {
+pub fn section(contenders: &[Contender], members: u64) -> Result<String, String> {
     let mut text = format!(
         "## Removal of a set of {members} members\n\nMilliseconds of the `GET`s of one client that waits for each \
          reply: for {} seconds before, and for {} seconds from the removal on; and what the removal itself took.\n\n\
@@ -44,7 +44,7 @@ pub fn section(contenders: &[Contender], members: u64) -> Outcome<String> {
     Ok(text + "\n")
 }
 
-fn fill(server: &Server, members: u64) -> Outcome<()> {
+fn fill(server: &Server, members: u64) -> Result<(), String> {
     let mut connection = Connection::new(server.port)?;
     connection.add(&[b"SET", b"key", b"value"]);
     for start in (0..members).step_by(AT_ONCE as usize) {
@@ -60,7 +60,7 @@ fn fill(server: &Server, members: u64) -> Outcome<()> {
 }
 
 /// Asks for a time: what each request took, in milliseconds, the shortest first.
-fn ask_for(port: u16, time: Duration) -> Outcome<Vec<f64>> {
+fn ask_for(port: u16, time: Duration) -> Result<Vec<f64>, String> {
     let mut connection = Connection::new(port)?;
     let (start, mut times) = (Instant::now(), Vec::new());
     while start.elapsed() < time {
@@ -74,7 +74,7 @@ fn ask_for(port: u16, time: Duration) -> Outcome<Vec<f64>> {
 }
 
 /// Asks while the set goes: the times, and what the removal took.
-fn remove_beside(server: &Server, request: &[&[u8]]) -> Outcome<(Vec<f64>, f64)> {
+fn remove_beside(server: &Server, request: &[&[u8]]) -> Result<(Vec<f64>, f64), String> {
     let mut remover = Connection::new(server.port)?;
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| ask_for(server.port, BESIDE));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::client::{Connection, Figures, benchmark, medians, mixed, together};
-use super::contender::{Contender, Folder, Outcome, Server, certificates};
+use super::contender::{Contender, Folder, Server, certificates};
 
 /// Each round asks everybody, another one first.
 const ROUNDS: usize = 3;
@@ -52,7 +52,7 @@ fn table(contenders: &[Contender], rows: &[Row], aim: f64) -> String {
 }
 
 /// Everybody's figures of the tests of redis-benchmark with these arguments.
-fn rows(servers: &[Server], rounds: usize, arguments: &[&str]) -> Outcome<Vec<Row>> {
+fn rows(servers: &[Server], rounds: usize, arguments: &[&str]) -> Result<Vec<Row>, String> {
     let mut found: Vec<Vec<Vec<(String, Figures)>>> = servers.iter().map(|_| vec![]).collect();
     for round in 0..rounds {
         for turn in 0..servers.len() {
@@ -72,12 +72,12 @@ fn rows(servers: &[Server], rounds: usize, arguments: &[&str]) -> Outcome<Vec<Ro
     order.into_iter().map(row).collect()
 }
 
-fn start_all(contenders: &[Contender], folder: &Folder) -> Outcome<Vec<Server>> {
+fn start_all(contenders: &[Contender], folder: &Folder) -> Result<Vec<Server>, String> {
     contenders.iter().map(|it| it.start(&folder.0)).collect()
 }
 
 /// All tests of redis-benchmark.
-pub fn commands(contenders: &[Contender]) -> Outcome<String> {
+pub fn commands(contenders: &[Contender]) -> Result<String, String> {
     let mut text = String::new();
     for ((pipeline, aim), requests) in AIMS.into_iter().zip(REQUESTS) {
         let folder = Folder::new()?;
@@ -118,7 +118,7 @@ fn step(
     mix: char,
     number: u64,
     fields: &[(String, Vec<u8>)],
-) -> Outcome<()> {
+) -> Result<(), String> {
     let (key, chance) = (key_of(number), mixed(number ^ 0x5555) % 100);
     let read_share = match mix {
         'A' | 'F' => 50,
@@ -172,7 +172,7 @@ fn step(
 }
 
 /// The six mixes of YCSB, with the commands of its client for Redis.
-pub fn ycsb(contenders: &[Contender]) -> Outcome<String> {
+pub fn ycsb(contenders: &[Contender]) -> Result<String, String> {
     let folder = Folder::new()?;
     let servers = start_all(contenders, &folder)?;
     let fields = fields();
@@ -192,7 +192,7 @@ pub fn ycsb(contenders: &[Contender]) -> Outcome<String> {
                 step(connection, mix, number, &fields)
             })
         });
-        rows.push((mix.to_string(), figures.collect::<Outcome<_>>()?));
+        rows.push((mix.to_string(), figures.collect::<Result<_, String>>()?));
     }
     Ok(format!(
         "## YCSB\n\nThe mixes A to F with the commands of its client (HMSET of ten fields of 100 bytes and ZADD to \
@@ -203,7 +203,7 @@ pub fn ycsb(contenders: &[Contender]) -> Outcome<String> {
 }
 
 /// A sorted set of many members: what it takes, and what asking costs.
-pub fn sorted_set(contenders: &[Contender]) -> Outcome<String> {
+pub fn sorted_set(contenders: &[Contender]) -> Result<String, String> {
     const AT_ONCE: u64 = 200;
     let mut memory = Vec::new();
     let mut all: Vec<Vec<(String, Figures)>> = Vec::new();
@@ -263,7 +263,7 @@ pub fn sorted_set(contenders: &[Contender]) -> Outcome<String> {
 }
 
 /// What TLS costs everybody.
-pub fn tls(contenders: &[Contender]) -> Outcome<String> {
+pub fn tls(contenders: &[Contender]) -> Result<String, String> {
     let folder = Folder::new()?;
     certificates(&folder.0)?;
     let servers = start_all(contenders, &folder)?;

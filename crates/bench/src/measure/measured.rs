@@ -1,10 +1,10 @@
 //! What a case did.
 
-use crate::driver::Outcome;
+use crate::driver::WorkloadRun;
 
 /// What a case did.
 pub(super) struct Measured {
-    pub outcome: Outcome,
+    pub outcome: WorkloadRun,
     /// Operations, with those of a batch counted one by one.
     pub positions: u64,
     /// Nanoseconds of a dependent miss, just before.

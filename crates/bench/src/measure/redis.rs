@@ -36,7 +36,7 @@ use super::settings::{Case, Length, Settings, check, setup};
 use super::tally::Tally;
 use crate::clock::thread_time;
 use crate::distribution::Distribution;
-use crate::driver::Outcome;
+use crate::driver::WorkloadRun;
 use crate::error::BenchError;
 use crate::keys::BytesKeys;
 use crate::report::{Machine, Memory, Report, Round};
@@ -208,7 +208,7 @@ impl Bench<'_> {
         workload: Workload,
         streams: &[Stream<BytesKeys>],
         threads: usize,
-    ) -> Result<Outcome, BenchError> {
+    ) -> Result<WorkloadRun, BenchError> {
         let barrier = Barrier::new(threads);
         let parts = thread::scope(|scope| {
             // One share for each thread, even where they cannot be equal.
@@ -228,7 +228,7 @@ impl Bench<'_> {
         let ended = parts.iter().map(|part| part.ended).max();
         let elapsed = started.zip(ended).map_or(Duration::ZERO, |(first, last)| last - first);
         let busy = parts.iter().map(|part| part.busy).sum();
-        Ok(Outcome {
+        Ok(WorkloadRun {
             elapsed,
             busy,
             service: busy,

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::format::Format;
 use crate::format::columns::{Column, ColumnChoice};
 use crate::global::Global;
-use crate::ingest::{self, Input, Outcome, Settings};
+use crate::ingest::{self, Input, LoadResult, Settings};
 use crate::open::{self, MapArgs};
 use crate::output::{Output, counted, human_duration, remark};
 use crate::progress::Progress;
@@ -149,7 +149,7 @@ struct Loaded {
 }
 
 fn report(
-    outcome: &Outcome,
+    outcome: &LoadResult,
     seconds: f64,
     global: Global,
     out: &mut Output,

@@ -11,7 +11,7 @@ fn store() -> (tempfile::TempDir, Store) {
     (dir, store)
 }
 
-fn load(store: &Store, settings: Settings, texts: &[&str]) -> Outcome {
+fn load(store: &Store, settings: Settings, texts: &[&str]) -> LoadResult {
     let choice = ColumnChoice::default();
     let mut inputs: Vec<Input<'_>> = texts
         .iter()

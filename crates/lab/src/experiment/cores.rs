@@ -9,7 +9,7 @@ use everleaf_machine::topology;
 
 use super::finding::{Bar, Chart, Figure, Grid, Scale};
 use super::timed;
-use super::{Context, Outcome};
+use super::{Context, Results};
 
 /// What is measured, and what the paper says of it.
 pub(super) struct Field {
@@ -34,7 +34,7 @@ pub(super) const SCAN_LENGTH: u32 = 100;
 const PICTURES_MAX: usize = 4;
 
 /// Measures, on one thread and on as many as there are CPUs.
-pub(super) fn run(context: &mut Context<'_>, field: &Field) -> Result<Outcome, BenchError> {
+pub(super) fn run(context: &mut Context<'_>, field: &Field) -> Result<Results, BenchError> {
     run_at(context, field, None)
 }
 
@@ -44,7 +44,7 @@ pub(super) fn run_at(
     context: &mut Context<'_>,
     field: &Field,
     per_second: Option<f64>,
-) -> Result<Outcome, BenchError> {
+) -> Result<Results, BenchError> {
     let cpus = topology::allowed_cpus().len().max(1);
     let threads: Vec<usize> = if cpus > 1 { vec![1, cpus] } else { vec![1] };
     let chosen = chosen(field, context.scale);
@@ -63,7 +63,7 @@ pub(super) fn run_at(
         ..Settings::default()
     };
     let reports = timed::compete(context, field.designs, &settings)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     for (place, &index) in chosen.iter().enumerate() {
         let case = &field.cases[index];
         let rows = |report: &'_ Report| -> Vec<Row> {
@@ -104,7 +104,7 @@ fn name(&(workload, distribution): &(Workload, Distribution)) -> String {
 
 /// The table of a case, and a picture of all threads.
 fn describe(
-    outcome: &mut Outcome,
+    outcome: &mut Results,
     case: &(Workload, Distribution),
     of_case: &[(&str, Vec<Row>)],
     has_picture: bool,

@@ -2,7 +2,7 @@
 
 use everleaf_bench::BenchError;
 
-use super::finding::{Outcome, Scale};
+use super::finding::{Results, Scale};
 use super::proof::Prover;
 
 /// What an experiment needs of a machine to be made at all.
@@ -49,19 +49,19 @@ pub struct Context<'c> {
 }
 
 /// A function that makes an experiment.
-pub type Make = fn(&mut Context<'_>) -> Result<Outcome, BenchError>;
+pub type Make = fn(&mut Context<'_>) -> Result<Results, BenchError>;
 
 /// An experiment.
 ///
 /// # Example
 /// ```
 /// use everleaf_bench::BenchError;
-/// use everleaf_lab::experiment::{Context, Entry, Figure, Kind, Outcome};
-/// fn made(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+/// use everleaf_lab::experiment::{Context, Entry, Figure, Kind, Results};
+/// fn made(context: &mut Context<'_>) -> Result<Results, BenchError> {
 ///     let keys = context.scale.pick(100_000_u64, 10_000_000);
 ///     let ours = keys as f64 / 1e6; // count or measure here
 ///     let figure = Figure::near("what it is", 0.1, ours, "lines", 0.05).if_above("why more");
-///     Ok(Outcome { figures: vec![figure], ..Outcome::default() })
+///     Ok(Results { figures: vec![figure], ..Results::default() })
 /// }
 /// let entry = Entry {
 ///     id: "paper.fig1",

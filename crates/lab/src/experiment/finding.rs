@@ -312,7 +312,7 @@ impl Series {
 
 /// What an experiment has to show.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct Results {
     /// Figures beside the paper's.
     pub figures: Vec<Figure>,
     /// Tables.
@@ -346,7 +346,7 @@ pub struct Finding {
     pub machine: Machine,
     /// What it has to show.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: Results,
 }
 
 impl Finding {

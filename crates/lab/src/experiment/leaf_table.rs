@@ -4,7 +4,7 @@ use everleaf_bench::BenchError;
 use everleaf_machine::simulated::Domain;
 
 use super::finding::{Figure, Grid, Series};
-use super::{Context, Outcome};
+use super::{Context, Results};
 use everleaf_lab_designs::count::CountedOperation;
 use everleaf_lab_designs::count::leaf::{self, LeafCosts};
 
@@ -79,7 +79,7 @@ pub(super) fn slashed(values: [f64; 3]) -> String {
 
 /// A table of what was counted, and a figure for each claim.
 pub(super) fn judge(
-    outcome: &mut Outcome,
+    outcome: &mut Results,
     measured: &[(&'static str, LeafCosts)],
     claims: &[Claim],
 ) {

@@ -33,7 +33,7 @@ mod waiting;
 pub use entry::{Context, Entry, Family, Kind, Make};
 pub(crate) use finding::number;
 pub use finding::{
-    Axis, Bar, Chart, Figure, Finding, Grid, Judgement, Line, Outcome, Scale, Series, Side,
+    Axis, Bar, Chart, Figure, Finding, Grid, Judgement, Line, Results, Scale, Series, Side,
 };
 pub use pace::Pace;
 pub use proof::{PAPERS_PROTOCOL_WITH_THREADS, Proof, Prover, no_prover};

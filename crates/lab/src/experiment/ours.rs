@@ -6,7 +6,7 @@ use everleaf_machine::simulated::counting::Tally;
 
 use super::finding::{Bar, Chart, Grid, Series, number};
 use super::timed::{self, Contest};
-use super::{Context, Entry, Family, Kind, Outcome};
+use super::{Context, Entry, Family, Kind, Results};
 use everleaf_lab_designs::count::{
     CountedOperation, conditional_designs, leaf, load, scaled_caches, threads,
 };
@@ -81,10 +81,10 @@ fn headings(columns: &[Column]) -> Vec<&'static str> {
     std::iter::once("tree").chain(columns.iter().map(|(name, _)| *name)).collect()
 }
 
-fn counts(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn counts(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let trials = context.scale.pick(40, 400);
     let keys = context.scale.pick(30_000, 1_000_000);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut on_leaf: Vec<Grid> = CountedOperation::SINGLE
         .iter()
         .map(|operation| {
@@ -140,7 +140,7 @@ fn counts(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     Ok(outcome)
 }
 
-fn side_by_side(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn side_by_side(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = conditional_designs();
     let workloads = [
         Workload::Get,
@@ -159,12 +159,12 @@ fn side_by_side(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         rounds: context.scale.pick(3, 9),
     };
     let reports = timed::run(context, &contest)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     timed::describe(&mut outcome, &reports, &workloads);
     Ok(outcome)
 }
 
-fn contention(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn contention(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let keys = context.scale.pick(10_000, 100_000);
     let operations = context.scale.pick(10_000, 200_000);
     let skewed = Distribution::Zipfian { theta: Distribution::THETA_DEFAULT };
@@ -208,5 +208,5 @@ fn contention(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
          shows 0. Refused exchanges and turns of waiting are counted in every design."
             .to_owned(),
     ];
-    Ok(Outcome { tables: vec![grid, by_leaf], notes, ..Outcome::default() })
+    Ok(Results { tables: vec![grid, by_leaf], notes, ..Results::default() })
 }

@@ -9,7 +9,7 @@ use everleaf_bench::BenchError;
 use everleaf_bench::table::grouped;
 
 use super::finding::{Figure, Grid};
-use super::{Context, Outcome};
+use super::{Context, Results};
 
 /// What came of a search for orders of execution and crashes that break a promise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,9 +59,9 @@ pub(super) const SECONDS_OF_THREE: (u32, u32) = (3 * SECONDS.0, 3 * SECONDS.1);
 pub(super) fn search(
     context: &mut Context<'_>,
     structures: &[&'static str],
-) -> Result<Outcome, BenchError> {
+) -> Result<Results, BenchError> {
     let budget = Duration::from_secs(context.scale.pick(SECONDS.0, SECONDS.1).into());
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let columns = ["structure", "programs", "schedules", "crashes recovered"];
     let mut grid = Grid::new("what was searched", &columns);
     for structure in structures {

@@ -14,7 +14,7 @@ use super::proof;
 use super::recovery::series;
 use super::timed::{self, Contest};
 use super::waiting::{self, Setting};
-use super::{Context, Entry, Family, Kind, Outcome};
+use super::{Context, Entry, Family, Kind, Results};
 use everleaf_lab_designs::count::{CountedOperation, leaf, load, scaled_caches};
 use everleaf_lab_designs::openings::openings;
 
@@ -163,12 +163,12 @@ pub(super) const FAMILY: Family = Family {
     ],
 };
 
-fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn table1(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let known = everleaf_designs::catalogue::names();
     let mut designs = vec!["rntree", "rntree-dual", "nvtree", "wbtree", "wbtree-so", "fptree"];
     designs.extend(["cdds"].into_iter().filter(|name| known.contains(name)));
     let measured = leaf_table::measure(context, &designs, Domain::Adr)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     leaf_table::judge(&mut outcome, &measured, &[] as &[Claim]);
     for (design, claim) in [("rntree", 2.0), ("nvtree", 2.0), ("wbtree", 4.0), ("fptree", 3.0)] {
         let found = measured.iter().find(|(name, _)| *name == design);
@@ -199,9 +199,9 @@ fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 }
 
 /// Which flushes of a modification others wait for.
-fn overlap(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn overlap(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let trials = context.scale.pick(20, 300);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let columns = ["tree, operation", "flushes", "under the lock", "outside"];
     let mut grid = Grid::new("flushes of an operation on a leaf with room", &columns);
     let operations = [CountedOperation::Insert, CountedOperation::Update, CountedOperation::Remove];
@@ -227,7 +227,7 @@ fn overlap(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     Ok(outcome)
 }
 
-fn single(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn single(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = ["rntree", "rntree-dual", "nvtree", "fptree", "wbtree", "wbtree-so"];
     let workloads = [
         Workload::Get,
@@ -245,7 +245,7 @@ fn single(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         rounds: context.scale.pick(3, 9),
     };
     let reports = timed::run(context, &contest)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     timed::describe(&mut outcome, &reports, &workloads);
     count_single(context, &designs, &mut outcome)?;
     let own = timed::of(&reports, "rntree");
@@ -289,7 +289,7 @@ fn single(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 fn count_single(
     context: &mut Context<'_>,
     designs: &[&'static str],
-    outcome: &mut Outcome,
+    outcome: &mut Results,
 ) -> Result<(), BenchError> {
     let setting = Setting {
         keys: context.scale.pick(50_000, 2_000_000),
@@ -327,7 +327,7 @@ fn count_single(
     Ok(())
 }
 
-fn conditional(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn conditional(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = ["nvtree-blind", "nvtree"];
     let workloads = [Workload::Update, Workload::Put];
     let contest = Contest {
@@ -339,7 +339,7 @@ fn conditional(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         rounds: context.scale.pick(5, 9),
     };
     let reports = timed::run(context, &contest)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     timed::describe(&mut outcome, &reports, &workloads);
     let (blind, checked) = (timed::of(&reports, designs[0]), timed::of(&reports, designs[1]));
     let ratio = timed::advantage(checked, blind, Workload::Put);
@@ -365,10 +365,10 @@ fn conditional(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 /// Pairs of a range query.
 const LENGTHS: [u32; 4] = [10, 100, 1_000, 10_000];
 
-fn ranges(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn ranges(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = ["rntree", "nvtree", "fptree", "nbtree"];
     let keys = context.scale.pick(200_000, 16_000_000);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut lines: Vec<Line> =
         designs.iter().map(|name| Line { name: (*name).to_owned(), points: vec![] }).collect();
     let columns = ["pairs", "nvtree", "fptree", "nbtree"];
@@ -437,11 +437,11 @@ fn judge_range(tree: &str, length: u32, ratio: f64) -> Figure {
     )
 }
 
-fn recovery(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn recovery(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let millions: &[f64] = context.scale.pick(&[0.25, 0.5, 1.0, 2.0], &[1.0, 2.0, 4.0, 8.0, 16.0]);
     let columns = ["million keys", "after a crash, ms", "after a clean end, ms", "ns a key"];
     let mut grid = Grid::new("opening an RNTree on one thread", &columns);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut crashed = Line { name: "after a crash".to_owned(), points: vec![] };
     let mut chase = Chase::new(REGION_SIZE_BYTES);
     let mut clean = Line { name: "after a clean end".to_owned(), points: vec![] };

@@ -192,7 +192,7 @@ pub fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Outcome;
+    use super::super::finding::Results;
     use super::super::{Figure, Kind, Make, no_prover};
     use super::*;
 
@@ -208,7 +208,7 @@ mod tests {
         let made: Make = |context| {
             (context.tell)("working");
             let figure = Figure::near("one", 1.0, 1.0, "", 0.0);
-            Ok(Outcome { figures: vec![figure], ..Outcome::default() })
+            Ok(Results { figures: vec![figure], ..Results::default() })
         };
         let entry = entry("test.one", made);
         let mut heard = 0;
@@ -231,7 +231,7 @@ mod tests {
     fn a_finding_of_another_program_or_machine_is_made_again() {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::create(directory.path()).unwrap();
-        let made: Make = |_| Ok(Outcome::default());
+        let made: Make = |_| Ok(Results::default());
         let entry = entry("test.program", made);
         let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };
         let go = || run(&entry, plan, Some(&folder), &mut |_| ()).unwrap();
@@ -259,7 +259,7 @@ mod tests {
         let folder = Folder::create(directory.path()).unwrap();
         let made: Make = |_| {
             let series = vec![super::super::Series::count("a", "b", f64::NAN)];
-            Ok(Outcome { series, ..Outcome::default() })
+            Ok(Results { series, ..Results::default() })
         };
         let entry = entry("test.nan", made);
         let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };

@@ -8,7 +8,7 @@ use everleaf_bench::statistics::Ratio;
 use everleaf_bench::{BenchError, Distribution, Unit, Workload};
 
 use super::finding::{Bar, Chart, Grid, Series};
-use super::{Context, Outcome};
+use super::{Context, Results};
 
 /// What is measured of each index.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ pub(super) fn of<'r>(reports: &'r [Report], design: &str) -> &'r Report {
 
 /// Adds a table in dependent misses, one of ratios to the first report, a picture of each workload,
 /// and the series of all.
-pub(super) fn describe(outcome: &mut Outcome, reports: &[Report], workloads: &[Workload]) {
+pub(super) fn describe(outcome: &mut Results, reports: &[Report], workloads: &[Workload]) {
     let names: Vec<&str> =
         std::iter::once("tree").chain(workloads.iter().map(|one| one.name())).collect();
     let mut misses = Grid::new("CPU time of a unit in dependent misses (dm), median", &names);

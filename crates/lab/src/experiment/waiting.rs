@@ -5,7 +5,7 @@ use everleaf_machine::simulated::Domain;
 
 use super::finding::{Figure, Grid, Series};
 use super::model::Latencies;
-use super::{Context, Outcome};
+use super::{Context, Results};
 use everleaf_lab_designs::count::{CountedOperation, load, scaled_caches};
 
 /// The four operations, in the order of the tables.
@@ -72,7 +72,7 @@ pub(super) fn count(
 }
 
 /// Adds the table and the series of some waits.
-pub(super) fn describe(outcome: &mut Outcome, all: &[Waits], title: &str) {
+pub(super) fn describe(outcome: &mut Results, all: &[Waits], title: &str) {
     let columns: Vec<&str> =
         std::iter::once("tree").chain(FOUR.iter().map(|operation| operation.name())).collect();
     let mut grid = Grid::new(title, &columns);
@@ -107,7 +107,7 @@ pub(super) fn ranges(
     context: &mut Context<'_>,
     designs: &[&'static str],
     setting: (u64, f64, usize),
-    outcome: &mut Outcome,
+    outcome: &mut Results,
 ) -> Result<(), BenchError> {
     let (keys, reference, length) = setting;
     let scan = CountedOperation::Scan(length);
@@ -161,7 +161,7 @@ mod tests {
         };
         let all = count(&mut context, &["nbtree", "fast-fair"], setting).unwrap();
         assert!(all.iter().all(|waits| waits.of.iter().all(|wait| *wait > 0.0)), "{all:?}");
-        let mut outcome = Outcome::default();
+        let mut outcome = Results::default();
         describe(&mut outcome, &all, "waiting");
         ranges(&mut context, &["nbtree", "fptree"], (2000, 16e6, 50), &mut outcome).unwrap();
         assert_eq!((outcome.tables.len(), outcome.figures.len()), (2, 1));

@@ -287,7 +287,7 @@ pub(crate) fn command(finding: &Finding) -> String {
 mod tests {
     use super::super::{render_html, render_markdown};
     use super::*;
-    use crate::experiment::{Figure, Outcome, Scale};
+    use crate::experiment::{Figure, Results, Scale};
 
     fn finding(id: &str, figures: Vec<Figure>) -> Finding {
         Finding {
@@ -299,7 +299,7 @@ mod tests {
             miss_before_ns: 100.0,
             miss_after_ns: 130.0,
             machine: Machine { cpu: "a <cpu>".to_owned(), ..Machine::default() },
-            outcome: Outcome { figures, ..Outcome::default() },
+            outcome: Results { figures, ..Results::default() },
         }
     }
 

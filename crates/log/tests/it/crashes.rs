@@ -3,11 +3,11 @@
 //! Each run follows from its number; a failure names it, and `LOG_RUN=<number>` repeats it.
 
 use everleaf_log::simulated::crashes::{
-    Outcome, arranged, rotten_older_snapshot, run, snapshot_up_to_a_place_given_up,
+    CrashFindings, arranged, rotten_older_snapshot, run, snapshot_up_to_a_place_given_up,
 };
 
 fn run_whole(number: u64, examine_one_in: u32) -> u64 {
-    let outcome: Outcome = run(number, &[], examine_one_in);
+    let outcome: CrashFindings = run(number, &[], examine_one_in);
     if let Some(failure) = outcome.failure {
         panic!("run {number}: {failure}\nrepeat it with LOG_RUN={number}");
     }

@@ -25,7 +25,7 @@ impl Hasher for Identity {
 }
 
 /// The result of recovering an image.
-pub struct Outcome {
+pub struct RecoveredImage {
     /// The contents, or what is broken.
     pub result: Result<Contents, String>,
     /// The last moment at which it was found good.
@@ -39,7 +39,7 @@ const IMAGES_MAX: usize = 1 << 20;
 #[derive(Default)]
 pub struct Memo {
     images: HashMap<u64, u32, BuildHasherDefault<Identity>>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<RecoveredImage>,
     by_contents: HashMap<Contents, u32>,
     moment: u64,
     moment_of: (u64, u64),
@@ -83,13 +83,13 @@ impl Memo {
             Err(_) => next,
         };
         if outcome == next {
-            self.outcomes.push(Outcome { result, judged: 0 });
+            self.outcomes.push(RecoveredImage { result, judged: 0 });
         }
         self.images.insert(hash, outcome);
         outcome
     }
 
-    pub fn outcome(&mut self, number: u32) -> &mut Outcome {
+    pub fn outcome(&mut self, number: u32) -> &mut RecoveredImage {
         &mut self.outcomes[number as usize]
     }
 }

@@ -12,7 +12,7 @@ use everleaf_designs::fast_fair::variant::Small;
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report, SchedulerKind};
 use everleaf_prove::Of;
-use everleaf_prove::case::{Outcome, explore};
+use everleaf_prove::case::{SearchResult, explore};
 use everleaf_prove::hunt::mutants::HARMLESS;
 use everleaf_prove::machine::configure::exhaustive;
 use everleaf_prove::programs::scenarios::{self, Scenario};
@@ -26,7 +26,7 @@ use everleaf_prove_designs::structures::find;
 type Tree<const RECORDS: usize> = Of<FastFair<Small<RECORDS>, Simulated>>;
 type Locked<const RECORDS: usize> = Of<FastFair<Small<RECORDS, 1>, Simulated>>;
 
-fn random(number: u64, locked: bool, config: &Config) -> Outcome {
+fn random(number: u64, locked: bool, config: &Config) -> SearchResult {
     macro_rules! run {
         ($subject:ty, $slots:literal) => {{
             let (program, plan) = plans::random::<$subject>(number, $slots);
@@ -43,7 +43,12 @@ fn random(number: u64, locked: bool, config: &Config) -> Outcome {
     }
 }
 
-fn run_scenario(scenario: &Scenario, locked: bool, config: &Config, schedules: u64) -> Outcome {
+fn run_scenario(
+    scenario: &Scenario,
+    locked: bool,
+    config: &Config,
+    schedules: u64,
+) -> SearchResult {
     let space = Default::default();
     if locked {
         trees::run_numbers::<Locked<2>, Locked<3>>(scenario, config, schedules, space)

@@ -15,7 +15,7 @@ use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan, Report};
 use everleaf_prove::Of;
-use everleaf_prove::case::{Outcome, explore};
+use everleaf_prove::case::{SearchResult, explore};
 use everleaf_prove::machine::configure::exhaustive;
 use everleaf_prove::programs::{plans, scenarios, trees};
 use everleaf_prove::tree::operation::Operation::{self, Get, Insert, Remove};
@@ -24,11 +24,16 @@ use everleaf_prove::tree::u64_program::U64Program;
 
 type M = Simulated;
 
-fn random<T: Design<M>>(number: u64, slots: usize, config: &Config) -> Outcome {
+fn random<T: Design<M>>(number: u64, slots: usize, config: &Config) -> SearchResult {
     random_of::<T>(number, slots, config, 10)
 }
 
-fn random_of<T: Design<M>>(number: u64, slots: usize, config: &Config, effort: u64) -> Outcome {
+fn random_of<T: Design<M>>(
+    number: u64,
+    slots: usize,
+    config: &Config,
+    effort: u64,
+) -> SearchResult {
     let (program, plan) = plans::random::<Of<T>>(number, slots);
     explore(program, plan, config, effort)
 }
@@ -116,7 +121,7 @@ fn hunt<T2: Design<M>, T3: Design<M>, T9: Design<M>>(
     mutant: &'static str,
 ) -> Option<(u64, String)> {
     let mut schedules = 0;
-    let mut found = |name: String, config: &Config, (report, failure): Outcome| {
+    let mut found = |name: String, config: &Config, (report, failure): SearchResult| {
         schedules += report.counts.schedules;
         failure.map(|failure| {
             let seed = format!("seed {:#x} of number {}", failure.seed, config.seed - 1);

@@ -2,7 +2,7 @@
 
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, MemoryModel};
 
-use crate::case::Outcome;
+use crate::case::SearchResult;
 use crate::case::step::Step;
 use crate::machine::configure::{Fixed, exhaustive};
 use crate::planted::of;
@@ -230,7 +230,7 @@ impl Hunt {
     /// Counts a search; true if it found the bug.
     fn run(&mut self, program: String, config: Config, schedules: u64) -> bool {
         let case = self.structure.case(&program).expect("a structure knows its programs");
-        let (report, failure): Outcome = case.explore(&config, schedules);
+        let (report, failure): SearchResult = case.explore(&config, schedules);
         self.schedules += report.counts.schedules;
         let schedules = self.schedules;
         self.kill = failure.map(|failure| Kill { program, config, schedules, failure });

@@ -21,7 +21,7 @@ use everleaf_index::Tiny as Small;
 use everleaf_machine::simulated::{Config, Random};
 
 use crate::case::step::{Programs, Step};
-use crate::case::{Case, Outcome, PlannedCase, explore};
+use crate::case::{Case, PlannedCase, SearchResult, explore};
 use crate::machine::configure::Fixed;
 use crate::machine::dimensions::{self, Dimension, Drawn};
 use crate::machine::hoard::Hands;
@@ -453,8 +453,13 @@ pub fn run_numbers<S2: Subject, S3: Subject>(
     config: &Config,
     schedules: u64,
     space: Space,
-) -> Outcome {
-    fn run<S: Subject>(s: &Scenario, config: &Config, schedules: u64, space: Space) -> Outcome {
+) -> SearchResult {
+    fn run<S: Subject>(
+        s: &Scenario,
+        config: &Config,
+        schedules: u64,
+        space: Space,
+    ) -> SearchResult {
         let (mut program, plan) = s.numbers::<S>();
         program.space = space;
         explore(program, plan, config, schedules)
@@ -466,8 +471,13 @@ pub fn run_numbers<S2: Subject, S3: Subject>(
 }
 
 /// Runs a scenario on trees of byte strings.
-pub fn run_words(scenario: &Scenario, config: &Config, schedules: u64, space: Space) -> Outcome {
-    fn run<G: Nodes>(s: &Scenario, config: &Config, schedules: u64, space: Space) -> Outcome {
+pub fn run_words(
+    scenario: &Scenario,
+    config: &Config,
+    schedules: u64,
+    space: Space,
+) -> SearchResult {
+    fn run<G: Nodes>(s: &Scenario, config: &Config, schedules: u64, space: Space) -> SearchResult {
         let (mut program, plan) = s.words::<G>();
         program.space = space;
         explore(program, plan, config, schedules)

@@ -17,7 +17,7 @@ use everleaf_machine::simulated::{
 };
 
 use crate::case::step::{self, Step};
-use crate::case::{Case, Kept, Outcome, Small};
+use crate::case::{Case, Kept, SearchResult, Small};
 use crate::machine::configure::Fixed;
 use crate::machine::dimensions::{Dimension, Value};
 
@@ -87,7 +87,7 @@ fn failure_of(number: u64, schedule: u64, (kind, message): (FailureKind, String)
 }
 
 impl Case for LogCase {
-    fn explore(&self, config: &Config, schedules: u64) -> Outcome {
+    fn explore(&self, config: &Config, schedules: u64) -> SearchResult {
         let mut report = Report { exhausted: true, ..Report::default() };
         let runs = match self {
             LogCase::Runs(_) => schedules.clamp(1, RUNS),

@@ -25,7 +25,7 @@ use everleaf_machine::simulated::{
 };
 
 use crate::case::step::{self, Step};
-use crate::case::{Case, Kept, Outcome, Small};
+use crate::case::{Case, Kept, SearchResult, Small};
 use crate::machine::configure::Fixed;
 use crate::machine::dimensions::{Dimension, Value};
 
@@ -114,7 +114,7 @@ fn failure_of(number: u64, schedule: u64, message: String) -> Failure {
 
 impl Case for StoreCase {
     /// One schedule, however many are asked for: a run has one number, and a disk and a pool of its own.
-    fn explore(&self, config: &Config, _schedules: u64) -> Outcome {
+    fn explore(&self, config: &Config, _schedules: u64) -> SearchResult {
         let (seen, failure) = self.go(self.number, config);
         let counts = Counts {
             schedules: 1,

@@ -11,7 +11,7 @@ use crate::marks::assert_met;
 use everleaf_index::Tiny;
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
 use everleaf_prove::Nb;
-use everleaf_prove::case::{Outcome, explore};
+use everleaf_prove::case::{SearchResult, explore};
 use everleaf_prove::hunt::mutants;
 use everleaf_prove::machine::configure::exhaustive;
 use everleaf_prove::programs::scenarios::Scenario;
@@ -25,7 +25,7 @@ type Nb3 = Nb<Tiny<3, 3>>;
 type Nb4 = Nb<Tiny<4, 3>>;
 
 /// Runs a scenario on trees of numbers, in a pool of the smallest size.
-fn run_scenario(scenario: &Scenario, config: &Config, schedules: u64) -> Outcome {
+fn run_scenario(scenario: &Scenario, config: &Config, schedules: u64) -> SearchResult {
     run_numbers::<Nb2, Nb3>(scenario, config, schedules, Space::default())
 }
 

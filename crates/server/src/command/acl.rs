@@ -9,7 +9,7 @@ use super::integer::integer_arg;
 use super::object::help;
 use crate::acl::user::User;
 use crate::acl::{self, DEFAULT, Denied, Selector, commands};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::{Reply, Request};
 use crate::shown::shown;
 
@@ -22,7 +22,7 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
                        users in one.";
 
 /// `ACL subcommand ...`
-pub fn acl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn acl(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let subcommand = request.arg(1).to_ascii_lowercase();
     match (subcommand.as_slice(), request.len()) {
         (b"setuser", _) => return setuser(context, request),
@@ -71,7 +71,7 @@ const HELP: [&str; 13] = [
     "ACL WHOAMI: the name of this connection's user",
 ];
 
-fn setuser(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn setuser(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (name, rules) = (request.arg(2), request.args_from(3).collect::<Vec<_>>());
     if acl::has_space(name) {
         return Err(Failure::text("ERR Usernames can't contain spaces or null characters"));
@@ -85,7 +85,7 @@ fn setuser(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-fn deluser(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn deluser(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     if request.args_from(2).any(|name| name == DEFAULT) {
         return Err(Failure::text("ERR The 'default' user cannot be removed"));
     }
@@ -156,7 +156,7 @@ fn list(context: &mut Context<'_>) {
     lines.iter().for_each(|line| context.reply.bulk(line));
 }
 
-fn load(context: &mut Context<'_>) -> Outcome {
+fn load(context: &mut Context<'_>) -> CommandResult {
     let acl = &context.shared.acl;
     let path = acl.file().ok_or(Failure::text(NO_FILE))?;
     let gone = acl.load(path).map_err(|errors| Failure::text(format!("ERR {errors}")))?;
@@ -165,7 +165,7 @@ fn load(context: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-fn save(context: &mut Context<'_>) -> Outcome {
+fn save(context: &mut Context<'_>) -> CommandResult {
     let acl = &context.shared.acl;
     let path = acl.file().ok_or(Failure::text(NO_FILE))?;
     acl.save(path).map_err(|error| {
@@ -178,7 +178,7 @@ fn save(context: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-fn cat(context: &mut Context<'_>, category: Option<&[u8]>) -> Outcome {
+fn cat(context: &mut Context<'_>, category: Option<&[u8]>) -> CommandResult {
     let reply = &mut context.reply;
     let Some(name) = category else {
         let names = acl::facts::CATEGORIES;
@@ -199,7 +199,7 @@ fn cat(context: &mut Context<'_>, category: Option<&[u8]>) -> Outcome {
     Ok(())
 }
 
-fn genpass(context: &mut Context<'_>, bits: Option<&[u8]>) -> Outcome {
+fn genpass(context: &mut Context<'_>, bits: Option<&[u8]>) -> CommandResult {
     let bits = bits.map_or(Ok(PASSWORD_BITS_DEFAULT), integer_arg)?;
     if !(1..=PASSWORD_BITS_MAX).contains(&bits) {
         return Err(Failure::text(format!(
@@ -218,7 +218,7 @@ fn genpass(context: &mut Context<'_>, bits: Option<&[u8]>) -> Outcome {
     Ok(())
 }
 
-fn log(context: &mut Context<'_>, option: Option<&[u8]>) -> Outcome {
+fn log(context: &mut Context<'_>, option: Option<&[u8]>) -> CommandResult {
     if option.is_some_and(|option| option.eq_ignore_ascii_case(b"reset")) {
         context.shared.acl.log.reset();
         context.reply.ok();
@@ -252,7 +252,7 @@ fn log(context: &mut Context<'_>, option: Option<&[u8]>) -> Outcome {
     Ok(())
 }
 
-fn dryrun(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn dryrun(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let name = request.arg(2);
     let user = context.shared.acl.get(name).and_then(|user| user.rules());
     let rules =

@@ -3,12 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 
 /// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE]`: everything acknowledged is durable already, so the
 /// options make no difference. There is no reply: the connection closes.
-pub fn shutdown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn shutdown(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (mut saves, mut skips, mut aborts) = (false, false, false);
     for option in request.args_from(1) {
         match option.to_ascii_lowercase().as_slice() {
@@ -33,7 +33,7 @@ pub fn shutdown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `ROLE`: that of a master, with no replicas.
-pub fn role(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn role(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     context.reply.array(3);
     context.reply.bulk(b"master");
     context.reply.integer(0);
@@ -42,7 +42,7 @@ pub fn role(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
 }
 
 /// `TIME`
-pub fn time(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn time(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     // A clock before 1970 has not been set yet.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     context.reply.array(2);

@@ -9,13 +9,13 @@ use super::integer::{integer_arg, parse_integer};
 use super::waiting;
 use crate::acl::user::User;
 use crate::client_state::ReplyMode;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::registry::Client;
 use crate::resp::Request;
 use crate::shown::shown;
 
 /// `CLIENT subcommand ...`
-pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let subcommand = request.arg(1).to_ascii_lowercase();
     // Of itself it is told what it is now, not when it was served last.
     let Context { session, later, .. } = &*context;
@@ -65,7 +65,7 @@ pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`
-fn unblock(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn unblock(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let with_error = match request.get(3).map(|reason| reason.to_ascii_lowercase()).as_deref() {
         None | Some(b"timeout") => false,
         Some(b"error") => true,
@@ -104,7 +104,7 @@ fn tracking_info(context: &mut Context<'_>) {
     reply.array(0);
 }
 
-fn setinfo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn setinfo(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let value = valid_name(request.arg(3)).map_err(|_| {
         Failure::text(
             "ERR lib-name and lib-ver cannot contain spaces, newlines or special characters.",
@@ -124,7 +124,7 @@ fn setinfo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-fn reply(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn reply(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mode = &mut context.session.reply_mode;
     match request.arg(2).to_ascii_lowercase().as_slice() {
         b"on" => {
@@ -148,7 +148,7 @@ fn on_or_off(arg: &[u8]) -> Result<bool, Failure> {
 }
 
 /// `CLIENT LIST [TYPE type] [ID id ...]`
-fn list(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn list(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let registry = &context.shared.registry;
     let mut clients = None;
     let mut normal = true;
@@ -215,7 +215,7 @@ struct KillFilter<'a> {
 }
 
 /// `CLIENT KILL address`, or `CLIENT KILL option value ...`
-fn kill(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn kill(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let by_address = request.len() == 3;
     let filter = if by_address {
         KillFilter { peer: Some(request.arg(2)), ..KillFilter::default() }

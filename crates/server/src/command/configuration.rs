@@ -12,7 +12,7 @@ use super::integer::parse_integer;
 use crate::Config;
 use crate::acl::file;
 use crate::config::{BULK_SIZE_MIN, DebugCommand, LOG_LEN_LIMIT, Setting};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::glob;
 use crate::resp::Request;
 use crate::settings::{ENCODINGS, IDLE_TIMEOUT_MAX_S};
@@ -24,7 +24,7 @@ use crate::tls::{LoadedCertificates, ReadAhead, TlsFiles};
 const FILE_SIZE_MAX: u64 = 16 << 20;
 
 /// `CONFIG subcommand ...`
-pub fn config(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn config(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let subcommand = request.arg(1).to_ascii_lowercase();
     match (subcommand.as_slice(), request.len()) {
         (b"get", 3..) => get(context, request),
@@ -41,7 +41,7 @@ pub fn config(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `CONFIG REWRITE`: the configuration file says from now on what is set now.
-fn rewrite(context: &mut Context<'_>) -> Outcome {
+fn rewrite(context: &mut Context<'_>) -> CommandResult {
     let shared = context.shared;
     let Some(file) = &shared.config.config_file else {
         return Err(Failure::text("ERR The server is running without a config file"));
@@ -206,7 +206,7 @@ fn get(context: &mut Context<'_>, request: &Request<'_>) {
 }
 
 /// All values are checked before the first is changed.
-fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn set(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut certificates = Certificates::of(context);
     let mut changes = parse_changes(context.shared, request, &mut certificates)?;
     if certificates.is_changed() {

@@ -5,7 +5,7 @@ use super::integer::{integer_arg, parse_integer};
 use super::permission;
 use crate::acl::attempts::Line;
 use crate::databases::Database;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::{Protocol, Request};
 use crate::shown::shown;
 
@@ -14,7 +14,7 @@ use crate::shown::shown;
 pub const COMPATIBLE_VERSION: &str = "7.0.0";
 
 /// `PING [message]`
-pub fn ping(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn ping(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     match (request.get(1), request.len()) {
         (None, _) => context.reply.status("PONG"),
         (Some(message), 2) => context.reply.bulk(message),
@@ -24,7 +24,7 @@ pub fn ping(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `ECHO message`
-pub fn echo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn echo(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     context.reply.bulk(request.arg(1));
     Ok(())
 }
@@ -42,7 +42,7 @@ pub fn database_arg(arg: &[u8], count: usize) -> Result<Database, Failure> {
 }
 
 /// `SELECT index`
-pub fn select(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn select(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { shared, session, .. } = context;
     let database = database_arg(request.arg(1), shared.databases.count())?;
     // Within a transaction it is there already.
@@ -53,7 +53,7 @@ pub fn select(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `MONITOR`
-pub fn monitor(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn monitor(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     if context.later.is_some() {
         return Err(Failure::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
@@ -68,14 +68,14 @@ pub fn monitor(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
 }
 
 /// `QUIT`
-pub fn quit(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn quit(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     context.reply.ok();
     context.session.closing = true;
     Ok(())
 }
 
 /// `RESET`
-pub fn reset(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn reset(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     context.session.reset(&context.shared.acl);
     context.reply.protocol = Protocol::default();
     context.reply.status("RESET");
@@ -83,7 +83,7 @@ pub fn reset(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
 }
 
 /// `AUTH [user] password`
-pub fn auth(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn auth(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (user, given) = match request.len() {
         2 => (&b"default"[..], request.arg(1)),
         3 => (request.arg(1), request.arg(2)),
@@ -101,7 +101,7 @@ pub fn auth(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]`
-pub fn hello(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hello(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let protocol = match request.get(1).map(parse_integer) {
         None => context.session.protocol,
         Some(Some(2)) => Protocol::Resp2,
@@ -169,7 +169,7 @@ fn authenticate(
     request: &Request<'_>,
     user: &[u8],
     given: &[u8],
-) -> Outcome {
+) -> CommandResult {
     let Context { shared, session, .. } = context;
     let (limit, now_ms) = (shared.config.wrong_password_count_max, shared.now_ms());
     let client = &session.client;

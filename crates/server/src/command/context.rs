@@ -2,14 +2,14 @@
 
 use super::keys::Keys;
 use crate::client_state::ClientState;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 use crate::statistics::Tally;
 use crate::tls::{ReadAhead, TlsFiles};
 
 /// What runs a command.
-pub type Run = fn(&mut Context<'_>, &Request<'_>) -> Outcome;
+pub type Run = fn(&mut Context<'_>, &Request<'_>) -> CommandResult;
 
 /// What a command works with.
 pub struct Context<'a> {

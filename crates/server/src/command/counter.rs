@@ -5,31 +5,31 @@ use everleaf::Action;
 use super::context::Context;
 use super::integer::{integer_arg, parse_integer};
 use crate::decimal::{Decimal, is_infinite};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::{Request, integer_bytes};
 
 /// `INCR key`
-pub fn incr(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn incr(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     increment(context, request.arg(1))
 }
 
 /// `INCR` of a key.
-pub fn increment(context: &mut Context<'_>, key: &[u8]) -> Outcome {
+pub fn increment(context: &mut Context<'_>, key: &[u8]) -> CommandResult {
     add(context, key, 1)
 }
 
 /// `DECR key`
-pub fn decr(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn decr(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     add(context, request.arg(1), -1)
 }
 
 /// `INCRBY key amount`
-pub fn incrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn incrby(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     add(context, request.arg(1), integer_arg(request.arg(2))?)
 }
 
 /// `DECRBY key amount`
-pub fn decrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn decrby(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let amount = integer_arg(request.arg(2))?
         .checked_neg()
         .ok_or(Failure::text("ERR decrement would overflow"))?;
@@ -37,7 +37,7 @@ pub fn decrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// Adds in one atomic step; an absent key counts as 0.
-fn add(context: &mut Context<'_>, key: &[u8], amount: i64) -> Outcome {
+fn add(context: &mut Context<'_>, key: &[u8], amount: i64) -> CommandResult {
     // The function below may run several times; the last run is the one that counts.
     let mut outcome = Err(Failure::NotInteger);
     context.keys.update_apart(key, |old| {
@@ -60,7 +60,7 @@ fn sum(old: Option<&[u8]>, amount: i64) -> Result<i64, Failure> {
 }
 
 /// `INCRBYFLOAT key amount`
-pub fn incrbyfloat(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn incrbyfloat(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut result = Err(Failure::NotInteger);
     context.keys.update_with(request.arg(1), |old| {
         result = decimal_sum(old.map(|(old, _)| old), request.arg(2));

@@ -7,7 +7,7 @@ use super::context::Context;
 use super::dump;
 use super::object::{encoding, help};
 use crate::config::DebugCommand;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 use crate::shown::shown;
 
@@ -15,7 +15,7 @@ use crate::shown::shown;
 const PAYLOAD_OVERHEAD: usize = 11;
 
 /// `DEBUG subcommand ...`
-pub fn debug(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn debug(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     check_allowed(context)?;
     match (request.arg(1).to_ascii_lowercase().as_slice(), request.len()) {
         (b"sleep", 3) => sleep(context, request),
@@ -54,7 +54,7 @@ pub fn debug(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     }
 }
 
-fn check_allowed(context: &Context<'_>) -> Outcome {
+fn check_allowed(context: &Context<'_>) -> CommandResult {
     let peer = &context.session.client.peer;
     // That of a Unix socket is a path.
     let is_local = || peer.parse().map_or(true, |peer: SocketAddr| peer.ip().is_loopback());
@@ -70,7 +70,7 @@ fn check_allowed(context: &Context<'_>) -> Outcome {
 }
 
 /// Others of the same event loop wait meanwhile; in Redis all do.
-fn sleep(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn sleep(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let seconds = std::str::from_utf8(request.arg(2)).ok().and_then(|text| text.parse().ok());
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     std::thread::sleep(time.ok_or(Failure::text("ERR value is not a valid float"))?);
@@ -78,7 +78,7 @@ fn sleep(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-fn object(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn object(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let size_max = context.shared.config.reply_size_max;
     let Context { keys, reply, .. } = context;
     let (staged, key) = (keys.staged()?, request.arg(2));

@@ -4,12 +4,12 @@ use super::context::Context;
 use super::facts::{self, COMMANDS, Command};
 use super::key_positions;
 use crate::acl::commands;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::glob;
 use crate::resp::{Reply, Request};
 
 /// `COMMAND [subcommand ...]`
-pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let reply = &mut context.reply;
     let Some(subcommand) = request.get(1) else {
         reply.array(COMMANDS.len());
@@ -41,7 +41,7 @@ pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `COMMAND GETKEYS command argument ...`
-fn getkeys(reply: &mut Reply<'_>, request: &Request<'_>) -> Outcome {
+fn getkeys(reply: &mut Reply<'_>, request: &Request<'_>) -> CommandResult {
     let args: Vec<&[u8]> = request.args_from(2).collect();
     let command = args.first().and_then(|name| facts::find(name)).map(|index| &COMMANDS[index]);
     let command = command.ok_or(Failure::text("ERR Invalid command specified"))?;
@@ -91,7 +91,7 @@ fn docs(reply: &mut Reply<'_>, request: &Request<'_>) {
 }
 
 /// `COMMAND LIST [FILTERBY PATTERN pattern]`
-fn list(reply: &mut Reply<'_>, request: &Request<'_>) -> Outcome {
+fn list(reply: &mut Reply<'_>, request: &Request<'_>) -> CommandResult {
     let pattern: &[u8] = match request.len() {
         2 => b"*",
         5 if request.arg(2).eq_ignore_ascii_case(b"filterby")

@@ -9,7 +9,7 @@ use super::transaction::single::run_single;
 use super::waiting::wait;
 use super::{facts, permission, transaction};
 use crate::client_state::ReplyMode;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::latency::Ending;
 use crate::resp::Request;
 use crate::shown::shown;
@@ -88,7 +88,11 @@ fn admit(context: &mut Context<'_>, request: &Request<'_>) -> Result<Option<usiz
 
 /// Runs a command that was admitted.
 #[inline]
-fn execute(context: &mut Context<'_>, request: &Request<'_>, index: Option<usize>) -> Outcome {
+fn execute(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    index: Option<usize>,
+) -> CommandResult {
     let Some(index) = index else { return Ok(()) };
     let command = &facts::COMMANDS[index];
     if transaction::keep(context, request, index, command)? {

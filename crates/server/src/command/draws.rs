@@ -13,7 +13,7 @@ use super::facts::{HRANDFIELD, SRANDMEMBER, ZRANDMEMBER};
 use super::integer::parse_integer;
 use super::members::{count_arg, draw};
 use super::transaction::step::run_step;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::{Protocol, Reply, Request};
 use crate::types::Kind;
 use crate::types::collection::Collection;
@@ -50,7 +50,7 @@ fn kind_of(command: usize) -> Option<Kind> {
 
 /// `SRANDMEMBER key [count]`, `HRANDFIELD key [count [WITHVALUES]]`, `ZRANDMEMBER key [count [WITHSCORES]]`, as one
 /// step.
-pub fn answer(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Outcome {
+pub fn answer(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> CommandResult {
     let draws = Draws::parse(request, kind)?;
     let mut budget = CopyBudget::of(&context.reply);
     let array = draws.count.map(|_| context.reply.open_array());
@@ -68,7 +68,7 @@ pub fn answer_in_steps(
     context: &mut Context<'_>,
     request: &Request<'_>,
     command: usize,
-) -> Outcome {
+) -> CommandResult {
     let draws = Draws::parse(request, kind_of(command).unwrap_or(Kind::Set))?;
     let array = context.reply.open_array();
     let (mut left, mut drawn) = (draws.count.unwrap_or(0), 0);

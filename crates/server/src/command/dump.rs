@@ -7,7 +7,7 @@ use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX};
 use super::context::Context;
 use super::integer::integer_arg;
 use super::stage::Staged;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::rdb::{self, Damage, Value, Writer};
 use crate::resp::Request;
 use crate::types::Kind;
@@ -16,7 +16,7 @@ use crate::types::list::Side;
 use crate::types::overhead::member_overhead;
 
 /// `DUMP key`
-pub fn dump(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn dump(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let size_max = context.shared.config.reply_size_max;
     let Context { keys, reply, .. } = context;
     let payload = payload(keys.staged()?, request.arg(1), size_max)?;
@@ -127,7 +127,7 @@ impl Options {
 }
 
 /// `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`
-pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let options = Options::parse(request)?;
     let (staged, key) = (context.keys.staged()?, request.arg(1));
     if !options.replace && staged.contains(key)? {
@@ -158,7 +158,7 @@ pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// Refuses a member that is too long to be kept in a collection of this kind.
-pub fn check_member(kind: Kind, member: &[u8]) -> Outcome {
+pub fn check_member(kind: Kind, member: &[u8]) -> CommandResult {
     match member.len() + member_overhead(kind) {
         size if size > KEY_SIZE_MAX => Err(Failure::Store(Error::KeyTooLarge(size))),
         _ => Ok(()),
@@ -166,7 +166,7 @@ pub fn check_member(kind: Kind, member: &[u8]) -> Outcome {
 }
 
 /// Puts a value in place of whatever the key held. What cannot be put changes nothing.
-pub fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> Outcome {
+pub fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> CommandResult {
     let check = |kind, member: &Vec<u8>| check_member(kind, member);
     match value {
         Value::String(value) => {

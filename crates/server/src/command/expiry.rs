@@ -6,7 +6,7 @@ use everleaf::{Action, Expiry};
 
 use super::context::Context;
 use super::integer::integer_arg;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 use crate::shown::shown;
 
@@ -71,22 +71,22 @@ impl Unit {
 }
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]`
-pub fn expire(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn expire(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     set_time(context, request, Unit::Seconds, "expire")
 }
 
 /// `PEXPIRE key milliseconds [NX | XX | GT | LT]`
-pub fn pexpire(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn pexpire(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     set_time(context, request, Unit::Milliseconds, "pexpire")
 }
 
 /// `EXPIREAT key unix-seconds [NX | XX | GT | LT]`
-pub fn expireat(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn expireat(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     set_time(context, request, Unit::AtSeconds, "expireat")
 }
 
 /// `PEXPIREAT key unix-milliseconds [NX | XX | GT | LT]`
-pub fn pexpireat(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn pexpireat(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     set_time(context, request, Unit::AtMilliseconds, "pexpireat")
 }
 
@@ -145,7 +145,7 @@ fn set_time(
     request: &Request<'_>,
     unit: Unit,
     command: &'static str,
-) -> Outcome {
+) -> CommandResult {
     let conditions = Conditions::parse(request)?;
     let now_ms = context.keys.now_ms();
     let moment = unit
@@ -165,24 +165,24 @@ fn set_time(
 }
 
 /// `TTL key`: seconds, rounded; -1 if the key does not expire, -2 if there is none.
-pub fn ttl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn ttl(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     tell(context, request, |time_ms, now_ms| {
         time_ms.saturating_sub(now_ms).saturating_add(500) / 1000
     })
 }
 
 /// `PTTL key`: milliseconds.
-pub fn pttl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn pttl(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     tell(context, request, u64::saturating_sub)
 }
 
 /// `EXPIRETIME key`: seconds since 1970-01-01 UTC, rounded.
-pub fn expiretime(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn expiretime(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     tell(context, request, |time_ms, _| time_ms.saturating_add(500) / 1000)
 }
 
 /// `PEXPIRETIME key`: milliseconds since 1970-01-01 UTC.
-pub fn pexpiretime(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn pexpiretime(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     tell(context, request, |time_ms, _| time_ms)
 }
 
@@ -190,7 +190,7 @@ fn tell(
     context: &mut Context<'_>,
     request: &Request<'_>,
     say: impl FnOnce(u64, u64) -> u64,
-) -> Outcome {
+) -> CommandResult {
     let answer = match context.keys.expiry(request.arg(1))? {
         None => -2,
         Some(Expiry::Never) => -1,
@@ -204,7 +204,7 @@ fn tell(
 }
 
 /// `PERSIST key`
-pub fn persist(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn persist(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut done = false;
     context.keys.update_expiry_with(request.arg(1), |found| {
         done = found.is_some_and(|expiry| expiry != Expiry::Never);
@@ -240,7 +240,7 @@ fn parse_getex<'a>(request: &Request<'a>) -> Result<NewTime<'a>, Failure> {
 }
 
 /// `GETEX key [EX seconds | PX milliseconds | EXAT time | PXAT time | PERSIST]`
-pub fn getex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn getex(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let time = parse_getex(request)?;
     let now_ms = context.keys.now_ms();
     let (mut value, mut failure) = (None, None);
@@ -275,12 +275,12 @@ pub fn getex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `SETEX key seconds value`
-pub fn setex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn setex(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     set_with_time(context, request, Unit::Seconds, "setex")
 }
 
 /// `PSETEX key milliseconds value`
-pub fn psetex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn psetex(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     set_with_time(context, request, Unit::Milliseconds, "psetex")
 }
 
@@ -289,7 +289,7 @@ fn set_with_time(
     request: &Request<'_>,
     unit: Unit,
     command: &'static str,
-) -> Outcome {
+) -> CommandResult {
     let moment = unit.positive(request.arg(2), command, context.keys.now_ms())?;
     let (value, expiry) = (request.arg(3), Expiry::from_unix_ms(moment));
     let put = |_: Option<(&[u8], Expiry)>| Action::PutWithExpiry(value.to_vec(), expiry);

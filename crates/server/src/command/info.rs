@@ -8,7 +8,7 @@ use everleaf::{DEFAULT_MAP, Durability, Statistics};
 use super::connection::COMPATIBLE_VERSION;
 use super::context::Context;
 use super::facts;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::latency::Calls;
 use crate::process_memory;
 use crate::resp::Request;
@@ -31,7 +31,7 @@ const SECTIONS: [Section; 8] = [
 ];
 
 /// `INFO [section ...]`
-pub fn info(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn info(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let wanted: Vec<Vec<u8>> = request.args_from(1).map(|name| name.to_ascii_lowercase()).collect();
     let all = wanted.iter().any(|name| matches!(&name[..], b"all" | b"everything"));
     let usual = wanted.is_empty() || wanted.iter().any(|name| &name[..] == b"default");

@@ -7,34 +7,34 @@ use super::context::Context;
 use super::keys::Keys;
 use super::stage::Staged;
 use super::walk::Bounds;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::glob;
 use crate::resp::Request;
 use crate::types::Kind;
 
 /// `DEL key [key ...]` and `UNLINK`
-pub fn del(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn del(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let count = with_names(request.args_from(1), |names| context.keys.remove_many(names))?;
     context.reply.integer(count);
     Ok(())
 }
 
 /// `EXISTS key [key ...]`: a key that is given twice counts twice.
-pub fn exists(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn exists(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let count = with_names(request.args_from(1), |names| context.keys.count_of(names))?;
     context.reply.integer(count);
     Ok(())
 }
 
 /// `TYPE key`
-pub fn type_of(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn type_of(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let kind = context.keys.kind(request.arg(1))?;
     context.reply.status(kind.map_or("none", |kind| kind.map_or("string", Kind::name)));
     Ok(())
 }
 
 /// `KEYS pattern`
-pub fn keys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn keys(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let pattern = request.arg(1);
     let bounds = Bounds::of_prefix(&glob::literal_prefix(pattern));
     let Context { keys, reply, .. } = context;
@@ -55,13 +55,13 @@ pub fn keys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `DBSIZE`
-pub fn dbsize(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn dbsize(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     context.reply.count(context.keys.len()?);
     Ok(())
 }
 
 /// `FLUSHDB [ASYNC | SYNC]`: the map of the database; others stay.
-pub fn flushdb(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn flushdb(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     check_mode(request)?;
     context.keys.clear()?;
     context.reply.ok();
@@ -69,7 +69,7 @@ pub fn flushdb(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `FLUSHALL [ASYNC | SYNC]`: the maps of all databases; other maps of the pool stay.
-pub fn flushall(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn flushall(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     check_mode(request)?;
     match &mut context.keys {
         Keys::Store(..) => context.shared.databases.clear_all()?,
@@ -82,7 +82,7 @@ pub fn flushall(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-fn check_mode(request: &Request<'_>) -> Outcome {
+fn check_mode(request: &Request<'_>) -> CommandResult {
     match request.get(1) {
         None => Ok(()),
         Some(mode) if request.len() == 2 && mode.eq_ignore_ascii_case(b"async") => Ok(()),

@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::facts;
 use super::object::help;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::latency::{EVENTS, Event, Latency};
 use crate::resp::Request;
 use crate::shown::shown;
@@ -13,7 +13,7 @@ const GRAPH_WIDTH: usize = 72;
 const GRAPH_HEIGHT: u64 = 4;
 
 /// `LATENCY LATEST | HISTORY event | GRAPH event | RESET [event ...] | HISTOGRAM [command ...] | DOCTOR | HELP`
-pub fn latency(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn latency(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let latency = &context.shared.latency;
     match request.arg(1).to_ascii_lowercase().as_slice() {
         b"latest" => latest(context),

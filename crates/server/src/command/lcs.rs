@@ -5,7 +5,7 @@
 
 use super::context::Context;
 use super::integer::integer_arg;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::{Reply, Request};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,7 +116,7 @@ impl<'a> Table<'a> {
 }
 
 /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN length] [WITHMATCHLEN]`
-pub fn lcs(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lcs(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { keys, reply, shared, .. } = context;
     let mut string = |index| match keys.get_with(request.arg(index), <[u8]>::to_vec) {
         Err(Failure::WrongType) => {

@@ -14,7 +14,7 @@ use super::copy_budget::CopyBudget;
 use super::integer::{integer_arg, parse_integer};
 use super::scan;
 use super::stage::Staged;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::glob;
 use crate::resp::{Reply, Request};
 use crate::score;
@@ -71,7 +71,7 @@ impl<'a> ScanOptions<'a> {
 
 /// Answers with one step of `HSCAN key cursor [MATCH pattern] [COUNT count]` and its like. Of a key that
 /// is not there nobody looks at the options.
-pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Outcome {
+pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> CommandResult {
     let cursor = scan::parse_cursor(request.arg(2))?;
     let Context { keys, reply, shared, .. } = context;
     let collection = Collection::find(keys.staged()?, request.arg(1), kind)?;

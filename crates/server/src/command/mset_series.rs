@@ -10,7 +10,7 @@ use everleaf::{Error, WriteBatch};
 
 use super::context::Context;
 use super::facts;
-use super::series::Outcome;
+use super::series::SeriesResult;
 use super::timing::note_slow;
 use crate::failure::{Failure, is_refused_whole};
 use crate::resp::Series;
@@ -23,7 +23,7 @@ const SIZE_MAX: usize = 1 << 20;
 const PAIR_SIZE: usize = 32;
 
 /// Carries out the first requests of a series of `MSET`s from one on, and answers them.
-pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outcome {
+pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> SeriesResult {
     let shared = context.shared;
     let slow_after = shared.settings.slow_log_after();
     let began = slow_after.map(|_| Instant::now());
@@ -43,7 +43,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
         for (key, value) in pairs {
             if shared.types.would_be_header(value) {
                 // Refused by itself, behind those before it.
-                return Outcome::Alone(end + 1 - first);
+                return SeriesResult::Alone(end + 1 - first);
             }
             batch.put(map, key, value);
         }
@@ -52,8 +52,8 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
     if let Err(error) = shared.store.write(&batch) {
         // Nothing was answered, and a pair may be put twice: what one damaged key refuses is no matter of the others.
         return match is_refused_whole(&error) || matches!(error, Error::Corrupt(_)) {
-            true => Outcome::Alone(end - first),
-            false => Outcome::Failed(end - first, Failure::Store(error)),
+            true => SeriesResult::Alone(end - first),
+            false => SeriesResult::Failed(end - first, Failure::Store(error)),
         };
     }
     context.session.last_command = facts::MSET;
@@ -68,5 +68,5 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
             }
         }
     }
-    Outcome::Done(end - first)
+    SeriesResult::Done(end - first)
 }

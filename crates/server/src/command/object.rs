@@ -7,7 +7,7 @@ use everleaf::Expiry;
 use super::context::Context;
 use super::integer::integer_arg;
 use super::stage::Staged;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::process_memory;
 use crate::resp::Request;
 use crate::types::runs::{self, ListEntry};
@@ -21,7 +21,7 @@ const RECORD_HEADER_SIZE: usize = 8;
 const EXPIRY_SIZE: usize = 8;
 
 /// `OBJECT ENCODING | FREQ | IDLETIME | REFCOUNT key`, `OBJECT HELP`
-pub fn object(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn object(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let subcommand = request.arg(1).to_ascii_lowercase();
     if subcommand == b"help" {
         help(
@@ -70,7 +70,7 @@ pub fn help(context: &mut Context<'_>, lines: &[&str]) {
 }
 
 /// `MEMORY USAGE key [SAMPLES count]`, `MEMORY DOCTOR`, `MEMORY STATS`, `MEMORY HELP`
-pub fn memory(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn memory(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     match request.arg(1).to_ascii_lowercase().as_slice() {
         b"usage" => return usage(context, request),
         b"doctor" => context.reply.verbatim(
@@ -91,7 +91,7 @@ pub fn memory(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-fn stats(context: &mut Context<'_>) -> Outcome {
+fn stats(context: &mut Context<'_>) -> CommandResult {
     let keys = context.keys.len()?;
     let process = process_memory::read();
     let total = process.resident.saturating_sub(process.resident_file);
@@ -111,7 +111,7 @@ fn stats(context: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-fn usage(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn usage(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (mut samples, mut options) = (SAMPLE_COUNT_DEFAULT, request.args_from(3));
     while let Some(option) = options.next() {
         let count = options.next().filter(|_| option.eq_ignore_ascii_case(b"samples"));

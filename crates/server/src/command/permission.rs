@@ -6,7 +6,7 @@ use super::facts::{self, COMMANDS, Command};
 use crate::acl::log::Entry;
 use crate::acl::user::Rules;
 use crate::acl::{Denied, commands};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::registry::Client;
 use crate::resp::Request;
 use crate::shared::Shared;
@@ -17,7 +17,7 @@ pub fn check(
     request: &Request<'_>,
     index: usize,
     command: &Command,
-) -> Outcome {
+) -> CommandResult {
     let session = &mut *context.session;
     if !session.access.refresh(&context.shared.acl) {
         // It was deleted; the connection is closed.
@@ -37,7 +37,7 @@ pub fn check(
 }
 
 /// The same for a command of a transaction that is run: what it may do can have changed since it was kept.
-pub fn check_kept(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Outcome {
+pub fn check_kept(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> CommandResult {
     let session = &mut *context.session;
     let is_there = session.access.refresh(&context.shared.acl);
     if is_there && session.access.rules().allows_all() {
@@ -60,7 +60,7 @@ pub fn check_kept(context: &mut Context<'_>, request: &Request<'_>, index: usize
 }
 
 /// The same for the command with which a client waits, when it is about to be served.
-pub fn check_waiting(shared: &Shared, client: &Client, args: &[Vec<u8>]) -> Outcome {
+pub fn check_waiting(shared: &Shared, client: &Client, args: &[Vec<u8>]) -> CommandResult {
     let Some(user) = client.user() else { return Ok(()) };
     let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
     // It was deleted; the connection is closed.

@@ -10,7 +10,7 @@ use std::ops::{Bound, ControlFlow};
 use super::context::Context;
 use super::keys::Keys;
 use super::walk::Bounds;
-use crate::failure::{Outcome, Result};
+use crate::failure::{CommandResult, Result};
 use crate::resp::Request;
 
 /// Keys among which each is as likely as another.
@@ -24,7 +24,7 @@ fn random(below: usize) -> usize {
 }
 
 /// `RANDOMKEY`
-pub fn randomkey(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn randomkey(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     let drawn = draw(&mut context.keys)?;
     context.reply.bulk_or_null(drawn.as_deref());
     Ok(())

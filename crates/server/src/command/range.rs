@@ -14,7 +14,7 @@ use std::ops::{Bound, ControlFlow};
 use super::context::Context;
 use super::integer::integer_arg;
 use super::walk::Bounds;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::{Protocol, Request};
 
 struct RangeOptions {
@@ -24,7 +24,7 @@ struct RangeOptions {
 }
 
 /// `RANGE start end [LIMIT count] [REV] [WITHVALUES]`
-pub fn range(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn range(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let options = parse_options(request, 3)?;
     let bounds = Bounds { start: bound(request.arg(1)), end: bound(request.arg(2)) };
     // Nothing is below the lowest or above the highest.
@@ -36,12 +36,12 @@ pub fn range(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `PREFIX prefix [LIMIT count] [REV] [WITHVALUES]`
-pub fn prefix(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn prefix(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let options = parse_options(request, 2)?;
     answer(context, Bounds::of_prefix(request.arg(1)), &options)
 }
 
-fn answer(context: &mut Context<'_>, bounds: Bounds, options: &RangeOptions) -> Outcome {
+fn answer(context: &mut Context<'_>, bounds: Bounds, options: &RangeOptions) -> CommandResult {
     let Context { keys, reply, .. } = context;
     if options.limit == 0 {
         reply.array(0);

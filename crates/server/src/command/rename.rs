@@ -6,11 +6,11 @@ use super::context::Context;
 use super::facts::Command;
 use super::integer::integer_arg;
 use crate::databases::Database;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 
 /// `RENAME key newkey`
-pub fn rename(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn rename(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     if !context.keys.staged()?.rename(request.arg(1), request.arg(2))? {
         return Err(no_such_key());
     }
@@ -19,7 +19,7 @@ pub fn rename(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `RENAMENX key newkey`
-pub fn renamenx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn renamenx(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (source, destination) = (request.arg(1), request.arg(2));
     let staged = context.keys.staged()?;
     if !staged.contains(source)? {
@@ -52,7 +52,7 @@ pub fn databases_of(request: &Request<'_>, command: &Command, count: usize) -> V
 }
 
 /// `SWAPDB index1 index2`: nobody else runs a command meanwhile (`exclusion.rs`).
-pub fn swapdb(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn swapdb(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let databases = &context.shared.databases;
     let index = |index: usize, wrong: &'static str| {
         let number = integer_arg(request.arg(index)).ok();
@@ -71,7 +71,7 @@ pub fn swapdb(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `MOVE key index`
-pub fn move_key(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn move_key(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let count = context.shared.databases.count();
     let database = connection::database_arg(request.arg(2), count)?;
     let (staged, key) = (context.keys.staged()?, request.arg(1));
@@ -107,7 +107,7 @@ fn parse_copy(request: &Request<'_>, count: usize) -> Result<(bool, Option<Datab
 }
 
 /// `COPY source destination [DB index] [REPLACE]`
-pub fn copy(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn copy(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (replace, database) = parse_copy(request, context.shared.databases.count())?;
     let (source, destination) = (request.arg(1), request.arg(2));
     let staged = context.keys.staged()?;

@@ -3,7 +3,7 @@
 //! Neither is needed for what was acknowledged to survive the death of the process.
 
 use super::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 use crate::saver::Busy;
 
@@ -12,14 +12,14 @@ fn busy(_: Busy) -> Failure {
 }
 
 /// `SAVE`
-pub fn save(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn save(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     context.shared.saver.save(&context.shared.store).map_err(busy)??;
     context.reply.ok();
     Ok(())
 }
 
 /// `BGSAVE [SCHEDULE]`
-pub fn bgsave(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn bgsave(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     match request.get(1) {
         Some(option) if !option.eq_ignore_ascii_case(b"schedule") => return Err(Failure::Syntax),
         _ => {}
@@ -30,7 +30,7 @@ pub fn bgsave(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `LASTSAVE`
-pub fn lastsave(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn lastsave(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     context.reply.count(context.shared.saver.last_s());
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use super::context::Context;
 use super::integer::integer_arg;
 use super::walk::Bounds;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::glob;
 use crate::resp::{Reply, Request};
 
@@ -28,7 +28,7 @@ struct ScanOptions<'a> {
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
-pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let cursor = parse_cursor(request.arg(1))?;
     let options = parse_options(request)?;
     let shared = context.shared;

@@ -47,7 +47,7 @@ struct Staging {
 }
 
 /// What became of the first requests of a series from one on.
-pub enum Outcome {
+pub enum SeriesResult {
     /// So many were done as one step, and are answered.
     Done(usize),
     /// So many must be run by themselves: nothing was done, or answered.
@@ -58,7 +58,7 @@ pub enum Outcome {
 }
 
 /// Carries out the first requests of a series from one on, as one step, and answers them.
-pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outcome {
+pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> SeriesResult {
     let shared = context.shared;
     let mut end = series.len();
     // What is of several steps is done by itself, behind those before it.
@@ -68,14 +68,14 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
     };
     if let Some(long) = (first..end).find(is_long) {
         if long == first {
-            return Outcome::Alone(1);
+            return SeriesResult::Alone(1);
         }
         end = long;
     }
     let makes = (first..end).any(|index| COMMANDS[series.request(index).0].makes_collections());
     if makes && shared.types.begin(&shared.store).is_err() {
         // Those that make nothing can do without.
-        return Outcome::Alone(end - first);
+        return SeriesResult::Alone(end - first);
     }
     let store: &Store = &shared.store;
     let keys = || {
@@ -99,7 +99,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
             match complete(context, &mut stage, store) {
                 Ok(true) => {
                     finish(context, series, first, &staging);
-                    return Outcome::Done(staging.count);
+                    return SeriesResult::Done(staging.count);
                 }
                 Ok(false) => {}
                 Err(failure) => {
@@ -107,9 +107,9 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
                     // Behind what was on the stage nothing was looked at.
                     return match failure {
                         Failure::Store(error) if is_refused_whole(&error) => {
-                            Outcome::Alone(staging.count)
+                            SeriesResult::Alone(staging.count)
                         }
-                        failure => Outcome::Failed(staging.count, failure),
+                        failure => SeriesResult::Failed(staging.count, failure),
                     };
                 }
             }
@@ -122,10 +122,10 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
         }
         *context.tally = before;
         if end == first {
-            return Outcome::Alone(1);
+            return SeriesResult::Alone(1);
         }
     }
-    Outcome::Alone(end - first)
+    SeriesResult::Alone(end - first)
 }
 
 /// Runs commands on a stage. Returns false if one failed that had changed it: then it is not among those that are

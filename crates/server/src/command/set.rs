@@ -5,7 +5,7 @@ use everleaf::{Action, Expiry};
 use super::context::Context;
 use super::expiry::Unit;
 use super::keys::Keys;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 
 /// When to set.
@@ -34,7 +34,7 @@ struct SetOptions {
 }
 
 /// `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL]`
-pub fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn set(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let options = parse_options(request, &context.keys)?;
     let (key, value) = (request.arg(1), request.arg(2));
     let Context { keys, reply, .. } = context;
@@ -68,7 +68,7 @@ fn set_with_time(
     key: &[u8],
     value: &[u8],
     options: SetOptions,
-) -> Outcome {
+) -> CommandResult {
     let (mut old, mut done) = (None, false);
     let mut decide = |found: Option<(&[u8], Expiry)>| {
         old = found.map(|(old, _)| old.to_vec());

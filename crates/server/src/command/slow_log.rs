@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::integer::{integer_arg, parse_integer};
 use super::object::help;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 use crate::shown::shown;
 
@@ -11,7 +11,7 @@ use crate::shown::shown;
 const COUNT_DEFAULT: i64 = 10;
 
 /// `SLOWLOG GET [count] | LEN | RESET | HELP`
-pub fn slowlog(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn slowlog(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     match (request.arg(1).to_ascii_lowercase().as_slice(), request.len()) {
         (b"get", 2 | 3) => return get(context, request),
         (b"len", _) => context.reply.count(context.shared.slow_log.len() as u64),
@@ -38,7 +38,7 @@ pub fn slowlog(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+fn get(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let count = request.get(2).map_or(Some(COUNT_DEFAULT), parse_integer);
     let count = count
         .filter(|count| *count >= -1)
@@ -61,7 +61,7 @@ fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `WAIT replicas milliseconds`: the number of replicas that have what was written. There are none, and
 /// there will be none while one waits; so it does not wait.
-pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     integer_arg(request.arg(1))?;
     let timeout = parse_integer(request.arg(2));
     let timeout = timeout.ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;

@@ -8,11 +8,11 @@ use everleaf::Action;
 use super::at_once::with_names;
 use super::context::Context;
 use super::integer::integer_arg;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 
 /// `GET key`
-pub fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn get(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { keys, reply, tally, .. } = context;
     match keys.get_with(request.arg(1), |value| reply.bulk(value))? {
         Some(()) => tally.hits += 1,
@@ -25,7 +25,7 @@ pub fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `MGET key [key ...]`
-pub fn mget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn mget(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { keys, reply, tally, .. } = context;
     let names = request.args_from(1);
     reply.array(names.len());
@@ -44,28 +44,28 @@ pub fn mget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `SETNX key value`
-pub fn setnx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn setnx(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let inserted = context.keys.insert(request.arg(1), request.arg(2))?;
     context.reply.integer(i64::from(inserted));
     Ok(())
 }
 
 /// `GETSET key value`
-pub fn getset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn getset(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let old = context.keys.replace(request.arg(1), request.arg(2))?;
     context.reply.bulk_or_null(old.as_deref());
     Ok(())
 }
 
 /// `GETDEL key`
-pub fn getdel(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn getdel(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let old = context.keys.take(request.arg(1))?;
     context.reply.bulk_or_null(old.as_deref());
     Ok(())
 }
 
 /// `MSET key value [key value ...]`: all keys as one change.
-pub fn mset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn mset(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let pairs = pairs(request, "mset")?;
     match pairs.as_slice() {
         [(key, value)] => context.keys.put(key, value)?,
@@ -76,7 +76,7 @@ pub fn mset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `MSETNX key value [key value ...]`: all keys as one change, or nothing if any of them exists.
-pub fn msetnx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn msetnx(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let pairs = pairs(request, "msetnx")?;
     let done = context.keys.put_all(&pairs, true)?;
     context.reply.integer(i64::from(done));
@@ -99,7 +99,7 @@ const TOO_LONG: Failure =
     Failure::Text(Cow::Borrowed("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
 
 /// `APPEND key value`
-pub fn append(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn append(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let size_max = context.shared.settings.bulk_size_max();
     let size = context.keys.append(request.arg(1), request.arg(2), size_max)?.ok_or(TOO_LONG)?;
     context.reply.count(size as u64);
@@ -107,7 +107,7 @@ pub fn append(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `SETRANGE key offset value`: zeros are put in front of what lies behind the end.
-pub fn setrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn setrange(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let offset = integer_arg(request.arg(2))?;
     let offset =
         usize::try_from(offset).map_err(|_| Failure::text("ERR offset is out of range"))?;
@@ -137,14 +137,14 @@ pub fn setrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `STRLEN key`
-pub fn strlen(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn strlen(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let size = context.keys.get_with(request.arg(1), |value| value.len())?;
     context.reply.count(size.unwrap_or(0) as u64);
     Ok(())
 }
 
 /// `GETRANGE key start end`: bytes by position, both ends included, negative from the end.
-pub fn getrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn getrange(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (start, end) = (integer_arg(request.arg(2))?, integer_arg(request.arg(3))?);
     let Context { keys, reply, .. } = context;
     let found = keys.get_with(request.arg(1), |value| {

@@ -7,7 +7,7 @@ use super::{
     hash, info, keyspace, latency, lcs, list, object, random_key, range, rename, save, scan, set,
     sets, slow_log, sort, string, transaction, waiting, zset,
 };
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::resp::Request;
 
 /// The functions of all commands. That no two lines are exchanged is checked below.
@@ -204,7 +204,7 @@ const _: () = {
 };
 
 /// `EXEC` runs others, which it is told here.
-fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+fn exec(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     transaction::exec(context, function)
 }
 

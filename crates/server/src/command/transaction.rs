@@ -31,7 +31,7 @@ use super::timing::note_latency;
 use super::waiting::service::{Service, serve_rest};
 use super::watched::{self, Watched};
 use super::{configuration, connection, permission, rename};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::latency::Ending;
 use crate::resp::{Reply, Request};
 
@@ -78,7 +78,7 @@ pub fn keep(
 }
 
 /// `MULTI`
-pub fn multi(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn multi(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     let transaction = &mut context.session.transaction;
     if transaction.is_open() {
         return Err(Failure::text("ERR MULTI calls can not be nested"));
@@ -89,7 +89,7 @@ pub fn multi(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
 }
 
 /// `DISCARD`
-pub fn discard(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn discard(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     if !context.session.transaction.is_open() {
         return Err(Failure::text("ERR DISCARD without MULTI"));
     }
@@ -99,7 +99,7 @@ pub fn discard(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
 }
 
 /// `WATCH key [key ...]`
-pub fn watch(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn watch(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let database = context.session.database;
     let transaction = &mut context.session.transaction;
     if transaction.is_open() {
@@ -113,14 +113,14 @@ pub fn watch(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `UNWATCH`
-pub fn unwatch(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+pub fn unwatch(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
     context.session.transaction.watched = None;
     context.reply.ok();
     Ok(())
 }
 
 /// `EXEC`, by the functions of all commands.
-pub fn exec(context: &mut Context<'_>, function: fn(usize) -> Run) -> Outcome {
+pub fn exec(context: &mut Context<'_>, function: fn(usize) -> Run) -> CommandResult {
     let transaction = &mut context.session.transaction;
     let Some(queue) = transaction.queue.take() else {
         // What is watched stays so.
@@ -343,7 +343,7 @@ fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &mut Stage
 }
 
 /// Makes what a command needs of the store, before it is run within an operation of that.
-fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> Outcome {
+fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> CommandResult {
     let Context { shared, .. } = context;
     if command.makes_collections() {
         shared.types.begin(&shared.store)?;
@@ -387,7 +387,7 @@ fn run(
     source: &mut dyn Source,
     answers: &mut Answers,
     later: &mut Later,
-) -> Outcome {
+) -> CommandResult {
     let Kept { queue, function, .. } = *kept;
     *answers = Answers::default();
     let Answers { bytes: answers, count, endings } = answers;

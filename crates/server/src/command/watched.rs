@@ -11,7 +11,7 @@ use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 use everleaf::{Watch, WriteBatch};
 
 use crate::databases::{Database, Databases};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 
 /// Bytes that the watched keys of a connection may take.
 const WATCHED_SIZE_MAX: usize = 16 << 20;
@@ -36,7 +36,7 @@ impl Watched {
         databases: &Databases,
         database: Database,
         keys: impl Iterator<Item = &'k [u8]>,
-    ) -> Outcome {
+    ) -> CommandResult {
         let (mut new, mut size) = (BTreeMap::new(), self.size);
         for key in keys {
             let place = (database, key.to_vec());

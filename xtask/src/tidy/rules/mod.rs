@@ -20,6 +20,7 @@ mod links;
 mod marks;
 mod mutants;
 mod named_tests;
+mod one_meaning;
 mod orderings;
 mod paths;
 mod persists;
@@ -89,6 +90,7 @@ pub const RULES: &[Rule] = &[
     marks::UNMET,
     mutants::RULE,
     named_tests::RULE,
+    one_meaning::RULE,
     orderings::RULE,
     paths::RULE,
     persists::RULE,

@@ -12,7 +12,7 @@ use everleaf_index::IndexError;
 use everleaf_machine::topology;
 
 use super::finding::{Bar, Chart, Figure, Grid, Series};
-use super::{Context, Entry, Family, Kind, Outcome, proof};
+use super::{Context, Entry, Family, Kind, Results, proof};
 use run::{Setting, Work};
 
 /// Key-based, node-based, and what they are compared with, which is first.
@@ -105,7 +105,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 /// Figure 7, by the mix of the text and by that of the caption.
-fn mixes(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn mixes(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let claims = [("f3-tree", "2.6 times with 40 cores")];
     let mut outcome = compete(context, FORMS, Work::Mix, &claims)?;
     let caption = compete(context, FORMS, Work::CaptionMix, &claims)?;
@@ -122,12 +122,12 @@ fn compete(
     designs: &'static [&'static str],
     work: Work,
     claims: &[(&'static str, &'static str)],
-) -> Result<Outcome, BenchError> {
+) -> Result<Results, BenchError> {
     let cpus = topology::allowed_cpus().len().max(1);
     let operations = context.scale.pick(40_000, 1_000_000);
     let rounds = context.scale.pick(3, 9);
     let teams = [(1, 0), (1, 1), (cpus, 0), (cpus, 1)];
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     for (writers, evaluators) in teams {
         let mut speeds = vec![vec![]; designs.len()];
         for round in 0..rounds {
@@ -156,7 +156,7 @@ fn compete(
 
 /// The table and the picture of a team, and its claims.
 fn describe(
-    outcome: &mut Outcome,
+    outcome: &mut Results,
     title: &str,
     designs: &[&'static str],
     speeds: &[Vec<f64>],
@@ -190,7 +190,7 @@ fn describe(
 }
 
 /// Figure 6: gets of keys of which a fifth is pending, by the CPU time of one thread.
-fn reads(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+fn reads(context: &mut Context<'_>) -> Result<Results, BenchError> {
     // Those with the table of pending keys, and one without.
     const TREES: [(&str, u64, bool); 6] = [
         ("fast-fair", 0, true),
@@ -211,7 +211,7 @@ fn reads(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
             spent[at].push(read(design, part, keys, (context.seed, has_table))?);
         }
     }
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut grid = Grid::new(
         format!("CPU time of a get of {keys} keys, ns"),
         &["tree", "pending", "median", "least", "most"],

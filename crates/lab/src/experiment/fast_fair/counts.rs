@@ -9,7 +9,7 @@ use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 
 use super::super::finding::{Axis, Bar, Chart, Figure, Grid, Line, Series};
 use super::super::model::Latencies;
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 use super::times::SIZE_COUNT;
 use everleaf_lab_designs::count::{Counted, CountedOperation, load, scaled_caches};
 
@@ -34,10 +34,10 @@ fn counted(
 const SWEEP: [f64; 4] = [300.0, 500.0, 700.0, 900.0];
 
 /// Figure 5.
-pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = ["fast-fair", "fast-fair-logging", "fptree", "wbtree"];
     let counts = counted(context, &designs)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let columns = ["tree", "flushes", "misses to wait for", "DRAM misses", "search ns", "flush ns"];
     let latencies = Latencies { dram_ns: 90.0, pool_ns: 300.0, flush_ns: 300.0 };
     let mut grid = Grid::new("a random insert; persistent memory of 300 ns", &columns);
@@ -90,7 +90,7 @@ pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Outcome, BenchError
 pub(super) fn node_sizes(
     context: &mut Context<'_>,
     sizes: &[(&'static str, f64); SIZE_COUNT],
-    outcome: &mut Outcome,
+    outcome: &mut Results,
 ) -> Result<(), BenchError> {
     let designs: Vec<&str> =
         sizes.iter().map(|(name, _)| *name).chain(["fast-fair-binary"]).collect();
@@ -142,7 +142,7 @@ pub(super) fn node_sizes(
 }
 
 /// Section 6.4.
-pub(super) fn flushes(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn flushes(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let keys = context.scale.pick(200_000, 1_000_000);
     let config = CountingConfig::default();
     let seed = context.seed;
@@ -176,7 +176,7 @@ pub(super) fn flushes(context: &mut Context<'_>) -> Result<Outcome, BenchError> 
              split that logs, rewrites and copies a leaf of 1 KB gives (3 + 50 / 28)",
         ),
     ];
-    let mut outcome = Outcome { figures, ..Outcome::default() };
+    let mut outcome = Results { figures, ..Results::default() };
     for (name, value) in [("published", published), ("low fences", fenced), ("fptree", fptree)] {
         outcome.series.push(Series::count(format!("{name} random insert"), "flushes", value));
     }
@@ -188,9 +188,9 @@ pub(super) fn flushes(context: &mut Context<'_>) -> Result<Outcome, BenchError> 
 }
 
 /// Figure 6c.
-pub(super) fn barriers(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn barriers(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let keys = context.scale.pick(100_000, 1_000_000);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let columns = ["tree", "fences of shifts", "persistence points", "barriers"];
     let mut grid = Grid::new(format!("a random insert of {keys}, splits included"), &columns);
     let claims = [("fast-fair-fenced", Some(16.2)), ("fptree", Some(6.6)), ("wbtree", None)];
@@ -244,9 +244,9 @@ fn sweep(
 }
 
 /// Figure 6a.
-pub(super) fn read_latency(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn read_latency(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let counts = counted(context, &["fast-fair", "fptree", "wbtree", "wort", "p-skiplist"])?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let columns = ["tree", "misses", "to persistent memory", "of these to wait for"];
     let mut grid = Grid::new("a search of a key that is there", &columns);
     for (name, _, get) in &counts {
@@ -299,9 +299,9 @@ pub(super) fn read_latency(context: &mut Context<'_>) -> Result<Outcome, BenchEr
 }
 
 /// Figure 6b.
-pub(super) fn write_latency(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn write_latency(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let counts = counted(context, &["fast-fair", "fptree", "wbtree", "wort", "p-skiplist"])?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let waiting = |insert: &Tally, ns| {
         Latencies { dram_ns: 90.0, pool_ns: 90.0, flush_ns: ns }.waiting(insert)
     };

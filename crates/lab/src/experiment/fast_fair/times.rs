@@ -7,7 +7,7 @@ use everleaf_bench::{BenchError, TpccMix, Workload};
 use super::super::finding::{Axis, Chart, Figure, Grid, Line, Series};
 use super::super::timed::{self, Contest};
 use super::super::waiting;
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 use super::counts;
 
 /// Sizes of nodes that are looked at.
@@ -23,7 +23,7 @@ const SIZES: [(&str, f64); SIZE_COUNT] = [
 ];
 
 /// Figure 3.
-pub(super) fn node_sizes(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn node_sizes(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs: Vec<&str> =
         SIZES.iter().map(|(name, _)| *name).chain(["fast-fair-binary"]).collect();
     let workloads = [Workload::Get, Workload::Insert];
@@ -36,7 +36,7 @@ pub(super) fn node_sizes(context: &mut Context<'_>) -> Result<Outcome, BenchErro
         rounds: context.scale.pick(3, 9),
     };
     let reports = timed::run(context, &contest)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     timed::describe(&mut outcome, &reports, &workloads);
     let cost = |name: &str, workload| {
         median(&timed::costs(timed::of(&reports, name), workload)).unwrap_or(f64::NAN)
@@ -103,10 +103,10 @@ fn judge_sizes(reports: &[Report], cost: &dyn Fn(&str, Workload) -> f64) -> Vec<
 const SELECTIONS: [f64; 3] = [0.001, 0.005, 0.01];
 
 /// Figure 4.
-pub(super) fn ranges(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn ranges(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = ["fast-fair-1024", "fptree", "wbtree", "p-skiplist"];
     let keys = context.scale.pick(500_000, 10_000_000);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut lines: Vec<Line> =
         designs.iter().map(|name| Line { name: (*name).to_owned(), points: vec![] }).collect();
     let mut ratios = Grid::new(
@@ -176,7 +176,7 @@ pub(super) fn ranges(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 }
 
 /// Figure 7.
-pub(super) fn transactions(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn transactions(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = ["fast-fair", "fptree", "wbtree", "wort", "p-skiplist", "nbtree"];
     let mixes = [TpccMix::W1, TpccMix::W2, TpccMix::W3, TpccMix::W4].map(Workload::Tpcc);
     let contest = Contest {
@@ -188,7 +188,7 @@ pub(super) fn transactions(context: &mut Context<'_>) -> Result<Outcome, BenchEr
         rounds: context.scale.pick(3, 9),
     };
     let reports = timed::run(context, &contest)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     timed::describe(&mut outcome, &reports, &mixes);
     let own = timed::of(&reports, "fast-fair");
     let peers =

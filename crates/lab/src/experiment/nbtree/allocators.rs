@@ -13,7 +13,7 @@ use everleaf_machine::simulated::Domain;
 use everleaf_machine::simulated::counting::Tally;
 
 use super::super::finding::{Bar, Chart, Figure, Grid, Series};
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 
 /// The allocator that records nothing: what the others write beyond it are their metadata.
 const CEILING: &str = "naive";
@@ -65,8 +65,8 @@ impl Costs {
 }
 
 /// The figure.
-pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
-    let mut outcome = Outcome::default();
+pub(super) fn run(context: &mut Context<'_>) -> Result<Results, BenchError> {
+    let mut outcome = Results::default();
     let keys = context.scale.pick(12_000, 1_000_000);
     let mut changes = vec![];
     for part in Part::ALL {
@@ -137,7 +137,7 @@ fn find<'c>(all: &'c [Costs], allocator: &str) -> Option<&'c Costs> {
 }
 
 /// The table of a part.
-fn describe(outcome: &mut Outcome, part: Part, flushed: &[Costs], kept: &[Costs]) {
+fn describe(outcome: &mut Results, part: Part, flushed: &[Costs], kept: &[Costs]) {
     let columns = [
         "allocator",
         "leaves allocated",
@@ -177,7 +177,7 @@ fn describe(outcome: &mut Outcome, part: Part, flushed: &[Costs], kept: &[Costs]
 }
 
 /// What the paper says of a part, by the bytes that the medium takes.
-fn judge_counts(outcome: &mut Outcome, part: Part, kept: &[Costs]) {
+fn judge_counts(outcome: &mut Results, part: Part, kept: &[Costs]) {
     let media = |name: &str| find(kept, name).map_or(f64::NAN, |costs| costs.each(costs.media));
     let published = ["pmdk-like", "nvm-malloc-like", "nvalloc-like"];
     let (calloc, least) =
@@ -197,7 +197,7 @@ fn judge_counts(outcome: &mut Outcome, part: Part, kept: &[Costs]) {
 }
 
 /// The CPU time of one thread on every allocator, round by round in turn.
-fn time(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(), BenchError> {
+fn time(context: &mut Context<'_>, outcome: &mut Results) -> Result<(), BenchError> {
     let keys = context.scale.pick(60_000, 4_000_000);
     let rounds = context.scale.pick(3, 9);
     let names = blocks::names();
@@ -245,7 +245,7 @@ fn timed(allocator: &str, part: Part, keys: u64, seed: u64) -> Result<f64, Bench
 
 /// The table, the picture and the comparisons of a part.
 fn describe_times(
-    outcome: &mut Outcome,
+    outcome: &mut Results,
     part: Part,
     names: &[&'static str],
     spent: &[Vec<f64>],
@@ -301,7 +301,7 @@ mod tests {
                 let lines = costs.tally.pool_lines_written;
                 assert!(lines >= naive.tally.pool_lines_written, "{}", costs.allocator);
             }
-            let mut outcome = Outcome::default();
+            let mut outcome = Results::default();
             describe(&mut outcome, part, &all, &all);
             judge_counts(&mut outcome, part, &all);
             assert_eq!((outcome.tables[0].rows.len(), outcome.figures.len()), (6, 2));

@@ -6,7 +6,7 @@ use everleaf_machine::simulated::Domain;
 use super::super::finding::{Bar, Chart, Figure, Grid, Series};
 use super::super::leaf_table::{self, Claim, More};
 use super::super::model::Latencies;
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 use super::rivals::{PAPERS_TREE, is_published, rivals};
 use everleaf_bench::random::mix;
 use everleaf_lab_designs::count::{Counted, CountedOperation, load, pool_bytes, scaled_caches};
@@ -47,10 +47,10 @@ const TABLE_1: [Claim; 5] = [
 ];
 
 /// Table I.
-pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn table1(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let rivals = rivals();
     let measured = leaf_table::measure(context, &rivals, Domain::Adr)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     leaf_table::judge(&mut outcome, &measured, &TABLE_1);
     let read = |name: &str| {
         let found = measured.iter().find(|(other, _)| *other == name);
@@ -77,13 +77,13 @@ pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 }
 
 /// Figure 13.
-pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = ["nbtree-published", "nbtree-coupled"];
     let measured = leaf_table::measure(context, &designs, Domain::Eadr)?;
     let columns = ["operation", "written, DRAM", "written, pool", "read, DRAM", "read, pool"];
     let title = "lines of the pool an operation on a leaf with room, by where the metadata is";
     let mut grid = Grid::new(title, &columns);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut more = |operation: CountedOperation| {
         let each = |at: usize, sum| measured[at].1.each(operation, sum);
         let written = [0, 1].map(|at| each(at, |tally| tally.pool_lines_written));
@@ -117,12 +117,12 @@ pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, BenchError
 }
 
 /// Figure 12: values of more than a word are in records, which every tree writes alike.
-pub(super) fn large(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn large(context: &mut Context<'_>) -> Result<Results, BenchError> {
     const DESIGNS: [&str; 3] = [PAPERS_TREE, "nbtree", "bztree"];
     /// Bytes of a key and its value: 0 for those that are in the tree.
     const SIZES: [usize; 5] = [0, 64, 256, 512, 1024];
     let keys = context.scale.pick(10_000, 200_000);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let columns =
         ["record, bytes", DESIGNS[0], DESIGNS[1], DESIGNS[2], "bztree by nbtree-published"];
     let title = "bytes of the medium that an insert writes, persistent caches";
@@ -182,7 +182,7 @@ fn inserted(
 }
 
 /// Figure 17.
-pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn domains(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let rivals = rivals();
     let keys = context.scale.pick(50_000, 2_000_000);
     let columns = [
@@ -194,7 +194,7 @@ pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> 
         "media B, persistent caches",
     ];
     let mut grid = Grid::new("a random insert with all splits", &columns);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut rows: Vec<(&str, f64, f64, f64)> = Vec::new();
     for name in &rivals {
         (context.tell)(&format!("counting {name}"));

@@ -8,14 +8,14 @@ use super::super::finding::Figure;
 use super::super::model::Latencies;
 use super::super::timed::{self, Contest};
 use super::super::waiting::{self, FOUR, Setting};
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 use super::rivals::{PAPERS_TREE, is_published, rivals};
 
 /// Every tree, every operation.
-pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn run(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = rivals();
     let workloads = [Workload::Insert, Workload::Update, Workload::Remove, Workload::Get];
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     count(context, &designs, &mut outcome)?;
     let contest = Contest {
         designs: &designs,
@@ -54,7 +54,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 fn count(
     context: &mut Context<'_>,
     designs: &[&'static str],
-    outcome: &mut Outcome,
+    outcome: &mut Results,
 ) -> Result<(), BenchError> {
     let setting = Setting {
         keys: context.scale.pick(50_000, 2_000_000),

@@ -8,7 +8,7 @@ use everleaf_machine::simulated::Domain;
 
 use super::super::finding::{Bar, Chart, Figure, Grid, Series, number};
 use super::super::model::Latencies;
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 use super::rivals::{PAPERS_TREE, is_published, rivals};
 use everleaf_lab_designs::count::{load, scaled_caches, threads};
 
@@ -25,7 +25,7 @@ struct Meetings {
 }
 
 /// Figure 10.
-pub(super) fn conflicts(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn conflicts(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let rounds = context.scale.pick(4, 15);
     let keys = context.scale.pick(10_000, 100_000);
     let operations = context.scale.pick(20_000, 200_000);
@@ -42,7 +42,7 @@ pub(super) fn conflicts(context: &mut Context<'_>) -> Result<Outcome, BenchError
         }
         all.push(meetings);
     }
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let title = format!(
         "of 1000 updates of {keys} keys by two threads, {operations} each: those that met the other"
     );
@@ -101,7 +101,7 @@ struct Costs {
 }
 
 /// Figure 18.
-pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn domains(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let keys = context.scale.pick(40_000, 2_000_000);
     let mut all = Vec::new();
     for design in rivals() {
@@ -124,8 +124,8 @@ pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> 
 }
 
 /// The table, the pictures, and the paper's statement.
-fn judge_domains(all: &[Costs], keys: u64) -> Outcome {
-    let mut outcome = Outcome::default();
+fn judge_domains(all: &[Costs], keys: u64) -> Results {
+    let mut outcome = Results::default();
     let columns = [
         "tree",
         "flushes",

@@ -12,7 +12,7 @@ use everleaf_index::nbtree;
 
 use super::super::finding::{Bar, Chart, Figure, Grid, Series};
 use super::super::recovery::series;
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 use super::rivals::{PAPERS_TREE, rivals};
 use everleaf_lab_designs::count::{load, scaled_caches};
 use everleaf_lab_designs::openings::openings;
@@ -40,10 +40,10 @@ const HALF_FULL: &str =
     "the share of a leaf that is full differs with the point in the cycle of splits";
 
 /// Table IV.
-pub(super) fn table4(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn table4(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let millions: &[f64] = context.scale.pick(&[0.25, 0.5, 1.0, 2.0], &[1.0, 2.0, 5.0, 10.0, 20.0]);
     let columns = ["million keys", "entries MB (pool)", "metadata MB (DRAM)", "inner MB (DRAM)"];
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let trees = [
         ("nbtree", size_of::<nbtree::layout::Leaf<Hardware>>()),
         (PAPERS_TREE, size_of::<nbtree_published::layout::Leaf<Hardware>>()),
@@ -82,7 +82,7 @@ pub(super) fn table4(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 }
 
 /// Figure 8.
-pub(super) fn all(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn all(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let keys = context.scale.pick(500_000, 5_000_000);
     let columns = [
         "tree",
@@ -94,7 +94,7 @@ pub(super) fn all(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         "levels",
     ];
     let mut grid = Grid::new(format!("{keys} random keys of 8 + 8 bytes"), &columns);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut dram: Vec<Bar> = Vec::new();
     let mut pool: Vec<Bar> = Vec::new();
     for name in rivals() {
@@ -138,7 +138,7 @@ pub(super) fn all(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 }
 
 /// Section VI.C.
-pub(super) fn recovery(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn recovery(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs =
         ["nbtree", "fptree", "rntree", "wbtree", "nvtree", "utree", "bztree", "fast-fair"];
     let designs: Vec<&str> = rivals().into_iter().filter(|name| designs.contains(name)).collect();
@@ -147,7 +147,7 @@ pub(super) fn recovery(context: &mut Context<'_>) -> Result<Outcome, BenchError>
     let columns =
         ["tree", "after a crash, ms", "after a clean end, ms", "ns a key", "lines read a leaf"];
     let mut grid = Grid::new(format!("opening {keys} keys on one thread"), &columns);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut times: Vec<(&str, f64)> = Vec::new();
     let mut chase = Chase::new(REGION_SIZE_BYTES);
     for name in designs {

@@ -7,7 +7,7 @@ use everleaf_bench::statistics::median;
 use super::super::finding::{Figure, Grid, Series};
 use super::super::nbtree::memory;
 use super::super::recovery::series;
-use super::super::{Context, Outcome, proof};
+use super::super::{Context, Results, proof};
 use crate::replay::PAPERS_KEYS;
 use everleaf_lab_designs::count::{CountedOperation, load, scaled_caches};
 use everleaf_lab_designs::openings::openings;
@@ -16,11 +16,11 @@ use everleaf_lab_designs::openings::openings;
 const LEAF_BYTES: f64 = 1216.0;
 
 /// Figure 9: what opening reads, by counts, and how long it takes.
-pub(super) fn rebuilding(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn rebuilding(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let sizes: [u64; 2] = context.scale.pick([10_000, 40_000], [250_000, 1_000_000]);
     let columns = ["keys", "leaves", "media B read a leaf", "lines read a leaf"];
     let mut grid = Grid::new("opening a tree behind a crash", &columns);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut read = Vec::new();
     for keys in sizes {
         (context.tell)(&format!("opening a tree of {keys} keys"));
@@ -43,7 +43,7 @@ pub(super) fn rebuilding(context: &mut Context<'_>) -> Result<Outcome, BenchErro
 }
 
 /// Figure 9, in seconds.
-fn rebuilding_time(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(), BenchError> {
+fn rebuilding_time(context: &mut Context<'_>, outcome: &mut Results) -> Result<(), BenchError> {
     let sizes: [u64; 2] = context.scale.pick([100_000, 400_000], [2_500_000, 10_000_000]);
     let columns = ["keys", "after a crash, ms", "ns a key"];
     let mut grid = Grid::new("CPU time of opening a tree behind a crash, one thread", &columns);
@@ -75,8 +75,8 @@ fn rebuilding_time(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(
 }
 
 /// Section 5: DRAM as a share of the leaves, and how often a filter errs.
-pub(super) fn footprint(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
-    let mut outcome = Outcome::default();
+pub(super) fn footprint(context: &mut Context<'_>) -> Result<Results, BenchError> {
+    let mut outcome = Results::default();
     let keys = context.scale.pick(200_000, 5_000_000);
     for (design, claim) in [("sptree", 12.0), ("sptree-buffered", 33.0)] {
         (context.tell)(&format!("loading {design}"));
@@ -101,7 +101,7 @@ pub(super) fn footprint(context: &mut Context<'_>) -> Result<Outcome, BenchError
 }
 
 /// Figures 1, 5 and 6: that the structures survive every step is proven, and what they take is measured.
-pub(super) fn layout(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn layout(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let mut outcome = proof::search(context, &["sptree-buffered"])?;
     let keys = context.scale.pick(100_000, 1_000_000);
     let columns = ["tree", "leaves", "keys of a leaf", "pool B a leaf", "DRAM B a leaf"];

@@ -5,7 +5,7 @@ use everleaf_bench::{Distribution, Workload};
 use everleaf_bench::BenchError;
 
 use super::super::cores::{self, Field};
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 
 /// Pairs of a scan in the paper.
 const SCANNED: u32 = 50;
@@ -92,10 +92,10 @@ static FIGURE_3: [Field; 3] = [
 const INSERTS: &[(Workload, Distribution)] = &[(Workload::Insert, Distribution::Uniform)];
 
 /// Makes Figure 3's throughput.
-pub(super) fn techniques(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
-    let mut outcome = Outcome::default();
+pub(super) fn techniques(context: &mut Context<'_>) -> Result<Results, BenchError> {
+    let mut outcome = Results::default();
     for field in &FIGURE_3 {
-        let Outcome { figures, tables, charts, notes, series } = cores::run(context, field)?;
+        let Results { figures, tables, charts, notes, series } = cores::run(context, field)?;
         outcome.figures.extend(figures);
         outcome.tables.extend(tables);
         outcome.charts.extend(charts);

@@ -6,7 +6,7 @@ use everleaf_bench::{BenchError, Workload};
 
 use super::super::finding::{Figure, Grid, Series};
 use super::super::timed::{self, Contest};
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 use crate::replay::{LogWrites, PAPERS_KEYS, Program, Techniques, Traffic, Volumes, play};
 use everleaf_lab_designs::Scans;
 use everleaf_lab_designs::count::{CountedOperation, load, scaled_caches};
@@ -33,7 +33,7 @@ fn played(context: &mut Context<'_>, name: &str, program: Program) -> Volumes {
 }
 
 /// What was played back, judged only with as many keys as the model is meant for.
-fn judged(context: &Context<'_>, mut outcome: Outcome) -> Outcome {
+fn judged(context: &Context<'_>, mut outcome: Results) -> Results {
     if context.scale.pick(true, false) {
         outcome.figures = outcome.figures.into_iter().map(Figure::without_verdict).collect();
         outcome.notes.push(
@@ -59,7 +59,7 @@ const NONE: Techniques = Techniques::of("");
 const BUFFERING: Techniques = Techniques::of("b");
 
 /// Figure 2, with what its bars say.
-pub(super) fn buffers(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn buffers(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let programs: [(&str, Program, f64); 6] = [
         ("CCEH", Program::Cceh(NONE), 70.6),
         ("CCEH, buffers", Program::Cceh(BUFFERING), 16.6),
@@ -68,7 +68,7 @@ pub(super) fn buffers(context: &mut Context<'_>) -> Result<Outcome, BenchError> 
         ("skip list", Program::SkipList(NONE), 53.4),
         ("skip list, buffers", Program::SkipList(BUFFERING), 28.6),
     ];
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     for (name, program, claim) in programs {
         let ours = gigabytes(played(context, name, program).load.media_written);
         outcome.figures.push(Figure::near(name, claim, ours, "GB written", TOLERANCE));
@@ -120,8 +120,8 @@ const SKIP_LISTS: [(&str, Techniques); 8] = [
 const NEAR_BEFORE: usize = 11;
 
 /// Figure 3, the volumes of one thread.
-pub(super) fn techniques(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
-    let mut outcome = Outcome::default();
+pub(super) fn techniques(context: &mut Context<'_>) -> Result<Results, BenchError> {
+    let mut outcome = Results::default();
     let mut grid = Grid::new("bytes of an operation, played back", &COLUMNS);
     let (mut near, mut of) = (0, 0);
     for (name, program, [read, written]) in CASES {
@@ -159,7 +159,7 @@ pub(super) fn techniques(context: &mut Context<'_>) -> Result<Outcome, BenchErro
     Ok(judged(context, outcome))
 }
 
-fn series(outcome: &mut Outcome, name: &str, load: &Traffic) {
+fn series(outcome: &mut Results, name: &str, load: &Traffic) {
     for (what, bytes) in [("read", load.media_read), ("written", load.media_written)] {
         let name = format!("{name} insert, {what}");
         outcome.series.push(Series::count(name, "media B", bytes));
@@ -167,7 +167,7 @@ fn series(outcome: &mut Outcome, name: &str, load: &Traffic) {
 }
 
 /// All phases of a program.
-fn phases(outcome: &mut Outcome, grid: &mut Grid, name: &str, volumes: &Volumes) {
+fn phases(outcome: &mut Results, grid: &mut Grid, name: &str, volumes: &Volumes) {
     let Volumes { load, positive, negative, scan } = volumes;
     row(grid, format!("{name}, insert"), load);
     row(grid, format!("{name}, positive lookup"), positive);
@@ -200,8 +200,8 @@ const FAST_FAIR: [(&str, f64); 4] = [
 ];
 
 /// Figure 7 e to h: FAST & FAIR, PACTree and SPTree played back, then ours as they are counted.
-pub(super) fn trees(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
-    let mut outcome = Outcome::default();
+pub(super) fn trees(context: &mut Context<'_>) -> Result<Results, BenchError> {
+    let mut outcome = Results::default();
     let mut grid = Grid::new("bytes of an operation, played back", &COLUMNS);
     let fast_fair = played(context, "FAST & FAIR", Program::FastFair(NONE));
     phases(&mut outcome, &mut grid, "FAST & FAIR", &fast_fair);
@@ -269,7 +269,7 @@ const BUILT: [&str; 22] = [
 ];
 
 /// The trees as they are built here, on the counting machine.
-fn built(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(), BenchError> {
+fn built(context: &mut Context<'_>, outcome: &mut Results) -> Result<(), BenchError> {
     let keys = context.scale.pick(20_000, 500_000);
     let title = "bytes of an operation, our trees as counted, without prefetchers";
     let columns = ["tree, operation", "media B read", "media B written", "lines flushed", "drains"];
@@ -310,7 +310,7 @@ fn count_phases(
 }
 
 /// Figure 7 i to l, of one thread: the bytes of an operation by counts, times the operations that a thread makes.
-pub(super) fn bandwidth(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn bandwidth(context: &mut Context<'_>) -> Result<Results, BenchError> {
     const DESIGNS: [&str; 4] = ["sptree", "sptree-buffered", "fast-fair", "pactree"];
     const WORKLOADS: [Workload; 4] =
         [Workload::Insert, Workload::Get, Workload::GetAbsent, Workload::Scan];
@@ -326,7 +326,7 @@ pub(super) fn bandwidth(context: &mut Context<'_>) -> Result<Outcome, BenchError
     let keys = context.scale.pick(20_000, 500_000);
     let columns = ["tree, operation", "media B", "M/s of one thread", "MB/s of one thread"];
     let mut grid = Grid::new("what one thread moves", &columns);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let mut bytes = vec![];
     for name in DESIGNS {
         let report = timed::of(&reports, name);

@@ -7,7 +7,7 @@ use everleaf_bench::statistics::median;
 use everleaf_lab_designs::resumption::{Resumption, Served, resumptions, served};
 
 use super::super::finding::{Axis, Chart, Figure, Grid, Line, Series};
-use super::super::{Context, Outcome};
+use super::super::{Context, Results};
 
 /// So many times as soon must the linked log's answer be: the paper says at once.
 const SOONER: f64 = 4.0;
@@ -17,11 +17,11 @@ const READS_ALL: &str =
 
 /// Figure 10 a: a crash behind so many writes, then an opening and a lookup. The tree without buffers has no
 /// log: what the others take more is theirs.
-pub(super) fn first_lookup(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn first_lookup(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let sizes: &[u64] =
         context.scale.pick(&[10_000, 40_000, 160_000], &[250_000, 1_000_000, 4_000_000]);
     let times = context.scale.pick(3, 7);
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let (mut last, mut lines) = ([f64::NAN; 3], vec![]);
     for (place, design) in ["sptree", "sptree-buffered", "sptree-plain"].into_iter().enumerate() {
         let columns = ["log MB", "keys", "opening ms", "first lookup us", "both, ms"];
@@ -83,12 +83,12 @@ pub(super) fn first_lookup(context: &mut Context<'_>) -> Result<Outcome, BenchEr
 
 /// Figure 10 b: lookups served by the time since the opening began, while a thread in the background restores
 /// the buffers.
-pub(super) fn served_lookups(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+pub(super) fn served_lookups(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let keys: u64 = context.scale.pick(160_000, 8_000_000);
     let slice = Duration::from_millis(context.scale.pick(5, 20));
     let rounds = context.scale.pick(3, 7);
     let slices = 100;
-    let mut outcome = Outcome::default();
+    let mut outcome = Results::default();
     let columns =
         ["log", "MB of it", "first answer ms", "buffers left then", "all restored ms", "lookups"];
     let mut grid = Grid::new(

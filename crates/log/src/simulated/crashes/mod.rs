@@ -21,7 +21,7 @@ use world::{World, live, lock};
 
 /// What a run found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CrashFindings {
     /// Crashes of which the examination saw what they leave.
     pub crashes: u64,
     /// What is wrong, if something is.
@@ -69,7 +69,7 @@ fn interval_of(number: u64) -> Option<u64> {
 
 /// Runs some lives of a store on one disk, with some planted bugs; one in so many operations is a crash
 /// that is examined.
-pub fn run(number: u64, mutants: &[&'static str], examine_one_in: u32) -> Outcome {
+pub fn run(number: u64, mutants: &[&'static str], examine_one_in: u32) -> CrashFindings {
     let faults = faults_of(number, mutants);
     let world = World::new(number, &faults, interval_of(number), examine_one_in);
     lock(&world).truth.owes = owes_of(number);
@@ -91,5 +91,5 @@ pub fn run(number: u64, mutants: &[&'static str], examine_one_in: u32) -> Outcom
         }
     }
     let world = lock(&world);
-    Outcome { crashes: world.crashes, failure: world.failure.clone().or(failure) }
+    CrashFindings { crashes: world.crashes, failure: world.failure.clone().or(failure) }
 }

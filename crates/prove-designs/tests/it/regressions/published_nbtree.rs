@@ -13,7 +13,7 @@ use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Failure, FailureKind, Report};
 use everleaf_prove::Of;
-use everleaf_prove::case::{Case, Outcome, explore};
+use everleaf_prove::case::{Case, SearchResult, explore};
 use everleaf_prove::programs::published::{Anomaly, Meeting, anomalies};
 use everleaf_prove::search::record::Record;
 use everleaf_prove::tree::operation::Operation;
@@ -117,7 +117,7 @@ fn by_hand_write_the_records_of_nbtree() {
 const ALL: u64 = 4_000_000;
 
 /// What the search of an anomaly meets in a tree.
-fn search<T: Design<Simulated>>(anomaly: &Anomaly) -> Outcome {
+fn search<T: Design<Simulated>>(anomaly: &Anomaly) -> SearchResult {
     let (program, plan) = anomaly.prepared::<Of<T>>();
     explore(program, plan, &anomaly.config(), ALL)
 }

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use everleaf_machine::simulated::{Config, Report};
-use everleaf_prove::case::Outcome;
+use everleaf_prove::case::SearchResult;
 use everleaf_prove::machine::configure::vary;
 use everleaf_prove::programs::scenarios::Scenario;
 use everleaf_prove::search::campaign::Budget;
@@ -121,7 +121,7 @@ pub fn survive(
     part: f64,
     rounds: impl Into<Rounds>,
     base: impl Fn(u64) -> Config,
-    mut run: impl FnMut(u64, &Config) -> Outcome,
+    mut run: impl FnMut(u64, &Config) -> SearchResult,
 ) -> Report {
     let started = Instant::now();
     let mut total = Report::default();
@@ -139,7 +139,10 @@ pub fn survive(
 }
 
 /// Runs each scenario, one after the other, and adds up; the first failure ends it.
-pub fn all_of(scenarios: &[Scenario], mut run: impl FnMut(&Scenario) -> Outcome) -> Outcome {
+pub fn all_of(
+    scenarios: &[Scenario],
+    mut run: impl FnMut(&Scenario) -> SearchResult,
+) -> SearchResult {
     let mut total = Report::default();
     for scenario in scenarios {
         let (report, failure) = run(scenario);

@@ -1,7 +1,7 @@
 //! Rows of bits, combined: `BITOP`.
 
 use crate::command::context::Context;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 
 /// How bytes are combined.
@@ -28,7 +28,7 @@ fn combine(sum: &mut Vec<u8>, value: &[u8], with: Combine) {
 
 /// `BITOP AND | OR | XOR | NOT destination key [key ...]`: as one step. Returns the length of the result;
 /// one of no bytes removes the destination.
-pub fn bitop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn bitop(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let operation = operation(request.arg(1))?;
     if operation.is_none() && request.len() != 4 {
         return Err(Failure::text("ERR BITOP NOT must be called with a single source key."));

@@ -2,7 +2,7 @@
 
 use crate::command::context::Context;
 use crate::command::integer::integer_arg;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 
 /// Whether a part is told in bits, and not in bytes.
@@ -67,7 +67,7 @@ fn find(value: &[u8], bit: bool, part: (usize, usize)) -> Option<usize> {
 }
 
 /// `BITCOUNT key [start end [BYTE | BIT]]`: nobody looks at the part where there is no such key.
-pub fn bitcount(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn bitcount(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let count = context.keys.get_with(request.arg(1), |value| {
         let (start, end, is_bits) = match request.len() {
             2 => (0, -1, false),
@@ -87,7 +87,7 @@ pub fn bitcount(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `BITPOS key bit [start [end [BYTE | BIT]]]`
-pub fn bitpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn bitpos(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let bit = match integer_arg(request.arg(2))? {
         0 => false,
         1 => true,

@@ -5,7 +5,7 @@ use everleaf::Action;
 use super::{grown, offset_arg};
 use crate::command::context::Context;
 use crate::command::integer::{integer_arg, parse_integer};
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 
@@ -188,7 +188,7 @@ fn parse(request: &Request<'_>, shared: &Shared) -> Result<Vec<Step>> {
 
 /// `BITFIELD key [GET type offset | SET type offset value | INCRBY type offset amount |
 /// OVERFLOW WRAP | SAT | FAIL] ...`
-pub fn bitfield(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn bitfield(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let steps = parse(request, context.shared)?;
     let writes = steps.iter().filter(|step| step.is_write());
     let Some(size) = writes.map(|step| step.field.size()).max() else {
@@ -206,7 +206,7 @@ pub fn bitfield(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `BITFIELD_RO key [GET type offset ...]`
-pub fn bitfield_ro(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn bitfield_ro(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let steps = parse(request, context.shared)?;
     if steps.iter().any(|step| step.is_write()) {
         return Err(Failure::text("ERR BITFIELD_RO only supports the GET subcommand"));
@@ -214,7 +214,7 @@ pub fn bitfield_ro(context: &mut Context<'_>, request: &Request<'_>) -> Outcome 
     read(context, request.arg(1), &steps)
 }
 
-fn read(context: &mut Context<'_>, key: &[u8], steps: &[Step]) -> Outcome {
+fn read(context: &mut Context<'_>, key: &[u8], steps: &[Step]) -> CommandResult {
     let all = |value: &[u8]| steps.iter().map(|step| Some(step.field.read(value))).collect();
     let found: Option<Vec<Option<i64>>> = context.keys.get_with(key, all)?;
     tell(&mut context.reply, &found.unwrap_or_else(|| all(b"")));

@@ -5,11 +5,11 @@ use everleaf::Action;
 use super::{grown, offset_arg};
 use crate::command::context::Context;
 use crate::command::integer::parse_integer;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 
 /// `SETBIT key offset bit`: returns what the bit was.
-pub fn setbit(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn setbit(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let offset = offset_arg(request.arg(2), None, context.shared)?;
     let bit = parse_integer(request.arg(3)).filter(|bit| matches!(bit, 0 | 1));
     let bit = bit.ok_or(Failure::text("ERR bit is not an integer or out of range"))? as u8;
@@ -31,7 +31,7 @@ pub fn setbit(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `GETBIT key offset`
-pub fn getbit(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn getbit(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let offset = offset_arg(request.arg(2), None, context.shared)?;
     let (byte, shift) = ((offset >> 3) as usize, 7 - (offset & 7) as u32);
     let found = context

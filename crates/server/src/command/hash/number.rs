@@ -4,11 +4,11 @@ use super::open;
 use crate::command::context::Context;
 use crate::command::integer::{integer_arg, parse_integer};
 use crate::decimal::{Decimal, is_infinite};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 
 /// `HINCRBY key field amount`
-pub fn hincrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hincrby(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let amount = integer_arg(request.arg(3))?;
     let mut hash = open(context.keys.staged()?, request.arg(1))?;
     let old = match hash.see(request.arg(2), parse_integer)? {
@@ -26,7 +26,7 @@ pub fn hincrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `HINCRBYFLOAT key field amount`
-pub fn hincrbyfloat(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hincrbyfloat(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let amount = match Decimal::parse(request.arg(3)) {
         Some(amount) => amount,
         None if is_infinite(request.arg(3)) => {

@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use super::find;
 use crate::command::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 
 /// `HGET key field`
-pub fn hget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hget(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { keys, reply, tally, .. } = context;
     let mut found = false;
     if let Some(mut hash) = find(keys.staged()?, request.arg(1))? {
@@ -24,7 +24,7 @@ pub fn hget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `HMGET key field [field ...]`
-pub fn hmget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hmget(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { keys, reply, .. } = context;
     let mut hash = find(keys.staged()?, request.arg(1))?;
     reply.array(request.len() - 2);
@@ -44,14 +44,14 @@ pub fn hmget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `HLEN key`
-pub fn hlen(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hlen(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let hash = find(context.keys.staged()?, request.arg(1))?;
     context.reply.count(hash.map_or(0, |hash| hash.header.count));
     Ok(())
 }
 
 /// `HEXISTS key field`
-pub fn hexists(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hexists(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut hash = find(context.keys.staged()?, request.arg(1))?;
     let found = match &mut hash {
         Some(hash) => hash.contains(request.arg(2))?,
@@ -62,7 +62,7 @@ pub fn hexists(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `HSTRLEN key field`
-pub fn hstrlen(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hstrlen(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut hash = find(context.keys.staged()?, request.arg(1))?;
     let size = match &mut hash {
         Some(hash) => hash.see(request.arg(2), <[u8]>::len)?,
@@ -81,21 +81,21 @@ enum Part {
 }
 
 /// `HKEYS key`
-pub fn hkeys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hkeys(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     all(context, request, Part::Field)
 }
 
 /// `HVALS key`
-pub fn hvals(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hvals(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     all(context, request, Part::Value)
 }
 
 /// `HGETALL key`
-pub fn hgetall(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hgetall(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     all(context, request, Part::Both)
 }
 
-fn all(context: &mut Context<'_>, request: &Request<'_>, part: Part) -> Outcome {
+fn all(context: &mut Context<'_>, request: &Request<'_>, part: Part) -> CommandResult {
     let Context { keys, reply, .. } = context;
     let array = reply.open_array();
     let mut count = 0;

@@ -2,11 +2,11 @@
 
 use crate::command::context::Context;
 use crate::command::members;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::resp::Request;
 use crate::types::Kind;
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count]`
-pub fn hscan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hscan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     members::step(context, request, Kind::Hash)
 }

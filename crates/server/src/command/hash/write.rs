@@ -2,18 +2,18 @@
 
 use super::{find, open};
 use crate::command::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 
 /// `HSET key field value [field value ...]`: how many fields are new.
-pub fn hset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hset(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let count = set_all(context, request, "hset")?;
     context.reply.count(count);
     Ok(())
 }
 
 /// `HMSET key field value [field value ...]`
-pub fn hmset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hmset(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     set_all(context, request, "hmset")?;
     context.reply.ok();
     Ok(())
@@ -39,7 +39,7 @@ fn set_all(
 }
 
 /// `HSETNX key field value`
-pub fn hsetnx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hsetnx(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut hash = open(context.keys.staged()?, request.arg(1))?;
     let is_new = !hash.contains(request.arg(2))?;
     if is_new {
@@ -51,7 +51,7 @@ pub fn hsetnx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `HDEL key field [field ...]`: how many were there.
-pub fn hdel(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn hdel(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut count = 0;
     if let Some(mut hash) = find(context.keys.staged()?, request.arg(1))? {
         for field in request.args_from(2) {

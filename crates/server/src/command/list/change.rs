@@ -6,11 +6,11 @@ use super::{find, place};
 use crate::command::context::Context;
 use crate::command::integer::integer_arg;
 use crate::command::zset::parts::ranks;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 
 /// `LSET key index element`
-pub fn lset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lset(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Some(mut list) = find(context.keys.staged()?, request.arg(1))? else {
         return Err(Failure::text("ERR no such key"));
     };
@@ -23,7 +23,7 @@ pub fn lset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `LTRIM key first last`
-pub fn ltrim(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn ltrim(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (first, last) = (integer_arg(request.arg(2))?, integer_arg(request.arg(3))?);
     if let Some(mut list) = find(context.keys.staged()?, request.arg(1))? {
         match ranks(first, last, list.header.count) {
@@ -39,7 +39,7 @@ pub fn ltrim(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `LREM key count element`: negative counts begin at the right, 0 means all.
-pub fn lrem(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lrem(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let count = integer_arg(request.arg(2))?;
     let (element, wanted) = (request.arg(3), count.unsigned_abs());
     let (mut found, mut found_count, mut is_too_much) = (Vec::new(), 0, false);
@@ -84,7 +84,7 @@ pub fn lrem(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `LINSERT key BEFORE | AFTER pivot element`
-pub fn linsert(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn linsert(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let after = match request.arg(2) {
         side if side.eq_ignore_ascii_case(b"after") => 1,
         side if side.eq_ignore_ascii_case(b"before") => 0,

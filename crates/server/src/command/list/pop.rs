@@ -6,18 +6,18 @@ use crate::command::copy_budget::CopyBudget;
 use crate::command::integer::parse_integer;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::{Reply, Request};
 use crate::texts::Texts;
 use crate::types::list::Side;
 
 /// `LPOP key [count]`
-pub fn lpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lpop(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     pop_one(context, request, Side::Left, "lpop")
 }
 
 /// `RPOP key [count]`
-pub fn rpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn rpop(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     pop_one(context, request, Side::Right, "rpop")
 }
 
@@ -26,7 +26,7 @@ fn pop_one(
     request: &Request<'_>,
     side: Side,
     name: &'static str,
-) -> Outcome {
+) -> CommandResult {
     if request.len() > 3 {
         return Err(Failure::WrongArity(name));
     }
@@ -49,7 +49,7 @@ fn pop_one(
     }
 }
 
-pub fn show(reply: &mut Reply<'_>, elements: &Texts) -> Outcome {
+pub fn show(reply: &mut Reply<'_>, elements: &Texts) -> CommandResult {
     reply.array(elements.len());
     for element in elements.iter() {
         reply.bulk(element);
@@ -87,7 +87,7 @@ pub fn parse_many(request: &Request<'_>, first: usize) -> Result<(usize, Side, u
 }
 
 /// `LMPOP count key [key ...] LEFT | RIGHT [COUNT count]`
-pub fn lmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lmpop(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (key_count, side, count) = parse_many(request, 1)?;
     for key in request.args_from(2).take(key_count) {
         let mut budget = CopyBudget::of(&context.reply);

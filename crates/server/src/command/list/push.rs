@@ -5,32 +5,32 @@ use everleaf::{Error, KEY_SIZE_MAX};
 use super::{find, open, side_arg};
 use crate::command::context::Context;
 use crate::command::stage::Staged;
-use crate::failure::{Outcome, Result};
+use crate::failure::{CommandResult, Result};
 use crate::resp::{Reply, Request};
 use crate::types::collection::Collection;
 use crate::types::list::Side;
 
 /// `LPUSH key element [element ...]`
-pub fn lpush(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lpush(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     push(context, request, Side::Left)
 }
 
 /// `RPUSH key element [element ...]`
-pub fn rpush(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn rpush(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     push(context, request, Side::Right)
 }
 
 /// `LPUSHX key element [element ...]`
-pub fn lpushx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lpushx(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     push_if_there(context, request, Side::Left)
 }
 
 /// `RPUSHX key element [element ...]`
-pub fn rpushx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn rpushx(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     push_if_there(context, request, Side::Right)
 }
 
-fn push_if_there(context: &mut Context<'_>, request: &Request<'_>, side: Side) -> Outcome {
+fn push_if_there(context: &mut Context<'_>, request: &Request<'_>, side: Side) -> CommandResult {
     let Context { keys, reply, .. } = context;
     match find(keys.staged()?, request.arg(1))? {
         Some(list) => push_to(list, reply, request, side),
@@ -41,7 +41,7 @@ fn push_if_there(context: &mut Context<'_>, request: &Request<'_>, side: Side) -
     }
 }
 
-fn push(context: &mut Context<'_>, request: &Request<'_>, side: Side) -> Outcome {
+fn push(context: &mut Context<'_>, request: &Request<'_>, side: Side) -> CommandResult {
     let Context { keys, reply, .. } = context;
     push_to(open(keys.staged()?, request.arg(1))?, reply, request, side)
 }
@@ -52,7 +52,7 @@ fn push_to(
     reply: &mut Reply<'_>,
     request: &Request<'_>,
     side: Side,
-) -> Outcome {
+) -> CommandResult {
     for element in request.args_from(2) {
         list.push(side, element)?;
     }
@@ -61,17 +61,22 @@ fn push_to(
 }
 
 /// `LMOVE source destination LEFT | RIGHT LEFT | RIGHT`
-pub fn lmove(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lmove(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (from, to) = (side_arg(request.arg(3))?, side_arg(request.arg(4))?);
     reply_move(context, request, from, to)
 }
 
 /// `RPOPLPUSH source destination`
-pub fn rpoplpush(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn rpoplpush(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     reply_move(context, request, Side::Right, Side::Left)
 }
 
-fn reply_move(context: &mut Context<'_>, request: &Request<'_>, from: Side, to: Side) -> Outcome {
+fn reply_move(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    from: Side,
+    to: Side,
+) -> CommandResult {
     let moved = transfer(context.keys.staged()?, request.arg(1), request.arg(2), from, to)?;
     context.reply.bulk_or_null(moved.as_deref());
     Ok(())

@@ -7,18 +7,18 @@ use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
 use crate::command::integer::{integer_arg, parse_integer};
 use crate::command::zset::parts::ranks;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 
 /// `LLEN key`
-pub fn llen(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn llen(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let list = find(context.keys.staged()?, request.arg(1))?;
     context.reply.count(list.map_or(0, |list| list.header.count));
     Ok(())
 }
 
 /// `LINDEX key index`
-pub fn lindex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lindex(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { keys, reply, .. } = context;
     let mut found = None;
     if let Some(mut list) = find(keys.staged()?, request.arg(1))?
@@ -33,7 +33,7 @@ pub fn lindex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `LRANGE key first last`
-pub fn lrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lrange(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (first, last) = (integer_arg(request.arg(2))?, integer_arg(request.arg(3))?);
     let Context { keys, reply, .. } = context;
     let array = reply.open_array();
@@ -94,7 +94,7 @@ fn reply_size(number: u64) -> usize {
 }
 
 /// `LPOS key element [RANK rank] [COUNT count] [MAXLEN length]`
-pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let options = Options::parse(request)?;
     let element = request.arg(2);
     let wanted = match options.count.unwrap_or(1) {

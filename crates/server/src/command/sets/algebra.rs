@@ -9,7 +9,7 @@ use crate::command::copy_budget::CopyBudget;
 use crate::command::integer::parse_integer;
 use crate::command::members::{SetOperation, count_common, key_count_arg};
 use crate::command::stage::Staged;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;
@@ -21,37 +21,37 @@ type Members = BTreeSet<Vec<u8>>;
 const SIZE_MAX: usize = 512 << 20;
 
 /// `SINTER key [key ...]`
-pub fn sinter(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sinter(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     show(context, request, SetOperation::Intersection)
 }
 
 /// `SUNION key [key ...]`
-pub fn sunion(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sunion(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     show(context, request, SetOperation::Union)
 }
 
 /// `SDIFF key [key ...]`
-pub fn sdiff(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sdiff(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     show(context, request, SetOperation::Difference)
 }
 
 /// `SINTERSTORE destination key [key ...]`
-pub fn sinterstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sinterstore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     store(context, request, SetOperation::Intersection)
 }
 
 /// `SUNIONSTORE destination key [key ...]`
-pub fn sunionstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sunionstore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     store(context, request, SetOperation::Union)
 }
 
 /// `SDIFFSTORE destination key [key ...]`
-pub fn sdiffstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sdiffstore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     store(context, request, SetOperation::Difference)
 }
 
 /// `SINTERCARD count key [key ...] [LIMIT limit]`
-pub fn sintercard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sintercard(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let key_count = key_count_arg(request.arg(1))?;
     if key_count > request.len() - 2 {
         return Err(Failure::text("ERR Number of keys can't be greater than number of args"));
@@ -71,7 +71,11 @@ pub fn sintercard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-fn show(context: &mut Context<'_>, request: &Request<'_>, operation: SetOperation) -> Outcome {
+fn show(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    operation: SetOperation,
+) -> CommandResult {
     let keys: Vec<&[u8]> = request.args_from(1).collect();
     let members = combine(context.keys.staged()?, &keys, operation)?;
     context.reply.set(members.len());
@@ -84,7 +88,11 @@ fn show(context: &mut Context<'_>, request: &Request<'_>, operation: SetOperatio
     Ok(())
 }
 
-fn store(context: &mut Context<'_>, request: &Request<'_>, operation: SetOperation) -> Outcome {
+fn store(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    operation: SetOperation,
+) -> CommandResult {
     let keys: Vec<&[u8]> = request.args_from(2).collect();
     let staged = context.keys.staged()?;
     let members = combine(staged, &keys, operation).map_err(Failure::of_what_is_stored)?;
@@ -134,7 +142,7 @@ fn add(
     key: &[u8],
     members: &mut Members,
     budget: &mut CopyBudget,
-) -> Outcome {
+) -> CommandResult {
     let Some(mut set) = find(staged, key)? else { return Ok(()) };
     set.walk(|member, _| {
         if !members.contains(member) {
@@ -147,7 +155,12 @@ fn add(
 }
 
 /// Keeps those that are in a set, or those that are not.
-fn keep(staged: &mut Staged<'_>, key: &[u8], members: &mut Members, present: bool) -> Outcome {
+fn keep(
+    staged: &mut Staged<'_>,
+    key: &[u8],
+    members: &mut Members,
+    present: bool,
+) -> CommandResult {
     let mut set = find(staged, key)?;
     let mut kept = Members::new();
     for member in std::mem::take(members) {

@@ -8,18 +8,18 @@ use crate::command::copy_budget::CopyBudget;
 use crate::command::draws;
 use crate::command::integer::parse_integer;
 use crate::command::members::{drawn, pop_one};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::{Reply, Request};
 use crate::types::Kind;
 use crate::types::collection::Collection;
 
 /// `SRANDMEMBER key [count]`
-pub fn srandmember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn srandmember(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     draws::answer(context, request, Kind::Set)
 }
 
 /// Removes all members, none by itself, so that there may be any number.
-fn pop_all(mut set: Collection<'_, '_>, reply: &mut Reply<'_>) -> Outcome {
+fn pop_all(mut set: Collection<'_, '_>, reply: &mut Reply<'_>) -> CommandResult {
     let (array, mut count) = (reply.open_array(), 0);
     set.walk(|member, _| {
         reply.bulk(member);
@@ -34,7 +34,7 @@ fn pop_all(mut set: Collection<'_, '_>, reply: &mut Reply<'_>) -> Outcome {
 }
 
 /// `SPOP key [count]`
-pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     if request.len() > 3 {
         return Err(Failure::Syntax);
     }

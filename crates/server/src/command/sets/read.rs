@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use super::find;
 use crate::command::context::Context;
 use crate::command::members;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::resp::Request;
 use crate::types::Kind;
 
 /// `SMEMBERS key`
-pub fn smembers(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn smembers(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { keys, reply, .. } = context;
     let array = reply.open_array();
     let mut count = 0;
@@ -26,7 +26,7 @@ pub fn smembers(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `SISMEMBER key member`
-pub fn sismember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sismember(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let found = match find(context.keys.staged()?, request.arg(1))? {
         Some(mut set) => set.contains(request.arg(2))?,
         None => false,
@@ -36,7 +36,7 @@ pub fn sismember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `SMISMEMBER key member [member ...]`
-pub fn smismember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn smismember(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { keys, reply, .. } = context;
     let mut set = find(keys.staged()?, request.arg(1))?;
     reply.array(request.len() - 2);
@@ -51,13 +51,13 @@ pub fn smismember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `SCARD key`
-pub fn scard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn scard(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let set = find(context.keys.staged()?, request.arg(1))?;
     context.reply.count(set.map_or(0, |set| set.header.count));
     Ok(())
 }
 
 /// `SSCAN key cursor [MATCH pattern] [COUNT count]`
-pub fn sscan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sscan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     members::step(context, request, Kind::Set)
 }

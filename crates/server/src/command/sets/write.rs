@@ -2,11 +2,11 @@
 
 use super::{find, open};
 use crate::command::context::Context;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::resp::Request;
 
 /// `SADD key member [member ...]`: how many are new.
-pub fn sadd(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sadd(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut set = open(context.keys.staged()?, request.arg(1))?;
     let mut count = 0;
     for member in request.args_from(2) {
@@ -20,7 +20,7 @@ pub fn sadd(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `SREM key member [member ...]`: how many were there.
-pub fn srem(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn srem(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut count = 0;
     if let Some(mut set) = find(context.keys.staged()?, request.arg(1))? {
         for member in request.args_from(2) {
@@ -35,7 +35,7 @@ pub fn srem(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `SMOVE source destination member`
-pub fn smove(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn smove(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (source, destination, member) = (request.arg(1), request.arg(2), request.arg(3));
     let Context { keys, reply, .. } = context;
     let staged = keys.staged()?;

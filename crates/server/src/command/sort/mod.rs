@@ -14,7 +14,7 @@ use super::context::Context;
 use super::copy_budget::CopyBudget;
 use super::permission::may_read_all;
 use super::stage::Staged;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;
@@ -24,16 +24,20 @@ use crate::types::list::Side;
 const SIZE_MAX: usize = 256 << 20;
 
 /// `SORT key [BY pattern] [LIMIT start count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE destination]`
-pub fn sort(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sort(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, Options::parse(request, true)?)
 }
 
 /// `SORT_RO`, the same without `STORE`.
-pub fn sort_ro(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn sort_ro(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, Options::parse(request, false)?)
 }
 
-fn run(context: &mut Context<'_>, request: &Request<'_>, mut options: Options<'_>) -> Outcome {
+fn run(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    mut options: Options<'_>,
+) -> CommandResult {
     let reads_others = options.reads_others();
     if let Some(option) = reads_others.filter(|_| !may_read_all(context, request)) {
         return Err(Failure::text(format!(
@@ -92,7 +96,7 @@ fn run(context: &mut Context<'_>, request: &Request<'_>, mut options: Options<'_
 }
 
 /// Makes a list of the results, in place of what the key held.
-fn store(staged: &mut Staged<'_>, key: &[u8], results: &[Vec<u8>]) -> Outcome {
+fn store(staged: &mut Staged<'_>, key: &[u8], results: &[Vec<u8>]) -> CommandResult {
     if results.is_empty() {
         staged.remove(key)?;
         return Ok(());

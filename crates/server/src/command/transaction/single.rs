@@ -5,7 +5,7 @@ use super::step::run_step;
 use crate::command::context::{Context, Run};
 use crate::command::draws;
 use crate::command::facts::COMMANDS;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::resp::Request;
 
 /// Runs one command of a collection, as a transaction of its own; one that draws very many members as several.
@@ -14,7 +14,7 @@ pub fn run_single(
     request: &Request<'_>,
     index: usize,
     run: Run,
-) -> Outcome {
+) -> CommandResult {
     if draws::takes_steps(request, index) {
         return draws::answer_in_steps(context, request, index);
     }

@@ -12,7 +12,7 @@ use crate::command::limits::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use crate::command::source::Source;
 use crate::command::stage::{Stage, Staged};
 use crate::command::waiting::service::Service;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Reply;
 
 /// Runs what works with collections, of which one has this key, as a transaction of its own; perhaps several
@@ -21,8 +21,8 @@ pub fn run_step(
     context: &mut Context<'_>,
     key: &[u8],
     writes: bool,
-    act: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
-) -> Outcome {
+    act: &mut dyn FnMut(&mut Context<'_>) -> CommandResult,
+) -> CommandResult {
     let shared = context.shared;
     let (store, turns): (&Store, _) = (&shared.store, &shared.turns);
     let mut turn = if writes { turns.wait(key) } else { None };
@@ -54,9 +54,9 @@ pub fn run_step(
 
 fn run_step_alone(
     context: &mut Context<'_>,
-    act: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
+    act: &mut dyn FnMut(&mut Context<'_>) -> CommandResult,
     answer: &mut Vec<u8>,
-) -> Outcome {
+) -> CommandResult {
     let store = Arc::clone(&context.shared.store);
     let mut stage = Stage::new(BATCH_SIZE_MAX);
     let mut service = Service::if_any(context.shared, context.session.client.loop_index);
@@ -75,11 +75,11 @@ fn run_step_alone(
 
 fn run_one(
     context: &mut Context<'_>,
-    act: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
+    act: &mut dyn FnMut(&mut Context<'_>) -> CommandResult,
     stage: &mut Stage,
     source: &mut dyn Source,
     answer: &mut Vec<u8>,
-) -> Outcome {
+) -> CommandResult {
     let shared = context.shared;
     let place = stage.place(&shared.databases, context.session.database);
     let limit = shared.config.reply_size_max;

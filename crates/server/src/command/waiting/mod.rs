@@ -19,7 +19,7 @@ use super::transaction::step::run_step;
 use super::zset::{pop::pop as pop_members, show as show_members};
 use crate::blocking_request::{BlockingRequest, What};
 use crate::client_state::Waiting;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Waiter};
@@ -118,7 +118,7 @@ fn memory_of(args: &[Vec<u8>]) -> usize {
 }
 
 /// Runs one of the commands where nothing waits: between `MULTI` and `EXEC`.
-pub fn run(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn run(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (blocking, _) = parse(request)?;
     if !blocking.grant_first(context.keys.staged()?, &mut context.reply)? {
         match blocking.what {
@@ -130,7 +130,7 @@ pub fn run(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// Runs one of the commands. If it has to wait, nothing is answered, and the connection is marked.
-pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (blocking, timeout_ms) = parse(request)?;
     let shared = context.shared;
     // What it moves becomes a list, perhaps the first there is.

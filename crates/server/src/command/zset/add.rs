@@ -1,7 +1,7 @@
 //! `ZADD` and `ZINCRBY`.
 
 use crate::command::context::Context;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 use crate::score;
 use crate::types::Kind;
@@ -71,16 +71,16 @@ impl Options {
 }
 
 /// `ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]`
-pub fn zadd(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zadd(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     add(context, request, false)
 }
 
 /// `ZINCRBY key increment member`
-pub fn zincrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zincrby(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     add(context, request, true)
 }
 
-fn add(context: &mut Context<'_>, request: &Request<'_>, increment: bool) -> Outcome {
+fn add(context: &mut Context<'_>, request: &Request<'_>, increment: bool) -> CommandResult {
     let (options, first) = Options::parse(request, increment)?;
     let pairs = || request.args_from(first).zip(request.args_from(first + 1)).step_by(2);
     for (score, _) in pairs() {

@@ -9,7 +9,7 @@ use crate::command::copy_budget::CopyBudget;
 use crate::command::integer::{integer_arg, parse_integer};
 use crate::command::members::{SetOperation, count_common};
 use crate::command::stage::Staged;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 use crate::score;
 use crate::types::Kind;
@@ -71,37 +71,37 @@ const fn form(name: &'static str, operation: SetOperation, first: usize) -> Form
 }
 
 /// `ZUNION count key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX] [WITHSCORES]`
-pub fn zunion(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zunion(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, &form("zunion", SetOperation::Union, 1))
 }
 
 /// `ZINTER`, as `ZUNION`
-pub fn zinter(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zinter(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, &form("zinter", SetOperation::Intersection, 1))
 }
 
 /// `ZDIFF count key [key ...] [WITHSCORES]`
-pub fn zdiff(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zdiff(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, &form("zdiff", SetOperation::Difference, 1))
 }
 
 /// `ZUNIONSTORE destination` and what `ZUNION` has
-pub fn zunionstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zunionstore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, &form("zunionstore", SetOperation::Union, 2))
 }
 
 /// `ZINTERSTORE destination` and what `ZINTER` has
-pub fn zinterstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zinterstore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, &form("zinterstore", SetOperation::Intersection, 2))
 }
 
 /// `ZDIFFSTORE destination` and what `ZDIFF` has
-pub fn zdiffstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zdiffstore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, &form("zdiffstore", SetOperation::Difference, 2))
 }
 
 /// `ZINTERCARD count key [key ...] [LIMIT limit]`
-pub fn zintercard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zintercard(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let form = form("zintercard", SetOperation::Intersection, 1);
     run(context, request, &Form { counts: true, ..form })
 }
@@ -160,7 +160,7 @@ impl Options {
     }
 }
 
-fn run(context: &mut Context<'_>, request: &Request<'_>, form: &Form) -> Outcome {
+fn run(context: &mut Context<'_>, request: &Request<'_>, form: &Form) -> CommandResult {
     let key_count = integer_arg(request.arg(form.first))?;
     if key_count < 1 {
         let name = form.name;
@@ -253,7 +253,7 @@ fn add(
     aggregate: Aggregate,
     scores: &mut Scores,
     budget: &mut CopyBudget,
-) -> Outcome {
+) -> CommandResult {
     let Some(mut set) = find(staged, key)? else { return Ok(()) };
     let is_plain = set.header.kind == Kind::Set;
     set.walk(|member, value| {

@@ -8,22 +8,22 @@ use crate::command::copy_budget::CopyBudget;
 use crate::command::integer::parse_integer;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 use crate::texts::Texts;
 use crate::types::order::{SCORE_SIZE_MIN, at_position};
 
 /// `ZPOPMIN key [count]`
-pub fn zpopmin(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zpopmin(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     pop_one(context, request, false)
 }
 
 /// `ZPOPMAX key [count]`
-pub fn zpopmax(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zpopmax(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     pop_one(context, request, true)
 }
 
-fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> Outcome {
+fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> CommandResult {
     if request.len() > 3 {
         return Err(Failure::Syntax);
     }
@@ -163,7 +163,7 @@ pub fn parse_many(request: &Request<'_>, first: usize) -> Result<(usize, bool, u
 }
 
 /// `ZMPOP count key [key ...] MIN | MAX [COUNT count]`
-pub fn zmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zmpop(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (key_count, reverse, count) = parse_many(request, 1)?;
     for key in request.args_from(2).take(key_count) {
         let mut budget = CopyBudget::of(&context.reply);

@@ -8,7 +8,7 @@ use crate::command::context::Context;
 use crate::command::copy_budget::CopyBudget;
 use crate::command::integer::integer_arg;
 use crate::command::stage::Staged;
-use crate::failure::{Failure, Outcome, Result};
+use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;
@@ -58,32 +58,32 @@ impl Options {
 }
 
 /// `ZRANGE key first last [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]`
-pub fn zrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrange(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, None, None)
 }
 
 /// `ZREVRANGE key first last [WITHSCORES]`
-pub fn zrevrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrevrange(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, Some(By::Rank), Some(true))
 }
 
 /// `ZRANGEBYSCORE key min max [WITHSCORES] [LIMIT offset count]`
-pub fn zrangebyscore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrangebyscore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, Some(By::Score), Some(false))
 }
 
 /// `ZREVRANGEBYSCORE key max min [WITHSCORES] [LIMIT offset count]`
-pub fn zrevrangebyscore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrevrangebyscore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, Some(By::Score), Some(true))
 }
 
 /// `ZRANGEBYLEX key min max [LIMIT offset count]`
-pub fn zrangebylex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrangebylex(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, Some(By::Member), Some(false))
 }
 
 /// `ZREVRANGEBYLEX key max min [LIMIT offset count]`
-pub fn zrevrangebylex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrevrangebylex(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     run(context, request, Some(By::Member), Some(true))
 }
 
@@ -92,7 +92,7 @@ fn run(
     request: &Request<'_>,
     by: Option<By>,
     reverse: Option<bool>,
-) -> Outcome {
+) -> CommandResult {
     let options = Options { by, reverse, scores: false, limit: (0, -1) };
     let options = options.parse(request, 4, false)?;
     let Context { keys, reply, .. } = context;
@@ -108,7 +108,7 @@ fn run(
 }
 
 /// `ZRANGESTORE destination source first last [BYSCORE | BYLEX] [REV] [LIMIT offset count]`
-pub fn zrangestore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrangestore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let options = Options { by: None, reverse: None, scores: false, limit: (0, -1) };
     let options = options.parse(request, 5, true)?;
     let (mut items, mut budget) = (Vec::new(), CopyBudget::of(&context.reply));
@@ -122,7 +122,7 @@ pub fn zrangestore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome 
 }
 
 /// Stores members with scores under a key in place of what it has, and answers with their number.
-pub fn store(context: &mut Context<'_>, key: &[u8], items: &[Scored]) -> Outcome {
+pub fn store(context: &mut Context<'_>, key: &[u8], items: &[Scored]) -> CommandResult {
     let staged = context.keys.staged()?;
     if items.is_empty() {
         staged.remove(key)?;

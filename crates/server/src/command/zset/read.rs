@@ -4,19 +4,19 @@ use super::find;
 use super::parts::{By, Told};
 use crate::command::context::Context;
 use crate::command::members;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 use crate::types::Kind;
 
 /// `ZCARD key`
-pub fn zcard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zcard(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let set = find(context.keys.staged()?, request.arg(1))?;
     context.reply.count(set.map_or(0, |set| set.header.count));
     Ok(())
 }
 
 /// `ZSCORE key member`
-pub fn zscore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zscore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let score = match find(context.keys.staged()?, request.arg(1))? {
         Some(mut set) => set.score(request.arg(2))?,
         None => None,
@@ -29,7 +29,7 @@ pub fn zscore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `ZMSCORE key member [member ...]`
-pub fn zmscore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zmscore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let Context { keys, reply, .. } = context;
     let mut set = find(keys.staged()?, request.arg(1))?;
     reply.array(request.len() - 2);
@@ -47,16 +47,16 @@ pub fn zmscore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `ZRANK key member [WITHSCORE]`
-pub fn zrank(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrank(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     rank(context, request, false)
 }
 
 /// `ZREVRANK key member [WITHSCORE]`
-pub fn zrevrank(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrevrank(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     rank(context, request, true)
 }
 
-fn rank(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> Outcome {
+fn rank(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> CommandResult {
     let with_score = match request.get(3) {
         None => false,
         Some(option) if request.len() == 4 && option.eq_ignore_ascii_case(b"withscore") => true,
@@ -85,16 +85,16 @@ fn rank(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> Outc
 }
 
 /// `ZCOUNT key min max`
-pub fn zcount(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zcount(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     count(context, request, By::Score)
 }
 
 /// `ZLEXCOUNT key min max`
-pub fn zlexcount(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zlexcount(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     count(context, request, By::Member)
 }
 
-fn count(context: &mut Context<'_>, request: &Request<'_>, by: By) -> Outcome {
+fn count(context: &mut Context<'_>, request: &Request<'_>, by: By) -> CommandResult {
     let told = Told::parse(by, request.arg(2), request.arg(3))?;
     let mut count = 0;
     if let Some(mut set) = find(context.keys.staged()?, request.arg(1))?
@@ -107,6 +107,6 @@ fn count(context: &mut Context<'_>, request: &Request<'_>, by: By) -> Outcome {
 }
 
 /// `ZSCAN key cursor [MATCH pattern] [COUNT count]`
-pub fn zscan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zscan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     members::step(context, request, Kind::SortedSet)
 }

@@ -5,14 +5,14 @@ use std::ops::{Bound, ControlFlow};
 use super::find;
 use super::parts::{By, Told};
 use crate::command::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 
 /// Bytes of members that are removed at once, unless all are.
 const SIZE_MAX: usize = 256 << 20;
 
 /// `ZREM key member [member ...]`: how many were there.
-pub fn zrem(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zrem(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let mut count = 0;
     if let Some(mut set) = find(context.keys.staged()?, request.arg(1))? {
         for member in request.args_from(2) {
@@ -30,21 +30,21 @@ pub fn zrem(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// `ZREMRANGEBYRANK key first last`
-pub fn zremrangebyrank(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zremrangebyrank(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     remove(context, request, By::Rank)
 }
 
 /// `ZREMRANGEBYSCORE key min max`
-pub fn zremrangebyscore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zremrangebyscore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     remove(context, request, By::Score)
 }
 
 /// `ZREMRANGEBYLEX key min max`
-pub fn zremrangebylex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+pub fn zremrangebylex(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     remove(context, request, By::Member)
 }
 
-fn remove(context: &mut Context<'_>, request: &Request<'_>, by: By) -> Outcome {
+fn remove(context: &mut Context<'_>, request: &Request<'_>, by: By) -> CommandResult {
     let told = Told::parse(by, request.arg(2), request.arg(3))?;
     let mut count = 0;
     if let Some(mut set) = find(context.keys.staged()?, request.arg(1))?
