@@ -19,9 +19,10 @@ use everleaf_designs::{
 };
 use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated as M;
+use everleaf_prove::case::structure::{Structure, find_in, one};
 use everleaf_prove::programs::published;
 use everleaf_prove::programs::trees::Trees;
-use everleaf_prove::structures::{self, Structure, Wide, any, find_in, one};
+use everleaf_prove::structures::{self, Wide, any};
 use everleaf_prove::tree::living::AnyTree;
 
 use crate::block_program;

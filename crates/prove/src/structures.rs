@@ -13,8 +13,7 @@ use everleaf_index::geometry::LeafShape;
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
 
-use crate::case::step::Programs;
-pub use crate::case::structure::Structure;
+use crate::case::structure::{Structure, find_in, one};
 use crate::programs::trees::{Strings, Trees};
 use crate::tree::bytes_program::AnyWords;
 use crate::tree::design::Of;
@@ -156,15 +155,6 @@ static STRINGS_AT_ONCE: &Strings = &Strings {
     wide: &[(6, AnyWords::at_once::<Doubled>()), (254, AnyWords::at_once::<Production>())],
 };
 
-/// An entry of a list of structures.
-pub const fn one(
-    name: &'static str,
-    about: &'static str,
-    programs: &'static dyn Programs,
-) -> Structure {
-    Structure { name, about, programs }
-}
-
 /// The structures of the product.
 pub static STRUCTURES: &[Structure] = &[
     one("nbtree", "NBTree with 64-bit integers", NB_TREES),
@@ -190,11 +180,6 @@ pub static STRUCTURES: &[Structure] = &[
     one("store", "the store on a disk: maps, batches, views, watches, expiries", &store::Programs),
     one("pool", "the pool: roots, ids, growth, closing and opening", &pool::Programs),
 ];
-
-/// The structure of this name in a list.
-pub fn find_in(structures: &'static [Structure], name: &str) -> Option<&'static Structure> {
-    structures.iter().find(|structure| structure.name == name)
-}
 
 /// The structure of the product of this name.
 pub fn find(name: &str) -> Option<&'static Structure> {

@@ -14,10 +14,10 @@ use everleaf_index::Heap;
 use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
 use everleaf_machine::simulated::{Config, CrashConfig, Report};
+use everleaf_prove::case::structure::Structure;
 use everleaf_prove::machine::backing::new_pool_up_to;
 use everleaf_prove::machine::configure::exhaustive;
 use everleaf_prove::search::campaign::{Settings, run};
-use everleaf_prove::structures::Structure;
 use everleaf_prove_designs::structures::STRUCTURES;
 
 fn allocators() -> impl Iterator<Item = &'static Structure> {

@@ -17,9 +17,9 @@ use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan, Report};
 use everleaf_prove::Of;
 use everleaf_prove::case::{SearchResult, explore};
 use everleaf_prove::machine::configure::exhaustive;
+use everleaf_prove::machine::space::Space;
 use everleaf_prove::programs::{plans, scenarios, trees};
 use everleaf_prove::tree::operation::Operation::{self, Get, Insert, Remove};
-use everleaf_prove::tree::operation::Space;
 use everleaf_prove::tree::u64_program::U64Program;
 
 type M = Simulated;

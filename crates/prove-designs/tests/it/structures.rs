@@ -7,7 +7,7 @@ use crate::common::structures::{
     assert_steps_depend_on_seed_and_number, search_all,
 };
 use crate::marks::assert_met_by_structures;
-use everleaf_prove::structures::Structure;
+use everleaf_prove::case::structure::Structure;
 use everleaf_prove_designs::structures::{STRUCTURES, of_designs};
 
 /// Those of the product have the same tests in their own package.

@@ -1,4 +1,4 @@
-//! One entry of the list: what can be run of it, by name.
+//! What can be proven, an entry of a list: what can be run of it, by name.
 
 use everleaf_machine::simulated::{MemoryModel, Random, mix};
 
@@ -30,7 +30,7 @@ pub struct Structure {
     pub name: &'static str,
     /// What it is, in half a line.
     pub about: &'static str,
-    pub(crate) programs: &'static dyn Programs,
+    programs: &'static dyn Programs,
 }
 
 impl Structure {
@@ -77,4 +77,18 @@ impl Structure {
     pub fn programs(&self) -> &'static dyn Programs {
         self.programs
     }
+}
+
+/// An entry of a list of structures.
+pub const fn one(
+    name: &'static str,
+    about: &'static str,
+    programs: &'static dyn Programs,
+) -> Structure {
+    Structure { name, about, programs }
+}
+
+/// The structure of this name in a list.
+pub fn find_in(structures: &'static [Structure], name: &str) -> Option<&'static Structure> {
+    structures.iter().find(|structure| structure.name == name)
 }

@@ -6,10 +6,10 @@ use std::time::Instant;
 use everleaf_machine::simulated::{Config, Domain, Failure, Report, Site, SiteKind};
 
 use crate::case::step::Step;
+use crate::case::structure::Structure;
 use crate::machine::configure::{Fixed, exhaustive};
 use crate::search::campaign::WORK;
 use crate::search::record::Record;
-use crate::structures::Structure;
 
 /// How hard to look.
 #[derive(Clone, Copy, Debug)]

@@ -4,6 +4,7 @@ use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure,
 
 use crate::case::SearchResult;
 use crate::case::step::Step;
+use crate::case::structure::Structure;
 use crate::machine::configure::{Fixed, exhaustive};
 use crate::planted::of;
 pub use crate::planted::plain::{all, named};
@@ -11,7 +12,6 @@ pub use crate::planted::{HARMLESS, MUTANTS, Mutant, OF_OTHER_TREES, RARE};
 use crate::programs::published::{self, GUARDED};
 use crate::programs::{anomalies, safeguards, scenarios};
 use crate::search::campaign::{self, Budget, Settings, WORK};
-use crate::structures::Structure;
 use crate::structures::allocator;
 
 /// How a planted bug was found.

@@ -4,10 +4,10 @@
 use everleaf_machine::simulated::{Config, Failure, Fault};
 
 use crate::case::step::Step;
+use crate::case::structure::Structure;
 use crate::machine::configure::Fixed;
 use crate::search::campaign::{Budget, Settings, Verdict, WORK, run};
 use crate::search::record::Record;
-use crate::structures::Structure;
 
 /// Steps of a search in which every access that can have a fault is met.
 pub const STEPS: u64 = 400;

@@ -12,7 +12,7 @@ use everleaf_alloc::{Heap, Session};
 use everleaf_machine::Simulated;
 
 use crate::machine::hoard::Hoard;
-use crate::tree::operation::Space;
+use crate::machine::space::Space;
 
 /// Published designs whose removals need space.
 const APPENDS: [&str; 1] = [

@@ -3,9 +3,10 @@
 use everleaf_machine::simulated::{Plan, Random};
 
 use crate::machine::backing::SIZE_MIN;
+use crate::machine::space::Space;
 use crate::tree::bytes_program::{AnyWords, BytesProgram};
 use crate::tree::living::AnyTree;
-use crate::tree::operation::{Operation, Space};
+use crate::tree::operation::Operation;
 use crate::tree::subject::{Nodes, Subject};
 use crate::tree::u64_program::U64Program;
 

@@ -9,12 +9,13 @@
 use everleaf_machine::simulated::{Config, CrashConfig, Plan, Random};
 
 use crate::machine::backing::SIZE_MIN;
+use crate::machine::space::Space;
 use crate::programs::made::{
     CLEAR, KEYS, KINDS, Keys, WRITE_MANY, bundled, name_in, named, operation_of,
 };
 use crate::tree::bytes_program::{AnyWords, BytesProgram};
 use crate::tree::living::AnyTree;
-use crate::tree::operation::{Operation, Space};
+use crate::tree::operation::Operation;
 use crate::tree::u64_program::U64Program;
 
 /// Numbers of keys, from which one is drawn.

@@ -14,9 +14,10 @@
 use everleaf_machine::simulated::{Plan, Random};
 
 use crate::machine::backing::SIZE_MIN;
+use crate::machine::space::{SPACE_AT_HAND, Space};
 use crate::tree::bytes_program::{AnyWords, BytesProgram};
 use crate::tree::living::AnyTree;
-use crate::tree::operation::{Operation, Range, SPACE_AT_HAND, Space};
+use crate::tree::operation::{Operation, Range};
 use crate::tree::u64_program::U64Program;
 
 /// Which keys there are.

@@ -20,12 +20,13 @@
 use everleaf_machine::simulated::{Plan, Random, mix};
 
 use crate::machine::hoard::draw_hands;
+use crate::machine::space::{SPACE_AT_HAND, Space};
 use crate::programs::made::{
     CLEAR, KEYS, KINDS, Keys, ROOMS, Room, name_in, named, numbers, operation_of, words,
 };
 use crate::tree::bytes_program::{AnyWords, BytesProgram};
 use crate::tree::living::AnyTree;
-use crate::tree::operation::{Operation, Range, SPACE_AT_HAND, Space};
+use crate::tree::operation::{Operation, Range};
 use crate::tree::u64_program::U64Program;
 
 /// Orders of a tiny program that are run, at most.

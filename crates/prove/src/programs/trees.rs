@@ -25,6 +25,7 @@ use crate::case::{Case, PlannedCase, SearchResult, explore};
 use crate::machine::configure::Fixed;
 use crate::machine::dimensions::{self, Dimension, Drawn};
 use crate::machine::hoard::Hands;
+use crate::machine::space::{SPACE_AT_HAND, Space};
 use crate::programs::long::Long;
 use crate::programs::made::{
     CLEAR, CLOSING, ENDING, KEYS, LOCKING, Made, ROOMS, Room, draw_operations, draw_phases, name_in,
@@ -35,7 +36,6 @@ use crate::programs::tiny::{self, Form, Tiny};
 use crate::programs::{anomalies, exhaustion, plans, safeguards};
 use crate::tree::bytes_program::{AnyWords, BytesProgram};
 use crate::tree::living::AnyTree;
-use crate::tree::operation::{SPACE_AT_HAND, Space};
 use crate::tree::subject::{Nodes, Subject};
 use crate::tree::u64_program::U64Program;
 

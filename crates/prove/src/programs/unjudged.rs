@@ -11,10 +11,11 @@ use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program};
 
 use crate::case::step::Step;
 use crate::case::{Case, PlannedCase};
+use crate::machine::space::Space;
 use crate::programs::plans;
 use crate::programs::tiny::Tiny;
 use crate::tree::living::AnyTree;
-use crate::tree::operation::{Operation, Space};
+use crate::tree::operation::Operation;
 use crate::tree::u64_program::{Opened, U64Program};
 
 /// What the names of these programs begin with.

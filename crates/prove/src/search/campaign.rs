@@ -10,6 +10,7 @@ use everleaf_machine::simulated::{
 };
 
 use crate::case::step::Step;
+use crate::case::structure::Structure;
 use crate::machine::configure::exhaustive;
 use crate::machine::dimensions::Values;
 use crate::programs::made::Room;
@@ -21,7 +22,6 @@ pub use crate::search::settings::{Budget, Settings, WORK};
 use crate::search::small_passes::{
     self, Pass, Small, WORK_OF_FIRST_LIVES, WORK_OF_LIVES, WORK_OF_TWO_STOPS,
 };
-use crate::structures::Structure;
 
 /// What is told when a program begins: the structure, the program, the machine.
 pub type Begin = fn(&str, &str, &Config);

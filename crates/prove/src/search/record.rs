@@ -9,10 +9,10 @@ use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure,
 use everleaf_machine::simulated::{Replay, SchedulerKind};
 use serde_json::{Map, Value, json};
 
+use crate::case::structure::{Structure, find_in};
 use crate::case::{Case, Kept};
 use crate::machine::configure::{domain_name, memory_name};
 use crate::planted::plain;
-use crate::structures::{Structure, find_in};
 
 /// What the file says it is.
 const FORMAT: &str = "everleaf failure 1";

@@ -2,9 +2,9 @@
 
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, MemoryModel};
 
+use crate::case::structure::Structure;
 use crate::machine::configure::exhaustive;
 use crate::search::settings::{Settings, WORK};
-use crate::structures::Structure;
 
 /// What is done with a small program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

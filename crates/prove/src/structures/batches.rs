@@ -42,7 +42,7 @@ use everleaf_machine::{Machine, Simulated};
 
 use crate::judge::leaks::remove_trees;
 use crate::machine::backing::{new_pool, open_pool};
-use crate::tree::operation::Space;
+use crate::machine::space::Space;
 
 use self::beginnings::{begin_moves, begin_swaps, crowd, fill};
 pub use self::programs::{Programs, plan};

@@ -26,7 +26,7 @@ use crate::machine::backing::{new_pool, open_pool};
 use crate::machine::configure::Fixed;
 use crate::machine::dimensions::Dimension;
 use crate::machine::dimensions::{self, Drawn};
-use crate::tree::operation::Space;
+use crate::machine::space::Space;
 
 type M = Simulated;
 type G = Tiny<3, 3>;

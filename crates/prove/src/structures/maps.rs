@@ -28,8 +28,8 @@ use self::loads::{load, loaded};
 use self::names::{KEYS, MAPS, STRIDE, is_integers, key_of, name_of, word_of};
 use crate::judge::leaks::remove_trees;
 use crate::machine::backing::{new_pool, open_pool};
+use crate::machine::space::Space;
 use crate::tree::nbtree::SHARES;
-use crate::tree::operation::Space;
 
 type M = Simulated;
 pub(crate) type G = Tiny<3, 3>;

@@ -19,8 +19,9 @@ use crate::judge::emptied::demand_room;
 use crate::judge::expected::Expected;
 use crate::machine::backing::{SIZE_MIN, open_pool};
 use crate::machine::hoard::Hoard;
+use crate::machine::space::{Seen, Space};
 use crate::tree::living::session_of;
-use crate::tree::operation::{Operation, Seen, Space};
+use crate::tree::operation::Operation;
 use crate::tree::subject::Nodes;
 use crate::tree::u64_program::note_scan;
 

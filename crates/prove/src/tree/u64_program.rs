@@ -18,8 +18,9 @@ use crate::judge::expected::Expected;
 use crate::judge::leaks::all_is_free;
 use crate::machine::backing::{SIZE_MIN, open_pool};
 use crate::machine::hoard::Hoard;
+use crate::machine::space::{Seen, Space};
 use crate::tree::living::{AnyTree, Living};
-use crate::tree::operation::{Operation, Seen, Space};
+use crate::tree::operation::Operation;
 use crate::tree::subject::{Pairs, Subject};
 
 /// A tree, the keys that are used in it, and what was done to it at first.

@@ -7,10 +7,11 @@ use crate::common::{half_of, numbers};
 use crate::marks::{assert_all_met, assert_met};
 use everleaf_machine::simulated::{Config, CrashConfig, Report};
 use everleaf_prove::case::step::Step;
+use everleaf_prove::case::structure::Structure;
 use everleaf_prove::hunt::mutants::{MUTANTS, hunt};
 use everleaf_prove::machine::configure::{Fixed, exhaustive};
 use everleaf_prove::search::campaign::WORK;
-use everleaf_prove::structures::{Structure, find};
+use everleaf_prove::structures::find;
 
 fn batch() -> &'static Structure {
     find("batch").expect("in the list")

@@ -7,10 +7,11 @@ use crate::common::{half_of, numbers};
 use crate::marks::assert_met;
 use everleaf_machine::simulated::{Config, Report};
 use everleaf_prove::case::step::Step;
+use everleaf_prove::case::structure::Structure;
 use everleaf_prove::hunt::mutants::{MUTANTS, hunt};
 use everleaf_prove::machine::configure::{Fixed, exhaustive};
 use everleaf_prove::search::campaign::WORK;
-use everleaf_prove::structures::{Structure, find};
+use everleaf_prove::structures::find;
 
 fn expiry() -> &'static Structure {
     find("expiry").expect("in the list")

@@ -7,7 +7,8 @@ use crate::common::structures::{
     assert_steps_depend_on_seed_and_number, search_all,
 };
 use crate::marks::assert_met_by_structures;
-use everleaf_prove::structures::{STRUCTURES, Structure};
+use everleaf_prove::case::structure::Structure;
+use everleaf_prove::structures::STRUCTURES;
 
 fn all() -> Vec<&'static Structure> {
     STRUCTURES.iter().collect()

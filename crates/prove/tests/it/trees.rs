@@ -14,11 +14,11 @@ use everleaf_prove::Nb;
 use everleaf_prove::case::{SearchResult, explore};
 use everleaf_prove::hunt::mutants;
 use everleaf_prove::machine::configure::exhaustive;
+use everleaf_prove::machine::space::SPACE_AT_HAND;
+use everleaf_prove::machine::space::Space;
 use everleaf_prove::programs::scenarios::Scenario;
 use everleaf_prove::programs::trees::{run_numbers, run_words};
 use everleaf_prove::programs::{exhaustion, plans, scenarios};
-use everleaf_prove::tree::operation::SPACE_AT_HAND;
-use everleaf_prove::tree::operation::Space;
 
 type Nb2 = Nb<Tiny<2, 3>>;
 type Nb3 = Nb<Tiny<3, 3>>;

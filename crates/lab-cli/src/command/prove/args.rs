@@ -2,10 +2,10 @@
 
 use clap::{Args, ValueEnum};
 use everleaf_cli::failure::Failure;
+use everleaf_prove::case::structure::Structure;
 use everleaf_prove::hunt::mutants::{Mutant, named};
 use everleaf_prove::machine::configure::Fixed;
 use everleaf_prove::search::campaign::Budget;
-use everleaf_prove::structures::Structure;
 use everleaf_prove::{Domain, MemoryModel};
 use everleaf_prove_designs::structures::{STRUCTURES, find};
 use std::path::PathBuf;

@@ -19,7 +19,7 @@ use everleaf_machine::{Machine, Simulated};
 use crate::case::{Case, PlannedCase};
 use crate::judge::leaks::remove_trees;
 use crate::machine::backing::{new_pool, open_pool};
-use crate::tree::operation::Space;
+use crate::machine::space::Space;
 
 type M = Simulated;
 type G = Tiny<3, 3>;

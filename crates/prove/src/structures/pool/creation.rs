@@ -15,8 +15,8 @@ use everleaf_pool::Pool;
 
 use crate::case::{Case, PlannedCase};
 use crate::machine::backing::{new_pool, open_pool};
+use crate::machine::space::Space;
 use crate::tree::nbtree::SHARES;
-use crate::tree::operation::Space;
 
 type M = Simulated;
 type G = Tiny<3, 3>;

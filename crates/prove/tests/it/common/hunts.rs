@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use everleaf_machine::simulated::MemoryModel;
+use everleaf_prove::case::structure::{Structure, find_in};
 use everleaf_prove::hunt::mutants::{Mutant, hunt};
 use everleaf_prove::programs::directed_case::DirectedCase;
-use everleaf_prove::structures::{Structure, find_in};
 
 /// The environment variable that picks the planted bugs whose names contain it.
 const VARIABLE: &str = "EVERLEAF_PROVE_MUTANT";

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use everleaf_machine::simulated::{Config, Report};
 use everleaf_prove::case::SearchResult;
 use everleaf_prove::machine::configure::vary;
+use everleaf_prove::machine::space::Seen;
 use everleaf_prove::programs::scenarios::Scenario;
 use everleaf_prove::search::campaign::Budget;
-use everleaf_prove::tree::operation::Seen;
 
 /// The environment variable with the seconds that all tests together may search (`cargo xtask sim`).
 /// Without it schedules are counted, so that a busy machine searches the same.

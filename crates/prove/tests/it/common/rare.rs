@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use everleaf_machine::simulated::{Config, CrashConfig};
+use everleaf_prove::case::structure::{Structure, find_in};
 use everleaf_prove::machine::configure::exhaustive;
-use everleaf_prove::structures::{Structure, find_in};
 
 use super::tell;
 

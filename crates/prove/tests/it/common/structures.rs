@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use everleaf_prove::case::structure::Structure;
 use everleaf_prove::machine::configure::Fixed;
 use everleaf_prove::search::campaign::{Settings, run};
 use everleaf_prove::search::coverage::Coverage;
-use everleaf_prove::structures::Structure;
 
 use super::{budget, is_long, tell, tell_marks};
 

@@ -12,9 +12,9 @@ use everleaf_machine::simulated::Config;
 
 use everleaf_prove::Nb;
 use everleaf_prove::case::explore;
+use everleaf_prove::machine::space::Space;
 use everleaf_prove::programs::trees::run_numbers;
 use everleaf_prove::programs::{plans, scenarios};
-use everleaf_prove::tree::operation::Space;
 
 const SPACE: Space = Space {
     blocks_left: None,

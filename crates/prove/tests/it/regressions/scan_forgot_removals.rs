@@ -13,9 +13,9 @@ use everleaf_machine::simulated::{Config, Domain};
 use everleaf_index::Tiny;
 use everleaf_prove::Nb;
 use everleaf_prove::machine::configure::exhaustive;
+use everleaf_prove::machine::space::Space;
 use everleaf_prove::programs::scenarios;
 use everleaf_prove::programs::trees::{run_numbers, run_words};
-use everleaf_prove::tree::operation::Space;
 
 type Nb2 = Nb<Tiny<2, 3>>;
 type Nb3 = Nb<Tiny<3, 3>>;
