@@ -1,31 +1,11 @@
-//! Bw-tree as the other designs are tested, and what is different without a pool.
+//! Bw-tree: what is different without a pool.
 
 use everleaf_designs::BwTree;
 use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
 
-use super::common::{one_thread, open, shared};
-
-#[test]
-fn agrees_with_a_btreemap() {
-    one_thread::<BwTree>(3000, 30_000);
-    one_thread::<BwTree>(40, 8_000);
-}
-
-#[test]
-fn agrees_with_a_btreemap_in_small_pages() {
-    one_thread::<BwTree<2, 1>>(1000, 8_000);
-    one_thread::<BwTree<2, 3>>(40, 8_000);
-    one_thread::<BwTree<3, 2>>(300, 8_000);
-}
-
-#[test]
-fn threads_share_it() {
-    shared::<BwTree>(300, 10_000);
-    shared::<BwTree<2, 1>>(30, 5_000);
-    shared::<BwTree<3, 2>>(300, 5_000);
-}
+use super::common::open;
 
 /// As published, but for the removal of pages: one that became empty is still there, and found.
 #[test]

@@ -1,38 +1,15 @@
-//! BzTree as the other designs are tested, and what it does without descriptors.
+//! BzTree: what it does without descriptors, in a full pool and with damage.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_alloc::AllocError;
 use everleaf_designs::BzTree;
-use everleaf_designs::bztree::variant::{Compact, Small};
+use everleaf_designs::bztree::variant::Small;
 use everleaf_index::{
     CreateMode, Design, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
 
-use super::common::{one_thread, open, reopened, shared};
-
-#[test]
-fn agrees_with_a_btreemap() {
-    one_thread::<BzTree>(3000, 30_000);
-    one_thread::<BzTree<Compact>>(40, 8_000);
-}
-
-#[test]
-fn agrees_with_a_btreemap_in_small_nodes() {
-    one_thread::<BzTree<Small<2>>>(40, 8_000);
-    one_thread::<BzTree<Small<3, 4>>>(300, 8_000);
-}
-
-#[test]
-fn survives_being_closed_and_opened() {
-    reopened::<BzTree>();
-}
-
-#[test]
-fn threads_share_it() {
-    shared::<BzTree>(300, 10_000);
-    shared::<BzTree<Small<3, 64>>>(30, 5_000);
-}
+use super::common::open;
 
 /// A thread that stands still in an operation keeps all descriptors from being used again that were used since.
 #[test]
@@ -170,35 +147,6 @@ fn writes_to_a_full_pool_take_the_nodes_that_they_have_replaced() {
     other.free_all(&mut session);
     drop(session);
     assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
-}
-
-#[test]
-fn a_tree_opened_read_only_is_searched_and_scanned() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("pool");
-    {
-        let solo = open::<BzTree>(&path, CreateMode::New);
-        let mut session = solo.heap().session().expect("a free session");
-        for key in 0..1000 {
-            solo.tree().insert(&mut session, key * 3, key).expect("room");
-        }
-        solo.tree().remove(&mut session, 600).expect("a descriptor");
-    }
-    let options =
-        PoolOptions { read_only: true, create: CreateMode::Never, ..PoolOptions::default() };
-    let pool = Pool::open(&path, &options).expect("a pool");
-    let solo = SingleTreePool::<BzTree>::open(pool, 1).expect("a tree");
-    let mut session = solo.heap().session().expect("a free session");
-    for key in 0..1000 {
-        let value = Some(key).filter(|key| *key != 200);
-        assert_eq!(solo.tree().get(&mut session, key * 3).expect("get"), value);
-        assert_eq!(solo.tree().get(&mut session, key * 3 + 1).expect("get"), None);
-    }
-    let (mut up, mut down) = (vec![], vec![]);
-    solo.tree().scan(&mut session, 599, 2, &mut up).expect("scan");
-    solo.tree().scan_back(&mut session, 602, 2, &mut down).expect("scan");
-    assert_eq!((up, down), (vec![(603, 201), (606, 202)], vec![(597, 199), (594, 198)]));
-    assert!(matches!(solo.tree().insert(&mut session, 1, 1), Err(IndexError::ReadOnly)));
 }
 
 /// A link that leads nowhere is refused before recovery has changed anything.

@@ -1,81 +1,12 @@
-//! CCEH as the trees are tested, without scans: it has no order, and says so.
+//! CCEH has no order and no scans, and says so; and a damaged log of it.
 
 use everleaf_designs::Cceh;
-use everleaf_designs::cceh::variant::{
-    Buffered, BufferedCached, BufferedCachedUnlogged, BufferedUnlogged, Cached, OutOfPlace,
-    OutOfPlaceUnlogged, Small, Standard, Whole, WholeUnlogged,
-};
+use everleaf_designs::cceh::variant::Buffered;
 use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
 
-use super::common::{closed, one_thread, open, reopened, shared};
-
-#[test]
-fn agrees_with_a_btreemap() {
-    one_thread::<Cceh<Standard>>(3000, 30_000);
-    one_thread::<Cceh<Standard>>(40, 8_000);
-}
-
-#[test]
-fn agrees_with_a_btreemap_in_small_segments() {
-    one_thread::<Cceh<Small<1, 3, 1>>>(100, 8_000);
-    one_thread::<Cceh<Small<4, 3, 2>>>(300, 8_000);
-}
-
-#[test]
-fn survives_being_closed_and_opened() {
-    reopened::<Cceh<Standard>>();
-    reopened::<Cceh<Small<4, 4, 2>>>();
-}
-
-#[test]
-fn threads_share_it() {
-    shared::<Cceh<Standard>>(3000, 20_000);
-    shared::<Cceh<Small<4, 3, 2>>>(60, 5_000);
-}
-
-#[test]
-fn variants_agree_with_a_btreemap() {
-    one_thread::<Cceh<Buffered>>(3000, 20_000);
-    one_thread::<Cceh<OutOfPlace>>(3000, 20_000);
-    one_thread::<Cceh<Whole>>(3000, 20_000);
-    one_thread::<Cceh<Cached>>(3000, 20_000);
-    one_thread::<Cceh<BufferedCached>>(3000, 20_000);
-    one_thread::<Cceh<Small<1, 3, 1, 1>>>(100, 6_000);
-    one_thread::<Cceh<Small<4, 3, 2, 5>>>(300, 6_000);
-    one_thread::<Cceh<Small<4, 3, 2, 7>>>(300, 6_000);
-}
-
-#[test]
-fn variants_survive_being_closed_and_opened() {
-    reopened::<Cceh<Buffered>>();
-    reopened::<Cceh<Whole>>();
-    reopened::<Cceh<Cached>>();
-    reopened::<Cceh<BufferedCached>>();
-    reopened::<Cceh<Small<4, 3, 2, 3>>>();
-}
-
-#[test]
-fn threads_share_the_variants() {
-    shared::<Cceh<Buffered>>(3000, 10_000);
-    shared::<Cceh<Whole>>(3000, 10_000);
-    shared::<Cceh<Small<4, 3, 2, 5>>>(60, 5_000);
-    shared::<Cceh<Small<4, 3, 2, 7>>>(60, 5_000);
-}
-
-#[test]
-fn variants_without_a_log_keep_what_a_closed_pool_had() {
-    one_thread::<Cceh<BufferedUnlogged>>(3000, 10_000);
-    one_thread::<Cceh<Small<4, 3, 2, 15>>>(300, 6_000);
-    shared::<Cceh<Small<4, 3, 2, 9>>>(60, 5_000);
-    one_thread::<Cceh<OutOfPlaceUnlogged>>(3000, 10_000);
-    one_thread::<Cceh<BufferedCachedUnlogged>>(3000, 10_000);
-    closed::<Cceh<OutOfPlaceUnlogged>>();
-    closed::<Cceh<BufferedCachedUnlogged>>();
-    closed::<Cceh<WholeUnlogged>>();
-    closed::<Cceh<Small<4, 3, 2, 9>>>();
-}
+use super::common::open;
 
 #[test]
 fn a_scan_is_refused_with_the_reason() {

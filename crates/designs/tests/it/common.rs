@@ -7,19 +7,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use everleaf_index::{
-    CreateMode, Design, DesignInfo, Domain, Exchange, Hardware, Intent, OrderedIndex, Outcome,
-    Pool, PoolOptions, Scans, Session, SingleTreePool,
+    CreateMode, Design, DesignInfo, Domain, Exchange, Hardware, IndexError, Intent, OrderedIndex,
+    Outcome, Pool, PoolOptions, Scans, Session, SingleTreePool,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Seeds and domains of a comparison.
-type Runs = [(u64, Domain)];
+/// Seeds, domains and values of a comparison.
+type Runs = [(u64, Domain, Values)];
 
-const EVERYDAY: &Runs = &[(0, Domain::Process), (1, Domain::Adr)];
+const EVERYDAY: &Runs = &[(0, Domain::Process, Values::All), (1, Domain::Adr, Values::Few)];
 /// What landings add, through [`landing_trees_agree_with_a_btreemap_on_more_seeds`].
-const LANDING: &Runs =
-    &[(0, Domain::Adr), (1, Domain::Process), (2, Domain::Process), (2, Domain::Adr)];
+const LANDING: &Runs = &[
+    (0, Domain::Adr, Values::Few),
+    (1, Domain::Process, Values::All),
+    (2, Domain::Process, Values::Few),
+    (2, Domain::Adr, Values::All),
+    (3, Domain::Eadr, Values::Few),
+];
 /// The variable of a child that has those instead.
 const IS_LANDING: &str = "EVERLEAF_DESIGNS_LANDING";
 
@@ -60,8 +65,8 @@ fn pick(random: &mut StdRng, keys: u64, info: &DesignInfo) -> u64 {
 }
 
 /// Which values are written.
-#[derive(Clone, Copy)]
-pub(super) enum Values {
+#[derive(Clone, Copy, Debug)]
+enum Values {
     /// Any that the tree can hold.
     All,
     /// The two lowest and the highest, so that neighbours are often equal.
@@ -87,22 +92,26 @@ impl Values {
 
 /// What random operations do.
 #[derive(Clone, Copy)]
-pub(super) struct Script {
+struct Script {
     /// Keys, besides those near the ends.
-    pub keys: u64,
-    pub values: Values,
+    keys: u64,
+    values: Values,
     /// Pairs of a scan.
-    pub scan_length: usize,
+    scan_length: usize,
 }
 
 impl Script {
-    fn of(keys: u64) -> Self {
-        Script { keys, values: Values::All, scan_length: 7 }
+    fn of(keys: u64, values: Values) -> Self {
+        let scan_length = match values {
+            Values::All => 7,
+            Values::Few => 37,
+        };
+        Script { keys, values, scan_length }
     }
 }
 
 /// One random operation on a tree and on the map that it must agree with.
-pub(super) fn operate(
+fn operate(
     tree: &dyn OrderedIndex<Hardware>,
     session: &mut Session<Hardware>,
     model: &mut Model,
@@ -169,7 +178,8 @@ pub(super) fn operate(
     }
 }
 
-fn assert_holds<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
+/// Demands that a tree has what the map has, by whatever way it is asked.
+pub(super) fn assert_same<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
     let mut session = solo.heap().session().expect("a free session");
     if T::INFO.scans != Scans::Never {
         let mut all = vec![];
@@ -181,7 +191,11 @@ fn assert_holds<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
     }
     // With this it has no others, scanned or not.
     assert_eq!(solo.tree().len(&mut session).expect("len"), model.len() as u64);
-    drop(session);
+}
+
+/// The same, and that the tree and its pool are sound.
+fn assert_holds<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
+    assert_same(solo, model);
     let report = solo.check().expect("check");
     assert_eq!(report.problems, Vec::<String>::new());
     assert_eq!(report.keys, model.len() as u64);
@@ -190,17 +204,25 @@ fn assert_holds<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
 pub(super) fn one_thread<T: Design>(keys: u64, operations: usize) {
     let (runs, operations) =
         if is_landing() { (LANDING, operations) } else { (EVERYDAY, operations / 4) };
-    for &(seed, domain) in runs {
-        println!("{} seed {seed}, {keys} keys, {domain:?}", T::INFO.name);
+    for &(seed, domain, values) in runs {
+        println!("{} seed {seed}, {keys} keys, {domain:?}, {values:?}", T::INFO.name);
         let solo = new_solo::<T>(domain);
         let mut session = solo.heap().session().expect("a free session");
         let mut random = StdRng::seed_from_u64(seed);
         let mut model = Model::new();
         for _ in 0..operations {
-            operate(solo.tree(), &mut session, &mut model, &mut random, Script::of(keys));
+            let script = Script::of(keys, values);
+            operate(solo.tree(), &mut session, &mut model, &mut random, script);
         }
         drop(session);
         assert_holds(&solo, &model);
+        // Down to nothing, in order: nodes merge up to the root.
+        let mut session = solo.heap().session().expect("a free session");
+        for (key, value) in model {
+            assert_eq!(solo.tree().remove(&mut session, key).expect("room"), Some(value));
+        }
+        drop(session);
+        assert_holds(&solo, &Model::new());
     }
 }
 
@@ -210,21 +232,29 @@ pub(super) fn open<T: Design>(path: &Path, mode: CreateMode) -> SingleTreePool<T
     SingleTreePool::open(pool, 2).expect("the tree opens")
 }
 
+/// Opens a pool again and again, which was closed every second time, and writes; at last it is only read.
 pub(super) fn reopened<T: Design>() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
     let mut model = Model::new();
     let mut random = StdRng::seed_from_u64(1);
-    for _ in 0..6 {
-        let solo = open::<T>(&path, CreateMode::IfMissing);
-        assert_holds(&solo, &model);
-        let mut session = solo.heap().session().expect("a free session");
-        for _ in 0..3000 {
-            operate(solo.tree(), &mut session, &mut model, &mut random, Script::of(500));
-        }
+    for round in 0..6 {
+        let values = if round % 2 == 0 { Values::All } else { Values::Few };
+        let is_closed = round % 2 == 1;
+        opened_and_written::<T>(&path, &mut model, &mut random, values, is_closed);
     }
     let solo = open::<T>(&path, CreateMode::Never);
     assert_holds(&solo, &model);
+    // As the death of the process.
+    drop(solo);
+    let options =
+        PoolOptions { read_only: true, create: CreateMode::Never, ..PoolOptions::default() };
+    let pool = Pool::open(&path, &options).expect("the pool opens");
+    let solo: SingleTreePool<T> = SingleTreePool::open(pool, 1).expect("the tree opens");
+    assert_same(&solo, &model);
+    let mut session = solo.heap().session().expect("a free session");
+    let refused = solo.tree().insert(&mut session, 1, 1);
+    assert!(matches!(refused, Err(IndexError::ReadOnly)), "{refused:?}");
 }
 
 /// As [`reopened`], of a tree that keeps what was written if its pool is closed.
@@ -233,18 +263,31 @@ pub(super) fn closed<T: Design>() {
     let path = directory.path().join("pool");
     let mut model = Model::new();
     let mut random = StdRng::seed_from_u64(1);
-    for _ in 0..4 {
-        let solo = open::<T>(&path, CreateMode::IfMissing);
-        assert_holds(&solo, &model);
-        let mut session = solo.heap().session().expect("a free session");
-        for _ in 0..2000 {
-            operate(solo.tree(), &mut session, &mut model, &mut random, Script::of(500));
-        }
-        drop(session);
-        solo.close().expect("closed");
+    for values in [Values::All, Values::Few, Values::Few, Values::All] {
+        opened_and_written::<T>(&path, &mut model, &mut random, values, true);
     }
     let solo = open::<T>(&path, CreateMode::Never);
     assert_holds(&solo, &model);
+}
+
+/// One life of a pool: what it had is there, and some of it is changed.
+fn opened_and_written<T: Design>(
+    path: &Path,
+    model: &mut Model,
+    random: &mut StdRng,
+    values: Values,
+    is_closed: bool,
+) {
+    let solo = open::<T>(path, CreateMode::IfMissing);
+    assert_holds(&solo, model);
+    let mut session = solo.heap().session().expect("a free session");
+    for _ in 0..3000 {
+        operate(solo.tree(), &mut session, model, random, Script::of(700, values));
+    }
+    drop(session);
+    if is_closed {
+        solo.close().expect("closed");
+    }
 }
 
 const THREADS: u64 = 4;
@@ -267,10 +310,11 @@ fn share<T: Design>(solo: &SingleTreePool<T>, thread: u64, keys: u64, operations
     let mut session = solo.heap().session().expect("a free session");
     let tree = solo.tree();
     let mut random = StdRng::seed_from_u64(thread);
+    let values = if thread % 2 == 0 { Values::All } else { Values::Few };
     let mut model = Model::new();
     for _ in 0..operations {
         let key = random.random_range(1..=keys) * THREADS + thread;
-        let value = Values::All.pick(&mut random, &T::INFO);
+        let value = values.pick(&mut random, &T::INFO);
         let old = model.get(&key).copied();
         match random.random_range(0..8) {
             0..3 => {

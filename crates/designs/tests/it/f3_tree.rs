@@ -1,45 +1,12 @@
-//! The F3-tree as the other trees are tested, with evaluations in between, and its own promises:
-//! bounded objects, entries in the order of their numbers, a full pool.
+//! The promises of the F3-tree: bounded objects, entries in the order of their numbers, a full pool.
 
 use everleaf_designs::F3Tree;
-use everleaf_designs::f3tree::variant::{
-    Blind, Nodes100, Nodes500, Nodes1000, NodesUnlimited, Objects100, Objects500, Objects1000,
-    Small, Unlimited, Variant,
-};
+use everleaf_designs::f3tree::variant::{Nodes500, Objects500, Small, Unlimited, Variant};
 use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
 
-use super::common::{blind, one_thread, open, reopened, shared};
-
-#[test]
-fn agrees_with_a_btreemap() {
-    one_thread::<F3Tree<Objects500>>(3000, 30_000);
-    one_thread::<F3Tree<Objects100>>(40, 8_000);
-    one_thread::<F3Tree<Objects1000>>(300, 8_000);
-    one_thread::<F3Tree<Unlimited>>(300, 8_000);
-}
-
-#[test]
-fn agrees_with_a_btreemap_in_small_objects() {
-    one_thread::<F3Tree<Small>>(300, 8_000);
-    one_thread::<F3Tree<Small<1, 1>>>(30, 8_000);
-    one_thread::<F3Tree<Small<3, 4>>>(2000, 15_000);
-}
-
-#[test]
-fn agrees_with_a_btreemap_in_the_node_based_form() {
-    one_thread::<F3Tree<Nodes500>>(3000, 30_000);
-    one_thread::<F3Tree<Nodes100>>(40, 8_000);
-    one_thread::<F3Tree<Nodes1000>>(300, 8_000);
-    one_thread::<F3Tree<NodesUnlimited>>(300, 8_000);
-    one_thread::<F3Tree<Small<2, 2, 1, 2>>>(300, 8_000);
-    one_thread::<F3Tree<Small<3, 4, 1, 2>>>(2000, 15_000);
-    shared::<F3Tree<Nodes100>>(2000, 20_000);
-    shared::<F3Tree<Small<3, 4, 1, 2>>>(60, 10_000);
-    reopened::<F3Tree<Nodes500>>();
-    reopened::<F3Tree<Small<3, 4, 1, 2>>>();
-}
+use super::common::open;
 
 /// What the table says of pending keys is what the entries say.
 #[test]
@@ -99,13 +66,6 @@ fn runs_of_keys_become_leaves_of_their_own() {
     assert!(by_leaf < by_key, "{by_leaf} leaves and {by_key}");
 }
 
-#[test]
-fn survives_being_closed_and_opened() {
-    reopened::<F3Tree<Objects500>>();
-    reopened::<F3Tree<Unlimited>>();
-    reopened::<F3Tree<Small<3, 4>>>();
-}
-
 /// A number that nobody wrote was believed: with a smaller one entries counted that had been replaced since,
 /// with a larger one those that were pending were gone.
 #[test]
@@ -139,18 +99,6 @@ fn a_number_of_evaluated_entries_that_nobody_wrote_is_refused() {
     }
     std::fs::write(&path, whole).expect("room");
     drop(open::<Tree>(&path, CreateMode::Never));
-}
-
-#[test]
-fn is_shared_by_threads() {
-    shared::<F3Tree<Objects500>>(2000, 20_000);
-    shared::<F3Tree<Small>>(60, 10_000);
-}
-
-#[test]
-fn without_conditional_writes_holds_what_was_written_last() {
-    blind::<F3Tree<Blind>>(3000, 20_000);
-    blind::<F3Tree<Small<2, 2, 0>>>(100, 8_000);
 }
 
 #[test]

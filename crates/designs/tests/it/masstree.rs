@@ -1,29 +1,9 @@
-//! Masstree as the other designs are tested, and what is different without a pool.
+//! Masstree: what is different without a pool.
 
 use everleaf_designs::Masstree;
 use everleaf_index::{CreateMode, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool};
 
-use super::common::{one_thread, open, shared};
-
-#[test]
-fn agrees_with_a_btreemap() {
-    one_thread::<Masstree>(3000, 30_000);
-    one_thread::<Masstree>(40, 8_000);
-}
-
-#[test]
-fn agrees_with_a_btreemap_in_small_nodes() {
-    one_thread::<Masstree<2>>(40, 8_000);
-    one_thread::<Masstree<2>>(1000, 8_000);
-    one_thread::<Masstree<3>>(300, 8_000);
-}
-
-#[test]
-fn threads_share_it() {
-    shared::<Masstree>(300, 10_000);
-    shared::<Masstree<2>>(30, 5_000);
-    shared::<Masstree<3>>(300, 5_000);
-}
+use super::common::open;
 
 /// Keys that come in order fill nodes, and nodes that become empty go, but for the first of each parent.
 #[test]

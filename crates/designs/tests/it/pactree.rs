@@ -1,34 +1,8 @@
-//! PACTree as the other trees are tested, and its search layer: behind, and made to follow.
+//! The search layer of PACTree: behind, and made to follow.
 
 use everleaf_designs::PacTree;
 use everleaf_designs::pactree::variant::Small;
 use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
-
-use super::common::{one_thread, reopened, shared};
-
-#[test]
-fn agrees_with_a_btreemap() {
-    one_thread::<PacTree>(3000, 30_000);
-    one_thread::<PacTree>(40, 8_000);
-}
-
-#[test]
-fn agrees_with_a_btreemap_in_small_nodes() {
-    one_thread::<PacTree<Small<2, 0>, 1>>(300, 8_000);
-    one_thread::<PacTree<Small<3, 2>, 2>>(300, 8_000);
-}
-
-#[test]
-fn survives_being_closed_and_opened() {
-    reopened::<PacTree>();
-    reopened::<PacTree<Small<3, 2>, 2>>();
-}
-
-#[test]
-fn threads_share_it() {
-    shared::<PacTree>(300, 10_000);
-    shared::<PacTree<Small<2, 0>, 1>>(30, 5_000);
-}
 
 #[test]
 fn a_search_layer_that_is_behind_finds_everything() {

@@ -1,102 +1,11 @@
-//! The trees with inner nodes in DRAM in all geometries against `BTreeMap`, and what they do besides.
+//! The trees with buffers above their leaves: room in a full pool, what is restored in the background, and old logs.
 
-use everleaf_designs::{
-    CddsTree, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind,
-    RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered,
-    SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered, SpTreeUnfiltered,
-    SpTreeUnfilteredUnlogged, SpTreeUnlogged, WbTree, WbTreeSo,
-};
-
+use everleaf_designs::{SpTreeBuffered, SpTreeUnlogged};
 use everleaf_index::{
     CreateMode, Design, Domain, OrderedIndex, Pool, Production, SingleTreePool, Tiny,
 };
 
-use super::common::{Model, blind, closed, one_thread, open, reopened, shared};
-
-macro_rules! trees {
-    ($($module:ident: $tree:ident,)*) => {
-        trees_of_one_thread! { $($module: $tree,)* }
-
-        mod shared_by_threads {
-            use super::*;
-            $(
-                #[test]
-                fn $module() {
-                    shared::<$tree<Production>>(2000, 20_000);
-                    shared::<$tree<Tiny<3, 3>>>(60, 10_000);
-                }
-            )*
-        }
-    };
-}
-
-/// All of it but several threads at a time.
-macro_rules! trees_of_one_thread {
-    ($($module:ident: $tree:ident,)*) => {$(
-        mod $module {
-            use super::*;
-
-            #[test]
-            fn agrees_with_a_btreemap() {
-                one_thread::<$tree<Production>>(3000, 30_000);
-                one_thread::<$tree<Production>>(40, 8_000);
-            }
-
-            #[test]
-            fn agrees_with_a_btreemap_in_small_nodes() {
-                one_thread::<$tree<Tiny<3, 3>>>(300, 8_000);
-                one_thread::<$tree<Tiny<2, 4>>>(30, 8_000);
-                one_thread::<$tree<Tiny<9, 3>>>(2000, 15_000);
-            }
-
-            #[test]
-            fn survives_being_closed_and_opened() {
-                reopened::<$tree<Production>>();
-                reopened::<$tree<Tiny<4, 3>>>();
-            }
-        }
-    )*};
-}
-
-trees! {
-    rntree: RnTree,
-    rntree_dual: RnTreeDual,
-    rntree_wide: RnTreeWide,
-    rntree_direct: RnTreeDirect,
-    rntree_rtm: RnTreeRtm,
-    fptree: FpTree,
-    wbtree: WbTree,
-    wbtree_so: WbTreeSo,
-    nvtree: NvTree,
-    cdds: CddsTree,
-    nbtree_w: NbTreeW,
-    nbtree_wr: NbTreeWr,
-    sptree: SpTree,
-    sptree_unfiltered: SpTreeUnfiltered,
-    sptree_buffered: SpTreeBuffered,
-    sptree_buffered_unfiltered: SpTreeBufferedUnfiltered,
-    sptree_plain: SpTreePlain,
-    sptree_plain_unfiltered: SpTreePlainUnfiltered,
-}
-
-// As published: with several threads they lose writes.
-trees_of_one_thread! {
-    nbtree_published: NbTreePublished,
-    nbtree_coupled: NbTreeCoupled,
-}
-
-#[test]
-fn sptree_without_a_log_keeps_what_a_closed_pool_had() {
-    one_thread::<SpTreeUnlogged<Production>>(3000, 10_000);
-    one_thread::<SpTreeUnlogged<Tiny<3, 3>>>(300, 8_000);
-    shared::<SpTreeUnlogged<Tiny<3, 3>>>(60, 10_000);
-    closed::<SpTreeUnlogged<Production>>();
-    closed::<SpTreeUnlogged<Tiny<4, 3>>>();
-    one_thread::<SpTreeUnfilteredUnlogged<Production>>(3000, 10_000);
-    one_thread::<SpTreeUnfilteredUnlogged<Tiny<3, 3>>>(300, 8_000);
-    shared::<SpTreeUnfilteredUnlogged<Tiny<3, 3>>>(60, 10_000);
-    closed::<SpTreeUnfilteredUnlogged<Production>>();
-}
+use super::common::{Model, open};
 
 /// A leaf that is full, as is its buffer: with a key that is new, and with the removal of one that is there.
 /// In a full pool the removal of another key was refused, because the new key was put in first.
@@ -195,10 +104,4 @@ fn logs_that_nobody_writes_any_more_are_freed() {
     assert!((10..=24).contains(&one), "{one} chunks of one session");
     let mut session = solo.heap().session().expect("a free session");
     assert_eq!(solo.tree().get(&mut session, 39_999 * 7919 % 5000).expect("get"), Some(39_999));
-}
-
-#[test]
-fn nvtree_without_conditional_writes_holds_the_last_write() {
-    blind::<NvTreeBlind<Production>>(3000, 20_000);
-    blind::<NvTreeBlind<Tiny<3, 3>>>(100, 8_000);
 }
