@@ -12,6 +12,7 @@ mod dashboard;
 mod debian;
 mod designs;
 mod guide;
+mod house;
 mod instructions;
 mod jobs;
 mod lanes;
@@ -53,6 +54,8 @@ usage: cargo xtask <command> [arguments]
           generated and lowers the ratchet
   figures lines, files, circles, test programs, public items, replaced words, as a table;
           `figures PATH` beside those of another checkout, such as `git worktree add` makes
+  house   that table with what the tiers took, before and now: `house OLDER_CHECKOUT [--update]`;
+          `house --read LOG` keeps what a log of commands behind `/usr/bin/time -v` says
   product the program `everleaf` is built without the research, and has at most 10 MB, stripped
   lint    clippy on all targets, warnings are errors
   doc     the documentation, warnings are errors
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         "python" => python::run(&root, rest),
         "module" => module::run(&root, rest),
         "figures" => figures(&root, rest),
+        "house" => house::run(&root, rest),
         "mutate" => mutate::run(&root, rest),
         "sim" => jobs::sim(&root, rest),
         "long" => jobs::long(&root, rest),

@@ -8,14 +8,22 @@ use super::source::SourceFile;
 use super::workspace::Workspace;
 
 /// The numbers of a checkout, by name, in the order in which they are shown.
-type Figures = Vec<(&'static str, usize)>;
+pub type Figures = Vec<(&'static str, usize)>;
+
+/// The numbers of a checkout.
+///
+/// # Errors
+/// A sentence for each file that cannot be read.
+pub fn of(root: &Path) -> Result<Figures, Vec<String>> {
+    Workspace::load(root).map(|workspace| figures(&workspace))
+}
 
 /// Prints the numbers of each checkout as a table in Markdown. Returns whether all could be read.
 pub fn run(roots: &[&Path]) -> bool {
     let mut columns = vec![];
     for root in roots {
-        match Workspace::load(root) {
-            Ok(workspace) => columns.push(figures(&workspace)),
+        match of(root) {
+            Ok(column) => columns.push(column),
             Err(errors) => {
                 errors.iter().for_each(|error| eprintln!("{error}"));
                 return false;
