@@ -202,7 +202,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Whether a leaf is the one of a record and has what it says, durably. False if others are at work on it.
-    fn is_written_back(&self, place: Place<'_, M>, record: Record) -> bool {
+    fn is_written_back(&self, place: LeafAndMiddle<'_, M>, record: Record) -> bool {
         let Ok(version) = place.middle.view() else { return false };
         let is_its_own = self.check_range(place, record.key).is_ok();
         is_its_own
