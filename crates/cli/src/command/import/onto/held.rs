@@ -3,7 +3,10 @@
 //! A replica of Redis lets no key expire: its source sends a `DEL` when one has. The target lets keys expire by its
 //! own clock, and while it is behind it would do so before it comes to the command that moved the time on: a
 //! session that is prolonged during the copy would be gone. So until both are in step a key gets a time that is far
-//! away, and the one that it has is noted; behind that, a key that still has the far time gets what was noted.
+//! away, and the one that it has is noted. In step the target is behind by a moment still, in which the time of a key
+//! may come that was prolonged or renamed at the source just before. So a key gets a time that is a little later than
+//! that of the source, whose `DEL` comes first, until the source is followed no more: then a key that still has the
+//! later time gets what was noted.
 
 use super::super::clock::now_ms;
 use super::changes::Command;
@@ -15,6 +18,11 @@ const NEAR: u64 = 24 * 3600 * 1000;
 /// How far away the time is that keys have meanwhile.
 const FAR: u64 = 366 * NEAR;
 
+/// So much later a time is at the target while both are in step. Who ends the program meanwhile leaves that behind.
+const LATER: u64 = 10 * 1000;
+/// Times are looked through for those that have come when there are twice as many as were left, and at least so many.
+const PRUNE_COUNT_MIN: usize = 4096;
+
 /// Keys with their databases, each with a time.
 pub type Times = Vec<((u64, Vec<u8>), u64)>;
 
@@ -22,6 +30,10 @@ pub type Times = Vec<((u64, Vec<u8>), u64)>;
 pub struct Held {
     near: u64,
     far: u64,
+    /// Both are in step.
+    is_in_step: bool,
+    /// How many times were left when they were looked through.
+    left: usize,
     times: HashMap<(u64, Vec<u8>), u64>,
 }
 
@@ -29,16 +41,49 @@ impl Held {
     /// None so far, in front of a copy that begins now.
     pub fn new() -> Self {
         let now = now_ms();
-        Held { near: now + NEAR, far: now + FAR, times: HashMap::new() }
+        let (near, far) = (now + NEAR, now + FAR);
+        Held { near, far, is_in_step: false, left: 0, times: HashMap::new() }
+    }
+
+    /// The time that a key has at the target which has this one at the source.
+    pub fn given(&self, time: u64) -> u64 {
+        match self.is_in_step {
+            // What is no time any more is given as it is.
+            true => time.checked_add(LATER).filter(|it| i64::try_from(*it).is_ok()).unwrap_or(time),
+            false => self.far,
+        }
+    }
+
+    /// Both are in step from now on. Returns the time that the keys of before have, which are still noted.
+    pub fn reach(&mut self) -> u64 {
+        self.is_in_step = true;
+        self.far
+    }
+
+    /// The times that are noted.
+    pub fn times(&self) -> Times {
+        let mut times: Times = self.times.iter().map(|(key, time)| (key.clone(), *time)).collect();
+        times.sort_unstable_by_key(|((database, _), _)| *database);
+        times
+    }
+
+    /// Forgets keys whose times have come at the target, too: their number must not grow with what is followed.
+    fn prune(&mut self) {
+        if self.is_in_step && self.times.len() >= PRUNE_COUNT_MIN.max(2 * self.left) {
+            let now = now_ms();
+            self.times.retain(|_, time| time.saturating_add(LATER) > now);
+            self.left = self.times.len();
+        }
     }
 
     /// The time that a key gets meanwhile.
     pub fn hold(&mut self, database: u64, key: &[u8], time: u64) -> u64 {
-        if time >= self.near {
+        if !self.is_in_step && time >= self.near {
             return time;
         }
+        self.prune();
         self.times.insert((database, key.to_vec()), time);
-        self.far
+        self.given(time)
     }
 
     /// Puts the time of a command for `database` off, and notes where a time goes with its key.
@@ -105,14 +150,6 @@ impl Held {
         let times = mem::take(&mut self.times).into_iter();
         self.times = times.map(|((database, key), time)| ((place(database), key), time)).collect();
     }
-
-    /// The far time, and those that were held back, which keys get that still have the far one. Those of a database
-    /// are together.
-    pub fn into_times(self) -> (u64, Times) {
-        let mut times: Vec<_> = self.times.into_iter().collect();
-        times.sort_unstable_by_key(|((database, _), _)| *database);
-        (self.far, times)
-    }
 }
 
 fn number(text: &[u8]) -> Option<u64> {
@@ -132,7 +169,7 @@ mod tests {
     /// ever.
     #[test]
     fn times_go_with_databases_and_with_what_is_restored() {
-        let mut held = Held { near: 1000, far: 9999, times: HashMap::new() };
+        let mut held = Held { near: 1000, far: 9999, ..Held::new() };
         let mut look = |database, text: &str, expected: &str| {
             let mut it = command(text);
             held.look_at(database, &mut it);
@@ -154,7 +191,7 @@ mod tests {
 
     #[test]
     fn times_are_put_off_and_go_with_their_keys() {
-        let mut held = Held { near: 1000, far: 9999, times: HashMap::new() };
+        let mut held = Held { near: 1000, far: 9999, ..Held::new() };
         let mut look = |text: &str, expected: &str| {
             let mut it = command(text);
             held.look_at(0, &mut it);

@@ -168,6 +168,7 @@ fn follow(
             say("in step with the source: what is written there is passed on");
         }
         if last.elapsed() >= silence {
+            to.settle()?;
             return Ok(commands);
         }
     }

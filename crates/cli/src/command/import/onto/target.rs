@@ -62,19 +62,34 @@ impl Target {
         self.add(&[b"PEXPIREAT", key, time.to_string().as_bytes()])
     }
 
-    /// Gives keys the times that were held back: the source is reached.
+    /// Gives keys times that are a little later than those that were held back: the source is reached.
     pub fn let_go(&mut self) -> Result<(), Failure> {
+        let Some(mut held) = self.held.take() else { return Ok(()) };
+        let far = held.reach();
+        let times = held.times().into_iter();
+        let times = times.map(|(key, time)| (key, far, held.given(time))).collect();
+        self.held = Some(held);
+        self.exchange(times)
+    }
+
+    /// Gives keys the times that they have at the source, which is followed no more.
+    pub fn settle(&mut self) -> Result<(), Failure> {
         let Some(held) = self.held.take() else { return Ok(()) };
+        let times = held.times().into_iter();
+        self.exchange(times.map(|(key, time)| (key, held.given(time), time)).collect())
+    }
+
+    /// Gives those of some keys another time that have one: of each the key, the time that it has, and the other.
+    fn exchange(&mut self, times: Vec<((u64, Vec<u8>), u64, u64)>) -> Result<(), Failure> {
         let database = self.database;
-        let (far, times) = held.into_times();
-        for group in times.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
+        for group in times.chunk_by(|((a, _), ..), ((b, _), ..)| a == b) {
             for group in group.chunks(GROUP_LENGTH) {
-                let keys: Vec<&[u8]> = group.iter().map(|((_, key), _)| &**key).collect();
+                let keys: Vec<&[u8]> = group.iter().map(|((_, key), ..)| &**key).collect();
                 let found = self.times(group[0].0.0, &keys)?;
-                for (((_, key), time), found) in group.iter().zip(found) {
+                for (((_, key), old, new), found) in group.iter().zip(found) {
                     // Others have got another time by now.
-                    if found == far as i64 {
-                        self.add(&[b"PEXPIREAT", key, time.to_string().as_bytes()])?;
+                    if found == *old as i64 {
+                        self.add(&[b"PEXPIREAT", key, new.to_string().as_bytes()])?;
                     }
                 }
             }
