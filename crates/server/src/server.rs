@@ -284,7 +284,7 @@ fn warn_if_open(shared: &Shared) {
         .control
         .tls
         .as_ref()
-        .is_some_and(|tls| tls.files().client_certificates == ClientCertificates::Required);
+        .is_some_and(|tls| tls.files().wanted() == ClientCertificates::Required);
     let tls_addresses = shared.control.tls_addresses.iter().filter(|_| !asks_for_certificates);
     let mut addresses = shared.control.addresses.iter().chain(tls_addresses);
     let open = addresses.find(|address| !address.ip().is_loopback());

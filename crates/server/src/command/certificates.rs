@@ -39,14 +39,18 @@ impl Certificates {
             b"tls-cert-file" => files.certificate = path(),
             b"tls-key-file" => files.key = path(),
             b"tls-ca-cert-file" => {
+                // Who had to show a certificate still has to: that nobody is named any more is refused.
+                if value.is_empty() && files.client_authorities.is_some() {
+                    files.client_certificates = Some(files.wanted());
+                }
                 files.client_authorities = Some(path()).filter(|_| !value.is_empty());
             }
             b"tls-auth-clients" => {
-                files.client_certificates =
-                    ClientCertificates::of_name(value).ok_or(Failure::text(
-                        "ERR CONFIG SET failed (possibly related to argument 'tls-auth-clients') - \
-                         argument(s) must be one of the following: no, optional, yes",
-                    ))?;
+                let wanted = ClientCertificates::of_name(value).ok_or(Failure::text(
+                    "ERR CONFIG SET failed (possibly related to argument 'tls-auth-clients') - \
+                     argument(s) must be one of the following: no, optional, yes",
+                ))?;
+                files.client_certificates = Some(wanted);
             }
             _ => return Ok(false),
         }

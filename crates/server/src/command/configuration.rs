@@ -109,7 +109,9 @@ fn changeable(shared: &Shared) -> Result<Vec<Setting>, String> {
         ),
     ];
     if let Some(tls) = &shared.control.tls {
-        let TlsFiles { certificate, key, client_authorities, client_certificates } = tls.files();
+        let files = tls.files();
+        let wanted = files.wanted();
+        let TlsFiles { certificate, key, client_authorities, .. } = files;
         let file = |option, path: Option<&PathBuf>| {
             let text = |path: &PathBuf| {
                 let text = path.to_str().map(str::to_string);
@@ -122,7 +124,7 @@ fn changeable(shared: &Shared) -> Result<Vec<Setting>, String> {
             file("tls-cert-file", Some(&certificate))?,
             file("tls-key-file", Some(&key))?,
             file("tls-ca-cert-file", client_authorities.as_ref())?,
-            number("tls-auth-clients", client_certificates.name().into(), clients.into()),
+            number("tls-auth-clients", wanted.name().into(), clients.into()),
         ]);
     }
     Ok(all)
@@ -180,7 +182,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("tls-key-file", file(|files| Some(&files.key))),
         ("tls-ca-cert-file", file(|files| files.client_authorities.as_ref())),
     ]);
-    let clients = tls.as_ref().map_or("no", |files| files.client_certificates.name());
+    let clients = tls.as_ref().map_or("no", |files| files.wanted().name());
     settings.push(("tls-auth-clients", clients.to_string()));
     for (index, (name, older, _)) in ENCODINGS.into_iter().enumerate() {
         let value = shared.settings.encoding(index).to_string();

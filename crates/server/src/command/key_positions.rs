@@ -59,7 +59,10 @@ fn listed_positions(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     if is_memory_usage(command, args) {
         return if args.len() > 2 { vec![2] } else { Vec::new() };
     }
-    // Its `HELP` has none.
+    if command.name == "object" && args.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(b"help"))
+    {
+        return Vec::new();
+    }
     if command.first_key == 0 || usize::from(command.first_key.unsigned_abs()) >= args.len() {
         return Vec::new();
     }

@@ -45,8 +45,19 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Certificates of those who may sign certificates of clients.
     pub client_authorities: Option<PathBuf>,
-    /// Whether clients must show a certificate.
-    pub client_certificates: ClientCertificates,
+    /// Whether clients must show a certificate. `None` is what was never said: they must if somebody is named who signs
+    /// them, who may be named while the server runs.
+    pub client_certificates: Option<ClientCertificates>,
+}
+
+impl TlsFiles {
+    /// Whether clients must show a certificate, said or not.
+    pub fn wanted(&self) -> ClientCertificates {
+        self.client_certificates.unwrap_or(match self.client_authorities {
+            Some(_) => ClientCertificates::Required,
+            None => ClientCertificates::No,
+        })
+    }
 }
 
 /// Whether clients must show a certificate.
@@ -156,8 +167,8 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
     };
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder.with_safe_default_protocol_versions().map_err(wrong)?;
-    let builder = match (files.client_certificates, &files.client_authorities) {
-        (ClientCertificates::No, _) => builder.with_no_client_auth(),
+    let builder = match (files.wanted(), &files.client_authorities) {
+        (ClientCertificates::No, None) => builder.with_no_client_auth(),
         (wanted, None) => {
             return Err(format!(
                 "tls-auth-clients is {}, and nobody is named who signs the certificates of clients: give \
@@ -178,7 +189,12 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
                 ClientCertificates::Optional => verifier.allow_unauthenticated(),
                 _ => verifier,
             };
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| refused(&error))?)
+            let verifier = verifier.build().map_err(|error| refused(&error))?;
+            match wanted {
+                // The file was read all the same: nobody is to believe in one that cannot be used.
+                ClientCertificates::No => builder.with_no_client_auth(),
+                _ => builder.with_client_cert_verifier(verifier),
+            }
         }
     };
     Ok(Arc::new(builder.with_single_cert(chain, key).map_err(wrong)?))

@@ -605,6 +605,8 @@ fn collections_are_sorted_by_weights() {
             ("SORT s", "-ERR One or more scores can't be converted into double"),
             ("SORT s ALPHA", "[\"a\" \"b\"]"),
             ("COMMAND GETKEYS SORT l STORE t", "[\"l\" \"t\"]"),
+            ("COMMAND GETKEYS OBJECT HELP x", "-ERR The command has no key arguments"),
+            ("COMMAND GETKEYS OBJECT ENCODING x", "[\"x\"]"),
         ],
     );
 }

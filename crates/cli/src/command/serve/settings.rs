@@ -1,9 +1,9 @@
 //! What the arguments of `serve` mean for the server.
 
-use super::args::ServeArgs;
+use super::args::{AuthClientsArg, ServeArgs};
 use crate::failure::Failure;
 use everleaf::regular_file::read_at_most;
-use everleaf_server::{ClientCertificates, Config, TlsConfig, TlsFiles};
+use everleaf_server::{Config, TlsConfig, TlsFiles};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -63,16 +63,11 @@ fn tls_of(args: &ServeArgs) -> Result<Option<TlsConfig>, Failure> {
                 .to_string(),
         ));
     };
-    let client_certificates = match (args.tls_auth_clients, &args.tls_ca_cert_file) {
-        (Some(wanted), _) => wanted.meant(),
-        (None, Some(_)) => ClientCertificates::Required,
-        (None, None) => ClientCertificates::No,
-    };
     let files = TlsFiles {
         certificate: certificate.clone(),
         key: key.clone(),
         client_authorities: args.tls_ca_cert_file.clone(),
-        client_certificates,
+        client_certificates: args.tls_auth_clients.map(AuthClientsArg::meant),
     };
     Ok(Some(TlsConfig { port, files, handshake_timeout: HANDSHAKE_TIMEOUT }))
 }

@@ -85,7 +85,7 @@ fn serve_with(
         std::fs::write(&path, &authority.pem).unwrap();
         path
     });
-    let client_certificates = clients.map_or(ClientCertificates::No, |(_, wanted)| wanted);
+    let client_certificates = clients.map(|(_, wanted)| wanted);
     let files = TlsFiles { certificate, key, client_authorities, client_certificates };
     let store = crate::support::open(&folder.path().join("test.pool"), 4 << 30);
     let server = TestServer::on(folder, store, |config| {
@@ -331,6 +331,35 @@ fn certificates_are_exchanged_while_the_server_runs() {
     std::fs::write(key, other_key).unwrap();
     assert!(server.handle.reload_tls().unwrap());
     assert!(is_served(&server, &old.trusted(None)));
+}
+
+/// It was answered with OK, not even read, and clients without a certificate were served as before.
+#[test]
+fn who_signs_clients_may_be_named_later() {
+    let (server, authority) = serve(None);
+    let file = server.folder.path().join("clients.crt");
+    let name = file.to_str().unwrap();
+    let mut plain = server.connect();
+    std::fs::write(&file, "no certificate").unwrap();
+    let set = ["CONFIG", "SET", "tls-ca-cert-file", name];
+    for refused in [plain.ask(&set), plain.ask(&[&set[..], &["tls-auth-clients", "no"]].concat())] {
+        assert!(refused.contains("clients.crt has no certificate"), "{refused}");
+    }
+    assert!(is_served(&server, &authority.trusted(None)));
+    std::fs::write(&file, &authority.pem).unwrap();
+    assert_eq!(plain.ask(&set), "+OK");
+    assert!(plain.line("CONFIG GET tls-auth-clients").contains("\"yes\""));
+    assert!(!is_served(&server, &authority.trusted(None)));
+    assert!(is_served(&server, &authority.trusted(Some(&authority))));
+    // Taking the name away does not let everybody in, unless that is said.
+    let unnamed = plain.ask(&["CONFIG", "SET", "tls-ca-cert-file", ""]);
+    assert!(unnamed.contains("nobody is named"), "{unnamed}");
+    assert!(!is_served(&server, &authority.trusted(None)));
+    assert_eq!(
+        plain.ask(&["CONFIG", "SET", "tls-ca-cert-file", "", "tls-auth-clients", "no"]),
+        "+OK"
+    );
+    assert!(is_served(&server, &authority.trusted(None)));
 }
 
 /// The second setting was made of the files that were used before the transaction, and so took the first one back.
