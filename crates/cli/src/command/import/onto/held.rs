@@ -220,4 +220,41 @@ mod tests {
         ];
         assert_eq!(noted, expected);
     }
+
+    /// What was lost: in step keys had the times of the source, and one that was prolonged there just before its time
+    /// came was gone at the target when the command arrived.
+    #[test]
+    fn in_step_a_key_lives_longer_than_at_the_source() {
+        let mut held = Held { near: 1000, far: 9999, ..Held::new() };
+        assert_eq!(held.hold(0, b"before", 500), 9999);
+        assert_eq!(held.reach(), 9999);
+        let soon = now_ms() + 12;
+        let mut look = |text: &str, expected: &str| {
+            let mut it = command(text);
+            held.look_at(0, &mut it);
+            assert_eq!(it, command(expected), "{text}");
+        };
+        look(&format!("SET k v PXAT {soon}"), &format!("SET k v PXAT {}", soon + LATER));
+        look("RENAME k r", "RENAME k r");
+        look(&format!("PEXPIREAT never {}", i64::MAX), &format!("PEXPIREAT never {}", i64::MAX));
+        let key = |key: &str| (0, key.as_bytes().to_vec());
+        let mut noted = held.times();
+        noted.sort();
+        let never = i64::MAX as u64;
+        let expected =
+            [(key("before"), 500), (key("k"), soon), (key("never"), never), (key("r"), soon)];
+        assert_eq!(noted, expected);
+    }
+
+    #[test]
+    fn times_that_have_come_are_forgotten() {
+        let mut held = Held { near: 1000, far: 9999, is_in_step: true, ..Held::new() };
+        let late = now_ms() + 3_600_000;
+        held.hold(0, b"stays", late);
+        for number in 0..2 * PRUNE_COUNT_MIN {
+            held.hold(0, &number.to_be_bytes(), 5);
+        }
+        assert!(held.times.len() <= PRUNE_COUNT_MIN, "{}", held.times.len());
+        assert!(held.times().contains(&((0, b"stays".to_vec()), late)));
+    }
 }
