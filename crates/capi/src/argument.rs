@@ -124,6 +124,7 @@ impl el_slice {
     }
 
     /// What C code is shown; it is told how long that is valid.
+    #[inline]
     pub fn shown(bytes: &[u8]) -> Self {
         el_slice { data: bytes.as_ptr().cast(), size: bytes.len() }
     }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ops::Bound;
 
-use everleaf::{Map, MapView, Range};
+use everleaf::{Map, MapView};
 
 use crate::argument::{Bounds, Out, el_range, el_slice, set};
 use crate::code::{EL_NOT_FOUND, EL_OK, Failure};
@@ -12,6 +12,7 @@ use crate::entry::{EntryResult, entry};
 use crate::handle::{exclusive, free, give, kind, shared};
 use crate::map::el_map;
 use crate::view::el_view;
+use crate::way::Way;
 
 /// What is iterated over.
 enum Source {
@@ -20,10 +21,10 @@ enum Source {
 }
 
 impl Source {
-    fn range(&self, bounds: Bounds<'_>) -> Range {
+    fn way(&self, bounds: Bounds<'_>) -> Way {
         match self {
-            Source::Map(map) => map.range(bounds),
-            Source::View(view) => view.range(bounds),
+            Source::Map(map) => Way::of_map(map.clone(), bounds),
+            Source::View(view) => Way::of_view(view.range(bounds)),
         }
     }
 }
@@ -50,7 +51,7 @@ pub struct Cursor {
     place: CursorState,
     /// The pairs on the way, and whether that leads backwards. It begins at the place if that is `Shown`, else
     /// behind it.
-    way: Option<(Range, bool)>,
+    way: Option<(Way, bool)>,
 }
 
 impl Cursor {
@@ -63,9 +64,9 @@ impl Cursor {
     /// Moves by one pair.
     #[inline]
     fn step(&mut self, back: bool) -> Result<bool, Failure> {
-        if let (CursorState::Shown, Some((range, is_back))) = (&self.place, &mut self.way)
+        if let (CursorState::Shown, Some((way, is_back))) = (&self.place, &mut self.way)
             && *is_back == back
-            && range.show_next(back)
+            && way.show_next(back)
         {
             return Ok(true);
         }
@@ -73,6 +74,7 @@ impl Cursor {
     }
 
     /// Moves by one pair, which is not fetched yet, or lies the other way.
+    #[inline(never)]
     fn step_far(&mut self, back: bool) -> Result<bool, Failure> {
         match (&self.place, back) {
             (CursorState::Behind, false) | (CursorState::Before, true) => return Ok(false),
@@ -84,15 +86,15 @@ impl Cursor {
                 let here = Bound::Excluded(key.as_slice());
                 *(if back { &mut to } else { &mut from }) = here;
             }
-            self.way = Some((self.source.range((from, to)), back));
+            self.way = Some((self.source.way((from, to)), back));
         }
         self.advance(back)
     }
 
     /// Takes the pair that was shown off the way: what comes next can fail, and must leave the place as it is.
     fn leave(&mut self) {
-        if let (CursorState::Shown, Some((range, back))) = (&self.place, &mut self.way)
-            && let Some(Ok((key, _))) = if *back { range.next_back() } else { range.next() }
+        if let (CursorState::Shown, Some((way, back))) = (&self.place, &mut self.way)
+            && let Some(key) = way.take(*back)
         {
             self.place = CursorState::At(key);
         }
@@ -100,22 +102,20 @@ impl Cursor {
 
     /// Goes to the first pair from `key` on, or to the last one up to it.
     fn seek(&mut self, key: &[u8], back: bool) -> Result<bool, Failure> {
-        let mut range = self.source.range((bound_ref(&self.from), bound_ref(&self.to)));
-        if back {
-            range.seek_back(key)
-        } else {
-            range.seek(key)
-        }
+        let (mut from, mut to) = (bound_ref(&self.from), bound_ref(&self.to));
+        let bound = if back { &mut to } else { &mut from };
+        *bound = moved_to(*bound, key, back);
+        let way = self.source.way((from, to));
         // If that fails, the place is what it was.
         self.leave();
-        self.way = Some((range, back));
+        self.way = Some((way, back));
         self.advance(back)
     }
 
     /// Goes to the next pair on the way.
     fn advance(&mut self, back: bool) -> Result<bool, Failure> {
-        let Some((range, _)) = &mut self.way else { return Ok(false) };
-        let found = range.show_first(back).inspect_err(|_| self.way = None)?;
+        let Some((way, _)) = &mut self.way else { return Ok(false) };
+        let found = way.show_first(back).inspect_err(|_| self.way = None)?;
         self.place = match (found, back) {
             (true, _) => CursorState::Shown,
             (false, true) => CursorState::Before,
@@ -128,8 +128,9 @@ impl Cursor {
     }
 
     /// Shows the pair it is at.
+    #[inline]
     fn show(&self, found: bool, key: Out<'_, el_slice>, value: Out<'_, el_slice>) -> EntryResult {
-        match self.way.as_ref().and_then(|(range, back)| range.shown(*back)) {
+        match self.way.as_ref().and_then(|(way, back)| way.shown(*back)) {
             Some((at, with)) if found => {
                 set(key, el_slice::shown(at));
                 set(value, el_slice::shown(with));
@@ -142,6 +143,16 @@ impl Cursor {
 
 fn bound_ref(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
+}
+
+/// The lower bound of a range, or with `back` its upper one, if it begins there at `key`: but not outside of it.
+fn moved_to<'a>(bound: Bound<&'a [u8]>, key: &'a [u8], back: bool) -> Bound<&'a [u8]> {
+    let is_outside = |limit: &[u8]| if back { key > limit } else { key < limit };
+    match bound {
+        Bound::Included(limit) | Bound::Excluded(limit) if is_outside(limit) => bound,
+        Bound::Excluded(limit) if key == limit => bound,
+        _ => Bound::Included(key),
+    }
 }
 
 kind! {

@@ -26,3 +26,4 @@ pub mod store;
 pub mod upkeep;
 pub mod view;
 pub mod watch;
+mod way;

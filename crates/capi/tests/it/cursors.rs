@@ -271,6 +271,69 @@ fn an_iterator_that_cannot_reach_its_target_stays_where_it_was() {
     assert_eq!(el_iter_free(at_mut(iter)), EL_OK);
 }
 
+#[test]
+fn pairs_before_damage_are_shown_once_and_then_it_is_told() {
+    let opened = TestStore::new();
+    for number in 0..40 {
+        opened.put(&format!("k{number:02}"), &format!("the value of {number:02}"));
+    }
+    damage(&opened, b"the value of 27");
+    let iter = made(|room| el_iter_new(opened.map(), None, room));
+    let some = |number: usize| Some(format!("k{number:02}"));
+    for number in 0..27 {
+        assert_eq!(go(iter, NEXT), some(number));
+    }
+    for _ in 0..2 {
+        assert_eq!(el_iter_next(at_mut(iter), None, None), EL_CORRUPT);
+    }
+    assert_eq!(go(iter, PREV), some(25), "it was at 26");
+    assert_eq!(seek(iter, "k28"), some(28));
+    assert_eq!(el_iter_prev(at_mut(iter), None, None), EL_CORRUPT);
+    assert_eq!(go(iter, NEXT), some(29));
+    assert_eq!(seek_back(iter, "k39"), some(39));
+    for number in (28..39).rev() {
+        assert_eq!(go(iter, PREV), some(number));
+    }
+    assert_eq!(el_iter_prev(at_mut(iter), None, None), EL_CORRUPT);
+    assert_eq!(el_iter_free(at_mut(iter)), EL_OK);
+}
+
+#[test]
+fn values_of_all_sizes_are_shown_from_both_ends() {
+    let opened = TestStore::new();
+    // Pages that end by their bytes, by their pairs, and with a value that is longer than a page.
+    let size = |number: usize| match number % 50 {
+        0 => 250_000,
+        1..9 => 60_000 + number,
+        _ => number,
+    };
+    let pairs: Vec<(String, String)> = (0..500)
+        .map(|number| (format!("{number:03}"), format!("{number:03}").repeat(size(number))))
+        .collect();
+    pairs.iter().for_each(|(key, value)| opened.put(key, value));
+    let iter = made(|room| el_iter_new(opened.map(), None, room));
+    let collect = |way: Move| {
+        let mut found = vec![];
+        loop {
+            let (mut key, mut value) = (Room::uninit(), Room::uninit());
+            match way(at_mut(iter), Some(&mut key), Some(&mut value)) {
+                EL_OK => found.push(
+                    [stored(key), stored(value)]
+                        .map(|text| String::from_utf8(bytes(text)).expect("text")),
+                ),
+                code => break assert_eq!(code, EL_NOT_FOUND, "{}", last_error()),
+            }
+        }
+        found
+    };
+    let are_all = |found: &mut dyn Iterator<Item = [String; 2]>| {
+        found.eq(pairs.iter().map(|(key, value)| [key.clone(), value.clone()]))
+    };
+    assert!(are_all(&mut collect(NEXT).into_iter()));
+    assert!(are_all(&mut collect(PREV).into_iter().rev()));
+    assert_eq!(el_iter_free(at_mut(iter)), EL_OK);
+}
+
 /// Changes a byte of a value in the file, behind the back of the store.
 fn damage(opened: &TestStore, value: &[u8]) {
     use std::os::unix::fs::FileExt;
