@@ -81,8 +81,8 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn head(entry: Pair) -> u64;
     /// Whether the entry is one of `key`, or its record is damaged and it may be one.
     fn is_of(base: PoolBase<M>, key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
-    /// Whether the entry may be one of `key` by all that it says itself: a collision is rare.
-    fn may_be_of(key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
+    /// Whether the entry may be one of `key` by what it says of the key's hash: a collision is rare.
+    fn may_be_of(key: Self::Key<'_>, entry: Pair) -> bool;
     /// The order of two entries of a leaf.
     fn compare(base: PoolBase<M>, a: Pair, b: Pair) -> Ordering;
     /// The order of an entry's key and `key`, in a leaf whose range holds both.
@@ -260,7 +260,7 @@ impl<M: Machine> Kind<M> for U64Kind {
         (entry.first ^ key) & KEY_MASK == 0
     }
     #[inline(always)]
-    fn may_be_of(key: u64, _skip: usize, entry: Pair) -> bool {
+    fn may_be_of(key: u64, entry: Pair) -> bool {
         (entry.first ^ key) & KEY_MASK == 0
     }
     #[inline(always)]

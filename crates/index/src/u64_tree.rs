@@ -14,7 +14,7 @@ use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
 use crate::nbtree::write::Write;
-use crate::nbtree::{BulkLoader, Extent, TreeShape, find_live_blocks, group};
+use crate::nbtree::{BulkLoader, Extent, Run, TreeShape, find_live_blocks, group};
 use crate::pool_trees::nodes::{Nodes, NodesDesign};
 use crate::pool_trees::tree_cell::{CellTree, TreeCell};
 
@@ -88,7 +88,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         values: &mut [Option<u64>],
     ) -> Result<(), IndexError> {
         Ok(self.slot.with(session, |tree, session| {
-            tree.get_many_payloads(session, keys, Extent::Heads, values)
+            tree.get_many_payloads(session, keys, &mut Run::none(), Extent::Heads, values)
         })??)
     }
 

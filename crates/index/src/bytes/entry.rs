@@ -188,13 +188,13 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         // The record can be read. In a leaf of `nbtree` also if the slot is a tombstone: the thread that removed the
         // key cleared the fingerprint that led here before retiring the record. In a hashed leaf a late
         // helper may store that fingerprint again, so the caller has looked at the state first (HL8).
-        <Self as Kind<M>>::may_be_of(key, skip, entry)
+        entry.first == entry_head::<HEADS>(key.bytes, skip)
+            && <Self as Kind<M>>::may_be_of(key, entry)
             && (is_same(entry_key::<M>(base, entry), key.bytes) || is_damaged::<M>(base, entry))
     }
     #[inline(always)]
-    fn may_be_of(key: BytesKey<'_>, skip: usize, entry: Pair) -> bool {
-        entry.first == entry_head::<HEADS>(key.bytes, skip)
-            && (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
+    fn may_be_of(key: BytesKey<'_>, entry: Pair) -> bool {
+        (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
     }
     // A split asks several times for each of its entries, and the heads nearly always differ.
     #[inline(always)]

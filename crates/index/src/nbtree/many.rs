@@ -25,20 +25,42 @@ pub(crate) const fn group<M: Machine>() -> usize {
     if M::SIMULATED { 4 } else { TOGETHER }
 }
 
+/// Keys that come in order are in one leaf for a while: that leaf, and the heads of the keys that its range has for
+/// certain. It stands for what the inner nodes have led to, and is used under the same pin.
+pub(crate) struct Run<M: Machine> {
+    leaf: Option<Shared<Leaf<M>>>,
+    first: u64,
+    last: u64,
+}
+
+impl<M: Machine> Run<M> {
+    /// No leaf is known.
+    #[inline(always)]
+    pub(crate) fn none() -> Self {
+        Run { leaf: None, first: u64::MAX, last: 0 }
+    }
+
+    #[inline(always)]
+    fn leaf_of(&self, head: u64) -> Option<Shared<Leaf<M>>> {
+        if self.first <= head && head <= self.last { self.leaf } else { None }
+    }
+}
+
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// The payloads of `keys`, in order, each to its place in `payloads`. Where keys have tails, the payload is that of
-    /// an entry that is the key's by all that entries say: a thread that comes to a record of another key asks
-    /// [`Self::get_payload`].
+    /// an entry that is the key's by what it says of the hash: a thread that comes to a record of another key asks
+    /// [`Self::get_payload`]. Keys that go on where those before have ended (`run`) do not go down the tree.
     pub(crate) fn get_many_payloads(
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
+        run: &mut Run<M>,
         extent: Extent,
         payloads: &mut [Option<u64>],
     ) {
         let payloads = payloads[..keys.len()].chunks_mut(group::<M>());
         for (keys, payloads) in keys.chunks(group::<M>()).zip(payloads) {
-            self.get_group(session, keys, extent, payloads);
+            self.get_group(session, keys, run, extent, payloads);
             if extent == Extent::Whole && !M::SIMULATED {
                 for payload in payloads.iter().flatten() {
                     K::ask_for_rest(self.base, *payload);
@@ -51,10 +73,22 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
+        run: &mut Run<M>,
         extent: Extent,
         payloads: &mut [Option<u64>],
     ) {
-        let mut leaves = self.descend_group(keys.len(), |index| keys[index]);
+        let mut leaves = match run.leaf_of(K::key_head(keys[0], 0)) {
+            Some(leaf) => self.go_on(leaf, run, keys),
+            None => {
+                let leaves = self.descend_group(keys.len(), |index| keys[index]);
+                *run = match leaves[..keys.len()] {
+                    // The next group goes on from there, perhaps.
+                    [.., one, other] if one == other => self.run_in(other),
+                    _ => Run::none(),
+                };
+                leaves
+            }
+        };
         let mut hits_of = [0; TOGETHER];
         for (index, key) in keys.iter().enumerate() {
             // Acquire: as in `resolve`.
@@ -84,6 +118,38 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
     }
 
+    /// The leaf as one that keys in order are in.
+    fn run_in(&self, leaf: Shared<Leaf<M>>) -> Run<M> {
+        // A key with the head of a fence may lie on either side of it.
+        let (low, high) = (leaf.low, leaf.high);
+        let head = |fence| K::fence_head(self.base, fence, 0);
+        let first = if low == 0 { Some(0) } else { head(low).checked_add(1) };
+        let last = if high == 0 { Some(u64::MAX) } else { head(high).checked_sub(1) };
+        match (first, last) {
+            (Some(first), Some(last)) => Run { leaf: Some(leaf), first, last },
+            _ => Run::none(),
+        }
+    }
+
+    /// The leaves that the inner nodes give for keys of which the first is in `leaf`: as long as the next one is in the
+    /// same, the nodes are not asked.
+    fn go_on(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        run: &mut Run<M>,
+        keys: &[K::Key<'_>],
+    ) -> [Shared<Leaf<M>>; TOGETHER] {
+        let mut leaves = [leaf; TOGETHER];
+        for (place, key) in leaves.iter_mut().zip(keys) {
+            *place = run.leaf_of(K::key_head(*key, 0)).unwrap_or_else(|| {
+                let next = self.descend(*key);
+                *run = self.run_in(next);
+                next
+            });
+        }
+        leaves
+    }
+
     /// As [`Self::get_among`], by what the entry says, without its record, whose lines are asked for.
     #[inline(always)]
     fn get_likely_among(
@@ -98,7 +164,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         while rest != 0 {
             let slot = rest.trailing_zeros() as usize;
             let entry = block.entries[slot].load();
-            if K::may_be_of(key, leaf.skip as usize, entry) {
+            if K::may_be_of(key, entry) {
                 if !holds(K::state(entry)) {
                     // What it was, and whether another slot has the key, takes the record.
                     return self.get_among(leaf, hits, key);

@@ -22,7 +22,8 @@ use crate::nbtree::inner::Child;
 use crate::nbtree::recover::LiveBlocks;
 use crate::nbtree::write::{self, Write};
 use crate::nbtree::{
-    Absence, CheckState, Contents, Extent, Loadable, Missed, NbTree, SweepPlace, Swept, TreeShape,
+    Absence, CheckState, Contents, Extent, Loadable, Missed, NbTree, Run, SweepPlace, Swept,
+    TreeShape,
 };
 use crate::pool_trees::tree_cell::CellTree;
 
@@ -228,18 +229,21 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         }
     }
 
+    /// See [`NbTree::get_many_payloads`].
+    ///
     /// # Errors
     /// As [`Self::get_payload`].
     pub fn get_many_payloads(
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
+        run: &mut Run<M>,
         extent: Extent,
         payloads: &mut [Option<u64>],
     ) -> Result<(), AllocError> {
         match self {
             Nodes::NbTree(tree) => {
-                tree.get_many_payloads(session, keys, extent, payloads);
+                tree.get_many_payloads(session, keys, run, extent, payloads);
                 Ok(())
             }
             Nodes::HashedLeaf(tree) => tree.get_many_payloads(session, keys, extent, payloads),

@@ -22,7 +22,7 @@ use crate::bytes::entry::BytesKey;
 use crate::bytes::found::{record_of, sound_record_of};
 use crate::bytes::record::{Moment, Record, Verify};
 use crate::geometry::Geometry;
-use crate::nbtree::{Absence, TOGETHER, group as together};
+use crate::nbtree::{Absence, Run, TOGETHER, group as together};
 use crate::pool_trees::nodes::BytesNodes;
 use crate::pool_trees::pool_base::PoolBase;
 
@@ -153,13 +153,14 @@ fn find_all<G: Geometry, M: Machine, const HEADS: bool>(
     verify: Verify,
     found: &mut [Option<Found>],
 ) -> Result<(), AllocError> {
-    let groups = found.chunks_mut(together::<M>());
+    let (groups, mut run) = (found.chunks_mut(together::<M>()), Run::none());
     for (keys, found) in keys.chunks(together::<M>()).zip(groups) {
         let mut hashed = [BytesKey::NONE; TOGETHER];
         hashed.iter_mut().zip(keys).for_each(|(place, key)| *place = BytesKey::new(key));
         let mut payloads = [None; TOGETHER];
         let payloads = &mut payloads[..keys.len()];
-        tree.get_many_payloads(session, &hashed[..keys.len()], verify.into(), payloads)?;
+        let hashed = &hashed[..keys.len()];
+        tree.get_many_payloads(session, hashed, &mut run, verify.into(), payloads)?;
         for (found, payload) in found.iter_mut().zip(payloads) {
             *found = payload.map(|payload| Found { payload, expiry_ms: 0 });
         }

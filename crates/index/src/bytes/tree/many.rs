@@ -9,7 +9,7 @@ use crate::bytes::entry::BytesKey;
 use crate::bytes::found::{plain_value_of, record_of, sound_record_of};
 use crate::bytes::record::{self, Record, Verify};
 use crate::geometry::Geometry;
-use crate::nbtree::{Extent, TOGETHER, group as together};
+use crate::nbtree::{Extent, Run, TOGETHER, group as together};
 use crate::pool_trees::nodes::BytesNodes;
 use crate::pool_trees::pool_base::PoolBase;
 
@@ -70,6 +70,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             };
             // A group is shown when the next one was looked for: until then its records are on their way.
             let (mut group, mut last) = (&mut Group::new(), &mut Group::new());
+            let mut run = Run::none();
             loop {
                 group.fill(keys.by_ref().take(together::<M>()));
                 let keys = &group.keys[..group.count];
@@ -80,7 +81,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     }
                     _ => verify.into(),
                 };
-                let looked = tree.get_many_payloads(session, keys, extent, &mut group.payloads);
+                let payloads = &mut group.payloads;
+                let looked = tree.get_many_payloads(session, keys, &mut run, extent, payloads);
                 show(session, last);
                 looked?;
                 if group.count == 0 {
@@ -216,6 +218,36 @@ mod tests {
             };
             tree.get_many(&mut session, asked, Verify::Key, see).expect("sound");
             assert_eq!(next, count);
+        }
+    }
+
+    /// A fence may lie between two keys with the same first eight bytes.
+    #[test]
+    fn keys_in_order_are_found_on_both_sides_of_each_fence() {
+        let pool = Pool::in_memory(1 << 20, 1 << 28, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let key_of =
+            |number: u64| [&(number / 16).to_be_bytes()[..], &[number as u8 % 16]].concat();
+        let keys: Vec<Vec<u8>> = (0..4000).map(key_of).collect();
+        for key in keys.iter().enumerate().filter(|(at, _)| at % 3 != 0).map(|(_, key)| key) {
+            tree.change(&mut session, &Change::insert(key, key)).expect("room");
+        }
+        let count = keys.len();
+        // Upwards, downwards, and in steps that go to and fro.
+        let orders: [&dyn Fn(usize) -> usize; 3] =
+            [&|at| at, &|at| count - 1 - at, &|at| at / 20 * 20 + at * 7 % 20];
+        for order in orders {
+            let (asked, mut seen): (Vec<usize>, _) = ((0..count).map(order).collect(), 0);
+            let sorted = asked.iter().map(|at| keys[*at].as_slice());
+            let see = |at: usize, value: Option<&[u8]>| {
+                let key = asked[at];
+                assert_eq!(value, (key % 3 != 0).then_some(&keys[key][..]), "key {key}");
+                seen += 1;
+            };
+            tree.get_many(&mut session, sorted, Verify::Key, see).expect("sound");
+            assert_eq!(seen, count);
         }
     }
 }
