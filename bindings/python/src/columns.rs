@@ -2,8 +2,10 @@
 //! for each.
 //!
 //! A block of keys is copied out of the array, and worked on by a detached thread; blocks are small enough
-//! to stay in the cache. Values are copied from their records into the array. Other threads may write to an
-//! array meanwhile, and then it is open which of its bytes are used; they are copied exactly once.
+//! to stay in the cache. Where an array of short keys and values asks for a good part of a map, its rows are looked for
+//! in the order of their keys (`turns.rs`), in larger blocks. Values are copied from their records into the array.
+//! Other threads may write to an array meanwhile, and then it is open which of its bytes are used; they are copied
+//! exactly once.
 
 use std::ptr::NonNull;
 
@@ -16,6 +18,7 @@ use crate::codec::{int_bytes, int_of, real_bytes, real_of};
 use crate::failure::raised;
 use crate::held::Held;
 use crate::many::{Lookup, put_block};
+use crate::turns::{self, Turns, row_of};
 
 /// Bytes of keys and values in a block, and rows at most.
 const BLOCK_BYTES: usize = 128 << 10;
@@ -163,13 +166,24 @@ fn rows_of_block(row: usize) -> usize {
     (BLOCK_BYTES / row.max(1)).clamp(1, BLOCK_ROWS)
 }
 
-/// So many bytes, or `MemoryError`: an allocation that fails would end the interpreter.
-fn room(size: usize) -> PyResult<Vec<u8>> {
+/// So many bytes or numbers, or `MemoryError`: an allocation that fails would end the interpreter.
+pub fn room<T: Clone + Default>(size: usize) -> PyResult<Vec<T>> {
     let mut room = Vec::new();
     room.try_reserve_exact(size).map_err(|error| PyMemoryError::new_err(error.to_string()))?;
-    room.resize(size, 0);
+    room.resize(size, T::default());
     Ok(room)
 }
+
+/// The turns of rows that are looked for as they come.
+static IN_TURN: [u32; BLOCK_ROWS] = {
+    let mut turns = [0; BLOCK_ROWS];
+    let mut row = 0;
+    while row < BLOCK_ROWS {
+        turns[row] = row as u32;
+        row += 1;
+    }
+    turns
+};
 
 /// Puts a pair for each row.
 pub fn put(
@@ -225,22 +239,58 @@ struct BlockResult {
 }
 
 impl Target<'_> {
-    /// Looks for a block of keys, and writes the values where they go, each copied once: out of its record.
-    fn find(&self, lookup: &Lookup, keys: &[u8], key_row: usize) -> PyResult<BlockResult> {
+    /// Looks for a block of keys, and writes the values where they go, each copied once: out of its record. `marks` has
+    /// room for one of each.
+    fn find(
+        &self,
+        lookup: &Lookup,
+        keys: &[u8],
+        key_row: usize,
+        marks: &mut [u8],
+        turns: Option<&mut Turns>,
+    ) -> PyResult<BlockResult> {
+        let marks = &mut marks[..keys.len() / key_row];
+        marks.fill(0);
+        let mut outcome = BlockResult::default();
+        let Some(found) = Room::of(self.found) else { return Ok(outcome) };
+        match turns {
+            None => self.find_rows(lookup, (keys, key_row), &IN_TURN, marks, &mut outcome)?,
+            Some(turns) => {
+                let mut near = [0; BLOCK_ROWS * turns::ROW_BYTES];
+                for turns in turns.sorted(keys, key_row).chunks(BLOCK_ROWS) {
+                    let near = &mut near[..turns.len() * key_row];
+                    gather(near, keys, key_row, turns);
+                    self.find_rows(lookup, (near, key_row), turns, marks, &mut outcome)?;
+                }
+            }
+        }
+        found.write(self.first, marks);
+        Ok(outcome)
+    }
+
+    /// Looks for keys, each of them that of the row of its turn.
+    fn find_rows(
+        &self,
+        lookup: &Lookup,
+        keys: (&[u8], usize),
+        turns: &[u32],
+        marks: &mut [u8],
+        outcome: &mut BlockResult,
+    ) -> PyResult<()> {
         let row = self.values.row;
         match self.form {
-            Form::Bytes => self.find_by(lookup, keys, key_row, |room, to, value| {
+            Form::Bytes => self.find_by(lookup, keys, turns, marks, outcome, |room, to, value| {
                 let fits = value.len() == row;
                 if fits {
                     room.write(to, value);
                 }
                 fits
             }),
-            Form::Int => self.find_by(lookup, keys, key_row, |room, to, value| {
+            Form::Int => self.find_by(lookup, keys, turns, marks, outcome, |room, to, value| {
                 let number = int_of(value);
                 number.inspect(|number| room.write(to, &number.to_ne_bytes())).is_some()
             }),
-            Form::Float => self.find_by(lookup, keys, key_row, |room, to, value| {
+            Form::Float => self.find_by(lookup, keys, turns, marks, outcome, |room, to, value| {
                 let number = real_of(value);
                 number.inspect(|number| room.write(to, &number.to_ne_bytes())).is_some()
             }),
@@ -252,28 +302,37 @@ impl Target<'_> {
     fn find_by(
         &self,
         lookup: &Lookup,
-        keys: &[u8],
-        key_row: usize,
+        (keys, key_row): (&[u8], usize),
+        turns: &[u32],
+        marks: &mut [u8],
+        outcome: &mut BlockResult,
         write: impl Fn(&Room<'_>, usize, &[u8]) -> bool,
-    ) -> PyResult<BlockResult> {
-        let count = keys.len() / key_row;
-        let mut marks = [0; BLOCK_ROWS];
-        let (row, mut outcome) = (self.values.row, BlockResult::default());
-        let (Some(values), Some(found)) = (Room::of(&self.values.buffer), Room::of(self.found))
-        else {
-            return Ok(outcome);
-        };
+    ) -> PyResult<()> {
+        let row = self.values.row;
+        let Some(room) = Room::of(&self.values.buffer) else { return Ok(()) };
         lookup.get_rows(keys, key_row, row, |at, value| {
             let Some(value) = value else { return };
-            if write(&values, (self.first + at) * row, value) {
-                marks[at] = 1;
+            let number = row_of(turns[at]);
+            if write(&room, (self.first + number) * row, value) {
+                marks[number] = 1;
                 outcome.hits += 1;
             } else {
                 outcome.wrong = Some(value.len());
             }
-        })?;
-        found.write(self.first, &marks[..count]);
-        Ok(outcome)
+        })
+    }
+}
+
+/// Copies the keys of some turns.
+fn gather(near: &mut [u8], keys: &[u8], size: usize, turns: &[u32]) {
+    const WORD: usize = size_of::<u64>();
+    if size == WORD {
+        let ((near, _), (keys, _)) = (near.as_chunks_mut::<WORD>(), keys.as_chunks::<WORD>());
+        near.iter_mut().zip(turns).for_each(|(key, turn)| *key = keys[row_of(*turn)]);
+        return;
+    }
+    for (key, turn) in near.chunks_exact_mut(size).zip(turns) {
+        key.copy_from_slice(&keys[row_of(*turn) * size..][..size]);
     }
 }
 
@@ -295,15 +354,18 @@ pub fn get(
     }
     writable(&values.buffer)?;
     writable(&marks)?;
-    let (size, mut hits) = (rows_of_block(keys.row + values.row), 0);
+    let are_near = lookup.are_near(keys.rows, keys.row + values.row)?;
+    let size = if are_near { turns::ROWS_MAX } else { rows_of_block(keys.row + values.row) };
     let size = size.min(keys.rows);
-    let mut block = room(size * keys.row)?;
+    let mut turns = are_near.then(|| Turns::new(size)).transpose()?;
+    let (mut block, mut marks_of, mut hits) = (room(size * keys.row)?, room(size)?, 0);
     for first in (0..keys.rows).step_by(size.max(1)) {
         let block = &mut block[..size.min(keys.rows - first) * keys.row];
         keys.read(first, block);
         key_form.encode(block)?;
         let target = Target { values: &values, found: &marks, first, form };
-        let outcome = py.detach(|| target.find(lookup, block, keys.row))?;
+        let (turns, marks) = (turns.as_mut(), &mut marks_of);
+        let outcome = py.detach(|| target.find(lookup, block, keys.row, marks, turns))?;
         if let Some(size) = outcome.wrong {
             let text = format!("a value has {size} bytes, and the rows have {}", values.row);
             return Err(PyValueError::new_err(text));

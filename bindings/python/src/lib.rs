@@ -18,6 +18,7 @@ mod opening;
 mod pairs;
 mod reader;
 mod store;
+mod turns;
 mod view;
 mod watch;
 

@@ -10,6 +10,7 @@ use crate::codec::Encoded;
 use crate::failure::raised;
 use crate::held::Held;
 use crate::reader::{Codecs, Object};
+use crate::turns;
 
 /// Keys of which the cache misses overlap, before another thread may have the interpreter.
 const BLOCK: usize = 512;
@@ -26,6 +27,16 @@ impl Lookup {
         match self {
             Lookup::Map(held) => held.with(|map| map.get_many(keys, see)),
             Lookup::View(view) => view.get_many(keys, see).map_err(raised),
+        }
+    }
+
+    /// Whether rows of keys and values, with so many bytes each, are looked for in the order of the keys.
+    pub fn are_near(&self, rows: usize, row_bytes: usize) -> PyResult<bool> {
+        match self {
+            Lookup::Map(held) => {
+                turns::are_near(rows, row_bytes, || held.with(|map| Ok(map.len())))
+            }
+            Lookup::View(_) => Ok(false),
         }
     }
 
