@@ -166,12 +166,22 @@ pub(super) fn replay(
     let dealt = std::thread::scope(|scope| {
         let mut dealer =
             Dealer { filling, names: &shared, failure: &failure, shares: vec![], workers: vec![] };
-        for _ in 0..filling.threads {
+        for number in 0..filling.threads {
             let (sender, work) = sync_channel(WAITING);
-            dealer.workers.push(sender);
-            dealer.shares.push(Share::default());
             let worker = Worker { filling, names: &shared, failure: &failure };
-            scope.spawn(move || worker.run(&work));
+            let thread = std::thread::Builder::new();
+            match thread.spawn_scoped(scope, move || worker.run(&work)) {
+                Ok(_) => {
+                    dealer.workers.push(sender);
+                    dealer.shares.push(Share::default());
+                }
+                // A thread that cannot be started leaves its share to the others.
+                Err(_) if number > 0 => break,
+                Err(error) => {
+                    let what = "cannot start a thread that replays the log: raise the limit on threads";
+                    return Err(Error::Io(what.to_string(), error));
+                }
+            }
         }
         let mut replayed = Replayed::default();
         recovered.replay(from, |_, records| -> Result<()> {
