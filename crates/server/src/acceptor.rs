@@ -4,6 +4,9 @@
 //! neither accepted nor refused, and its readiness would be reported for ever. So one descriptor
 //! is kept in reserve: it is given up for a moment to accept that connection, tell it, and close
 //! it. If even this fails, the acceptor pauses, longer each time.
+//!
+//! The store opens files while it runs, and a log that has no descriptor for its next segment takes no more writes
+//! until the store is opened again. So connections do not get the last descriptors.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -11,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mio::{Events, Poll, Token};
+use rustix::process::{Resource, getrlimit};
 
 use crate::shared::Shared;
 use crate::socket::{Listener, Socket};
@@ -19,6 +23,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// `EMFILE` and `ENFILE`, the same on every Unix.
 const OUT_OF_DESCRIPTORS: [i32; 2] = [24, 23];
+/// Descriptors that are left for files; of a low limit a smaller part.
+const LEFT_FOR_FILES: u64 = 16;
+const LEFT_PART: u64 = 8;
 
 /// Accepts on all listeners of a server.
 #[derive(Debug)]
@@ -72,6 +79,10 @@ impl Acceptor {
     fn accept_all(&mut self, index: usize, shared: &Shared) -> bool {
         loop {
             match self.listeners[index].accept() {
+                Ok(socket) if is_left_for_files(&socket) => {
+                    tell_of_descriptors(shared, "the last ones are for files");
+                    refuse(socket, shared);
+                }
                 Ok(socket) => self.hand_over(socket, shared),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
                 Err(error) if is_about_one_connection(&error) => {
@@ -92,12 +103,7 @@ impl Acceptor {
 
     /// True if one waiting connection was refused.
     fn refuse_with_reserve(&mut self, index: usize, shared: &Shared, error: &io::Error) -> bool {
-        if shared.defences.allows(shared.now_ms()) {
-            tracing::warn!(
-                "out of file descriptors ({error}): refusing connections; raise the limit with \
-                 `ulimit -n`, or lower the number of clients"
-            );
-        }
+        tell_of_descriptors(shared, &error.to_string());
         if self.reserve.take().is_none() {
             self.reserve = open_reserve();
             return false;
@@ -132,6 +138,25 @@ impl Acceptor {
         let index = best.unwrap_or(0);
         self.next_loop = (index + 1) % count;
         index
+    }
+}
+
+/// Whether a connection has one of the last descriptors that this process may have: it gets the lowest number that is
+/// free, so all below are taken.
+fn is_left_for_files(socket: &Socket) -> bool {
+    // Each time: it may be changed from outside.
+    let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
+    let first = limit - LEFT_FOR_FILES.min(limit / LEFT_PART);
+    u64::try_from(socket.descriptor()).is_ok_and(|number| number >= first)
+}
+
+/// Says that connections are refused for want of descriptors.
+fn tell_of_descriptors(shared: &Shared, why: &str) {
+    if shared.defences.allows(shared.now_ms()) {
+        tracing::warn!(
+            "out of file descriptors ({why}): refusing connections; raise the limit with `ulimit -n`, or lower the \
+             number of clients"
+        );
     }
 }
 

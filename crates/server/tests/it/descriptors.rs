@@ -36,6 +36,27 @@ fn without_descriptors_clients_are_refused_and_served_later() {
     server.stop();
 }
 
+/// Connections got the last descriptors, too: the log found none for its next file, and took no more writes until the
+/// server was started again. Snapshots need one as a segment does.
+#[test]
+fn connections_leave_descriptors_for_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with(folder.path(), "ulimit -n 48 &&", "power");
+    let mut client = server.connect();
+    let connect = || TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let crowd: Vec<TcpStream> = (0..100).map(|_| connect()).collect();
+    // All of them were accepted or refused: the last one is told, or closed.
+    let mut last = crowd.last().unwrap();
+    last.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let _ = last.read(&mut [0; 64]);
+    for _ in 0..3 {
+        assert_eq!(client.line("SET key value"), "+OK");
+        assert_eq!(client.line("SAVE"), "+OK");
+    }
+    drop(crowd);
+    server.stop();
+}
+
 /// `EXPIRE` copied the value into memory twice before it wrote it: of a long one the server, limited to
 /// less than that, died.
 #[test]
