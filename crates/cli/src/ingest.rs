@@ -83,12 +83,18 @@ pub fn run(
     let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let ends = thread::scope(|scope| {
         let (mut dispatcher, receivers) = Dispatcher::new(settings.threads, BATCHES_WAITING);
-        let writers: Vec<_> = receivers
-            .into_iter()
-            .map(|batches| {
-                scope.spawn(move || writer::run(store, map, settings.if_absent, batches))
-            })
-            .collect();
+        let mut writers = Vec::new();
+        for batches in receivers {
+            let write = move || writer::run(store, map, settings.if_absent, batches);
+            match thread::Builder::new().spawn_scoped(scope, write) {
+                Ok(writer) => writers.push(writer),
+                Err(error) => {
+                    outcome.failure = Some(Failure::io("cannot start a thread that loads", &error));
+                    // Nothing was read yet, and those that wait for it end with the dispatcher.
+                    return vec![];
+                }
+            }
+        }
         let mut session =
             LoadSession { settings, outcome: &mut outcome, position, progress, headers };
         for (index, input) in inputs.iter_mut().enumerate() {

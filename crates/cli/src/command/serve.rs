@@ -87,7 +87,12 @@ fn serve(
         (None, None) => "a socket that was handed over".to_string(),
     };
     let watched = handle.clone();
-    thread::spawn(move || shut_down_on_signal(signals, &watched));
+    let watcher = thread::Builder::new();
+    if let Err(error) = watcher.spawn(move || shut_down_on_signal(signals, &watched)) {
+        drop(server);
+        let _ = Arc::into_inner(store).map(Store::close);
+        return Err(Failure::io("cannot start the thread that watches for signals", &error));
+    }
     announce(&place, store.default_map().len(), recovered, global, out)?;
     service_manager::tell(&format!("READY=1\nSTATUS=ready on {place}"));
 
