@@ -7,7 +7,7 @@ use everleaf_machine::check_sum::crc32c;
 use super::BatchOp;
 use crate::api::error::IndexError;
 use crate::bytes::change::{Change, What};
-use crate::bytes::record::VALUE_SIZE_MAX;
+use crate::bytes::record::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 use crate::bytes::tree::BytesTree;
 use crate::geometry::Geometry;
 
@@ -104,6 +104,10 @@ pub fn decode(batch: &[u8]) -> Option<Vec<(u32, Change<'_>)>> {
         let (value, after) = after.split_first_chunk::<4>()?;
         let (expiry, after) = after.split_first_chunk::<8>()?;
         let (key, after) = after.split_at_checked(u32::from_le_bytes(*key) as usize)?;
+        if key.len() > KEY_SIZE_MAX {
+            // None of ours, whatever its sum: no pool can have it.
+            return None;
+        }
         let (change, after) = match u32::from_le_bytes(*value) {
             REMOVED => (Change::remove(key), after),
             EXPIRES => (Change::expire(key, 0), after),
