@@ -16,10 +16,10 @@ use everleaf_alloc::layout::{
 };
 use everleaf_machine::{Hardware, Pair};
 use everleaf_pool::layout::{
-    ROOT_COUNT, ROOT_LIVE, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE, SEAL_OFFSETS, SESSION_MARK,
+    ROOT_COUNT, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE, SEAL_OFFSETS, SESSION_MARK,
     SESSION_OFFSETS,
 };
-use everleaf_pool::{DATA_START, Seal};
+use everleaf_pool::{DATA_START, Seal, is_root_whole};
 
 use crate::api::ordered::Design;
 use crate::bytes::entry::{BytesKey, BytesKind, record_offset};
@@ -254,24 +254,36 @@ impl<'f> Salvage<'f> {
 
     /// The roots that are whole, each with the kind of its tree.
     fn kept_roots(&self) -> Vec<(SalvagedRoot, u16)> {
-        let root = |slot: u16| {
+        // Not by halves: with the id of another tree a map would get the keys of that one.
+        let root = |(name, commit, is_whole): (String, u64, bool)| {
+            let kind = (commit >> 16) as u16;
+            let has_bytes = Holds::of_kind(kind) == Some(Holds::Bytes);
+            is_whole.then_some((SalvagedRoot { name, id: (commit >> 32) as u32, has_bytes }, kind))
+        };
+        self.named_roots().filter_map(root).collect()
+    }
+
+    /// Names of roots of which the name alone is whole.
+    pub fn damaged_roots(&self) -> Vec<String> {
+        self.named_roots().filter(|(_, _, is_whole)| !is_whole).map(|(name, _, _)| name).collect()
+    }
+
+    /// The roots whose names are whole: name, commit word, and whether that is whole.
+    fn named_roots(&self) -> impl Iterator<Item = (String, u64, bool)> + '_ {
+        (0..ROOT_COUNT).filter_map(|slot| {
             let mut bytes = [0; ROOT_SIZE as usize];
             let offset = ROOT_OFFSET + u64::from(slot) * ROOT_SIZE;
-            if !(self.read)(offset, &mut bytes) || bytes[0] != ROOT_LIVE {
-                return None;
-            }
+            let commit = (self.read)(offset, &mut bytes).then(|| word(&bytes, 0))?;
             let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[8..48]), &bytes[52..64]);
             let length = word(&bytes, 48) >> 32;
-            if u64::from(sum) != word(&bytes, 48) & 0xFFFF_FFFF || length > ROOT_NAME_MAX as u64 {
+            let is_named = u64::from(sum) == word(&bytes, 48) & 0xFFFF_FFFF
+                && (1..=ROOT_NAME_MAX as u64).contains(&length);
+            if commit == 0 || !is_named {
                 return None;
             }
             let name = String::from_utf8(bytes[8..8 + length as usize].to_vec()).ok()?;
-            let commit = word(&bytes, 0);
-            let kind = (commit >> 16) as u16;
-            let has_bytes = Holds::of_kind(kind) == Some(Holds::Bytes);
-            Some((SalvagedRoot { name, id: (commit >> 32) as u32, has_bytes }, kind))
-        };
-        (0..ROOT_COUNT).filter_map(root).collect()
+            Some((name, commit, is_root_whole(commit, sum)))
+        })
     }
 
     /// Calls `found` with every pair that can be proven, and `dropped` with a sentence for each thing

@@ -70,5 +70,5 @@ pub use layout::{
 pub use medium::Medium;
 pub use offset::Offset;
 pub use open::{CreateMode, PoolOptions, uuid_of};
-pub use pool::{Pool, Root, Seal};
+pub use pool::{Pool, Root, Seal, is_root_whole};
 pub use root_index::RootIndex;

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use everleaf_machine::{Atomic, Machine, Ordering, OwnerProcess, SpinLock};
 
-pub use self::directory::Root;
+pub use self::directory::{Root, is_root_whole};
 pub use self::seal::Seal;
 use crate::header::Header;
 use crate::layout::{DATA_START, HEADER_OFFSETS};

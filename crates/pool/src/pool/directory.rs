@@ -222,6 +222,11 @@ impl Commit {
     }
 }
 
+/// Whether the commit word of a root with this name checksum is whole: kind and value are then what was written.
+pub fn is_root_whole(commit_word: u64, name_checksum: u32) -> bool {
+    Commit::decode(commit_word, name_checksum).is_some()
+}
+
 /// The part of an entry that is written before the root exists, and then never.
 struct Label {
     bytes: [u8; ROOT_NAME_MAX],

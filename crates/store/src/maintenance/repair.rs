@@ -125,6 +125,12 @@ impl Store {
                 repaired.dropped.push(format!("the map '{name}' of integers was not looked at"));
             }
         }
+        for name in salvage.damaged_roots() {
+            repaired.dropped.push(format!(
+                "the entry of the map '{name}' in the directory is damaged: its keys, if it had any, are in one of the \
+                 maps whose names are lost"
+            ));
+        }
         let mut target =
             Target { store: &store, names, maps: HashMap::new(), batches: vec![], repaired };
         target.make_maps()?;
