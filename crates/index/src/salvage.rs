@@ -16,8 +16,7 @@ use everleaf_alloc::layout::{
 };
 use everleaf_machine::{Hardware, Pair};
 use everleaf_pool::layout::{
-    ROOT_COUNT, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE, SEAL_OFFSETS, SESSION_MARK,
-    SESSION_OFFSETS,
+    ROOT_COUNT, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE, SEAL_OFFSETS, SESSION_MARK, SESSION_OFFSETS,
 };
 use everleaf_pool::{DATA_START, Seal, is_root_whole};
 

@@ -144,6 +144,8 @@ pub enum PoolError {
         path: PathBuf,
         /// How it is known.
         evidence: &'static str,
+        /// Whether it is; otherwise the machine may as well have gone on.
+        is_certain: bool,
     },
     /// The addresses for the pool could not be reserved or the file not be mapped there.
     AddressSpace {
@@ -322,7 +324,7 @@ impl PoolError {
                 "pool {} is damaged at offset {offset}: {what}; restore it from a backup",
                 path.display()
             ),
-            MachineCrashed { path, evidence } => write!(
+            MachineCrashed { path, evidence, .. } => write!(
                 f,
                 "the machine stopped while pool {} was in use ({evidence}), so recent writes may be \
                  missing or damaged: restore a backup, keep what can be proven with `everleaf repair`, or \

@@ -26,6 +26,15 @@ pub struct SessionRecord {
     pub dirty_shutdowns: Option<u64>,
 }
 
+/// What says that the machine crashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// A part of a sentence.
+    pub told: &'static str,
+    /// Whether it did; otherwise it may have.
+    pub is_certain: bool,
+}
+
 impl SessionRecord {
     /// The words of a copy.
     pub fn encode(&self) -> SessionWords {
@@ -55,24 +64,26 @@ impl SessionRecord {
 
     /// Why the pool's contents cannot be relied on, if so: the session was not closed and what it
     /// stored did not outlive the machine.
-    pub fn crashed_with_machine(&self, now: &Environment) -> Option<&'static str> {
+    pub fn crashed_with_machine(&self, now: &Environment) -> Option<Evidence> {
         if self.clean {
             return None;
         }
+        let certain = |told| Some(Evidence { told, is_certain: true });
         match self.domain {
             Domain::Process if self.boot_id == now.boot_id => None,
             Domain::Process if is_boot_known(self.boot_id) && is_boot_known(now.boot_id) => {
-                Some("it was not closed, and the system has been started anew since")
+                certain("it was not closed, and the system has been started anew since")
             }
-            Domain::Process => Some(
-                "it was not closed, and whether the system has been started anew since is not known: \
-                 /proc/sys/kernel/random/boot_id was not to be read",
-            ),
+            Domain::Process => Some(Evidence {
+                told: "it was not closed, and whether the system has been started anew since is not known: \
+                       /proc/sys/kernel/random/boot_id was not to be read",
+                is_certain: false,
+            }),
             // Persistent memory keeps what was durable, unless its own last flush failed.
             Domain::Adr | Domain::Eadr => match (self.dirty_shutdowns, now.dirty_shutdowns) {
-                (Some(then), Some(now)) if then != now => {
-                    Some("it was not closed, and the memory device reports a dirty shutdown since")
-                }
+                (Some(then), Some(now)) if then != now => certain(
+                    "it was not closed, and the memory device reports a dirty shutdown since",
+                ),
                 _ => None,
             },
         }
@@ -178,6 +189,10 @@ mod tests {
         // Of a machine that tells no boot, each time is another.
         let not_known = SessionRecord { boot_id: [0x0A; 16], ..session() };
         assert!(crashed(not_known, now(0x0B, None)) && crashed(not_known, now(0x48, None)));
+        let certain = |session: SessionRecord, now| {
+            session.crashed_with_machine(&now).is_some_and(|evidence| evidence.is_certain)
+        };
+        assert!(!certain(not_known, now(0x48, None)) && !certain(session(), now(7, None)));
         assert!(!crashed(SessionRecord { clean: true, ..session() }, now(8, None)));
         let memory = SessionRecord { domain: Domain::Adr, dirty_shutdowns: Some(3), ..session() };
         assert!(!crashed(memory, now(8, Some(3))));

@@ -9,7 +9,7 @@ use super::format::{floor, format, lasting_domain};
 use super::{MEMORY, Pool, directory, ids, seal};
 use crate::backing::MemoryBacking;
 use crate::layout::{HEADER_OFFSETS, SESSION_OFFSETS, SIZE_MIN};
-use crate::session_record::SessionRecord;
+use crate::session_record::{Evidence, SessionRecord};
 use crate::view::View;
 use crate::{Backing, Domain, Medium, PoolError, header, session_record};
 
@@ -80,7 +80,8 @@ impl<M: Machine> Pool<M> {
         if let Some(evidence) = last.crashed_with_machine(&backing.environment())
             && !trust
         {
-            return Err(PoolError::MachineCrashed { path: place, evidence });
+            let Evidence { told, is_certain } = evidence;
+            return Err(PoolError::MachineCrashed { path: place, evidence: told, is_certain });
         }
 
         let max_size = max.max(header.max_size).max(last.size).min(floor(capacity));

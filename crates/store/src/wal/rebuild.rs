@@ -140,7 +140,9 @@ fn try_rebuild(
     // It has nothing new. The next opening ends it properly, should that fail here, for instance
     // because the disk is full.
     let _ = log.close();
-    if belongs.is_none() {
+    // Whether the machine crashed may not be known: then the file may have more than the log.
+    let may_be_whole = matches!(lost, PoolError::MachineCrashed { is_certain: false, .. });
+    if belongs.is_none() || may_be_whole {
         keep_other(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
     }
     new.replace()?;

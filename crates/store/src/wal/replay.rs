@@ -178,7 +178,8 @@ pub(super) fn replay(
                 // A thread that cannot be started leaves its share to the others.
                 Err(_) if number > 0 => break,
                 Err(error) => {
-                    let what = "cannot start a thread that replays the log: raise the limit on threads";
+                    let what =
+                        "cannot start a thread that replays the log: raise the limit on threads";
                     return Err(Error::Io(what.to_string(), error));
                 }
             }

@@ -127,3 +127,42 @@ fn a_map_whose_name_is_lost_takes_the_name_of_no_other() {
     assert_eq!(lost(&maps, "of the other"), name);
     assert_eq!(lost(&maps, "of users"), format!("{name}-2"));
 }
+
+/// What was served: the pairs of one map under the name of another, whose entry in the directory had one byte that was
+/// damaged, and nothing was said.
+#[test]
+fn an_entry_with_the_number_of_another_map_gets_no_pairs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    let options = Options::new().create(true).max_size_bytes(1 << 26).sweep(false);
+    let store = options.clone().open(&pool).expect("it opens");
+    for name in ["accounts", "blocked"] {
+        let _ = store.map(name).expect("room").put("key", name).expect("room");
+    }
+    store.close().expect("it closes");
+    let mut image = fs::read(&pool).expect("readable");
+    let entry = |image: &[u8], name: &str| {
+        let name = format!("{name}\0");
+        let at = image.windows(name.len()).position(|bytes| bytes == name.as_bytes());
+        at.expect("it has a name") - 8
+    };
+    // The number of the map is in the upper half of the first word.
+    let (accounts, blocked) = (entry(&image, "accounts") + 4, entry(&image, "blocked") + 4);
+    assert_ne!(image[accounts], image[blocked]);
+    image[blocked] = image[accounts];
+    fs::write(&pool, image).expect("writable");
+    assert!(matches!(options.open(&pool).map(drop), Err(Error::Corrupt(_))));
+    let fixed = folder.path().join("fixed");
+    let repaired = Store::repair(&pool, &fixed).expect("readable");
+    assert!(repaired.dropped.iter().any(|told| told.contains("'blocked'")), "{repaired:?}");
+    let store = Options::new().open(fixed).expect("it opens");
+    let value = |map: &String| {
+        let map = store.existing_map(map).expect("a name").expect("there");
+        map.get("key").expect("get").map(|value| String::from_utf8(value).expect("text"))
+    };
+    let found: Vec<_> = repaired.maps.iter().map(|map| (map.clone(), value(map))).collect();
+    assert!(found.contains(&("accounts".into(), Some("accounts".into()))), "{found:?}");
+    assert!(found.iter().all(|(map, _)| map != "blocked"), "{found:?}");
+    let lost = found.iter().filter(|(_, value)| value.as_deref() == Some("blocked"));
+    assert_eq!(lost.count(), 1, "{found:?}");
+}

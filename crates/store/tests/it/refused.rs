@@ -7,6 +7,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use everleaf::{Durability, Error, Options, Store};
 use everleaf_index::{Pool, PoolOptions, Trees};
@@ -24,11 +25,15 @@ fn make(path: &Path, durability: Durability, key: &[u8]) {
 
 /// Lets the pool file seem to be from before the last start of the machine.
 fn another_boot(path: &Path) {
+    set_boot(path, 0x5A);
+}
+
+fn set_boot(path: &Path, byte: u8) {
     let file = fs::File::options().read(true).write(true).open(path).expect("there");
     for offset in [256, 4096 + 256] {
         let mut session = [0; 64];
         file.read_exact_at(&mut session, offset).expect("readable");
-        session[24..40].fill(0x5A);
+        session[24..40].fill(byte);
         let sum = everleaf_log::checksum(&session[..56]);
         session[56..60].copy_from_slice(&sum.to_le_bytes());
         file.write_all_at(&session, offset).expect("room");
@@ -182,6 +187,27 @@ fn a_pool_that_took_the_place_of_another_has_its_log() {
     assert!(!folder.path().join("pool.replaced").exists());
 }
 
+/// What was lost: where the number of the boot is not to be read, as without /proc, every kill was taken for a crash of the
+/// machine, and the pool, which had what was not synced yet, was replaced by what the log had.
+#[test]
+fn a_pool_that_may_be_whole_is_kept_when_it_is_rebuilt() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, kept) = (folder.path().join("pool"), folder.path().join("pool.replaced"));
+    for (byte, is_kept) in [(0x5A, false), (0x0A, true)] {
+        let interval = Durability::Interval(Duration::from_secs(3600));
+        make(&path, interval, b"key");
+        crash(&path, options(interval));
+        set_boot(&path, byte);
+        let store = options(interval).open(&path).expect("it is rebuilt");
+        drop(store);
+        assert_eq!(kept.exists(), is_kept);
+        fs::remove_file(&path).expect("there");
+        fs::remove_dir_all(log_of(&path)).expect("there");
+    }
+    let trusted = Options::new().trust_after_machine_crash(true).open(&kept).expect("it opens");
+    assert!(!trusted.default_map().is_empty());
+}
+
 /// As older versions left it: nothing says of which pool the log is, but that its own number begins like
 /// that of the pool it was made for.
 #[test]
@@ -243,7 +269,7 @@ fn nothing_is_restored_or_repaired_beside_a_log() {
 /// refusal named no flag with which it opens.
 #[test]
 fn a_pool_without_its_log_is_refused_after_a_machine_crash() {
-    for durability in [Durability::Power, Durability::Interval(std::time::Duration::from_secs(1))] {
+    for durability in [Durability::Power, Durability::Interval(Duration::from_secs(1))] {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pool");
         make(&path, durability, b"key");
