@@ -310,7 +310,7 @@ fn share<T: Design>(solo: &SingleTreePool<T>, thread: u64, keys: u64, operations
     let mut session = solo.heap().session().expect("a free session");
     let tree = solo.tree();
     let mut random = StdRng::seed_from_u64(thread);
-    let values = if thread % 2 == 0 { Values::All } else { Values::Few };
+    let values = if thread.is_multiple_of(2) { Values::All } else { Values::Few };
     let mut model = Model::new();
     for _ in 0..operations {
         let key = random.random_range(1..=keys) * THREADS + thread;
