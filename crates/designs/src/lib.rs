@@ -42,6 +42,7 @@ pub use fast_fair::FastFair;
 pub use fptree::FpTree;
 pub use masstree::Masstree;
 pub use nbtree_published::{NbPublished, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
+pub use node::art::Art;
 pub use nvtree::{NvTree, NvTreeBlind};
 pub use pactree::PacTree;
 pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};

@@ -2,6 +2,7 @@
 //!
 //! | part | what it is | used by |
 //! |---|---|---|
+//! | `art` | an adaptive radix tree in DRAM with optimistic lock coupling | SPTree |
 //! | `inner` | the DRAM inner tree with optimistic lock coupling | all trees whose leaves alone are persistent |
 //! | `version_lock` | lock, version and boot generation in one word | the same, in DRAM and in the pool |
 //! | `entry`, `slots`, `slot_pair` | entries and their sorted order | RNTree, wB+Tree |
@@ -14,6 +15,7 @@
 //! | `variant` | name and number of a configuration, and the macro that declares them | all that have several |
 //! | `hybrid` | everything of such a tree but its leaf | all of them |
 
+pub mod art;
 pub(crate) mod buffer_table;
 pub(crate) mod entry;
 pub(crate) mod fast_node;

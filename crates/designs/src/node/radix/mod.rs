@@ -89,30 +89,30 @@ impl Link {
 
 /// The bits that all keys below a node share, and how many they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header(u64);
+pub(super) struct Header(pub(super) u64);
 
 impl Header {
     /// Of a node for `key` that branches behind the first `at` bits, `at < 64`.
-    fn new(key: u64, at: u32) -> Self {
+    pub(super) fn new(key: u64, at: u32) -> Self {
         Header(key & !(u64::MAX >> at) | 1 << (63 - at))
     }
 
     /// The bits before those that the node branches on.
     #[inline(always)]
-    fn at(self) -> u32 {
+    pub(super) fn at(self) -> u32 {
         63 - (self.0 | 1 << 63).trailing_zeros()
     }
 
     /// How the keys below the node compare with `key`; equal if it may be one of them.
     #[inline(always)]
-    fn compare(self, key: u64) -> std::cmp::Ordering {
+    pub(super) fn compare(self, key: u64) -> std::cmp::Ordering {
         let rest = u64::MAX >> self.at();
         (self.0 | rest).cmp(&(key | rest))
     }
 
     /// Whether `key` may be below the node.
     #[inline(always)]
-    fn covers(self, key: u64) -> bool {
+    pub(super) fn covers(self, key: u64) -> bool {
         self.compare(key).is_eq()
     }
 }
