@@ -36,8 +36,8 @@ use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 use crate::skiplist::PSkiplist;
 use crate::skiplist::variant as skip;
 use crate::sptree::{
-    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered,
-    SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged,
+    SpTree, SpTreeArt, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain,
+    SpTreePlainUnfiltered, SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged,
 };
 use crate::utree::UTree;
 use crate::wbtree::{WbTree, WbTreeSo};
@@ -172,6 +172,7 @@ designs! {
     PSkiplist<skip::BufferedCachedUnlogged, M>,
     PSkiplist<skip::OutOfPlaceUnlogged, M>,
     PSkiplist<skip::WholeUnlogged, M>,
+    SpTreeArt<Production, M>,
 }
 
 /// The names of all designs.

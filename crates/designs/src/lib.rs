@@ -48,8 +48,8 @@ pub use pactree::PacTree;
 pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 pub use skiplist::PSkiplist;
 pub use sptree::{
-    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered,
-    SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged,
+    SpTree, SpTreeArt, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain,
+    SpTreePlainUnfiltered, SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged,
 };
 pub use utree::UTree;
 pub use wbtree::{WbTree, WbTreeSo};

@@ -6,6 +6,7 @@ use everleaf_machine::Machine;
 
 use super::layout::{HEAD_WORD, HIGH_MAX, slots};
 use super::state::LOCK_GENERATION;
+use super::top::TopIndex;
 use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
 use crate::node::write_buffer::tag;
@@ -21,9 +22,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             // The list cannot be followed safely.
             return problems.push(error.to_string());
         }
-        self.top.check(problems);
+        self.top.check(|leaf| self.low_of(leaf), problems);
         let mut entered = vec![];
-        self.top.for_each_leaf(&mut |low, leaf| entered.push((low, leaf)));
+        let mut enter = |low, leaf| entered.push((low, leaf));
+        self.top.for_each_leaf(|leaf| self.low_of(leaf), &mut enter);
         let mut listed = vec![];
         let mut keys = 0;
         let mut offset = self.root_object.word(HEAD_WORD).read_private();

@@ -10,6 +10,7 @@ use everleaf_machine::Machine;
 
 use super::Tree;
 use super::layout::{HEAD_WORD, HIGH_MAX, LEAF_SIZE};
+use super::top::TopIndex;
 use super::variant::Variant;
 
 impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {

@@ -188,7 +188,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     ) -> Result<(), IndexError> {
         let places = records.map(|record| {
             record.map(|record| {
-                let place = self.place(self.top.find_le(record.key).leaf);
+                let place = self.place(self.leaf_for(record.key));
                 place.middle.prefetch(false);
                 (place, record)
             })

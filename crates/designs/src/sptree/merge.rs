@@ -13,6 +13,7 @@ use everleaf_machine::Machine;
 
 use super::layout::{LEAF_SIZE, slots};
 use super::state::LOCK_GENERATION;
+use super::top::TopIndex;
 use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
 
@@ -41,9 +42,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 self.leave(right);
             }
         }
-        let Some(before) = self.top.left_neighbour(place.middle.low(), place.offset) else {
-            return false;
-        };
+        let low = place.middle.low();
+        let before = self.top.left_neighbour(low, place.offset, |leaf| self.low_of(leaf));
+        let Some(before) = before else { return false };
         let left = self.place(before);
         if !left.middle.lock.try_lock(LOCK_GENERATION) {
             return false;
@@ -91,9 +92,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     ) -> bool {
         let (into, from) = (left.leaf.bitmap(), right.leaf.bitmap());
         let together = (into.count_ones() + from.count_ones()) as usize;
-        if together * 2 > Self::CAPACITY
-            || !self.top.remove_separator(right.middle.low(), right.offset, left.offset)
-        {
+        if together * 2 > Self::CAPACITY {
+            return false;
+        }
+        let (low, both) = (right.middle.low(), (right.offset, left.offset));
+        if !self.top.remove(session, low, both, |leaf| self.low_of(leaf)) {
             return false;
         }
         M::mark("sptree.merge");

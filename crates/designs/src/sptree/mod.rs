@@ -2,7 +2,7 @@
 //! for each leaf a middle node with its lock, its range and a filter of its keys.
 //!
 //! ```text
-//!   InnerTree (DRAM)         low fence -> leaf
+//!   top index (DRAM)         low fence -> leaf
 //!      |         |
 //!   [middle]  [middle]       DRAM, 128 bytes: lock, range, filter
 //!      |         |
@@ -64,10 +64,10 @@
 //! - 9 *masked keys*: the word `covered` of line 0 says whether there are any, so that recovery still
 //!   reads one line a leaf, and clears them before anybody can raise the fence.
 //!
-//! *Departures.* The inner tree is the one that all trees of this library share, not an ART, and learns
-//! of a split before the lock is opened. A leaf has 19 whole lines where the published one has 1208
+//! *Departures.* The inner tree is the one that all trees of this library share; in `sptree-art` it is an ART
+//! (`node/art`), as published. Either learns of a split before the lock is opened. A leaf has 19 whole lines where the published one has 1208
 //! bytes; middle nodes have no pointers to their leaf and left neighbour, they are found by its place.
-//! Two neighbours are merged if both hang below one inner node. What the paper calls lock-free lookups
+//! Two neighbours are merged if both hang below one inner node, or below an ART. What the paper calls lock-free lookups
 //! waits for a writer at work on the leaf.
 
 mod check;
@@ -82,6 +82,7 @@ mod scan;
 mod search;
 mod split;
 mod state;
+mod top;
 pub mod variant;
 mod write;
 
@@ -94,7 +95,6 @@ use everleaf_index::{Geometry, IndexError, PoolBase, Production, ROOT_OBJECT_SIZ
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::Medium;
 
-use crate::node::inner::InnerTree;
 use crate::node::place_table::Table;
 use crate::node::write_buffer::Buffer;
 use crate::node::write_log::{Logs, Shape};
@@ -103,13 +103,16 @@ use layout::{
     VARIANT_WORD,
 };
 use state::Middle;
+use top::TopIndex;
 use variant::{
-    Buffered, BufferedUnfiltered, Plain, PlainUnfiltered, Unbuffered, Unfiltered,
+    Buffered, BufferedUnfiltered, Plain, PlainUnfiltered, Radix, Unbuffered, Unfiltered,
     UnfilteredUnlogged, Unlogged, Variant,
 };
 
 /// SPTree whose writes go to the leaves.
 pub type SpTree<G = Production, M = Hardware> = Tree<Unbuffered, G, M>;
+/// SPTree whose writes go to the leaves, with an adaptive radix tree above them.
+pub type SpTreeArt<G = Production, M = Hardware> = Tree<Radix, G, M>;
 /// SPTree whose writes go to the leaves, without filters.
 pub type SpTreeUnfiltered<G = Production, M = Hardware> = Tree<Unfiltered, G, M>;
 /// SPTree with buffers and a linked log.
@@ -142,7 +145,7 @@ pub type SpTreeBufferedUnfiltered<G = Production, M = Hardware> = Tree<BufferedU
 /// # }
 /// ```
 pub struct Tree<V: Variant, G: Geometry, M: Machine> {
-    top: InnerTree<G, M>,
+    top: V::Top<G, M>,
     table: Table<Middle<M>, M, LEAF_STRIDE>,
     buffers: Table<Buffer<M>, M, LEAF_STRIDE>,
     logs: Logs<M>,
@@ -197,7 +200,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
         Ok(Tree {
             // A placeholder until the leaves are known.
-            top: InnerTree::load(session, &[(0, 0)])?,
+            top: V::Top::<G, M>::load(session, &[(0, 0)])?,
             table: Table::new(heap.pool().max_size()),
             buffers: Table::new(if V::BUFFERED { heap.pool().max_size() } else { 0 }),
             logs: Logs::new(
@@ -221,13 +224,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         })
     }
 
-    /// Makes the inner tree one over these leaves.
+    /// Makes the top index one over these leaves.
     fn load_top(
         &mut self,
         session: &mut Session<M>,
         leaves: &[(u64, u64)],
     ) -> Result<(), AllocError> {
-        let top = InnerTree::load(session, leaves)?;
+        let top = V::Top::<G, M>::load(session, leaves)?;
         self.top.free(session);
         self.top = top;
         Ok(())
@@ -279,6 +282,18 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         // aligned, inside the pool, made of atomic words. One that was reclaimed meanwhile is still
         // memory of the pool.
         unsafe { &*start }
+    }
+
+    /// The leaf for a key, as the top index knows it. The caller is pinned.
+    #[inline(always)]
+    fn leaf_for(&self, key: u64) -> u64 {
+        self.top.find_le(key, |leaf| self.low_of(leaf))
+    }
+
+    /// The low fence of a leaf that the top index leads to.
+    #[inline(always)]
+    fn low_of(&self, leaf: u64) -> u64 {
+        self.table.at(leaf).low()
     }
 
     /// The leaf at an offset with its middle node.

@@ -97,7 +97,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 return Ok(());
             }
             for (place, record) in self.logs.records(chunk) {
-                let leaf = self.top.find_le(record.key).leaf;
+                let leaf = self.leaf_for(record.key);
                 if self.table.at(leaf).find_record(record.sequence, place) {
                     self.unrestored.add(0, 1);
                 }
@@ -122,7 +122,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// Puts a record into the buffer of its leaf, if that has not got it. False if there is no room.
     fn replay_record(&self, record: Record) -> bool {
-        let place = self.place(self.top.find_le(record.key).leaf);
+        let place = self.place(self.leaf_for(record.key));
         let (middle, buffer) = (place.middle, self.buffer(place));
         if record.sequence <= middle.flushed() && !M::mutant("sptree.replays_flushed") {
             return true;

@@ -94,7 +94,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// The leaf for a key, all of it asked for.
     fn seek_whole(&self, key: u64) -> LeafAndMiddle<'_, M> {
-        let place = self.place(self.top.find_le(key).leaf);
+        let place = self.place(self.leaf_for(key));
         self.prefetch_whole(place);
         place
     }

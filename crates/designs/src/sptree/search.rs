@@ -19,7 +19,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// The leaf for a key, as the inner tree knows it; its first lines are asked for.
     #[inline(always)]
     pub(super) fn seek(&self, key: u64) -> LeafAndMiddle<'_, M> {
-        let place = self.place(self.top.find_le(key).leaf);
+        let place = self.place(self.leaf_for(key));
         self.prefetch(place);
         place
     }

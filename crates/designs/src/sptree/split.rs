@@ -14,6 +14,7 @@ use everleaf_index::{Geometry, IndexError};
 use everleaf_machine::Machine;
 
 use super::layout::{Heading, LEAF_SIZE, slots};
+use super::top::TopIndex;
 use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
 
@@ -34,7 +35,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let flushed = if M::mutant("sptree.split_replays") { 0 } else { middle.sequence() };
         let heading = Heading { low, high, next, bitmap: 0, covered: high, flushed };
         let right = self.new_leaf(session, heading, upper)?;
-        if let Err(error) = self.top.insert_separator(session, low, right.offset) {
+        let added = self.top.insert(session, low, right.offset, |leaf| self.low_of(leaf));
+        if let Err(error) = added {
             session.free_record(right.offset, LEAF_SIZE);
             return Err(error.into());
         }

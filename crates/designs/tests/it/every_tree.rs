@@ -11,7 +11,7 @@ use everleaf_designs::{
     BwTree, BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbTreeCoupled,
     NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
     RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered,
-    SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered, SpTreeUnfiltered,
+    SpTreeArt, SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered, SpTreeUnfiltered,
     SpTreeUnfilteredUnlogged, SpTreeUnlogged, UTree, WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Production, Tiny};
@@ -82,6 +82,7 @@ in_all_geometries! {
     sptree_buffered_unfiltered: SpTreeBufferedUnfiltered, shared;
     sptree_plain: SpTreePlain, shared;
     sptree_plain_unfiltered: SpTreePlainUnfiltered, shared;
+    sptree_art: SpTreeArt, shared;
     // As published: with several threads they lose writes.
     nbtree_published: NbTreePublished;
     nbtree_coupled: NbTreeCoupled;

@@ -5,8 +5,8 @@
 
 use everleaf_designs::{
     BzTree, Cceh, CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
-    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreePlain,
-    SpTreeUnfiltered, UTree, WbTree, WbTreeSo, Wort,
+    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeArt, SpTreeBuffered,
+    SpTreePlain, SpTreeUnfiltered, UTree, WbTree, WbTreeSo, Wort,
 };
 
 use everleaf_designs::bztree::variant as bz;
@@ -104,6 +104,8 @@ fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
     // Entry and tag on their way together, then line 0.
     let filtered = assert_costs::<SpTree<Production, M>>((3, 2, 3), (3, 2, 3), (1, 1, 1));
     assert_eq!(filtered, (3, 0), "line 0, tags and an entry; nothing if the filter says so");
+    let below_art = assert_costs::<SpTreeArt<Production, M>>((3, 2, 3), (3, 2, 3), (1, 1, 1));
+    assert_eq!(below_art, filtered, "what is above the leaves is not in the pool");
     let bare = assert_costs::<SpTreeUnfiltered<Production, M>>((3, 2, 3), (3, 2, 3), (1, 1, 1));
     assert_eq!(bare, (3, 2), "line 0, tags, and an entry if it is there");
 }
