@@ -1,9 +1,10 @@
 //! The published designs in the prover: the structures of `everleaf-prove`, and beside them those of
-//! `everleaf-designs`. Programs and searches are all in `everleaf-prove`, but for the program of the allocators that
-//! NBTree's paper compares, which needs their trait.
+//! `everleaf-designs`. Programs and searches are all in `everleaf-prove`, but for those of what only designs have: the
+//! allocators that NBTree's paper compares, and the radix tree that leads to leaves.
 //!
 //! A crate of its own, because every design is compiled here in many sizes, which takes minutes: who works on the
 //! product builds `everleaf-prove` alone.
 
+pub mod art_program;
 pub mod block_program;
 pub mod structures;

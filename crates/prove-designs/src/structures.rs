@@ -13,7 +13,7 @@ use everleaf_designs::skiplist::variant as skip;
 use everleaf_designs::{
     BwTree, BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbPublished, NbTreeCoupled,
     NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
-    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered,
+    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeArt, SpTreeBuffered,
     SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered, SpTreeUnlogged, UTree, WbTree,
     WbTreeSo, Wort,
 };
@@ -25,7 +25,7 @@ use everleaf_prove::programs::trees::Trees;
 use everleaf_prove::structures::{self, Wide, any};
 use everleaf_prove::tree::living::AnyTree;
 
-use crate::block_program;
+use crate::{art_program, block_program};
 
 /// Trees of a design in several sizes of leaves: small ones, where rare paths are common, and some whose
 /// slot arrays have more words, and whose entries more lines, than one. Every size is compiled anew.
@@ -245,6 +245,8 @@ pub static STRUCTURES: &[Structure] = &[
     ),
     one("sptree-plain", "SPTree with buffers and a plain log", sizes!(SpTreePlain: 2 3 7)),
     one("sptree-unlogged", "SPTree with buffers, no log", sizes!(SpTreeUnlogged: 2 3 7)),
+    one("sptree-art", "SPTree below a radix tree", sizes!(SpTreeArt: 2 3)),
+    one("art", "the radix tree alone, in DRAM", &art_program::Programs),
     one("f3-tree", "F3-tree", objects!(1, 0: 1 2 3)),
     one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0, 0: 2)),
     one("f3-tree-nodes", "F3-tree, node-based", objects!(1, 2: 2 3)),

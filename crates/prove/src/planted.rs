@@ -107,6 +107,13 @@ pub const MUTANTS: &[Mutant] = &[
 /// [`anomalies`](crate::programs::anomalies), [`safeguards`](crate::programs::safeguards) and
 /// [`published`](crate::programs::published).
 pub const OF_OTHER_TREES: &[Mutant] = &[
+    of("art", "art.any_version"),
+    of("art", "art.forgets_way"),
+    of("art", "art.free_at_once"),
+    of("art", "art.no_validation"),
+    of("art", "art.no_way_back"),
+    of("art", "art.same_version"),
+    of("art", "art.stays_alive"),
     of("blocks-everleaf", "everleaf.marks_nothing"),
     of("blocks-everleaf", "everleaf.no_link_flush"),
     of("blocks-everleaf", "everleaf.no_unlink_flush"),
