@@ -219,7 +219,7 @@ fn random(seed: u64, longest: u64) -> (ArtProgram, Plan<Operation>) {
     // One node, two levels, or three.
     let digits = [1, random.below(3), random.below(3)];
     let width = 3 + random.below(7);
-    let mut key = |random: &mut Random| {
+    let key = |random: &mut Random| {
         let digit = |random: &mut Random, most: u64| random.below(most + 1);
         let above = digit(random, digits[2]) << 8 | digit(random, digits[1]) << 4;
         above | random.below(width)
@@ -227,7 +227,7 @@ fn random(seed: u64, longest: u64) -> (ArtProgram, Plan<Operation>) {
     let mut initial: Vec<u64> = (0..random.below(12)).map(|_| key(random)).collect();
     initial.sort_unstable();
     initial.dedup();
-    let mut operation = |random: &mut Random| match random.below(8) {
+    let operation = |random: &mut Random| match random.below(8) {
         0..3 => Operation::Insert(key(random)),
         3..6 => Operation::Remove(key(random)),
         _ => Operation::Find(key(random)),
