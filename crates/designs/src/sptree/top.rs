@@ -8,8 +8,8 @@ use everleaf_machine::Machine;
 use crate::node::art::Art;
 use crate::node::inner::InnerTree;
 
-/// What finds leaves by their fences. `low_of` gives the low fence of a leaf; callers are pinned. There is always a leaf
-/// from 0 on.
+/// What finds leaves by their fences. `low_of` gives the low fence of a leaf; callers are pinned. There is always a
+/// leaf from 0 on.
 pub trait TopIndex<M: Machine>: Send + Sync + Sized {
     /// An index of these low fences, ascending, and leaves.
     ///

@@ -26,8 +26,8 @@
 //!
 //! *Source*: V. Leis, A. Kemper, T. Neumann, "The Adaptive Radix Tree: ARTful Indexing for Main-Memory Databases", ICDE
 //! 2013; V. Leis, F. Scheibner, A. Kemper, T. Neumann, "The ART of practical synchronization", DaMoN 2016.
-//! *Departures*: there a header has the bits since the node above, up to eight bytes of them, and is cut, under two locks,
-//! when a node is put between. The root is a word with a lock, not a node of 256 children: a small tree is one node.
+//! *Departures*: there a header has the bits since the node above, up to eight bytes of them, and is cut, under two
+//! locks, when a node is put between. The root is a word with a lock, not a node of 256 children: a small tree is one node.
 //! Nodes of the two large kinds have a bit for each digit, so that the next smaller one is found at once, and the first
 //! two kinds compare all their digits by arithmetic on words. Readers need not validate a node before they go below it:
 //! a node that is not dead is in the tree, and its header says for which keys.
@@ -36,13 +36,14 @@
 //! - A1 a node whose lock is not dead is in the tree, or not known to anybody but its maker; one that left it is dead
 //!   before the change that took it out ends, and is reclaimed when nobody can hold it;
 //! - A2 header and kind of a node never change; all keys below it have the bits of its header;
-//! - A3 a node has at least two children, and no more than its kind has room for; but when memory is refused, it may keep
-//!   a larger kind than it needs;
+//! - A3 a node has at least two children, and no more than its kind has room for; but when memory is refused, it may
+//!   keep a larger kind than it needs;
 //! - A4 contents change only under the node's lock, and every change leaves a new version;
 //! - A5 a place of a node that has no child is empty: it does not lead to a child that has left.
 
 mod node;
 mod read;
+mod shape;
 mod write;
 
 use std::marker::PhantomData;
@@ -53,13 +54,8 @@ use everleaf_machine::{AtomicPointer, Machine, Ordering};
 
 use super::radix::Header;
 use super::version_lock::VersionLock;
-use node::{Child, Head, Node, Shape};
-
-/// Locks of nodes are in DRAM: they have one generation.
-const GENERATION: u32 = 0;
-
-/// A place that leads to a node or a value.
-type Slot<M> = AtomicPointer<Head<M>, M>;
+use node::{Child, Head, Node, Slot};
+use shape::{GENERATION, Shape};
 
 /// A tree of values: any even numbers, but each of one key, which the caller's `key_of` gives. With nodes of few
 /// children in small geometries, on machine `M`.

@@ -6,89 +6,11 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_index::Geometry;
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering};
 
-use super::{GENERATION, Slot};
+use super::shape::{
+    GENERATION, HEAD_SIZE, INDEXED, SPARSE_WORDS, Shape, byte_of, bytes_of, count_at_most, word_of,
+};
 use crate::node::radix::Header;
 use crate::node::version_lock::VersionLock;
-
-/// The kind whose digits have a table of places; kinds before it have their digits in order, the one behind it has a
-/// place for each digit.
-const INDEXED: usize = 2;
-/// Kinds.
-const KINDS: usize = 4;
-/// Words of digits that a node of the first two kinds has at most.
-const SPARSE_WORDS: usize = 2;
-
-/// How wide nodes are.
-pub(super) struct Shape {
-    /// Bits of a key that a node branches on.
-    bits: u32,
-    /// Children that a node of each kind has room for.
-    room: [usize; KINDS],
-    /// Children that are left in a node of each kind when it becomes one of the kind before.
-    few: [usize; KINDS],
-}
-
-impl Shape {
-    /// As published.
-    const USUAL: Shape = Shape { bits: 8, room: [4, 16, 48, 256], few: [0, 3, 12, 37] };
-    /// For tests: every kind comes and goes after a handful of changes.
-    const SMALL: Shape = Shape { bits: 4, room: [3, 5, 7, 16], few: [0, 2, 4, 6] };
-
-    /// That of a geometry.
-    pub const fn of<G: Geometry>() -> Shape {
-        if G::CHILD_COUNT < 16 { Self::SMALL } else { Self::USUAL }
-    }
-
-    /// The bits before the first digit in which two keys differ.
-    pub const fn first_difference(&self, one: u64, other: u64) -> u32 {
-        (one ^ other).leading_zeros() / self.bits * self.bits
-    }
-
-    /// The digit of a key behind so many bits.
-    #[inline(always)]
-    pub const fn digit(&self, key: u64, at: u32) -> usize {
-        (key << at >> (64 - self.bits)) as usize
-    }
-
-    /// The greatest digit.
-    const fn last(&self) -> usize {
-        (1 << self.bits) - 1
-    }
-
-    /// Words that say which digits there are.
-    const fn bitmap_words(&self) -> usize {
-        (self.last() + 1).div_ceil(64)
-    }
-
-    /// Words before the children.
-    const fn words(&self, kind: usize) -> usize {
-        match kind {
-            0 | 1 => self.room[kind].div_ceil(8),
-            INDEXED => self.bitmap_words() + (self.last() + 1).div_ceil(8),
-            _ => self.bitmap_words(),
-        }
-    }
-
-    /// Bytes of a node.
-    const fn size<M: Machine>(&self, kind: usize) -> usize {
-        size_of::<Head<M>>() + 8 * (self.words(kind) + self.room[kind])
-    }
-
-    /// The smallest kind with room for so many children.
-    fn kind_of(&self, count: usize) -> usize {
-        self.room.iter().position(|room| *room >= count).expect("digits are few enough")
-    }
-}
-
-const _: () = {
-    const SIZES: [usize; KINDS] = [64, 168, 696, 2104];
-    let mut kind = 0;
-    while kind < KINDS {
-        assert!(Shape::USUAL.size::<everleaf_machine::Hardware>(kind) == SIZES[kind]);
-        assert!(kind >= INDEXED || Shape::USUAL.words(kind) <= SPARSE_WORDS);
-        kind += 1;
-    }
-};
 
 /// The beginning of a node; words and children follow it.
 #[repr(C)]
@@ -100,6 +22,11 @@ pub(super) struct Head<M: Machine> {
     /// Never changes.
     kind: u8,
 }
+
+const _: () = assert!(size_of::<Head<everleaf_machine::Hardware>>() == HEAD_SIZE);
+
+/// A place that leads to a node or a value.
+pub(super) type Slot<M> = AtomicPointer<Head<M>, M>;
 
 /// What a place leads to.
 pub(super) enum Child<M: Machine> {
@@ -193,7 +120,7 @@ impl<'t, G: Geometry, M: Machine> Node<'t, G, M> {
     ) -> Result<*mut Head<M>, AllocError> {
         debug_assert!(children.len() >= 2);
         let kind = Self::SHAPE.kind_of(children.len());
-        let pointer: *mut Head<M> = session.allocate_node(Self::SHAPE.size::<M>(kind))?.cast();
+        let pointer: *mut Head<M> = session.allocate_node(Self::SHAPE.size(kind))?.cast();
         let lock = VersionLock::new(GENERATION);
         let head = Head { lock, header, count: Atomic::new(0), kind: kind as u8 };
         // SAFETY: the memory is ours, large enough and aligned.
@@ -202,12 +129,12 @@ impl<'t, G: Geometry, M: Machine> Node<'t, G, M> {
         let words: *mut Atomic<u64, M> = pointer.wrapping_add(1).cast();
         let count = Self::SHAPE.words(kind);
         for index in 0..count {
-            // SAFETY: as above: the words follow the head.
+            // SAFETY: the memory is ours, and so many words follow the head.
             unsafe { words.wrapping_add(index).write(Atomic::new(empty)) };
         }
         let places: *mut Slot<M> = words.wrapping_add(count).cast();
         for index in 0..Self::SHAPE.room[kind] {
-            // SAFETY: as above: the children follow the words.
+            // SAFETY: the memory is ours, and so many children follow the words.
             unsafe { places.wrapping_add(index).write(AtomicPointer::new(std::ptr::null_mut())) };
         }
         // SAFETY: made just now.
@@ -247,7 +174,7 @@ impl<'t, G: Geometry, M: Machine> Node<'t, G, M> {
 
     /// Bytes of the node.
     pub fn size(&self) -> usize {
-        Self::SHAPE.size::<M>(self.kind())
+        Self::SHAPE.size(self.kind())
     }
 
     #[inline(always)]
@@ -494,30 +421,4 @@ impl<'t, G: Geometry, M: Machine> Node<'t, G, M> {
             ));
         }
     }
-}
-
-/// How many bytes of a word are at most `digit`.
-#[inline(always)]
-fn count_at_most(word: u64, digit: usize) -> usize {
-    const LANES: u64 = 0x0001_0001_0001_0001;
-    // Every second byte in a lane of 16 bits: what is left of the ninth bit is whether it was not borrowed.
-    let from = LANES * (0x100 | digit as u64);
-    let passed = |bytes: u64| (from - (bytes & LANES * 0xFF) & LANES << 8).count_ones() as usize;
-    passed(word) + passed(word >> 8)
-}
-
-/// A byte of some words.
-#[inline(always)]
-fn byte_of(words: &[u64], place: usize) -> u8 {
-    (words[place / 8] >> (place % 8 * 8)) as u8
-}
-
-/// Eight bytes as a word.
-fn word_of(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes.try_into().expect("eight of them"))
-}
-
-/// Words as bytes.
-fn bytes_of(words: [u64; SPARSE_WORDS]) -> [u8; 8 * SPARSE_WORDS] {
-    std::array::from_fn(|place| byte_of(&words, place))
 }

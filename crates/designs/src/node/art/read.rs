@@ -1,12 +1,11 @@
 //! The search for the greatest key that is not above another.
 
-use std::cmp::Ordering::{Equal, Greater, Less};
-
 use everleaf_index::Geometry;
 use everleaf_machine::{Machine, Ordering};
 
+use super::Art;
 use super::node::{Child, Head, Node};
-use super::{Art, GENERATION};
+use super::shape::GENERATION;
 use crate::node::version_lock::{Retry, Version};
 
 /// Nodes on a way down, at most: one for each digit of the smallest shape, and the root.
@@ -94,9 +93,9 @@ impl<G: Geometry, M: Machine> Art<G, M> {
                 Child::Node(pointer) => {
                     let node = self.node(pointer);
                     match node.header().compare(key) {
-                        Less => Some((trail.length - 1, child)),
-                        Greater => self.before(&trail),
-                        Equal => {
+                        std::cmp::Ordering::Less => Some((trail.length - 1, child)),
+                        std::cmp::Ordering::Greater => self.before(&trail),
+                        std::cmp::Ordering::Equal => {
                             let version = node.lock().stable_or_wait(GENERATION)?;
                             let digit = node.digit(key);
                             trail.push(Step { node: pointer, version, digit });

@@ -4,8 +4,9 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_index::Geometry;
 use everleaf_machine::{Machine, Ordering};
 
-use super::node::{Child, Node};
-use super::{Art, GENERATION, Slot};
+use super::Art;
+use super::node::{Child, Node, Slot};
+use super::shape::GENERATION;
 use crate::node::radix::Header;
 use crate::node::version_lock::{Retry, Version, VersionLock};
 
@@ -118,8 +119,8 @@ struct Spot<'t, G, M: Machine> {
 impl<G: Geometry, M: Machine> Art<G, M> {
     /// Makes `value` that of `key`; the value that it replaces. The caller is pinned.
     ///
-    /// *Linearizes at* the opening of the lock of the node that is changed; of who was on the way there, and meets the new
-    /// value or node sooner, at the store that leads to it: nobody else can pass the lock.
+    /// *Linearizes at* the opening of the lock of the node that is changed; of who was on the way there, and meets
+    /// the new value or node sooner, at the store that leads to it: nobody else can pass the lock.
     ///
     /// # Errors
     /// No memory for a node; then nothing was changed.
