@@ -403,7 +403,6 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("sptree-buffered", "sptree.flushed_first"),
     of("sptree-buffered", "sptree.no_flushed"),
     of("sptree-buffered", "sptree.no_forced_flush"),
-    of("sptree-buffered", "sptree.forgets_unwritten"),
     of("sptree-buffered", "sptree.no_range_skip"),
     of("sptree-buffered", "sptree.no_record_flush"),
     of("sptree-buffered", "sptree.no_record_sum"),

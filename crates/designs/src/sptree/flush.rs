@@ -205,9 +205,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     fn is_written_back(&self, place: LeafAndMiddle<'_, M>, record: Record) -> bool {
         let Ok(version) = place.middle.view() else { return false };
         let is_its_own = self.check_range(place, record.key).is_ok();
-        is_its_own
-            && (record.sequence <= place.middle.flushed() || M::mutant("sptree.forgets_unwritten"))
-            && place.middle.is_current(version)
+        is_its_own && record.sequence <= place.middle.flushed() && place.middle.is_current(version)
     }
 
     /// Makes sure that a record is not needed any more.
