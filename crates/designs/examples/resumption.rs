@@ -6,8 +6,9 @@
 //!
 //! A child makes a pool in FOLDER (a file system in memory, if the disk is not to be measured) with KEYS keys
 //! (2,000,000), writes WRITES of them again (as many), so that buffers and log are full, and kills itself. Then the
-//! pool is opened twice: by `sptree-buffered`, which restores a buffer when its leaf is touched, and, from a
-//! copy, by `sptree-buffered` whose reader waits until all is restored. One line for each instant, in
+//! pool is opened twice, from a copy the second time: a buffer is restored when its leaf is touched, or the reader
+//! waits until all are. That for `sptree-buffered`, whose opening reads all records of the log, and for
+//! `sptree-checkpointed`, whose opening reads the last checkpoint and what is behind it. One line for each instant, in
 //! milliseconds from the start of opening.
 
 #![allow(clippy::print_stdout, reason = "what was measured is the result")]
@@ -17,28 +18,35 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use everleaf_designs::SpTreeBuffered;
-use everleaf_index::{CreateMode, OrderedIndex, Pool, PoolOptions, SingleTreePool};
+use everleaf_designs::sptree::Tree;
+use everleaf_designs::sptree::variant::{Buffered, Checkpointed, Variant};
+use everleaf_index::{
+    CreateMode, Hardware, OrderedIndex, Pool, PoolOptions, Production, SingleTreePool,
+};
 
 type Failure = Box<dyn Error>;
-type BufferedPool = SingleTreePool<SpTreeBuffered>;
+type BufferedPool<V> = SingleTreePool<Tree<V, Production, Hardware>>;
 
 /// Leaves between two looks at the progress.
 const STEP: usize = 4096;
+
+fn name_of<V: Variant>() -> &'static str {
+    V::NAME
+}
 
 /// The key of a number: spread over all, none twice.
 fn key(number: u64) -> u64 {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1
 }
 
-fn open(path: &Path, create: CreateMode) -> Result<BufferedPool, Failure> {
+fn open<V: Variant>(path: &Path, create: CreateMode) -> Result<BufferedPool<V>, Failure> {
     let pool = Pool::open(path, &PoolOptions { create, ..PoolOptions::default() })?;
     Ok(SingleTreePool::open(pool, 2)?)
 }
 
 /// What the child does; it does not return.
-fn fill(path: &Path, keys: u64, writes: u64) -> Result<(), Failure> {
-    let opened = open(path, CreateMode::New)?;
+fn fill<V: Variant>(path: &Path, keys: u64, writes: u64) -> Result<(), Failure> {
+    let opened = open::<V>(path, CreateMode::New)?;
     let mut session = opened.heap().session()?;
     for number in 0..keys {
         opened.tree().upsert(&mut session, key(number), number)?;
@@ -52,12 +60,12 @@ fn fill(path: &Path, keys: u64, writes: u64) -> Result<(), Failure> {
 }
 
 /// Opens the pool, waits for all buffers first if it is `patient`, and says when what was there.
-fn resume(path: &Path, keys: u64, patient: bool) -> Result<(), Failure> {
+fn resume<V: Variant>(path: &Path, keys: u64, patient: bool) -> Result<(), Failure> {
     let started = Instant::now();
     let tell = |what: &str| {
         println!("  {:>9.3} ms  {what}", started.elapsed().as_secs_f64() * 1e3);
     };
-    let opened = open(path, CreateMode::Never)?;
+    let opened = open::<V>(path, CreateMode::Never)?;
     let tree = opened.tree();
     let mut session = opened.heap().session()?;
     tell(&format!("open, {} buffers to be restored", tree.unrestored()));
@@ -90,6 +98,24 @@ fn resume(path: &Path, keys: u64, patient: bool) -> Result<(), Failure> {
     if found != keys { Err(format!("{found} keys of {keys}").into()) } else { Ok(()) }
 }
 
+/// Fills a pool with a child that kills itself, and opens it twice.
+fn show<V: Variant>(folder: &Path, keys: u64, writes: u64) -> Result<(), Failure> {
+    let (path, copy) = (folder.join("resumption"), folder.join("resumption-copy"));
+    println!("{}, {keys} keys", name_of::<V>());
+    let child = [keys.to_string(), writes.to_string(), name_of::<V>().to_owned()];
+    let ended = Command::new(std::env::current_exe()?).arg(folder).args(child).status()?;
+    if ended.code().is_some() {
+        return Err("the child should have killed itself".into());
+    }
+    std::fs::copy(&path, &copy)?;
+    println!("restored when touched");
+    resume::<V>(&path, keys, false)?;
+    println!("all restored first");
+    resume::<V>(&copy, keys, true)?;
+    std::fs::remove_file(path)?;
+    Ok(std::fs::remove_file(copy)?)
+}
+
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |index: usize, usual| match arguments.get(index) {
@@ -99,20 +125,13 @@ fn main() -> Result<(), Failure> {
     let folder = PathBuf::from(arguments.first().ok_or("a folder is missing")?);
     let keys = number(1, 2_000_000)?.max(1);
     let writes = number(2, keys)?;
-    let (path, copy) = (folder.join("resumption"), folder.join("resumption-copy"));
-    if arguments.get(3).is_some_and(|word| word == "fill") {
-        return fill(&path, keys, writes);
+    let path = folder.join("resumption");
+    match arguments.get(3).map(String::as_str) {
+        None => {
+            show::<Buffered>(&folder, keys, writes)?;
+            show::<Checkpointed>(&folder, keys, writes)
+        }
+        Some(name) if name == name_of::<Buffered>() => fill::<Buffered>(&path, keys, writes),
+        Some(_) => fill::<Checkpointed>(&path, keys, writes),
     }
-    let child = [keys.to_string(), writes.to_string(), "fill".to_owned()];
-    let ended = Command::new(std::env::current_exe()?).arg(&folder).args(child).status()?;
-    if ended.code().is_some() {
-        return Err("the child should have killed itself".into());
-    }
-    std::fs::copy(&path, &copy)?;
-    println!("restored when touched, {keys} keys");
-    resume(&path, keys, false)?;
-    println!("all restored first");
-    resume(&copy, keys, true)?;
-    std::fs::remove_file(path)?;
-    Ok(std::fs::remove_file(copy)?)
 }

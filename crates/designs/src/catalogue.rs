@@ -36,7 +36,7 @@ use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 use crate::skiplist::PSkiplist;
 use crate::skiplist::variant as skip;
 use crate::sptree::{
-    SpTree, SpTreeArt, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain,
+    SpTree, SpTreeArt, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreeCheckpointed, SpTreePlain,
     SpTreePlainUnfiltered, SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged,
 };
 use crate::utree::UTree;
@@ -132,6 +132,7 @@ designs! {
     F3Tree<Nodes1000, M>,
     F3Tree<NodesUnlimited, M>,
     SpTreeBuffered<Production, M>,
+    SpTreeCheckpointed<Production, M>,
     SpTreePlain<Production, M>,
     SpTreeBufferedUnfiltered<Production, M>,
     SpTreePlainUnfiltered<Production, M>,

@@ -48,7 +48,7 @@ pub use pactree::PacTree;
 pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 pub use skiplist::PSkiplist;
 pub use sptree::{
-    SpTree, SpTreeArt, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain,
+    SpTree, SpTreeArt, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreeCheckpointed, SpTreePlain,
     SpTreePlainUnfiltered, SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged,
 };
 pub use utree::UTree;

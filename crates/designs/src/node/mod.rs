@@ -11,6 +11,7 @@
 //! | `radix` | a radix tree in the pool, changed by one store of one link | WORT, PACTree |
 //! | `pmwcas` | several words of the pool exchanged as one, durably | BzTree |
 //! | `write_buffer`, `write_log`, `place_table` | writes that are in DRAM and a log before they are in their leaf | SPTree, CCEH, FAST & FAIR |
+//! | `head_areas` | checkpoints of the heads of buffers, so that opening need not read the whole log | SPTree |
 //! | `buffer_table` | the same where buffers are all that is in DRAM | CCEH, FAST & FAIR |
 //! | `variant` | name and number of a configuration, and the macro that declares them | all that have several |
 //! | `hybrid` | everything of such a tree but its leaf | all of them |
@@ -19,6 +20,7 @@ pub mod art;
 pub(crate) mod buffer_table;
 pub(crate) mod entry;
 pub(crate) mod fast_node;
+pub(crate) mod head_areas;
 pub(crate) mod hybrid;
 pub(crate) mod inner;
 pub(crate) mod micro_log;

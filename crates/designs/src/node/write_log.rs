@@ -25,11 +25,14 @@ use everleaf_index::{PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
+use super::head_areas::Tail;
+
 /// How many logs a tree has, and of how many records their chunks are. Sessions share logs if there
 /// are more of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    logs: usize,
+    /// Logs of a tree.
+    pub logs: usize,
     /// Records of a chunk.
     pub chunk_length: usize,
 }
@@ -228,8 +231,17 @@ impl<M: Machine> Logs<M> {
 
     /// The valid records of a chunk with their places.
     pub fn records(&self, chunk: u64) -> impl Iterator<Item = (u64, Record)> + '_ {
+        self.records_from(chunk, 0)
+    }
+
+    /// The same, from the one of number `start` in the chunk on.
+    pub fn records_from(
+        &self,
+        chunk: u64,
+        start: usize,
+    ) -> impl Iterator<Item = (u64, Record)> + '_ {
         let mark = self.mark(chunk);
-        let places = (0..self.shape.chunk_length).map(move |index| Self::place(chunk, index));
+        let places = (start..self.shape.chunk_length).map(move |index| Self::place(chunk, index));
         places.map_while(move |place| {
             let words = self.words(place);
             let record = if M::mutant("sptree.no_record_sum") {
@@ -244,12 +256,39 @@ impl<M: Machine> Logs<M> {
     /// Whether a chunk that nobody writes has nothing valid behind the first place without a valid record. A
     /// crash cannot leave that, since a record is durable before the next one of its log is written.
     pub fn ends_once(&self, chunk: u64) -> bool {
+        self.ends_once_from(chunk, 0)
+    }
+
+    /// The same, from the record of number `start` in the chunk on.
+    pub fn ends_once_from(&self, chunk: u64, start: usize) -> bool {
         let mark = self.mark(chunk);
         let is_valid = |index: usize| Record::decode(self.words(Self::place(chunk, index)), mark);
-        let places = 0..self.shape.chunk_length;
+        let places = start..self.shape.chunk_length;
         !places
             .skip_while(|index| is_valid(*index).is_some())
             .any(|index| is_valid(index).is_some())
+    }
+
+    /// Where each log ends: what is appended from now on is behind.
+    pub fn tails(&self) -> Vec<Tail> {
+        let tail = |log: &SpinLock<State, M>| {
+            let state = log.lock();
+            let Some(chunk) = state.chunks.back() else { return Tail::default() };
+            let [opening, number] = self.mark(*chunk);
+            Tail { opening: (opening >> 32) as u32, number, used: state.used as u32 }
+        };
+        self.logs.iter().map(tail).collect()
+    }
+
+    /// The number in a chunk of the first record behind a tail of its log: that of no record if the chunk is before it,
+    /// and of the first one if the chunk is behind it, which all are when the tail's own chunk has been given up.
+    pub fn start_behind(&self, chunk: u64, tail: Tail) -> usize {
+        let [opening, number] = self.mark(chunk);
+        match (opening >> 32, number).cmp(&(u64::from(tail.opening), tail.number)) {
+            std::cmp::Ordering::Less => self.shape.chunk_length,
+            std::cmp::Ordering::Equal => tail.used as usize,
+            std::cmp::Ordering::Greater => 0,
+        }
     }
 
     /// Visits the chunks of all logs, oldest first, each before it is read.

@@ -110,6 +110,15 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
             for chunk in chunks {
                 session.free_record(chunk, Self::LOGS.chunk_size());
             }
+            let mut blocks = vec![];
+            let all: Result<(), AllocError> = self.areas.for_each_block(|block, size| {
+                blocks.push((block, size));
+                Ok(())
+            });
+            debug_assert!(all.is_ok());
+            for (block, size) in blocks {
+                session.free_record(block, size);
+            }
         }
         self.free_volatile(session);
         self.root_object.free(session);

@@ -101,6 +101,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if !M::mutant("sptree.no_flushed") {
             leaf.set_flushed(sequence);
         }
+        if V::CHECKPOINTED {
+            // After a split: its left half has no records that it shares with the right one any more.
+            leaf.set_covered(place.middle.high());
+        }
         // Persist: the leaf's part before the buffer is emptied, and before the log forgets it (S8).
         leaf.persist_heading(self.medium);
         buffer.empty();

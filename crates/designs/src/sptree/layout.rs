@@ -1,8 +1,8 @@
 //! Where things are in the pool: the root object and the leaf.
 //!
 //! ```text
-//!   root object   word 0       1                       2                     3..27              27..32
-//!           | "EVLSPTR1" | the variant's number  | first leaf: offset  | logs (`write_log.rs`) | zero |
+//!   root object   word 0       1                       2                     3..27              27..30   30..32
+//!           | "EVLSPTR1" | the variant's number  | first leaf: offset  | logs (`write_log.rs`) | zero | areas |
 //!
 //!   leaf, 1216 bytes
 //!   line 0     | low 8 | high 8 | next 8 | bitmap 8 | version 8 | covered 8 | sorted 8 | flushed 8 |
@@ -10,6 +10,8 @@
 //!   line 2 ..  | 64 entries of key and value                                                 |
 //!   line 18    | 64 slot numbers in the order of their keys, one byte each                   |
 //! ```
+//!
+//! The two areas are those of checkpoints (`head_areas.rs`), zero in a variant without.
 //!
 //! A leaf is in a class of records of 1280 bytes. Everything that says what a leaf holds is on line 0,
 //! so a line's stores, which become durable in their order, are all the log that a change needs.
@@ -28,6 +30,8 @@ pub(super) const VARIANT_WORD: usize = 1;
 pub(super) const HEAD_WORD: usize = 2;
 /// The root object's first word that names the oldest chunk of a log.
 pub(super) const LOG_WORD: usize = 3;
+/// The root object's first word that names an area of checkpoints.
+pub(super) const AREA_WORD: usize = 30;
 /// Entries of a leaf.
 pub(super) const ENTRY_COUNT: usize = 64;
 /// The high fence of the last leaf, and no key.

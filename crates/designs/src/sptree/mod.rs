@@ -20,7 +20,8 @@
 //! The *buffered* variants have a buffer of 14 entries beside each middle node (`node/write_buffer.rs`). A write is
 //! a record of the log and an entry of the buffer; a full buffer goes to its leaf with two drains
 //! (`flush.rs`), and line 0 then says that the records before are not needed any more. After a crash a
-//! buffer is rebuilt when its leaf is first touched, for a read or a write (`restore.rs`).
+//! buffer is rebuilt when its leaf is first touched, for a read or a write (`restore.rs`). In the *checkpointed*
+//! variant opening reads only what the log has behind the last checkpoint (`checkpoint.rs`).
 //!
 //! *Source*: Xingsheng Zhao, Chen Zhong, Prajwal Challa, Song Jiang, "Developing Index Structures in
 //! Persistent Memory Using Spot-on Optimizations with DRAM", ICPE 2024.
@@ -50,7 +51,9 @@
 //! - S9 in a linked log the later ones of a leaf that can be locked are all of its keys and have the numbers
 //!   from `n + 1` on, without a gap, each linked to the one before: a chunk of the log is dropped when the
 //!   leaves of its records have them, so no link that is still followed leads there. A plain log has no
-//!   links: a record counts for the leaf that has its key, whichever that is when it is replayed.
+//!   links: a record counts for the leaf that has its key, whichever that is when it is replayed;
+//! - S10 a checkpoint that is complete and the records behind its tails lead to the newest record of each leaf that
+//!   needs some: what it says of a leaf names the leaf by its low fence, which never changes.
 //!
 //! *Holes of the paper and its code that are closed*, by the numbers of `docs/trees/sptree.md`:
 //! - 1 *two logs, one buffer*: records of a leaf have ascending numbers, in whatever logs they are;
@@ -71,6 +74,7 @@
 //! waits for a writer at work on the leaf.
 
 mod check;
+mod checkpoint;
 mod design;
 mod filter;
 mod flush;
@@ -95,17 +99,18 @@ use everleaf_index::{Geometry, IndexError, PoolBase, Production, ROOT_OBJECT_SIZ
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::Medium;
 
+use crate::node::head_areas::{AreaShape, HeadAreas};
 use crate::node::place_table::Table;
 use crate::node::write_buffer::Buffer;
 use crate::node::write_log::{Logs, Shape};
 use layout::{
-    ENTRY_COUNT, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, LEAF_STRIDE, LOG_WORD, Leaf, TAG,
-    VARIANT_WORD,
+    AREA_WORD, ENTRY_COUNT, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, LEAF_STRIDE, LOG_WORD, Leaf,
+    TAG, VARIANT_WORD,
 };
 use state::Middle;
 use top::TopIndex;
 use variant::{
-    Buffered, BufferedUnfiltered, Plain, PlainUnfiltered, Radix, Unbuffered, Unfiltered,
+    Buffered, BufferedUnfiltered, Checkpointed, Plain, PlainUnfiltered, Radix, Unbuffered, Unfiltered,
     UnfilteredUnlogged, Unlogged, Variant,
 };
 
@@ -117,6 +122,8 @@ pub type SpTreeArt<G = Production, M = Hardware> = Tree<Radix, G, M>;
 pub type SpTreeUnfiltered<G = Production, M = Hardware> = Tree<Unfiltered, G, M>;
 /// SPTree with buffers and a linked log.
 pub type SpTreeBuffered<G = Production, M = Hardware> = Tree<Buffered, G, M>;
+/// SPTree with buffers and a linked log, whose heads are written to the pool now and then.
+pub type SpTreeCheckpointed<G = Production, M = Hardware> = Tree<Checkpointed, G, M>;
 /// SPTree with buffers and a plain log, which opening replays.
 pub type SpTreePlain<G = Production, M = Hardware> = Tree<Plain, G, M>;
 /// SPTree with buffers and without a log.
@@ -149,6 +156,7 @@ pub struct Tree<V: Variant, G: Geometry, M: Machine> {
     table: Table<Middle<M>, M, LEAF_STRIDE>,
     buffers: Table<Buffer<M>, M, LEAF_STRIDE>,
     logs: Logs<M>,
+    areas: HeadAreas<M>,
     medium: Medium<M>,
     base: PoolBase<M>,
     root_object: RootObject<M>,
@@ -193,6 +201,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// The logs: of short chunks in small geometries.
     const LOGS: Shape = if G::SLOT_COUNT < 62 { Shape::SMALL } else { Shape::USUAL };
 
+    /// The areas of checkpoints: of short blocks in small geometries.
+    const AREAS: AreaShape = AreaShape {
+        block_length: if G::SLOT_COUNT < 62 { 8 } else { 8184 },
+        log_count: Self::LOGS.logs,
+    };
+
     /// A tree without leaves.
     fn assemble(session: &mut Session<M>, root_object: RootObject<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
@@ -209,6 +223,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 (root_object, LOG_WORD),
                 generation,
                 Self::LOGS,
+            ),
+            areas: HeadAreas::new(
+                PoolBase::of(&heap),
+                heap.medium(),
+                (root_object, AREA_WORD),
+                generation,
+                Self::AREAS,
             ),
             medium: heap.medium(),
             base: PoolBase::of(&heap),

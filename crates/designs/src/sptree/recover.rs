@@ -13,7 +13,7 @@ use super::layout::{HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, TAG, VARIANT_WORD, 
 use super::variant::Variant;
 use crate::node::write_log::{Record, SEQUENCE_BOUND, sort_by_sequence};
 
-fn corrupt(offset: u64, what: impl Into<String>) -> AllocError {
+pub(super) fn corrupt(offset: u64, what: impl Into<String>) -> AllocError {
     AllocError::Corrupt { offset, what: what.into() }
 }
 
@@ -44,7 +44,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         session: &mut Session<M>,
         recovery: &Recovery<M>,
     ) -> Result<(), IndexError> {
-        let mut leaves: Vec<(u64, u64)> = vec![];
+        let (mut leaves, mut cut): (Vec<(u64, u64)>, _) = (vec![], vec![]);
         let (mut keys, mut low) = (0, 0);
         let mut offset = self.root_object.word(HEAD_WORD).read_private();
         loop {
@@ -62,6 +62,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             middle.lock.unlock();
             keys += u64::from(heading.bitmap.count_ones());
             leaves.push((low, offset));
+            if V::CHECKPOINTED && heading.covered != heading.high {
+                cut.push(offset);
+            }
             if heading.next == 0 {
                 break;
             }
@@ -70,9 +73,15 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         self.keys.add(0, keys as i64);
         self.leaves.add(0, leaves.len() as i64);
         self.load_top(session, &leaves)?;
-        self.find_records(recovery)?;
-        self.logs.end_adoption();
-        self.end_shared_records(&leaves)?;
+        if V::CHECKPOINTED {
+            self.find_heads(recovery, &leaves)?;
+            self.logs.end_adoption();
+            self.end_cut_splits(&cut)?;
+        } else {
+            self.find_records(recovery)?;
+            self.logs.end_adoption();
+            self.end_shared_records(&leaves)?;
+        }
         Ok(())
     }
 
@@ -204,7 +213,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             let masked = slots(heading.bitmap).filter(|slot| leaf.pair(*slot).0 >= heading.high);
             heading.bitmap &= !masked.fold(0, |bits, slot| bits | 1 << slot);
             leaf.commit(heading.bitmap);
-            leaf.set_covered(heading.high);
+            // A checkpointed leaf may have records that are to be ended first: `end_cut_splits` says it then.
+            if !V::CHECKPOINTED {
+                leaf.set_covered(heading.high);
+            }
         }
         // Persist: the repair before the tree changes again, or a raised fence would bring masked keys
         // back (S5).
@@ -246,6 +258,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if V::BUFFERED {
             self.logs
                 .for_each_chunk(|_, chunk| used.mark_record(chunk, Self::LOGS.chunk_size()))?;
+            self.areas.for_each_block(|block, size| used.mark_record(block, size))?;
         }
         Ok(())
     }

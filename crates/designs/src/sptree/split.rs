@@ -6,7 +6,7 @@
 //! 3. Line 0 of the old leaf: the link, the fence, the bitmap, and that the bitmap fits the fence, in
 //!    this order, with one flush.
 //! 4. The middle node of the old leaf follows. In a variant with a linked log, the old leaf's buffer is
-//!    written to it.
+//!    written to it. (In the checkpointed one, line 0 says only then that the bitmap fits the fence.)
 //! 5. The new leaf is opened.
 
 use everleaf_alloc::Session;
@@ -49,7 +49,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         leaf.set_next(right.offset);
         leaf.set_high(low);
         leaf.commit(stays);
-        leaf.set_covered(low);
+        // A checkpointed leaf's line 0 says so when the records of the left half are ended, if there are some.
+        let is_late = V::CHECKPOINTED && middle.sequence() != middle.flushed();
+        if !is_late || M::mutant("sptree.split_covers_first") {
+            leaf.set_covered(low);
+        }
         if !M::mutant("sptree.no_split_flush") {
             // Persist: the link before anybody writes to the new leaf, or a crash would lose what they
             // wrote (S2).

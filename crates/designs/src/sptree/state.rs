@@ -170,14 +170,14 @@ impl<M: Machine> Middle<M> {
         found == self.sequence.read_private() - self.flushed.read_private()
     }
 
-    /// The place of the newest record of the buffer; 0 if there is none. The caller holds the lock.
+    /// The place of the newest record of the buffer; 0 if there is none. The caller holds the lock, or validates.
     #[inline(always)]
     pub fn head(&self) -> u64 {
-        // Relaxed: only holders of the lock look at it.
+        // Relaxed: only holders of the lock write it, and readers validate.
         self.head.load(Ordering::Relaxed)
     }
 
-    /// The number of the newest buffered write. The caller holds the lock.
+    /// The number of the newest buffered write. The caller holds the lock, or validates.
     #[inline(always)]
     pub fn sequence(&self) -> u64 {
         // Relaxed: as in `head`.

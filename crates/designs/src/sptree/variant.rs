@@ -21,6 +21,9 @@ pub trait Variant: Named {
     /// Whether the records of a buffer are linked, so that it can be restored by itself when its leaf is touched.
     /// If not, opening replays the whole log.
     const LINKED: bool = true;
+    /// Whether the heads of buffers are written to the pool now and then, so that opening reads them and the records
+    /// behind them only. If not, it reads all records of the logs.
+    const CHECKPOINTED: bool = false;
 }
 
 variants! {
@@ -35,6 +38,13 @@ variants! {
     Buffered "sptree-buffered" 0x62 Variant {
         type Top<G: Geometry, M: Machine> = InnerTree<G, M>;
         const BUFFERED: bool = true;
+    }
+    /// As [`Buffered`], with checkpoints of the heads of buffers: opening reads the last one and what the logs have
+    /// behind it.
+    Checkpointed "sptree-checkpointed" 0x6A Variant {
+        type Top<G: Geometry, M: Machine> = InnerTree<G, M>;
+        const BUFFERED: bool = true;
+        const CHECKPOINTED: bool = true;
     }
     /// As [`Buffered`], with a plain log: its records have no links, and opening replays all of it.
     Plain "sptree-plain" 0x63 Variant {

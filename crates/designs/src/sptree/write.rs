@@ -61,6 +61,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                     }
                     if grows {
                         self.trim_logs(session);
+                        if V::CHECKPOINTED {
+                            self.checkpoint(session);
+                        }
                     }
                     return Ok(outcome);
                 }

@@ -11,7 +11,7 @@ use everleaf_designs::{
     BwTree, BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbTreeCoupled,
     NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
     RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeArt, SpTreeBuffered,
-    SpTreeBufferedUnfiltered, SpTreePlain, SpTreePlainUnfiltered, SpTreeUnfiltered,
+    SpTreeBufferedUnfiltered, SpTreeCheckpointed, SpTreePlain, SpTreePlainUnfiltered, SpTreeUnfiltered,
     SpTreeUnfilteredUnlogged, SpTreeUnlogged, UTree, WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Production, Tiny};
@@ -80,6 +80,7 @@ in_all_geometries! {
     sptree_unfiltered: SpTreeUnfiltered, shared;
     sptree_buffered: SpTreeBuffered, shared;
     sptree_buffered_unfiltered: SpTreeBufferedUnfiltered, shared;
+    sptree_checkpointed: SpTreeCheckpointed, shared;
     sptree_plain: SpTreePlain, shared;
     sptree_plain_unfiltered: SpTreePlainUnfiltered, shared;
     sptree_art: SpTreeArt, shared;

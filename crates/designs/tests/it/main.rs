@@ -5,6 +5,7 @@ mod buffered_trees;
 mod bw_tree;
 mod bztree;
 mod cceh;
+mod checkpoints;
 mod common;
 mod damaged_logs;
 mod every_tree;

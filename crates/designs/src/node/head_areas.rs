@@ -1,0 +1,409 @@
+//! Checkpoints of the heads of write buffers, for logs whose records are linked: two areas in the pool, written in
+//! turn.
+//!
+//! ```text
+//!   root object   2 words: the first block of each area
+//!   block    | next 8 | number 8 | length 8 | sum 8 | committed 8 | total 8 | sum 8 | 0 | words | ...
+//!   words    | low fence 8 | place of the newest record 8 | its sequence 8 | ... | 2 words a log: its tail |
+//! ```
+//!
+//! The words of a checkpoint go on from block to block. Its *number* is that of no other: the opening of the pool, and
+//! its place among those of this opening. Each block has the number of the checkpoint that its words are of, and a
+//! sum of them; the first block has, beside, the number of the checkpoint that is complete and how many words it
+//! has. All of it is flushed, each line once, and waited for once: the sums tell whether it is whole.
+//!
+//! *A crash* while one area is written leaves the other, which is older but whole. A checkpoint is a short cut and
+//! no more: one that is damaged does not count, the other one does, and without both the logs are read from their
+//! beginning. So nothing that a checkpoint could say is lost with it.
+//!
+//! *Space*: an area has as many blocks as its last checkpoint took. A block that is added is empty, durably, before
+//! it is linked: what was in its place before could be a checkpoint, of another tree. Without space for one the
+//! checkpoint is given up; its area is written anew by the next.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_index::{PoolBase, RootObject};
+use everleaf_machine::{Atomic, Machine, Ordering, SpinGuard, SpinLock};
+use everleaf_pool::Medium;
+
+/// Words of an entry: the low fence of a leaf, the place of the newest record of its buffer, its sequence.
+pub const ENTRY_LENGTH: usize = 3;
+const TAIL_LENGTH: usize = 2;
+const HEADER_SIZE: usize = 64;
+
+/// Where a log ended: in the chunk of this mark, behind so many records. The marks of a log's chunks ascend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// The opening of the pool that has made the chunk.
+    pub opening: u32,
+    /// The chunk's number among those of the opening.
+    pub number: u64,
+    /// Records of the chunk.
+    pub used: u32,
+}
+
+impl Tail {
+    /// As the pool has it.
+    pub fn words(self) -> [u64; 2] {
+        [u64::from(self.opening) << 32 | u64::from(self.used), self.number]
+    }
+
+    /// The tail that the pool has so.
+    pub fn of([ends, number]: [u64; 2]) -> Self {
+        Tail { opening: (ends >> 32) as u32, number, used: ends as u32 }
+    }
+}
+
+#[repr(C)]
+struct Header<M: Machine> {
+    next: Atomic<u64, M>,
+    number: Atomic<u64, M>,
+    length: Atomic<u64, M>,
+    sum: Atomic<u64, M>,
+    committed: Atomic<u64, M>,
+    total: Atomic<u64, M>,
+    commit_sum: Atomic<u64, M>,
+    unused: Atomic<u64, M>,
+}
+
+const _: () = assert!(size_of::<Header<everleaf_machine::Hardware>>() == HEADER_SIZE);
+
+/// How large blocks are, and of how many logs a checkpoint has tails.
+#[derive(Clone, Copy, Debug)]
+pub struct AreaShape {
+    /// Words of a block.
+    pub block_length: usize,
+    /// Logs of the tree.
+    pub log_count: usize,
+}
+
+/// A checkpoint that is being written.
+pub struct Writing {
+    number: u64,
+    first: u64,
+    block: u64,
+    /// Words of the block.
+    length: usize,
+    /// Words of all blocks.
+    total: u64,
+    /// Of the words of the block.
+    sum: u32,
+    /// Where the logs ended when it was begun.
+    pub tails: Vec<Tail>,
+    /// The key from which on leaves have not been looked at.
+    pub from: u64,
+}
+
+/// Who writes checkpoints, if anybody does.
+pub struct Turn {
+    /// The area that is written, or will be.
+    area: usize,
+    /// Checkpoints that were begun in this opening.
+    begun: u32,
+    /// The one that is not complete.
+    pub open: Option<Writing>,
+}
+
+/// A checkpoint that was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Ascending by their low fences.
+    pub entries: Vec<[u64; ENTRY_LENGTH]>,
+    /// Where the logs ended.
+    pub tails: Vec<Tail>,
+}
+
+/// See the module.
+pub struct HeadAreas<M: Machine> {
+    base: PoolBase<M>,
+    medium: Medium<M>,
+    root_object: RootObject<M>,
+    /// The root object's word that names the first area.
+    first_word: usize,
+    generation: u32,
+    shape: AreaShape,
+    turn: SpinLock<Turn, M>,
+}
+
+// SAFETY: `base` is the pool's mapping, which the tree keeps; everything shared is atomic or locked.
+unsafe impl<M: Machine> Send for HeadAreas<M> {}
+// SAFETY: as for `Send`.
+unsafe impl<M: Machine> Sync for HeadAreas<M> {}
+
+fn corrupt(offset: u64, what: &str) -> AllocError {
+    AllocError::Corrupt { offset, what: what.to_owned() }
+}
+
+/// A sum that goes on with these words.
+fn sum_of(sum: u32, words: &[u64]) -> u32 {
+    let mut bytes = [0; 64];
+    words.chunks(bytes.len() / 8).fold(sum, |sum, part| {
+        for (place, word) in bytes.chunks_exact_mut(8).zip(part) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        crc32c::crc32c_append(sum, &bytes[..part.len() * 8])
+    })
+}
+
+impl<M: Machine> HeadAreas<M> {
+    /// Areas that the root object's words from `first_word` on name; there are none yet.
+    pub fn new(
+        base: PoolBase<M>,
+        medium: Medium<M>,
+        (root_object, first_word): (RootObject<M>, usize),
+        generation: u32,
+        shape: AreaShape,
+    ) -> Self {
+        let turn = SpinLock::new(Turn { area: 0, begun: 0, open: None });
+        HeadAreas { base, medium, root_object, first_word, generation, shape, turn }
+    }
+
+    /// Bytes of a block.
+    fn block_size(&self) -> usize {
+        HEADER_SIZE + self.shape.block_length * 8
+    }
+
+    fn header(&self, block: u64) -> &Header<M> {
+        let start = self.base.start().wrapping_add(block as usize).cast();
+        // SAFETY: a block is a record of at least a header's size, aligned, inside the pool, made of atomic words.
+        unsafe { &*start }
+    }
+
+    fn word(&self, block: u64, index: usize) -> &Atomic<u64, M> {
+        debug_assert!(index < self.shape.block_length);
+        let start = self.base.start().wrapping_add(block as usize + HEADER_SIZE + index * 8).cast();
+        // SAFETY: a block is a record with room for so many words behind its header, aligned, inside the pool.
+        unsafe { &*start }
+    }
+
+    /// The word that names the first block of an area.
+    fn head(&self, area: usize) -> &Atomic<u64, M> {
+        self.root_object.word(self.first_word + area)
+    }
+
+    /// Takes the turn to write checkpoints, unless somebody else has it.
+    pub fn try_turn(&self) -> Option<SpinGuard<'_, Turn, M>> {
+        self.turn.try_lock()
+    }
+
+    /// Begins a checkpoint in the area that does not have the last one. The logs ended at `tails` before.
+    ///
+    /// # Errors
+    /// No space.
+    pub fn begin(
+        &self,
+        session: &mut Session<M>,
+        turn: &mut Turn,
+        tails: Vec<Tail>,
+    ) -> Result<Writing, AllocError> {
+        let first = self.follow(session, self.head(turn.area))?;
+        turn.begun += 1;
+        let number = u64::from(self.generation) << 32 | u64::from(turn.begun);
+        let sum = sum_of(0, &[number]);
+        Ok(Writing { number, first, block: first, length: 0, total: 0, sum, tails, from: 0 })
+    }
+
+    /// The block that a link leads to; a new one if there is none.
+    fn follow(&self, session: &mut Session<M>, link: &Atomic<u64, M>) -> Result<u64, AllocError> {
+        let block = link.read_private();
+        if block != 0 {
+            return Ok(block);
+        }
+        let block = session.allocate_record(self.block_size())?;
+        let Header { next, number, length, sum, committed, total, commit_sum, unused } =
+            self.header(block);
+        for word in [next, number, length, sum, committed, total, commit_sum, unused] {
+            word.write_private(0);
+        }
+        // Persist: the block is empty before the area leads to it, or what it was before would be taken for a
+        // checkpoint.
+        self.medium.persist(next.as_ptr(), HEADER_SIZE);
+        // Release: the header; recovery's view.
+        link.store(block, Ordering::Release);
+        // Persist: the link before a checkpoint that needs it is complete.
+        self.medium.persist(link.as_ptr(), 8);
+        Ok(block)
+    }
+
+    /// Adds words to a checkpoint.
+    ///
+    /// # Errors
+    /// No space: the checkpoint is given up.
+    pub fn push(
+        &self,
+        session: &mut Session<M>,
+        writing: &mut Writing,
+        words: &[u64],
+    ) -> Result<(), AllocError> {
+        for word in words {
+            if writing.length == self.shape.block_length {
+                let next = self.follow(session, &self.header(writing.block).next)?;
+                self.seal(writing);
+                writing.block = next;
+                writing.length = 0;
+                writing.sum = sum_of(0, &[writing.number]);
+            }
+            // Nobody but the holder of the turn looks at it.
+            self.word(writing.block, writing.length).write_private(*word);
+            writing.sum = sum_of(writing.sum, &[*word]);
+            writing.length += 1;
+        }
+        writing.total += words.len() as u64;
+        Ok(())
+    }
+
+    /// Ends a block: its number and sum, and all of it on its way to the medium, but the line that says that the
+    /// checkpoint is complete.
+    fn seal(&self, writing: &Writing) {
+        let header = self.header(writing.block);
+        header.number.write_private(writing.number);
+        header.length.write_private(writing.length as u64);
+        header.sum.write_private(u64::from(sum_of(writing.sum, &[writing.length as u64])));
+        // Persist: the words, by the drain of `commit`, before the other area is written over.
+        self.medium.flush(self.word(writing.block, 0).as_ptr(), writing.length * 8);
+        if writing.block != writing.first {
+            // Persist: number and sum, by the drain of `commit`, before the other area is written over.
+            self.medium.flush(header.next.as_ptr(), HEADER_SIZE);
+        }
+    }
+
+    /// Makes a checkpoint complete, durably. The next one is written to the other area.
+    pub fn commit(
+        &self,
+        session: &mut Session<M>,
+        turn: &mut Turn,
+        mut writing: Writing,
+        tails: &[Tail],
+    ) {
+        let words: Vec<u64> = tails.iter().flat_map(|tail| tail.words()).collect();
+        if self.push(session, &mut writing, &words).is_err() {
+            return;
+        }
+        self.seal(&writing);
+        let header = self.header(writing.first);
+        let (number, total) = (writing.number, writing.total);
+        header.committed.write_private(number);
+        header.total.write_private(total);
+        // Release: the checkpoint is whole; recovery's view.
+        header.commit_sum.store(u64::from(sum_of(0, &[number, total])), Ordering::Release);
+        // Persist: all of it, before the other area is written over.
+        self.medium.persist(header.next.as_ptr(), HEADER_SIZE);
+        turn.area ^= 1;
+        self.cut_off(session, writing.block);
+    }
+
+    /// Frees the blocks behind one, which the last checkpoint did not need.
+    fn cut_off(&self, session: &mut Session<M>, last: u64) {
+        let link = &self.header(last).next;
+        let mut block = link.read_private();
+        if block == 0 {
+            return;
+        }
+        // Release: recovery's view.
+        link.store(0, Ordering::Release);
+        // Persist: nothing leads to the blocks before they are used again.
+        self.medium.persist(link.as_ptr(), 8);
+        while block != 0 {
+            let next = self.header(block).next.read_private();
+            session.free_record(block, self.block_size());
+            block = next;
+        }
+    }
+
+    /// Visits the blocks of both areas, each before it is read, with their size.
+    ///
+    /// # Errors
+    /// The visitor's.
+    pub fn for_each_block<E>(
+        &self,
+        mut visit: impl FnMut(u64, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for area in 0..2 {
+            let mut block = self.head(area).read_private();
+            while block != 0 {
+                visit(block, self.block_size())?;
+                block = self.header(block).next.read_private();
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the blocks of both areas, and finds the newest checkpoint that is whole. The next one that is written goes
+    /// to the other area.
+    ///
+    /// # Errors
+    /// An area leads to where no block can be.
+    pub fn find(&mut self, recovery: &Recovery<M>) -> Result<Option<Found>, AllocError> {
+        self.for_each_block(|block, size| {
+            if recovery.record_room(block).is_none_or(|room| room < size) {
+                return Err(corrupt(block, "a block of a checkpoint was expected here"));
+            }
+            recovery.mark_record(block, size)
+        })?;
+        let mut complete: Vec<_> =
+            (0..2).filter_map(|area| Some((self.committed(area)?, area))).collect();
+        complete.sort_unstable();
+        for ((number, total), area) in complete.into_iter().rev() {
+            if let Some(found) = self.read(self.head(area).read_private(), number, total) {
+                self.turn.get_mut().area = area ^ 1;
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number and the length of the checkpoint of an area, if it says that there is one.
+    fn committed(&self, area: usize) -> Option<(u64, u64)> {
+        let block = self.head(area).read_private();
+        let header = (block != 0).then(|| self.header(block))?;
+        let (number, total) = (header.committed.read_private(), header.total.read_private());
+        let sum = header.commit_sum.read_private();
+        (number != 0 && sum == u64::from(sum_of(0, &[number, total]))).then_some((number, total))
+    }
+
+    /// The checkpoint of this number and length in an area, if it is whole.
+    fn read(&self, mut block: u64, number: u64, total: u64) -> Option<Found> {
+        let tail_words = self.shape.log_count * TAIL_LENGTH;
+        let is_unchecked = M::mutant("sptree.no_checkpoint_sum");
+        let mut words: Vec<u64> = vec![];
+        while (words.len() as u64) < total {
+            let header = (block != 0).then(|| self.header(block))?;
+            let left = usize::try_from(total).ok()? - words.len();
+            let length = left.min(self.shape.block_length);
+            let start = words.len();
+            words.extend((0..length).map(|index| self.word(block, index).read_private()));
+            let sum = sum_of(sum_of(sum_of(0, &[number]), &words[start..]), &[length as u64]);
+            let is_whole = header.number.read_private() == number
+                && header.length.read_private() == length as u64
+                && header.sum.read_private() == u64::from(sum);
+            if !is_whole && !is_unchecked {
+                return None;
+            }
+            block = header.next.read_private();
+        }
+        let tails = words.split_off(words.len().checked_sub(tail_words)?);
+        let entries = words.chunks_exact(ENTRY_LENGTH);
+        if !entries.remainder().is_empty() {
+            return None;
+        }
+        let entries = entries.map(|entry| [entry[0], entry[1], entry[2]]).collect();
+        let tails =
+            tails.chunks_exact(TAIL_LENGTH).map(|tail| Tail::of([tail[0], tail[1]])).collect();
+        Some(Found { entries, tails })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_survives_encoding() {
+        for tail in [
+            Tail::default(),
+            Tail { opening: 3, number: 1 << 40, used: 2046 },
+            Tail { opening: u32::MAX, number: u64::MAX, used: u32::MAX },
+        ] {
+            assert_eq!(Tail::of(tail.words()), tail);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Checkpoints of the heads of buffers, and an opening that reads the last one and what the logs have behind it.
+//!
+//! The head of a buffer, the place of its newest record, is in the middle node. To find it after a crash, all records
+//! of the logs would have to be read. So the heads of all leaves are written to the pool now and then
+//! (`node/head_areas.rs`):
+//!
+//! 1. the *tails* are noted: where each log ends;
+//! 2. the leaves are looked at from left to right: if its buffer has records, an *entry* says the low fence of the
+//!    leaf, and the place and the sequence of the newest;
+//! 3. entries and tails are made durable, and count from then on.
+//!
+//! Nobody waits for a checkpoint. A leaf is looked at as a reader does, and others go on: what they write after 1
+//! is behind the tails, and opening reads it. A thread that adds a chunk to a log looks at as many leaves as half a
+//! chunk has records; then it goes on with its own work, and who adds the next chunk goes on from there. So
+//! a write costs at most half of an entry, 12 bytes, and behind the tails are at most four records a leaf (those of two
+//! checkpoints, since the one that is being written does not count yet) and what the chunks have that were begun.
+//!
+//! # Opening
+//!
+//! Of each log the chunks are followed by their headers, which the allocator has to know of anyway; records are read
+//! only behind the tail. The newest record of a leaf is that of the highest sequence, of its entry and of the records
+//! with its keys. Everything else is as without checkpoints (`restore.rs`): the first touch restores a buffer by its
+//! links. *Why that is all* (S10): a record that its leaf still needs and that is not behind the tails was
+//! appended before 1, by a thread that had the leaf locked until the middle node knew the record. So who looked at
+//! the leaf in 2 has seen it, or a later one of the same buffer, which is linked to it.
+//!
+//! - *An entry that is older than what the leaf has*: its sequence is not above what line 0 says, and it does not
+//!   count. Its record may be in a chunk that was given up, and is not looked at. The other way round, a record that
+//!   line 0 does not cover is in a chunk that stays: a chunk is given up when the leaves of all its records have
+//!   them, durably.
+//! - *A tail in a chunk that was given up*: the marks of chunks ascend along a log, by the opening of the pool and the
+//!   chunk's number in it. All chunks whose mark is greater are read.
+//! - *A leaf that was split* behind 2 has ended its records in both halves, and one that was merged had ended them
+//!   before: the low fence of the entry belongs to a leaf that has all of them. New records are behind the tails.
+//!   A leaf that is met twice, because it was merged with one on its left that was looked at already, is passed over
+//!   for the same reason.
+//! - *A split that a crash has cut* before the records of the left half were ended: some of them are of keys of the
+//!   right half. Without checkpoints opening tells by the number of its records (S9); here it has not read them. So in
+//!   this variant a split leaves `covered` as it is when the left half has records, and the line that ends them
+//!   changes it. Opening restores a leaf with such a line 0 at once and writes it back. Its numbers go on behind
+//!   those of the right half: of two leaves that have numbers in common, an older checkpoint could name the other's
+//!   record. An entry names the low fence of its leaf, not the key of its record, which may be the right half's now.
+//! - *A crash in a checkpoint*, a damaged one, none: the other area, or all records (`head_areas.rs`). Older is not
+//!   wrong, only further from the tails.
+//! - *A crash in opening* leaves what it found: opening writes nothing but the repairs of line 0, and ends of cut
+//!   splits, and those say the same when they are done again.
+//! - *A leaf that is not restored yet* has its head in the middle node all the same, and the next checkpoint has it.
+//! - *A record that the medium loses* in front of the tails is not noticed by opening. Who touches its leaf is told, as
+//!   when it is lost after opening.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_index::Geometry;
+use everleaf_machine::Machine;
+
+use super::layout::HIGH_MAX;
+use super::recover::corrupt;
+use super::variant::Variant;
+use super::{Place, Tree};
+use crate::node::head_areas::{ENTRY_LENGTH, Found, Tail, Writing};
+
+/// What a checkpoint says of a leaf, if there is anything, where the leaf ends, and the next one.
+struct Look<'t, M: Machine> {
+    entry: Option<[u64; ENTRY_LENGTH]>,
+    low: u64,
+    high: u64,
+    next: Option<Place<'t, M>>,
+}
+
+impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
+    /// Leaves that are looked at for each chunk that a log gets.
+    const LOOKS: usize = Self::LOGS.chunk_length / 2;
+
+    /// Goes on with a checkpoint, or begins one, unless somebody else is at it. Without room in the pool it is given
+    /// up. The session is pinned.
+    #[cold]
+    pub(super) fn checkpoint(&self, session: &mut Session<M>) {
+        let Some(mut turn) = self.areas.try_turn() else { return };
+        let open = match turn.open.take() {
+            Some(writing) => Ok(writing),
+            // First the tails, then the heads: what is appended meanwhile is behind the tails (S10).
+            None => self.areas.begin(session, &mut turn, self.logs.tails()),
+        };
+        let Ok(mut writing) = open else { return };
+        match self.add_heads(session, &mut writing) {
+            Ok(true) => {
+                let tails = self.tails_of(&writing);
+                self.areas.commit(session, &mut turn, writing, &tails);
+                M::mark("sptree.checkpoint");
+            }
+            Ok(false) => turn.open = Some(writing),
+            Err(_) => {}
+        }
+    }
+
+    /// The tails of a checkpoint that is complete.
+    fn tails_of(&self, writing: &Writing) -> Vec<Tail> {
+        if M::mutant("sptree.checkpoint_late_tails") {
+            self.logs.tails()
+        } else {
+            writing.tails.clone()
+        }
+    }
+
+    /// Adds the heads of some leaves to a checkpoint. True if they were the last ones.
+    fn add_heads(
+        &self,
+        session: &mut Session<M>,
+        writing: &mut Writing,
+    ) -> Result<bool, AllocError> {
+        let mut next = None;
+        for _ in 0..Self::LOOKS {
+            let look = self.look(next, writing.from);
+            // A leaf that begins before has been merged since the tails were noted: all that it needs is behind
+            // them.
+            if let Some(entry) = look.entry.filter(|_| look.low >= writing.from) {
+                self.areas.push(session, writing, &entry)?;
+            }
+            if look.high == HIGH_MAX {
+                return Ok(true);
+            }
+            writing.from = look.high;
+            next = look.next;
+        }
+        Ok(false)
+    }
+
+    /// Looks at the leaf for a key as a reader does, first in the place where it is expected.
+    fn look<'t>(&'t self, expected: Option<Place<'t, M>>, key: u64) -> Look<'t, M> {
+        let seek = || self.place(self.top.find_le(key).leaf);
+        let mut place = expected.unwrap_or_else(seek);
+        let mut attempt = 0;
+        loop {
+            let middle = place.middle;
+            let version = match middle.view() {
+                Ok(version) => version,
+                Err(retry) if !M::mutant("sptree.checkpoint_ignores_locks") => {
+                    retry.pause::<M>(&mut attempt);
+                    place = seek();
+                    continue;
+                }
+                Err(_) => return self.heads_of(place),
+            };
+            let range = self.check_range(place, key);
+            let look = self.heads_of(place);
+            match (middle.is_current(version), range) {
+                (true, Ok(())) => return look,
+                (true, Err(elsewhere)) => {
+                    place = self.move_right(elsewhere).unwrap_or_else(seek);
+                }
+                (false, _) => {}
+            }
+        }
+    }
+
+    /// What a middle node says, good if its version is found unchanged afterwards.
+    fn heads_of<'t>(&'t self, place: Place<'t, M>) -> Look<'t, M> {
+        let middle = place.middle;
+        let (low, high, next) = (middle.low(), middle.high(), middle.next());
+        let (head, sequence) = (middle.head(), middle.sequence());
+        let is_passed = M::mutant("sptree.checkpoint_passes_unrestored") && middle.needs_restore();
+        let has_records = sequence > middle.flushed() && !is_passed;
+        let name = if has_records && M::mutant("sptree.checkpoint_names_key") {
+            self.logs.read(head, sequence).map_or(low, |record| record.key)
+        } else {
+            low
+        };
+        let entry = has_records.then_some([name, head, sequence]);
+        Look { entry, low, high, next: (next != 0).then(|| self.place(next)) }
+    }
+
+    /// Finds the newest record of each buffer, of those that the last checkpoint knows and of those behind it. `leaves`
+    /// are all, by their low fences. Nobody else is active.
+    pub(super) fn find_heads(
+        &mut self,
+        recovery: &Recovery<M>,
+        leaves: &[(u64, u64)],
+    ) -> Result<(), AllocError> {
+        let found = self.areas.find(recovery)?;
+        if found.is_some() {
+            M::mark("sptree.resumed");
+        }
+        let Found { entries, tails } = found.unwrap_or_default();
+        let size = Self::LOGS.chunk_size();
+        self.logs.for_each_chunk(|log, chunk| {
+            if recovery.record_room(chunk).is_none_or(|room| room < size) {
+                return Err(corrupt(chunk, "a chunk of the log was expected here"));
+            }
+            recovery.mark_record(chunk, size)?;
+            self.logs.adopt(log, chunk);
+            let tail = tails.get(log).copied().unwrap_or_default();
+            let start = self.logs.start_behind(chunk, tail);
+            if !self.logs.ends_once_from(chunk, start) {
+                return Err(corrupt(chunk, "the log has a damaged record in the middle"));
+            }
+            for (place, record) in self.logs.records_from(chunk, start) {
+                self.find_head(self.top.find_le(record.key).leaf, record.sequence, place);
+            }
+            Ok(())
+        })?;
+        let mut leaf = 0;
+        for [low, place, sequence] in entries {
+            // Both ascend. The leaf of an entry may be gone: then one on its left has everything.
+            while leaves.get(leaf + 1).is_some_and(|next| next.0 <= low) {
+                leaf += 1;
+            }
+            self.find_head(leaves[leaf].1, sequence, place);
+        }
+        Ok(())
+    }
+
+    fn find_head(&self, leaf: u64, sequence: u64, place: u64) {
+        if self.table.at(leaf).find_record(sequence, place) {
+            self.unrestored.add(0, 1);
+        }
+    }
+
+    /// Ends the records of leaves whose split a crash has cut: `cut` are those whose line 0 does not cover their
+    /// range. Some of the records may be linked to some of keys that have gone to the right half, whose chunks may
+    /// be dropped when that does not need them (S9).
+    pub(super) fn end_cut_splits(&self, cut: &[u64]) -> Result<(), AllocError> {
+        for offset in cut {
+            let place = self.place(*offset);
+            let middle = place.middle;
+            if middle.needs_restore() {
+                M::mark("sptree.ends_cut");
+                // No search is known to come here.
+                self.restore(place)?;
+            }
+            if middle.next() != 0 {
+                // No number twice: the right half has them up to here.
+                let right = self.table.at(middle.next()).flushed();
+                middle.note_record(middle.sequence().max(right), middle.head());
+            }
+            if !self.write_back(place, None) {
+                return Err(corrupt(*offset, "half a leaf has no room for its buffer"));
+            }
+        }
+        Ok(())
+    }
+}
