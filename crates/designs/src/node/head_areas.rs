@@ -363,7 +363,6 @@ impl<M: Machine> HeadAreas<M> {
     /// The checkpoint of this number and length in an area, if it is whole.
     fn read(&self, mut block: u64, number: u64, total: u64) -> Option<Found> {
         let tail_words = self.shape.log_count * TAIL_LENGTH;
-        let is_unchecked = M::mutant("sptree.no_checkpoint_sum");
         let mut words: Vec<u64> = vec![];
         while (words.len() as u64) < total {
             let header = (block != 0).then(|| self.header(block))?;
@@ -375,7 +374,7 @@ impl<M: Machine> HeadAreas<M> {
             let is_whole = header.number.read_private() == number
                 && header.length.read_private() == length as u64
                 && header.sum.read_private() == u64::from(sum);
-            if !is_whole && !is_unchecked {
+            if !is_whole {
                 return None;
             }
             block = header.next.read_private();

@@ -157,8 +157,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let middle = place.middle;
         let (low, high, next) = (middle.low(), middle.high(), middle.next());
         let (head, sequence) = (middle.head(), middle.sequence());
-        let is_passed = M::mutant("sptree.checkpoint_passes_unrestored") && middle.needs_restore();
-        let has_records = sequence > middle.flushed() && !is_passed;
+        let has_records = sequence > middle.flushed();
         let name = if has_records && M::mutant("sptree.checkpoint_names_key") {
             self.logs.read(head, sequence).map_or(low, |record| record.key)
         } else {
