@@ -14,8 +14,8 @@ use everleaf_designs::{
     BwTree, BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbPublished, NbTreeCoupled,
     NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
     RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeArt, SpTreeBuffered,
-    SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered, SpTreeUnlogged, UTree, WbTree,
-    WbTreeSo, Wort,
+    SpTreeBufferedUnfiltered, SpTreeCheckpointed, SpTreePlain, SpTreeUnfiltered, SpTreeUnlogged,
+    UTree, WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated as M;
@@ -243,6 +243,7 @@ pub static STRUCTURES: &[Structure] = &[
         "the same with buffers and a log",
         sizes!(SpTreeBufferedUnfiltered: 3),
     ),
+    one("sptree-checkpointed", "and with checkpoints", sizes!(SpTreeCheckpointed: 2 3 7)),
     one("sptree-plain", "SPTree with buffers and a plain log", sizes!(SpTreePlain: 2 3 7)),
     one("sptree-unlogged", "SPTree with buffers, no log", sizes!(SpTreeUnlogged: 2 3 7)),
     one("sptree-art", "SPTree below a radix tree", sizes!(SpTreeArt: 2 3)),

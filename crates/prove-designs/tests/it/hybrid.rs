@@ -9,7 +9,7 @@ use crate::common::{all_of, half_of, is_everyday, is_long, plain, survive, tell,
 use crate::marks::assert_met;
 use everleaf_designs::{
     CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, SpTree, SpTreeBuffered,
-    WbTree, WbTreeSo,
+    SpTreeCheckpointed, WbTree, WbTreeSo,
 };
 use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
@@ -318,4 +318,5 @@ trees! {
     cdds_survives: CddsTree,
     sptree_survives: SpTree,
     sptree_buffered_survives: SpTreeBuffered,
+    sptree_checkpointed_survives: SpTreeCheckpointed,
 }

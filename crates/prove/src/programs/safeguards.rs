@@ -403,6 +403,14 @@ fn of_sptree_logs() -> Vec<DirectedCase> {
     // Six keys are in the leaf; the records of 8 and 1 are its buffer's, the second linked to the first.
     let mut both_halves = [1, 2, 3, 4, 5, 6].map(|key| Insert(key, key * 10)).to_vec();
     both_halves.extend([Insert(8, 80), Update(1, 11)]);
+    // Six keys are in the leaf after five records; the ninth, of 8, begins a chunk and with it a checkpoint. Those of
+    // 1 are before it.
+    let mut newest_goes = vec![Insert(1, 10), Insert(2, 20), Update(2, 21), Insert(3, 30)];
+    newest_goes.extend([Insert(4, 40), Insert(5, 50), Insert(6, 60)]);
+    newest_goes.extend([Update(1, 11), Update(1, 12), Update(1, 13), Insert(8, 80)]);
+    // In leaves of 3 slots with a buffer of one entry: 1 and 2, and 3 to 5. Both buffers have something.
+    let mut two_leaves = [1, 2, 3, 4, 5].map(|key| Insert(key, key * 10)).to_vec();
+    two_leaves.push(Update(1, 9));
     let split = |mutant| {
         guarded(
             "a split whose left half has a record linked to one of the right half",
@@ -423,6 +431,35 @@ fn of_sptree_logs() -> Vec<DirectedCase> {
             ("sptree-buffered", "sptree.no_record_sum", line, 0, 100),
             &chunks,
             &[&[41, 42, 43, 44, 45, 46].map(|value| Update(4, value))],
+        ),
+        // What a split's left half has in its buffer is before the last tails, and the checkpoint's head is a record of
+        // a key that has gone to the right half.
+        guarded(
+            "a split whose right half has the newest record of a checkpoint",
+            ("sptree-checkpointed", "sptree.checkpoint_names_key", line, 0, 100),
+            &newest_goes,
+            &[&[Insert(7, 70)]],
+        )
+        .in_leaves_of(7),
+        guarded(
+            "a split whose left half has a record linked to one of the right half",
+            ("sptree-checkpointed", "sptree.split_covers_first", line, 0, 100),
+            &both_halves,
+            &[&[Insert(7, 70)]],
+        )
+        .in_leaves_of(7),
+        // The other thread's first write begins a checkpoint, while the second one of 1 has its record and no more.
+        guarded(
+            "a head that is read while its leaf is written",
+            ("sptree-checkpointed", "sptree.checkpoint_ignores_locks", line, 1, 2000),
+            &two_leaves,
+            &[&[Update(1, 11), Update(1, 12)], &[Update(5, 51)]],
+        ),
+        guarded(
+            "a write between the heads of a checkpoint and its end",
+            ("sptree-checkpointed", "sptree.checkpoint_late_tails", line, 1, 2000),
+            &two_leaves,
+            &[&[Update(1, 11), Update(1, 12)], &[Update(5, 51)]],
         ),
         // The leaf of 3 slots is full, and has the buffer of one entry, the removal, when 4 takes its slot.
         guarded(
