@@ -14,9 +14,15 @@ use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 /// Keys that the caches of the model are meant for.
 const REFERENCE: f64 = 121e6;
 
-/// Ours; the other with none of the ideas, with filters, with buffers, and with both.
-const TREES: [&str; 5] =
-    ["nbtree", "sptree-unfiltered", "sptree", "sptree-buffered-unfiltered", "sptree-buffered"];
+/// Ours; the other with none of the ideas, with filters, with buffers, with both, and with checkpoints of its log too.
+const TREES: [&str; 6] = [
+    "nbtree",
+    "sptree-unfiltered",
+    "sptree",
+    "sptree-buffered-unfiltered",
+    "sptree-buffered",
+    "sptree-checkpointed",
+];
 
 const OPERATIONS: [CountedOperation; 4] = [
     CountedOperation::Insert,

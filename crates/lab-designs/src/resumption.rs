@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use everleaf_bench::random::{Random, mix};
 use everleaf_bench::{BenchError, thread_time};
 use everleaf_designs::sptree::{Tree, variant::Variant};
-use everleaf_designs::{SpTree, SpTreeBuffered, SpTreePlain};
+use everleaf_designs::{SpTree, SpTreeBuffered, SpTreeCheckpointed, SpTreePlain};
 use everleaf_index::{
     CreateMode, Design, Hardware, IndexError, Pool, PoolOptions, Production, SingleTreePool,
 };
@@ -28,6 +28,8 @@ pub struct Resumption {
     pub opening: f64,
     /// The first lookup.
     pub lookup: f64,
+    /// The first write behind it, of another key.
+    pub write: f64,
 }
 
 /// What a tree serves from the start of its opening on.
@@ -57,7 +59,7 @@ impl<V: Variant> Resumed for Tree<V, Production, Hardware> {
 }
 
 /// Fills a tree of the design with `keys` random keys, in a file in memory; then, `times` times, updates as
-/// many keys at random, loses the process, opens the tree and looks for a key.
+/// many keys at random, loses the process, opens the tree, looks for a key and updates another one.
 ///
 /// # Errors
 /// The design is none of these; its own; the file cannot be made; the key has another value.
@@ -67,6 +69,7 @@ pub fn resumptions(design: &str, keys: u64, times: usize) -> Result<Vec<Resumpti
     match design {
         "sptree" => resume::<SpTree>(&path, keys, times),
         "sptree-buffered" => resume::<SpTreeBuffered>(&path, keys, times),
+        "sptree-checkpointed" => resume::<SpTreeCheckpointed>(&path, keys, times),
         "sptree-plain" => resume::<SpTreePlain>(&path, keys, times),
         _ => Err(IndexError::UnknownDesign(design.to_owned()).into()),
     }
@@ -88,6 +91,7 @@ pub fn served(
     let path = folder.path().join("resumption.pool");
     match design {
         "sptree-buffered" => serve::<SpTreeBuffered>(&path, keys, slice, slices),
+        "sptree-checkpointed" => serve::<SpTreeCheckpointed>(&path, keys, slice, slices),
         "sptree-plain" => serve::<SpTreePlain>(&path, keys, slice, slices),
         _ => Err(IndexError::UnknownDesign(design.to_owned()).into()),
     }
@@ -145,6 +149,9 @@ fn resume<T: Resumed>(path: &Path, keys: u64, times: usize) -> Result<Vec<Resump
         let mut session = tree_pool.heap().session().map_err(IndexError::from)?;
         let found = tree_pool.tree().get(&mut session, key::<T>(wanted))?;
         let looked = thread_time();
+        let other = mix(wanted) % keys;
+        tree_pool.tree().update(&mut session, key::<T>(other), turn + 1)?;
+        let written = thread_time();
         if found != Some(turn + 1) {
             let text = format!("{} has {found:?} after recovery, not {}", T::INFO.name, turn + 1);
             return Err(BenchError::Wrong(text));
@@ -154,6 +161,7 @@ fn resume<T: Resumed>(path: &Path, keys: u64, times: usize) -> Result<Vec<Resump
                 log_bytes: tree_pool.tree().log_bytes(),
                 opening: (opened - started).as_secs_f64(),
                 lookup: (looked - opened).as_secs_f64(),
+                write: (written - looked).as_secs_f64(),
             });
         }
     }

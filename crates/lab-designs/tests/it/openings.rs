@@ -39,10 +39,10 @@ fn folders_of_runs_that_are_gone_are_removed_and_no_others() {
 
 #[test]
 fn a_tree_serves_while_its_buffers_are_restored() {
-    for design in ["sptree-buffered", "sptree-plain"] {
+    for design in ["sptree-buffered", "sptree-checkpointed", "sptree-plain"] {
         let served = served(design, 20_000, Duration::from_millis(5), 10).unwrap();
         // Opening has replayed a plain log.
-        assert_eq!(served.buffers > 100, design == "sptree-buffered", "{design}: {served:?}");
+        assert_eq!(served.buffers > 100, design != "sptree-plain", "{design}: {served:?}");
         assert!(served.log_bytes > 0 && !served.restored.is_zero(), "{design}: {served:?}");
         assert!(served.lookups.is_sorted() && served.lookups.len() == 10, "{design}: {served:?}");
         let before_first = served.first.as_millis() as usize / 5;
@@ -53,11 +53,12 @@ fn a_tree_serves_while_its_buffers_are_restored() {
 
 #[test]
 fn an_opening_finds_the_log_that_was_left() {
-    for design in ["sptree", "sptree-buffered", "sptree-plain"] {
+    for design in ["sptree", "sptree-buffered", "sptree-checkpointed", "sptree-plain"] {
         let made = resumptions(design, 3000, 2).unwrap();
         assert_eq!(made.len(), 2, "{design}");
         let has_log = made.iter().all(|one| one.log_bytes > 0);
         assert_eq!(has_log, design != "sptree", "{design}: {made:?}");
         assert!(made.iter().all(|one| one.opening > 0.0), "{design}: {made:?}");
+        assert!(made.iter().all(|one| one.write > 0.0), "{design}: {made:?}");
     }
 }

@@ -119,7 +119,7 @@ pub(super) const FAMILY: Family = Family {
             claim: "about nothing, where others grow with the log",
             kinds: &[Kind::Recovery],
             seconds: (3, 240),
-            needs: &["sptree", "sptree-buffered", "sptree-plain"],
+            needs: &["sptree", "sptree-buffered", "sptree-checkpointed", "sptree-plain"],
             make: resumed::first_lookup,
         },
         Entry {
@@ -128,7 +128,7 @@ pub(super) const FAMILY: Family = Family {
             claim: "none before 1.4 s with a plain log of 1.8 GB; at once with the linked one",
             kinds: &[Kind::Recovery],
             seconds: (4, 200),
-            needs: &["sptree-buffered", "sptree-plain"],
+            needs: &["sptree-buffered", "sptree-checkpointed", "sptree-plain"],
             make: resumed::served_lookups,
         },
         made(
