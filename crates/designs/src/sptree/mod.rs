@@ -110,8 +110,8 @@ use layout::{
 use state::Middle;
 use top::TopIndex;
 use variant::{
-    Buffered, BufferedUnfiltered, Checkpointed, Plain, PlainUnfiltered, Radix, Unbuffered, Unfiltered,
-    UnfilteredUnlogged, Unlogged, Variant,
+    Buffered, BufferedUnfiltered, Checkpointed, Plain, PlainUnfiltered, Radix, Unbuffered,
+    Unfiltered, UnfilteredUnlogged, Unlogged, Variant,
 };
 
 /// SPTree whose writes go to the leaves.

@@ -11,8 +11,8 @@ use everleaf_designs::{
     BwTree, BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbTreeCoupled,
     NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
     RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeArt, SpTreeBuffered,
-    SpTreeBufferedUnfiltered, SpTreeCheckpointed, SpTreePlain, SpTreePlainUnfiltered, SpTreeUnfiltered,
-    SpTreeUnfilteredUnlogged, SpTreeUnlogged, UTree, WbTree, WbTreeSo, Wort,
+    SpTreeBufferedUnfiltered, SpTreeCheckpointed, SpTreePlain, SpTreePlainUnfiltered,
+    SpTreeUnfiltered, SpTreeUnfilteredUnlogged, SpTreeUnlogged, UTree, WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Production, Tiny};
 
