@@ -55,7 +55,7 @@ use everleaf_machine::Machine;
 use super::layout::HIGH_MAX;
 use super::recover::corrupt;
 use super::variant::Variant;
-use super::{Place, Tree};
+use super::{LeafAndMiddle, Tree};
 use crate::node::head_areas::{ENTRY_LENGTH, Found, Tail, Writing};
 
 /// What a checkpoint says of a leaf, if there is anything, where the leaf ends, and the next one.
@@ -63,7 +63,7 @@ struct Look<'t, M: Machine> {
     entry: Option<[u64; ENTRY_LENGTH]>,
     low: u64,
     high: u64,
-    next: Option<Place<'t, M>>,
+    next: Option<LeafAndMiddle<'t, M>>,
 }
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
@@ -125,8 +125,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Looks at the leaf for a key as a reader does, first in the place where it is expected.
-    fn look<'t>(&'t self, expected: Option<Place<'t, M>>, key: u64) -> Look<'t, M> {
-        let seek = || self.place(self.top.find_le(key).leaf);
+    fn look<'t>(&'t self, expected: Option<LeafAndMiddle<'t, M>>, key: u64) -> Look<'t, M> {
+        let seek = || self.place(self.leaf_for(key));
         let mut place = expected.unwrap_or_else(seek);
         let mut attempt = 0;
         loop {
@@ -153,7 +153,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// What a middle node says, good if its version is found unchanged afterwards.
-    fn heads_of<'t>(&'t self, place: Place<'t, M>) -> Look<'t, M> {
+    fn heads_of<'t>(&'t self, place: LeafAndMiddle<'t, M>) -> Look<'t, M> {
         let middle = place.middle;
         let (low, high, next) = (middle.low(), middle.high(), middle.next());
         let (head, sequence) = (middle.head(), middle.sequence());
@@ -192,7 +192,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 return Err(corrupt(chunk, "the log has a damaged record in the middle"));
             }
             for (place, record) in self.logs.records_from(chunk, start) {
-                self.find_head(self.top.find_le(record.key).leaf, record.sequence, place);
+                self.find_head(self.leaf_for(record.key), record.sequence, place);
             }
             Ok(())
         })?;

@@ -68,10 +68,10 @@
 //!   reads one line a leaf, and clears them before anybody can raise the fence.
 //!
 //! *Departures.* The inner tree is the one that all trees of this library share; in `sptree-art` it is an ART
-//! (`node/art`), as published. Either learns of a split before the lock is opened. A leaf has 19 whole
-//! lines where the published one has 1208 bytes; middle nodes have no pointers to their leaf and left neighbour, they are found by its place.
-//! Two neighbours are merged if both hang below one inner node, or below an ART. What the paper calls lock-free lookups
-//! waits for a writer at work on the leaf.
+//! (`node/art`), as published. Either learns of a split before the lock is opened. A leaf has 19 whole lines where
+//! the published one has 1208 bytes; middle nodes have no pointers to their leaf and left neighbour, they are found
+//! by its place. Two neighbours are merged if both hang below one inner node, or below an ART. What the paper calls
+//! lock-free lookups waits for a writer at work on the leaf.
 
 mod check;
 mod checkpoint;

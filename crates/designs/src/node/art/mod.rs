@@ -27,10 +27,10 @@
 //! *Source*: V. Leis, A. Kemper, T. Neumann, "The Adaptive Radix Tree: ARTful Indexing for Main-Memory Databases", ICDE
 //! 2013; V. Leis, F. Scheibner, A. Kemper, T. Neumann, "The ART of practical synchronization", DaMoN 2016.
 //! *Departures*: there a header has the bits since the node above, up to eight bytes of them, and is cut, under two
-//! locks, when a node is put between. The root is a word with a lock, not a node of 256 children: a small tree is one node.
-//! Nodes of the two large kinds have a bit for each digit, so that the next smaller one is found at once, and the first
-//! two kinds compare all their digits by arithmetic on words. Readers need not validate a node before they go below it:
-//! a node that is not dead is in the tree, and its header says for which keys.
+//! locks, when a node is put between. The root is a word with a lock, not a node of 256 children: a small tree is one
+//! node. Nodes of the two large kinds have a bit for each digit, so that the next smaller one is found at once, and
+//! the first two kinds compare all their digits by arithmetic on words. Readers need not validate a node before they
+//! go below it: a node that is not dead is in the tree, and its header says for which keys.
 //!
 //! Invariants (checked by `check` and on the simulated machine):
 //! - A1 a node whose lock is not dead is in the tree, or not known to anybody but its maker; one that left it is dead
