@@ -14,12 +14,12 @@ use everleaf_index::Tiny;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Machine, Simulated};
-use everleaf_prove::backing::{SIZE_MIN, new_pool, open_pool};
+use everleaf_prove::case::step::{self, Step};
 use everleaf_prove::case::{Case, PlannedCase};
-use everleaf_prove::configure::Fixed;
-use everleaf_prove::dimensions::{self, Dimension, Drawn};
-use everleaf_prove::leaks::all_is_free;
-use everleaf_prove::step::{self, Step};
+use everleaf_prove::judge::leaks::all_is_free;
+use everleaf_prove::machine::backing::{SIZE_MIN, new_pool, open_pool};
+use everleaf_prove::machine::configure::Fixed;
+use everleaf_prove::machine::dimensions::{self, Dimension, Drawn};
 
 type M = Simulated;
 /// With nodes of 3, 5, 7 and 16 children, on 4 bits of a key.

@@ -7,7 +7,7 @@ use everleaf_index::{Design, Production, SingleTreePool};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
-use everleaf_prove::backing::{new_pool_up_to, open_pool};
+use everleaf_prove::machine::backing::{new_pool_up_to, open_pool};
 
 type M = Simulated;
 type Plain = SpTreeBuffered<Production, M>;
