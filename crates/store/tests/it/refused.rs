@@ -187,8 +187,8 @@ fn a_pool_that_took_the_place_of_another_has_its_log() {
     assert!(!folder.path().join("pool.replaced").exists());
 }
 
-/// What was lost: where the number of the boot is not to be read, as without /proc, every kill was taken for a crash of the
-/// machine, and the pool, which had what was not synced yet, was replaced by what the log had.
+/// What was lost: where the number of the boot is not to be read, as without /proc, every kill was taken for a crash of
+/// the machine, and the pool, which had what was not synced yet, was replaced by what the log had.
 #[test]
 fn a_pool_that_may_be_whole_is_kept_when_it_is_rebuilt() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -135,7 +135,7 @@ impl<G: Geometry, M: Machine> Art<G, M> {
 
     /// What the root leads to, while nobody changes the tree.
     fn top(&self) -> Child<M> {
-        // Acquire: the node is complete; pairs with the release in `Place::put`.
+        // Acquire: the node is complete; pairs with the release in `ChildSlot::put`.
         Child::of(self.root.load(Ordering::Acquire))
     }
 

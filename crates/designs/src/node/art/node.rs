@@ -294,7 +294,7 @@ impl<'t, G: Geometry, M: Machine> Node<'t, G, M> {
     /// What a place leads to.
     #[inline(always)]
     pub fn child(place: &Slot<M>) -> Child<M> {
-        // Acquire: the child is complete; pairs with the release in `set_child` and in `Place::put`.
+        // Acquire: the child is complete; pairs with the release in `set_child` and in `ChildSlot::put`.
         Child::of(place.load(Ordering::Acquire))
     }
 

@@ -76,7 +76,7 @@ impl<G: Geometry, M: Machine> Art<G, M> {
     #[inline(always)]
     fn try_find_le(&self, key: u64, key_of: &impl Fn(u64) -> u64) -> Result<Option<u64>, Retry> {
         let mut trail = Trail::new(self.lock.stable_or_wait(GENERATION)?);
-        // Acquire: the node is complete; pairs with the release in `Place::put`.
+        // Acquire: the node is complete; pairs with the release in `ChildSlot::put`.
         let mut child = Child::of(self.root.load(Ordering::Acquire));
         loop {
             // The number of the step at which what is before the key hangs, and that.

@@ -75,20 +75,20 @@ impl<'t, M: Machine> Guarded<'t, M> {
 }
 
 /// A place that leads on, and what guards it.
-struct Place<'t, M: Machine> {
+struct ChildSlot<'t, M: Machine> {
     guard: Guarded<'t, M>,
     slot: &'t Slot<M>,
 }
 
-impl<M: Machine> Clone for Place<'_, M> {
+impl<M: Machine> Clone for ChildSlot<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: Machine> Copy for Place<'_, M> {}
+impl<M: Machine> Copy for ChildSlot<'_, M> {}
 
-impl<M: Machine> Place<'_, M> {
+impl<M: Machine> ChildSlot<'_, M> {
     fn child(&self) -> Child<M> {
         // Acquire: the child is complete; pairs with the release in `put`.
         Child::of(self.slot.load(Ordering::Acquire))
@@ -111,7 +111,7 @@ impl<M: Machine> Place<'_, M> {
 
 /// A node that a change is in, and the place that leads to it.
 struct Spot<'t, G, M: Machine> {
-    above: Place<'t, M>,
+    above: ChildSlot<'t, M>,
     node: Node<'t, G, M>,
     guard: Guarded<'t, M>,
 }
@@ -143,8 +143,8 @@ impl<G: Geometry, M: Machine> Art<G, M> {
     }
 
     /// The place of the root, as it is now.
-    fn root_place(&self) -> Result<Place<'_, M>, Retry> {
-        Ok(Place { guard: Guarded::read(&self.lock)?, slot: &self.root })
+    fn root_place(&self) -> Result<ChildSlot<'_, M>, Retry> {
+        Ok(ChildSlot { guard: Guarded::read(&self.lock)?, slot: &self.root })
     }
 
     fn try_insert(
@@ -184,7 +184,7 @@ impl<G: Geometry, M: Machine> Art<G, M> {
             let guard = Guarded::read(node.lock())?;
             let digit = node.digit(key);
             match node.at_most(digit) {
-                Some((found, slot)) if found == digit => place = Place { guard, slot },
+                Some((found, slot)) if found == digit => place = ChildSlot { guard, slot },
                 _ => {
                     let spot = Spot { above: place, node, guard };
                     self.add(session, &spot, digit, new)?;
@@ -198,7 +198,7 @@ impl<G: Geometry, M: Machine> Art<G, M> {
     fn put_beside(
         &self,
         session: &mut Session<M>,
-        place: Place<'_, M>,
+        place: ChildSlot<'_, M>,
         (there, child): (u64, Child<M>),
         (key, new): (u64, Child<M>),
     ) -> Result<(), Stop> {
@@ -334,7 +334,7 @@ impl<G: Geometry, M: Machine> Art<G, M> {
                     match node.at_most(digit) {
                         Some((found, slot)) if found == digit => {
                             spot = Some(Spot { above: place, node, guard });
-                            place = Place { guard, slot };
+                            place = ChildSlot { guard, slot };
                         }
                         _ => {
                             guard.validate()?;

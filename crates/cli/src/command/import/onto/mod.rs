@@ -168,7 +168,7 @@ fn follow(
             say("in step with the source: what is written there is passed on");
         }
         if last.elapsed() >= silence {
-            to.settle()?;
+            to.give_times()?;
             return Ok(commands);
         }
     }

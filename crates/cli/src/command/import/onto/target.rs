@@ -73,7 +73,7 @@ impl Target {
     }
 
     /// Gives keys the times that they have at the source, which is followed no more.
-    pub fn settle(&mut self) -> Result<(), Failure> {
+    pub fn give_times(&mut self) -> Result<(), Failure> {
         let Some(held) = self.held.take() else { return Ok(()) };
         let times = held.times().into_iter();
         self.exchange(times.map(|(key, time)| (key, held.given(time), time)).collect())
