@@ -41,8 +41,8 @@ pub fn render(built: &Built, ran: &[Ran], time: Duration) -> String {
     };
     let _ = writeln!(
         text,
-        "{} test programs: built in {:.0} CPU seconds and {:.1} minutes ({there}), run in {:.0} CPU seconds, {early:.0} \
-         of them from within the build; {:.1} minutes in all",
+        "{} test programs: built in {:.0} CPU seconds and {:.1} minutes ({there}), run in {:.0} CPU seconds, \
+         {early:.0} of them from within the build; {:.1} minutes in all",
         built.programs.len(),
         built.cpu,
         minutes(built.time),
