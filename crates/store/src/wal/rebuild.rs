@@ -140,9 +140,7 @@ fn try_rebuild(
     // It has nothing new. The next opening ends it properly, should that fail here, for instance
     // because the disk is full.
     let _ = log.close();
-    // Whether the machine crashed may not be known: then the file may have more than the log.
-    let may_be_whole = matches!(lost, PoolError::MachineCrashed { is_certain: false, .. });
-    if belongs.is_none() || may_be_whole {
+    if is_kept(belongs, &lost) {
         keep_other(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
     }
     new.replace()?;
@@ -150,6 +148,12 @@ fn try_rebuild(
     drop(recovered);
     let pool = Pool::open(path, &existing).map_err(|error| from_pool(error, path))?;
     Ok((pool, Some(rebuilt)))
+}
+
+/// Whether the file that is replaced is kept: it may be another pool, or have more than the log, for whether the machine
+/// crashed is not always known.
+fn is_kept(belongs: Option<bool>, lost: &PoolError) -> bool {
+    belongs.is_none() || matches!(lost, PoolError::MachineCrashed { is_certain: false, .. })
 }
 
 /// Whether the log is that of the pool at `path`; `None` if nobody can tell. A log of an older version

@@ -92,7 +92,8 @@ pub(super) fn count_at_most(word: u64, digit: usize) -> usize {
     const LANES: u64 = 0x0001_0001_0001_0001;
     // Every second byte in a lane of 16 bits: what is left of the ninth bit is whether it was not borrowed.
     let from = LANES * (0x100 | digit as u64);
-    let passed = |bytes: u64| (from - (bytes & LANES * 0xFF) & LANES << 8).count_ones() as usize;
+    let passed =
+        |bytes: u64| ((from - (bytes & (LANES * 0xFF))) & (LANES << 8)).count_ones() as usize;
     passed(word) + passed(word >> 8)
 }
 

@@ -15,6 +15,10 @@ const SOONER: f64 = 4.0;
 const READS_LEAVES: &str = "opening reads line 0 of each leaf, since the upper layer is made anew; of the log, with \
      checkpoints, the heads of buffers and the records behind them, without them all records";
 
+/// Of the tables of the first lookup.
+const COLUMNS: [&str; 6] =
+    ["log MB", "keys", "opening ms", "first lookup us", "first write us", "to the lookup, ms"];
+
 /// Figure 10 a: a crash behind so many writes, then an opening and a lookup. The tree without buffers has no
 /// log: what the others take more is theirs.
 pub(super) fn first_lookup(context: &mut Context<'_>) -> Result<Results, BenchError> {
@@ -25,15 +29,7 @@ pub(super) fn first_lookup(context: &mut Context<'_>) -> Result<Results, BenchEr
     let (mut last, mut lines) = ([f64::NAN; 4], vec![]);
     let designs = ["sptree", "sptree-buffered", "sptree-checkpointed", "sptree-plain"];
     for (place, design) in designs.into_iter().enumerate() {
-        let columns = [
-            "log MB",
-            "keys",
-            "opening ms",
-            "first lookup us",
-            "first write us",
-            "to the lookup, ms",
-        ];
-        let mut grid = Grid::new(format!("{design} behind a crash"), &columns);
+        let mut grid = Grid::new(format!("{design} behind a crash"), &COLUMNS);
         let mut line = Line { name: design.to_owned(), points: vec![] };
         for &keys in sizes {
             (context.tell)(&format!("{design}: {keys} keys, as many updates, a crash"));
