@@ -221,7 +221,6 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             let place = self.place(*offset);
             let middle = place.middle;
             if middle.needs_restore() {
-                M::mark("sptree.ends_cut");
                 // No search is known to come here.
                 self.restore(place)?;
             }

@@ -150,8 +150,8 @@ fn try_rebuild(
     Ok((pool, Some(rebuilt)))
 }
 
-/// Whether the file that is replaced is kept: it may be another pool, or have more than the log, for whether the machine
-/// crashed is not always known.
+/// Whether the file that is replaced is kept: it may be another pool, or have more than the log, for whether the
+/// machine crashed is not always known.
 fn is_kept(belongs: Option<bool>, lost: &PoolError) -> bool {
     belongs.is_none() || matches!(lost, PoolError::MachineCrashed { is_certain: false, .. })
 }
