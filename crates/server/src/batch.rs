@@ -102,7 +102,11 @@ impl Batch<'_> {
                     return BatchEnd { consumed: at, is_paused: false };
                 }
             };
-            let next = self.next(rest);
+            let next = match self.next(rest) {
+                // Nothing is behind it with which it could be done as one step.
+                Next::Serial(_) if series.is_empty() && at + size == bytes.len() => Next::Other,
+                next => next,
+            };
             let can_wait = match next {
                 Next::Plain(kind, ..) => series.is_empty() && group.takes(kind),
                 Next::Serial(command) => group.len == 0 && takes(&series, command),

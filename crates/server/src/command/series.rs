@@ -90,6 +90,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
     let mut attempts = 0;
     while attempts < ATTEMPT_COUNT_MAX {
         let mut stage = Stage::beside_others(BATCH_SIZE_MAX, store);
+        stage.expect_many();
         let answers = Vec::with_capacity(FIRST_ANSWERS_SIZE);
         let mut staging = Staging { answers, ..Staging::default() };
         if !stage_all(context, series, first..end, &mut stage, store, &mut staging) {

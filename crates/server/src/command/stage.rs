@@ -132,6 +132,11 @@ impl Stage {
         Stage { rollback_count: Some(store.rollback_count()), ..Stage::new(size_max) }
     }
 
+    /// Makes room for what many commands write.
+    pub fn expect_many(&mut self) {
+        self.members.expect_many();
+    }
+
     /// The time by which all of it is judged, in milliseconds since 1970-01-01 UTC.
     pub fn now_ms(&self) -> u64 {
         self.moment.ms()

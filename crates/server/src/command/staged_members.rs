@@ -13,9 +13,13 @@ use std::sync::OnceLock;
 const UNINDEXED_LEN: usize = 8;
 /// The first table has so many places; a table is half full at most.
 const FIRST_TABLE_LEN: usize = 256;
-/// Bytes and entries that the first ones have room for.
-const FIRST_SIZE: usize = 2 << 10;
-const FIRST_LEN: usize = 32;
+/// Bytes and entries that the first ones have room for: most steps are of one command. Small blocks of memory are given
+/// and taken back without a search.
+const FIRST_SIZE: usize = 256;
+const FIRST_LEN: usize = 8;
+/// The same where many are expected.
+const SERIES_SIZE: usize = 2 << 10;
+const SERIES_LEN: usize = 32;
 /// Up to so many bytes that nobody refers to are no reason to copy the others.
 const UNUSED_SIZE_KEPT: usize = 64 << 10;
 /// A piece of the order with so many entries is divided.
@@ -60,6 +64,12 @@ pub struct StagedMembers {
 }
 
 impl StagedMembers {
+    /// Makes room for what many commands write.
+    pub fn expect_many(&mut self) {
+        self.bytes.reserve(SERIES_SIZE);
+        self.entries.reserve(SERIES_LEN);
+    }
+
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.len == 0

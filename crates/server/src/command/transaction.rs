@@ -15,6 +15,7 @@
 pub mod single;
 pub mod step;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -357,6 +358,23 @@ fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> C
     Ok(())
 }
 
+thread_local! {
+    /// A batch with nothing in it, whose memory the next step needs again.
+    static SPARE: Cell<WriteBatch> = Cell::default();
+}
+
+/// Bytes and changes of a batch up to which its memory is kept.
+const SPARE_SIZE_MAX: usize = 64 << 10;
+const SPARE_LEN_MAX: usize = 1 << 10;
+
+/// Keeps the memory of a batch for the next one.
+fn keep_spare(mut batch: WriteBatch) {
+    if batch.size_bytes() <= SPARE_SIZE_MAX && batch.len() <= SPARE_LEN_MAX {
+        batch.clear();
+        SPARE.set(batch);
+    }
+}
+
 /// Writes what a stage holds that was made while others write, if what it depends on is still so. Returns whether it
 /// is.
 pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Result<bool, Failure> {
@@ -369,10 +387,11 @@ pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Resu
         return Ok(is_so);
     }
     let service = serve(context, stage, store)?;
-    let mut batch = WriteBatch::new();
+    let mut batch = SPARE.take();
     stage.expect_read(&mut batch, &shared.databases);
     stage.fill(&mut batch, &shared.databases, &shared.types);
     let is_done = store.write(&batch)?.is_done();
+    keep_spare(batch);
     if is_done {
         finish(context, service, stage);
     }
