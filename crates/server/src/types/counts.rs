@@ -20,8 +20,8 @@ struct Separator {
     position: Box<[u8]>,
     /// Members from it to the next one.
     count: u64,
-    /// Whether this is still to be written.
-    is_changed: bool,
+    /// What was read of it, or handed out to be written; `None` if it is new.
+    written: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Counts {
         let mut next = Vec::new();
         for (position, count) in read {
             let number = number_of(&position);
-            next.push(Separator { number, position: position.into(), count, is_changed: false });
+            next.push(Separator { number, position: position.into(), count, written: Some(count) });
             if next.len() == PIECE_LEN_MAX / 2 {
                 counts.pieces.push(Piece::of(std::mem::take(&mut next), false));
             }
@@ -128,7 +128,7 @@ impl Counts {
             let piece = &mut self.pieces[piece];
             let found = &mut piece.separators[last];
             found.count = change(found.count);
-            (found.is_changed, piece.is_changed) = (true, true);
+            piece.is_changed = true;
         }
     }
 
@@ -139,7 +139,7 @@ impl Counts {
                 let piece = &mut self.pieces[number];
                 let found = &mut piece.separators[place];
                 found.count = count;
-                (found.is_changed, piece.is_changed) = (true, true);
+                piece.is_changed = true;
                 return false;
             }
             Err(place) => place,
@@ -148,7 +148,7 @@ impl Counts {
             number: number_of(position),
             position: position.into(),
             count,
-            is_changed: true,
+            written: None,
         };
         let Some(piece) = self.pieces.get_mut(number) else {
             self.pieces.push(Piece::of(vec![new], true));
@@ -219,12 +219,13 @@ impl Counts {
         }
     }
 
-    /// Hands out the counts that changed and were not handed out yet.
+    /// Hands out the counts that are not those that were read or handed out. A member whose score changes by little
+    /// mostly stays behind the same separator, and leaves its count as it was.
     pub fn take_changed(&mut self, mut take: impl FnMut(&[u8], u64)) {
         for piece in self.pieces.iter_mut().filter(|piece| piece.is_changed) {
             piece.is_changed = false;
-            for it in piece.separators.iter_mut().filter(|it| it.is_changed) {
-                it.is_changed = false;
+            for it in piece.separators.iter_mut().filter(|it| it.written != Some(it.count)) {
+                it.written = Some(it.count);
                 take(&it.position, it.count);
             }
         }
@@ -237,7 +238,8 @@ mod tests {
 
     use super::*;
 
-    type Model = BTreeMap<Vec<u8>, (u64, bool)>;
+    /// Counts, and what was last read or handed out of them.
+    type Model = BTreeMap<Vec<u8>, (u64, Option<u64>)>;
 
     fn check_visits(counts: &Counts, model: &Model, bounds: (Bound<&[u8]>, Bound<&[u8]>)) {
         let part = |at: &[u8]| {
@@ -282,7 +284,10 @@ mod tests {
                 let at = position(&mut draw);
                 match draw(8) {
                     0..4 => {
-                        let is_new = model.insert(at.clone(), (step, true)).is_none();
+                        // Often what it is already.
+                        let step = step / 4;
+                        let is_new = !model.contains_key(&at);
+                        model.entry(at.clone()).or_insert((0, None)).0 = step;
                         assert_eq!(counts.set(&at, step), is_new);
                     }
                     4 => {
@@ -294,9 +299,11 @@ mod tests {
                         let found = model.range_mut::<[u8], _>(before).next_back();
                         let wanted = found.as_ref().map(|(at, (count, _))| (&at[..], *count));
                         assert_eq!(counts.before(&at), wanted);
-                        counts.change_before(&at, |count| count + 7);
-                        if let Some((_, (count, is_changed))) = found {
-                            (*count, *is_changed) = (*count + 7, true);
+                        // To and fro.
+                        let by = 14 * (step % 2);
+                        counts.change_before(&at, |count| (count + by).saturating_sub(7));
+                        if let Some((_, (count, _))) = found {
+                            *count = (*count + by).saturating_sub(7);
                         }
                     }
                 }
@@ -308,11 +315,12 @@ mod tests {
                     check_visits(&counts, &model, (Bound::Excluded(&a), Bound::Excluded(&a)));
                     let mut changed = Vec::new();
                     counts.take_changed(|at, count| changed.push((at.to_vec(), count)));
-                    let is_changed = model.iter().filter(|(_, (_, is_changed))| *is_changed);
+                    let is_changed = |count: u64, written| written != Some(count);
+                    let differing = model.iter().filter(|(_, it)| is_changed(it.0, it.1));
                     let wanted: Vec<_> =
-                        is_changed.map(|(at, (count, _))| (at.clone(), *count)).collect();
+                        differing.map(|(at, (count, _))| (at.clone(), *count)).collect();
                     assert_eq!(changed, wanted);
-                    model.values_mut().for_each(|(_, is_changed)| *is_changed = false);
+                    model.values_mut().for_each(|(count, written)| *written = Some(*count));
                     let read = model.iter().map(|(at, (count, _))| (at.clone(), *count));
                     let again = Counts::of(read.collect());
                     check_visits(&again, &model, (Bound::Unbounded, Bound::Excluded(&b)));

@@ -354,6 +354,14 @@ mod tests {
         known.set(1, b"d", 4);
         assert_eq!(written(&mut known), [(1, b"d".to_vec(), 4)]);
         assert_eq!(known.before(1, b"e"), Some((&b"d"[..], 4)));
+        // What is again what it was needs no write; what was handed out before that does.
+        known.change_before(1, b"e", |count| count + 1);
+        known.change_before(1, b"e", |count| count - 1);
+        assert_eq!(written(&mut known), []);
+        known.change_before(1, b"e", |count| count + 1);
+        assert_eq!(written(&mut known), [(1, b"d".to_vec(), 5)]);
+        known.change_before(1, b"e", |count| count - 1);
+        assert_eq!(written(&mut known), [(1, b"d".to_vec(), 4)]);
     }
 
     #[test]
