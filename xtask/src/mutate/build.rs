@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use super::copy::{Places, Sources};
 use super::site::Key;
+use super::spread;
 use crate::jobs::cargo;
 
 /// After so many turns of the compiler something else is wrong.
@@ -27,24 +28,43 @@ pub struct Built {
 /// # Errors
 /// What the compiler says, if no site is to blame.
 pub fn build(sources: &Sources, structures: &[String]) -> Result<Built, String> {
-    let mut left_out = BTreeSet::new();
+    // Each turn takes the compiler a minute.
+    let Built { program, mut left_out } = built_before(sources, structures);
     for _ in 0..TURNS {
         let places = sources.write(&left_out, structures)?;
-        let blamed = check(sources, &places)?;
+        let blamed = compile(sources, &places, sources.package(structures)?)?;
         if blamed.is_empty() {
-            let program = compile(sources)?;
+            put_in_place(sources, &program)?;
             return Ok(Built { program, left_out });
         }
         println!("{} sites do not compile", blamed.len());
         left_out.extend(blamed.into_iter().map(|site| sources.sites[site].key.clone()));
+        let lines: String = left_out.iter().map(|key| format!("{key}\n")).collect();
+        let path = list_of_left_out(sources);
+        fs::write(&path, lines).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Err(format!("the copy does not compile after {TURNS} turns"))
 }
 
+/// What was compiled before, of the same sources with these structures.
+pub fn built_before(sources: &Sources, structures: &[String]) -> Built {
+    let listed = fs::read_to_string(list_of_left_out(sources)).unwrap_or_default();
+    let listed: BTreeSet<&str> = listed.lines().collect();
+    let keys = sources.sites.iter().map(|site| &site.key);
+    let left_out = keys.filter(|key| listed.contains(key.to_string().as_str())).cloned().collect();
+    // Another hunt may run a program with other structures meanwhile.
+    let name = format!("target/mutate/rule-{:016x}", spread(0, &structures.join(" ")));
+    Built { program: sources.root.join(name), left_out }
+}
+
+fn list_of_left_out(sources: &Sources) -> PathBuf {
+    sources.root.join("target/mutate/left-out")
+}
+
 /// A cargo in the copy that compiles fast what still runs fast. As in a release, nothing is asserted that is
 /// for debugging.
-fn cargo_in(sources: &Sources, arguments: &[&str]) -> Command {
-    let mut command = cargo(&sources.tree(), arguments);
+fn cargo_in(sources: &Sources, package: &str) -> Command {
+    let mut command = cargo(&sources.tree(), &["build", "--bin", "rule", "--message-format=json"]);
     command
         .env("CARGO_TARGET_DIR", sources.root.join("target/mutate/build"))
         .env("CARGO_INCREMENTAL", "1")
@@ -53,14 +73,15 @@ fn cargo_in(sources: &Sources, arguments: &[&str]) -> Command {
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "32")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
         .env("RUSTFLAGS", "-Awarnings")
-        .args(["--release", "-p", "everleaf-prove-designs"])
+        .args(["--release", "-p", package])
         .args(["--config", "profile.release.package.everleaf-machine.opt-level=3"]);
     command
 }
 
-/// The sites that do not compile.
-fn check(sources: &Sources, places: &Places) -> Result<BTreeSet<usize>, String> {
-    let mut command = cargo_in(sources, &["check", "--lib", "--message-format=json"]);
+/// Compiles the program; the sites that do not compile, if it is not for those.
+fn compile(sources: &Sources, places: &Places, package: &str) -> Result<BTreeSet<usize>, String> {
+    let mut command = cargo_in(sources, package);
+    command.stderr(Stdio::inherit());
     let out = command.output().map_err(|error| format!("cannot start cargo: {error}"))?;
     if out.status.success() {
         return Ok(BTreeSet::new());
@@ -72,8 +93,7 @@ fn check(sources: &Sources, places: &Places) -> Result<BTreeSet<usize>, String> 
     let blamed: BTreeSet<usize> = errors.clone().filter_map(|one| blame(one, places)).collect();
     if blamed.is_empty() {
         let first = errors.filter_map(|one| one["rendered"].as_str()).next();
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        return Err(first.map_or(said, str::to_string));
+        return Err(first.unwrap_or("the copy does not compile").to_string());
     }
     Ok(blamed)
 }
@@ -94,18 +114,15 @@ fn blame(error: &Value, places: &Places) -> Option<usize> {
     })
 }
 
-fn compile(sources: &Sources) -> Result<PathBuf, String> {
-    let mut command = cargo_in(sources, &["build", "--bin", "rule"]);
-    match command.status() {
-        Ok(status) if status.success() => Ok(program(sources)),
-        Ok(_) => Err("the copy does not compile".into()),
-        Err(error) => Err(format!("cannot start cargo: {error}")),
+/// Puts the program in its place if it is another one than before.
+fn put_in_place(sources: &Sources, program: &Path) -> Result<(), String> {
+    let made = sources.root.join("target/mutate/build/release/rule");
+    if age(&made) <= age(program) {
+        return Ok(());
     }
-}
-
-/// Where the program is that was compiled.
-pub fn program(sources: &Sources) -> PathBuf {
-    sources.root.join("target/mutate/build/release/rule")
+    let new = program.with_extension("new");
+    let placed = fs::copy(&made, &new).and_then(|_| fs::rename(&new, program));
+    placed.map_err(|error| format!("cannot write {}: {error}", program.display()))
 }
 
 /// When a file was written; the beginning of time if it is not there.

@@ -39,6 +39,11 @@ pub struct Sources {
     pub sites: Vec<Site>,
 }
 
+/// The program that searches.
+const PROGRAM: &str = include_str!("program.txt");
+/// The library of its structures, as the program has it.
+const LIBRARY: &str = "everleaf_prove_designs";
+
 /// Where sites are in the files of the copy.
 pub type Places = BTreeMap<String, Vec<(usize, Range<usize>)>>;
 
@@ -71,6 +76,12 @@ impl Sources {
     /// Where the copy is.
     pub fn tree(&self) -> PathBuf {
         self.root.join("target/mutate/tree")
+    }
+
+    /// The package that the program is added to.
+    pub fn package(&self, structures: &[String]) -> Result<&'static str, String> {
+        let [_, of_product] = few::LISTS;
+        Ok(few::package(&read(&self.root.join(of_product))?, structures))
     }
 
     /// Writes the copy: what has not changed stays as old as it is. Sites that do not compile are left out.
@@ -109,12 +120,20 @@ impl Sources {
             write(&tree.join(&name), &bytes)?;
             written.insert(tree.join(&name));
         }
+        let package = self.package(structures)?;
+        let folder = package.strip_prefix("everleaf-").unwrap_or(package);
         let own = [
-            ("crates/machine/src/mutation.rs", include_str!("switches.txt")),
-            ("crates/prove-designs/src/bin/rule.rs", include_str!("program.txt")),
+            (
+                "crates/machine/src/mutation.rs".to_string(),
+                include_str!("switches.txt").to_string(),
+            ),
+            (
+                format!("crates/{folder}/src/bin/rule.rs"),
+                PROGRAM.replace(LIBRARY, &package.replace('-', "_")),
+            ),
         ];
         for (name, text) in own {
-            write(&tree.join(name), text.as_bytes())?;
+            write(&tree.join(&name), text.as_bytes())?;
             written.insert(tree.join(name));
         }
         let mut there = vec![];

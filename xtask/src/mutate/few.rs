@@ -8,6 +8,14 @@ const ALL: &str = "crates/prove-designs/src/structures.rs";
 /// Where the lists are: that of all, and that of the product, whose structures the former has, too.
 pub const LISTS: [&str; 2] = [ALL, "crates/prove/src/structures.rs"];
 
+/// The package whose list has all of these structures, or all if none is named: the designs of the other one are not
+/// compiled if it is the product's.
+pub fn package(list_of_product: &str, names: &[String]) -> &'static str {
+    let is_there = |name: &String| list_of_product.contains(&format!("\"{name}\","));
+    let is_product = !names.is_empty() && names.iter().all(is_there);
+    if is_product { "everleaf-prove" } else { "everleaf-prove-designs" }
+}
+
 /// The source of a list with these structures only, those of them that it has, and without what they do not need.
 ///
 /// # Errors
@@ -75,6 +83,13 @@ mod tests {
         assert_eq!(of("b").as_deref(), Ok(expected));
         assert!(of("a").is_ok_and(|text| text.contains("static A") && !text.contains("static B")));
         assert!(of("c").is_err_and(|what| what.contains("structure c")));
+        let package = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_string()).collect();
+            super::package(text, &names)
+        };
+        assert_eq!(package(&["a"]), "everleaf-prove");
+        assert_eq!(package(&["a", "c"]), "everleaf-prove-designs");
+        assert_eq!(package(&[]), "everleaf-prove-designs");
         let none = only(of_product, text, &["c".to_string()]).expect("a list");
         assert!(none.contains("[S] = &[];") && !none.contains("static A"), "{none}");
     }

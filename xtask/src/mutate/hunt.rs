@@ -3,26 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use super::build::age;
-use super::search::Program;
+use super::search::{Program, Searched};
 use super::site::{Key, Site};
 use super::table::{Row, Table, Verdict};
 
-/// CPU seconds of the searches, round by round, up to the bound.
-const ROUNDS: [f64; 5] = [0.25, 2.0, 8.0, 30.0, 60.0];
-/// So many structures are searched for a site, in the first round and in the others.
-const STRUCTURES: [usize; 2] = [1, 3];
-/// CPU seconds of a search that notes which sites it meets, if others may take as much.
+/// The rounds, up to the bound: CPU seconds of a search, and how many structures are searched for a site.
+const ROUNDS: [(f64, usize); 4] = [(0.5, 1), (3.0, 2), (15.0, 2), (60.0, 3)];
+/// CPU seconds of a search that notes which sites it meets.
 const MEETING: f64 = 6.0;
 /// The table is written after so many searches.
-const WRITTEN: usize = 16;
+const WRITTEN: usize = 8;
 
 /// What is hunted, and how.
 pub struct Hunt<'a> {
     pub program: Program,
     pub sites: &'a [Site],
+    /// What has become of those that were hunted now.
+    pub rows: BTreeMap<Key, Row>,
+    /// The table as it is kept.
     pub table: Table,
     /// Where the table is.
     pub page: PathBuf,
@@ -30,6 +32,8 @@ pub struct Hunt<'a> {
     pub folder: PathBuf,
     /// CPU seconds that one search may take.
     pub bound: f64,
+    /// Rounds of fewer CPU seconds are left out.
+    pub from: f64,
     pub seed: u64,
     /// So many searches at the same time.
     pub jobs: usize,
@@ -37,7 +41,7 @@ pub struct Hunt<'a> {
     pub lost: BTreeSet<Key>,
 }
 
-/// The structures that meet each site, those that meet few sites first.
+/// The structures that meet each site, those that meet it most often first.
 pub type Meetings = BTreeMap<usize, Vec<String>>;
 
 impl Hunt<'_> {
@@ -46,39 +50,50 @@ impl Hunt<'_> {
     /// # Errors
     /// A search fails although nothing is switched on.
     pub fn meetings(&self, only: &[String]) -> Result<Meetings, String> {
-        let mut of_structures = vec![];
-        for structure in self.program.structures()? {
-            if only.is_empty() || only.contains(&structure) {
-                of_structures.push((self.met(&structure)?, structure));
-            }
-        }
-        if of_structures.is_empty() {
+        let structures = self.program.structures()?.into_iter();
+        let structures: Vec<String> =
+            structures.filter(|name| only.is_empty() || only.contains(name)).collect();
+        if structures.is_empty() {
             return Err(format!("there is no structure {}", only.join(", ")));
         }
-        of_structures.sort_by_key(|(met, _)| met.len());
-        let mut meetings = Meetings::new();
-        for (met, structure) in of_structures {
-            for site in met {
-                meetings.entry(site).or_default().push(structure.clone());
-            }
-        }
-        Ok(meetings)
+        let mut counts = BTreeMap::<usize, Vec<(u64, String)>>::new();
+        at_once(
+            self.jobs,
+            &structures,
+            |name| self.met(name),
+            |name, met| {
+                for (site, count) in met? {
+                    counts.entry(site).or_default().push((count, name.clone()));
+                }
+                Ok(())
+            },
+        )?;
+        let names = |mut of_site: Vec<(u64, String)>| {
+            of_site.sort_by(|one, other| (other.0, &one.1).cmp(&(one.0, &other.1)));
+            of_site.into_iter().map(|(_, name)| name).collect()
+        };
+        Ok(counts.into_iter().map(|(site, of_site)| (site, names(of_site))).collect())
     }
 
     /// The sites that a structure meets, searched or as they were kept since the program was compiled.
-    fn met(&self, structure: &str) -> Result<Vec<usize>, String> {
+    fn met(&self, structure: &str) -> Result<Vec<(usize, u64)>, String> {
         let kept = self.folder.join(structure);
         if age(&kept) > age(&self.program.0)
             && let Ok(text) = fs::read_to_string(&kept)
         {
-            return Ok(text.lines().filter_map(|line| line.parse().ok()).collect());
+            let pair = |line: &str| {
+                let (site, count) = line.split_once(' ')?;
+                Some((site.parse().ok()?, count.parse().ok()?))
+            };
+            return Ok(text.lines().filter_map(pair).collect());
         }
-        let searched = self.program.search(structure, MEETING.min(self.bound), self.seed, None)?;
+        let searched = self.program.search(structure, MEETING, self.seed, None)?;
         if let Some(found) = searched.found {
             return Err(format!("{structure} fails with nothing switched on: {found}"));
         }
         println!("{structure} meets {} sites", searched.met.len());
-        let lines: String = searched.met.iter().map(|site| format!("{site}\n")).collect();
+        let line = |(site, count): &(usize, u64)| format!("{site} {count}\n");
+        let lines: String = searched.met.iter().map(line).collect();
         let written = fs::create_dir_all(&self.folder).and_then(|()| fs::write(&kept, lines));
         written.map_err(|error| format!("cannot write {}: {error}", kept.display()))?;
         Ok(searched.met)
@@ -92,96 +107,78 @@ impl Hunt<'_> {
         let (reached, not): (Vec<usize>, Vec<usize>) =
             chosen.iter().partition(|site| meetings.contains_key(site));
         for site in not {
-            self.put(site, Verdict::NotReached);
+            let (structures, seconds) = (String::new(), MEETING);
+            self.put(site, Verdict::NotReached { structures, seconds });
         }
         let mut left: BTreeSet<usize> = reached.into_iter().collect();
-        for (round, seconds) in rounds(self.bound).into_iter().enumerate() {
-            println!("{} sites, {seconds} CPU seconds each", left.len());
-            let wanted = STRUCTURES[round.min(1)];
+        for (seconds, wanted) in rounds(self.from, self.bound) {
+            println!("{} sites, {seconds} CPU seconds each, {wanted} structures", left.len());
             let sites: Vec<usize> = left.iter().copied().collect();
-            for (done, some) in sites.chunks(self.jobs).enumerate() {
-                for (site, verdict) in self.search_at_once(some, meetings, wanted, seconds)? {
-                    if matches!(verdict, Verdict::Found { .. }) {
-                        left.remove(&site);
-                    }
-                    self.put(site, verdict);
-                }
-                if done % WRITTEN == 0 {
-                    self.table.write(&self.page)?;
-                }
-            }
-        }
-        self.table.write(&self.page)
-    }
-
-    /// Searches for some sites, each in a process of its own, all at the same time.
-    fn search_at_once(
-        &self,
-        sites: &[usize],
-        meetings: &Meetings,
-        wanted: usize,
-        seconds: f64,
-    ) -> Result<Vec<(usize, Verdict)>, String> {
-        let search = |site: usize| {
-            let structures: Vec<&String> = meetings[&site].iter().take(wanted).collect();
-            self.search(site, &structures, seconds).map(|verdict| (site, verdict))
-        };
-        thread::scope(|scope| {
-            let search = &search;
-            let spawn = |site: &usize| {
-                let site = *site;
-                scope.spawn(move || search(site))
+            let mut done = 0;
+            let program = Program(self.program.0.clone());
+            let (jobs, seed) = (self.jobs, self.seed);
+            let search = |site: &usize| {
+                let structures = meetings[site].iter().take(wanted);
+                program.hunt(*site, structures, seconds, seed)
             };
-            let begun: Vec<_> = sites.iter().map(spawn).collect();
-            let wait =
-                |one: thread::ScopedJoinHandle<'_, _>| one.join().expect("it has not panicked");
-            begun.into_iter().map(wait).collect()
-        })
-    }
-
-    fn search(&self, site: usize, structures: &[&String], seconds: f64) -> Result<Verdict, String> {
-        for structure in structures {
-            let searched = self.program.search(structure, seconds, self.seed, Some(site))?;
-            if let Some(how) = searched.found {
-                let (schedules, seconds) = (searched.schedules, searched.seconds);
-                let structure = (*structure).clone();
-                return Ok(Verdict::Found { structure, schedules, seconds, how });
-            }
+            at_once(jobs, &sites, search, |site, verdict| {
+                let verdict = verdict?;
+                if matches!(verdict, Verdict::Found { .. }) {
+                    left.remove(site);
+                }
+                self.put(*site, verdict);
+                done += 1;
+                if done % WRITTEN == 0 { self.write() } else { Ok(()) }
+            })?;
         }
-        let names: Vec<_> = structures.iter().map(|name| name.as_str()).collect();
-        Ok(Verdict::Missed { structures: names.join(" "), seconds })
+        self.write()
     }
 
     fn put(&mut self, site: usize, verdict: Verdict) {
         let site = &self.sites[site];
-        if !matches!(verdict, Verdict::Found { .. }) {
-            println!("{}: {} ({}:{})", shown(&verdict), site.key, site.text, site.line);
-        }
-        let row = Row { text: site.text.clone(), verdict };
-        if let Some(Row { text, verdict: Verdict::Found { seconds, .. } }) =
-            self.table.0.get(&site.key)
-            && *text == site.text
-            && !matches!(row.verdict, Verdict::Found { .. })
-        {
-            // A shorter search says nothing.
-            if *seconds >= self.bound {
-                return;
-            }
-            self.lost.insert(site.key.clone());
-        }
-        if matches!(row.verdict, Verdict::Found { .. }) {
+        if matches!(verdict, Verdict::Found { .. }) {
             self.lost.remove(&site.key);
+        } else {
+            println!("{}: {} ({}:{})", shown(&verdict), site.key, site.text, site.line);
+            if let Some(Row { text, verdict: Verdict::Found { seconds, .. } }) =
+                self.table.0.get(&site.key)
+                && *text == site.text
+            {
+                // A shorter search says nothing.
+                if *seconds >= self.bound {
+                    return;
+                }
+                self.lost.insert(site.key.clone());
+            }
         }
-        self.table.0.insert(site.key.clone(), row);
+        self.rows.insert(site.key.clone(), Row { text: site.text.clone(), verdict });
+    }
+
+    /// Writes what was hunted now into the table, which another hunt may have changed meanwhile; what is not in the
+    /// sources any more is left out.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub fn write(&mut self) -> Result<(), String> {
+        let known: BTreeSet<&Key> = self.sites.iter().map(|site| &site.key).collect();
+        let mut table = Table::read(&self.page)?;
+        table.0.retain(|key, _| known.contains(key));
+        table.0.extend(self.rows.clone());
+        table.write(&self.page)?;
+        self.table = table;
+        Ok(())
     }
 
     /// Puts the arguments into the table; those whose site was found after all are wrong.
     pub fn argue(&mut self, arguments: &BTreeMap<Key, String>) -> Vec<Key> {
         let mut wrong = vec![];
         for (key, why) in arguments {
-            match self.table.0.get_mut(key) {
+            match self.table.0.get(key) {
                 Some(Row { verdict: Verdict::Found { .. }, .. }) => wrong.push(key.clone()),
-                Some(row) => row.verdict = Verdict::Equivalent { why: why.clone() },
+                Some(row) => {
+                    let verdict = Verdict::Equivalent { why: why.clone() };
+                    self.rows.insert(key.clone(), Row { text: row.text.clone(), verdict });
+                }
                 None => {}
             }
         }
@@ -189,21 +186,83 @@ impl Hunt<'_> {
     }
 }
 
+impl Program {
+    /// Searches these structures for a site, each for so many CPU seconds.
+    fn hunt<'n>(
+        &self,
+        site: usize,
+        structures: impl Iterator<Item = &'n String>,
+        seconds: f64,
+        seed: u64,
+    ) -> Result<Verdict, String> {
+        let (mut names, mut is_met) = (vec![], false);
+        for structure in structures {
+            let Searched { found, schedules, seconds, met } =
+                self.search(structure, seconds, seed, Some(site))?;
+            if let Some(how) = found {
+                let structure = structure.clone();
+                return Ok(Verdict::Found { structure, schedules, seconds, how });
+            }
+            is_met |= !met.is_empty();
+            names.push(structure.as_str());
+        }
+        let structures = names.join(" ");
+        Ok(match is_met {
+            true => Verdict::Missed { structures, seconds },
+            false => Verdict::NotReached { structures, seconds },
+        })
+    }
+}
+
+/// Does something with each of them, so many at the same time, and then something with what has come of it, in this
+/// thread and in the order in which they are done; the first error ends it.
+fn at_once<T: Sync, R: Send>(
+    jobs: usize,
+    all: &[T],
+    work: impl Fn(&T) -> R + Sync,
+    mut with: impl FnMut(&T, R) -> Result<(), String>,
+) -> Result<(), String> {
+    let next = Mutex::new(0..all.len());
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (next, work, sender) = (&next, &work, sender.clone());
+            scope.spawn(move || {
+                loop {
+                    let index = next.lock().expect("nobody panics with it").next();
+                    let Some(index) = index else { break };
+                    if sender.send((index, work(&all[index]))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let all_done = receiver.iter().try_for_each(|(index, done)| with(&all[index], done));
+        // Who is still at work finds nobody to tell.
+        drop(receiver);
+        all_done
+    })
+}
+
 fn shown(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Found { .. } => "found".into(),
         Verdict::Missed { structures, seconds } => format!("missed in {seconds} s of {structures}"),
-        Verdict::NotReached => "not reached".into(),
+        Verdict::NotReached { structures, .. } if structures.is_empty() => "not reached".into(),
+        Verdict::NotReached { structures, seconds } => {
+            format!("not reached in {seconds} s of {structures}")
+        }
         Verdict::Equivalent { .. } => "equivalent".into(),
     }
 }
 
-/// The CPU seconds of each round, up to a bound.
-fn rounds(bound: f64) -> Vec<f64> {
-    let shorter = ROUNDS.into_iter().filter(|seconds| *seconds < bound);
-    shorter.chain([bound]).collect()
+/// The rounds that are not shorter than that, up to a bound.
+fn rounds(from: f64, bound: f64) -> Vec<(f64, usize)> {
+    let shorter = ROUNDS.into_iter().filter(|(seconds, _)| (from..bound).contains(seconds));
+    let behind = ROUNDS.into_iter().find(|(seconds, _)| *seconds >= bound);
+    shorter.chain([(bound, behind.unwrap_or(ROUNDS[ROUNDS.len() - 1]).1)]).collect()
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,27 +272,30 @@ mod tests {
     fn what_is_left_is_searched_longer_and_in_more_structures() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("rule");
-        // Site 0 is found at once, 1 in the second structure only, 2 never, 3 is not met.
+        // Site 0 is found at once, 1 in the second structure only, 2 never, 3 is not met, and 4 makes no difference.
         let script = r#"#!/bin/sh
 case "$1 $4" in
 " ") echo a; echo b ;;
-"a met") echo '{"met":[0,1,2]}' ;;
-"b met") echo '{"met":[0,1,2,9]}' ;;
+"a met") echo '{"met":[[0,5],[1,2],[2,2]]}' ;;
+"b met") echo '{"met":[[0,1],[1,1],[2,1],[4,1],[9,1]]}' ;;
 "a 0" | "b 1") echo '{"kind":"lost","message":"m","program":"p","schedules":5,"seconds":0.5}' ;;
-*) echo '{"seconds":1}' ;;
+"b 4") echo '{"seconds":1,"met":[]}' ;;
+*) echo '{"seconds":1,"met":[[2,1]]}' ;;
 esac
 "#;
         fs::write(&program, script).expect("it is written");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
-        let text = "fn f(a: u64) -> bool { a < 1 && a < 2 && a < 3 && a < 4 }";
+        let text = "fn f(a: u64) -> bool { a < 1 && a < 2 && a < 3 && a < 4 && a < 5 }";
         let sites = super::super::rules::sites_of("a.rs", text).expect("it is Rust");
         let mut hunt = Hunt {
             program: Program(program),
             sites: &sites,
+            rows: BTreeMap::new(),
             table: Table::default(),
             page: folder.path().join("a.csv"),
             folder: folder.path().join("met"),
             bound: 4.0,
+            from: 0.0,
             seed: 1,
             jobs: 2,
             lost: BTreeSet::new(),
@@ -241,7 +303,7 @@ esac
         let meetings = hunt.meetings(&[]).expect("they are told");
         assert_eq!(meetings[&0], ["a", "b"]);
         assert_eq!(meetings[&9], ["b"]);
-        hunt.run(&[0, 1, 2, 3], &meetings).expect("it can be run");
+        hunt.run(&[0, 1, 2, 3, 4], &meetings).expect("it can be run");
         let found_by = |site: usize| match &hunt.table.0[&sites[site].key].verdict {
             Verdict::Found { structure, .. } => structure.clone(),
             other => shown(other),
@@ -250,25 +312,30 @@ esac
         assert_eq!(found_by(1), "b");
         assert_eq!(found_by(2), "missed in 4 s of a b");
         assert_eq!(found_by(3), "not reached");
+        assert_eq!(found_by(4), "not reached in 4 s of b");
         assert_eq!(Table::read(&hunt.page), Ok(hunt.table.clone()));
         // What was found before and is not any more is told.
         hunt.run(&[2], &Meetings::from([(2, vec!["a".into()])])).expect("it can be run");
         assert!(hunt.lost.is_empty());
         let found = hunt.table.0[&sites[0].key].clone();
         let row = Row { text: sites[2].text.clone(), ..found };
-        hunt.table.0.insert(sites[2].key.clone(), row);
+        hunt.rows.insert(sites[2].key.clone(), row);
+        hunt.write().expect("it is written");
         hunt.run(&[2], &Meetings::from([(2, vec!["a".into()])])).expect("it can be run");
         assert_eq!(hunt.lost, BTreeSet::from([sites[2].key.clone()]));
         let why = |site: usize| (sites[site].key.clone(), "so".to_string());
         let wrong = hunt.argue(&BTreeMap::from([why(0), why(2)]));
         assert_eq!(wrong, [sites[0].key.clone()]);
-        assert_eq!(hunt.table.counts(), [4, 2, 0, 1, 1]);
+        hunt.write().expect("it is written");
+        assert_eq!(hunt.table.counts(), [5, 2, 0, 2, 1]);
     }
 
     #[test]
     fn rounds_end_with_the_bound() {
-        assert_eq!(rounds(60.0), [0.25, 2.0, 8.0, 30.0, 60.0]);
-        assert_eq!(rounds(0.2), [0.2]);
-        assert_eq!(rounds(20.0), [0.25, 2.0, 8.0, 20.0]);
+        assert_eq!(rounds(0.0, 60.0), ROUNDS);
+        assert_eq!(rounds(0.0, 0.2), [(0.2, 1)]);
+        assert_eq!(rounds(0.0, 20.0), [(0.5, 1), (3.0, 2), (15.0, 2), (20.0, 3)]);
+        assert_eq!(rounds(15.0, 60.0), [(15.0, 2), (60.0, 3)]);
+        assert_eq!(rounds(30.0, 20.0), [(20.0, 3)]);
     }
 }

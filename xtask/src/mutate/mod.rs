@@ -33,14 +33,15 @@ usage: cargo xtask mutate list|build|run [arguments]
          docs/results/rule-mutants.csv
 
   --at TEXT        only sites whose name contains it: a file, a function, a kind (may be repeated)
-  --structure S    only sites that this structure meets, searched in it and others that are named so;
-                   only they are compiled, which takes minutes less
+  --structure S    searched in this structure and others that are named so; only they are compiled, which takes
+                   minutes less; without --at, only sites that they meet
   --sample N       N of them, spread over all
   --seed K         another sample, and other searches [1]
   --cpu SECONDS    the most that one search may take [60]
+  --from SECONDS   no shorter searches: for what was missed in those [0]
   --jobs N         so many searches at the same time [1]
   --again          those that were found before, too
-  --left           only those that were missed or not reached before
+  --left           only those that were missed or not reached before; --missed without the latter
   --argued         also those for which it is argued that nobody can find them
   --no-build       with what was compiled before, from the same sources";
 
@@ -59,9 +60,11 @@ struct Arguments {
     sample: Option<usize>,
     seed: u64,
     cpu: f64,
+    from: f64,
     jobs: usize,
     again: bool,
     left: bool,
+    missed: bool,
     argued: bool,
     no_build: bool,
 }
@@ -118,6 +121,10 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
                 let seconds: f64 = value.parse().map_err(|_| wrong(value.clone()))?;
                 arguments.cpu = Some(seconds).filter(|one| *one > 0.0).ok_or(wrong(value))?;
             }
+            "--from" => {
+                let value = value()?;
+                arguments.from = value.parse().map_err(|_| wrong(value))?;
+            }
             "--jobs" => {
                 let value = value()?;
                 let jobs = value.parse().ok().filter(|jobs| *jobs > 0);
@@ -125,6 +132,7 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
             }
             "--again" => arguments.again = true,
             "--left" => arguments.left = true,
+            "--missed" => arguments.missed = true,
             "--argued" => arguments.argued = true,
             "--no-build" => arguments.no_build = true,
             _ => return Err(format!("there is no argument {word}\n{USAGE}")),
@@ -174,7 +182,8 @@ fn make(
     arguments: &Arguments,
 ) -> Result<(Program, BTreeSet<site::Key>), String> {
     if arguments.no_build {
-        return Ok((Program(build::program(sources)), BTreeSet::new()));
+        let built = build::built_before(sources, &arguments.structures);
+        return Ok((Program(built.program), built.left_out));
     }
     let built = build::build(sources, &arguments.structures)?;
     let compiled = sources.sites.len() - built.left_out.len();
@@ -198,16 +207,16 @@ fn hunt(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     let reasons = arguments::parse(arguments::KEPT, sources.sites.iter().map(|site| &site.key))?;
     let (program, left_out) = make(&sources, arguments)?;
     let page = root.join(PAGE);
-    let mut table = Table::read(&page)?;
-    let known: BTreeSet<_> = sources.sites.iter().map(|site| site.key.clone()).collect();
-    table.0.retain(|key, _| known.contains(key));
+    let table = Table::read(&page)?;
     let mut hunt = Hunt {
         program,
         sites: &sources.sites,
+        rows: BTreeMap::new(),
         table,
         page,
         folder: root.join("target/mutate/met"),
         bound: arguments.cpu,
+        from: arguments.from,
         seed: arguments.seed,
         jobs: arguments.jobs,
         lost: BTreeSet::new(),
@@ -221,9 +230,13 @@ fn hunt(root: &Path, arguments: &Arguments) -> Result<bool, String> {
         });
         is_asked_for(site, arguments)
             && !left_out.contains(&site.key)
-            && (arguments.structures.is_empty() || meetings.contains_key(number))
+            && (arguments.structures.is_empty()
+                || !arguments.at.is_empty()
+                || meetings.contains_key(number))
             && (arguments.again || !is_found)
             && (!arguments.left || row.is_some())
+            && (!arguments.missed
+                || row.is_some_and(|row| matches!(row.verdict, Verdict::Missed { .. })))
             && (arguments.argued || !reasons.contains_key(&site.key))
     };
     let mut chosen: Vec<usize> = (0..sources.sites.len()).filter(is_wanted).collect();
@@ -234,13 +247,13 @@ fn hunt(root: &Path, arguments: &Arguments) -> Result<bool, String> {
     }
     hunt.run(&chosen, &meetings)?;
     let wrong = hunt.argue(&reasons);
-    hunt.table.write(&hunt.page)?;
+    hunt.write()?;
     for key in &wrong {
         println!("argued to be no bug, and found: {key}");
     }
     let missed = |number: &&usize| {
-        let row = &hunt.table.0[&sources.sites[**number].key];
-        matches!(row.verdict, Verdict::Missed { .. })
+        let row = hunt.rows.get(&sources.sites[**number].key);
+        row.is_some_and(|row| matches!(row.verdict, Verdict::Missed { .. }))
     };
     let missed = chosen.iter().filter(missed).count();
     let [all, found, unfound, unmet, argued] = hunt.table.counts();
@@ -261,10 +274,11 @@ mod tests {
     #[test]
     fn arguments_are_read_and_wrong_ones_named() {
         let read = |text: &str| parse(&text.split(' ').map(str::to_string).collect::<Vec<_>>());
-        let all =
-            read("--at a --at b --sample 5 --seed 3 --cpu 2.5 --again").expect("they are right");
+        let all = read("--at a --at b --sample 5 --seed 3 --cpu 2.5 --from 1 --again")
+            .expect("they are right");
         assert_eq!(all.at, ["a", "b"]);
         assert_eq!((all.sample, all.seed, all.cpu, all.again), (Some(5), 3, 2.5, true));
+        assert_eq!((all.from, all.left, all.missed), (1.0, false, false));
         for wrong in ["--cpu", "--cpu 0", "--jobs 0", "--sample x", "--never"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

@@ -28,6 +28,7 @@ pub fn sites_of(path: &str, text: &str) -> syn::Result<Vec<Site>> {
         ordinals: BTreeMap::new(),
         sites: vec![],
         is_silent: false,
+        planted: vec![],
     };
     reader.visit_file(&file);
     Ok(reader.sites)
@@ -43,6 +44,8 @@ struct Reader<'a> {
     sites: Vec<Site>,
     /// What is here is run by no search, or has no effect but speed: it is counted, but no site.
     is_silent: bool,
+    /// Variables that say whether a bug is planted.
+    planted: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -82,7 +85,9 @@ impl Reader<'_> {
         let name = signature.ident.to_string();
         let is_hint = words::is_hint(&name);
         self.functions.push(name);
+        let planted = std::mem::take(&mut self.planted);
         self.silently(is_hint, |reader| reader.visit_block(block));
+        self.planted = planted;
         self.functions.pop();
     }
 
@@ -139,12 +144,16 @@ impl Reader<'_> {
         parts
     }
 
+    fn constant(&self, condition: &Expr) -> Option<bool> {
+        words::constant(condition, &self.planted)
+    }
+
     fn branch(&mut self, branch: &ExprIf) {
         let otherwise = branch.else_branch.as_ref().map(|(_, block)| &**block);
         let leads_away = words::leads_away(&branch.then_branch);
         let other_leads_away = otherwise.is_some_and(words::is_leading_away);
         for part in self.condition(&branch.cond) {
-            if words::is_of_build(part) || words::constant(part).is_some() {
+            if words::is_of_build(part) || self.constant(part).is_some() {
                 continue;
             }
             match (leads_away, other_leads_away, otherwise) {
@@ -224,6 +233,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
                 _ => {}
             }
             self.visit_stmt(statement);
+            self.planted.extend(words::planted_by(statement));
             // A simulated machine never comes behind it.
             self.is_silent |= words::ends_simulated(statement);
         }
@@ -241,7 +251,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_expr_if(&mut self, node: &'ast ExprIf) {
-        if words::constant(&node.cond).is_none() {
+        if self.constant(&node.cond).is_none() {
             let is_hint = node.else_branch.is_none() && words::has_only_hints(&node.then_branch);
             return self.silently(is_hint, |reader| {
                 reader.branch(node);
@@ -249,7 +259,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
             });
         }
         // What is only there for planted bugs is never done.
-        if words::constant(&node.cond) == Some(true) {
+        if self.constant(&node.cond) == Some(true) {
             self.visit_block(&node.then_branch);
         } else if let Some((_, other)) = &node.else_branch {
             self.visit_expr(other);
@@ -279,6 +289,9 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_expr_binary(&mut self, node: &'ast syn::ExprBinary) {
+        if self.constant(&Expr::Binary(node.clone())) == Some(false) {
+            return;
+        }
         let name = match node.op {
             BinOp::Lt(_) => Some("less"),
             BinOp::Le(_) => Some("at_most"),
@@ -312,5 +325,25 @@ impl<'ast> Visit<'ast> for Reader<'_> {
             let before = format!("{SWITCHES}::ordering({NUMBER}, ");
             self.wrap(Kind::WeakOrder, node, &before, &format!(", Ordering::{weaker})"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_for_planted_bugs_is_no_site() {
+        let text = r#"fn f(a: u64) {
+            let late = M::mutant("late");
+            if late && a < 1 { g(a < 2); }
+            if !late { g(1); }
+            let any = a < 3 && M::mutant("any");
+            if a < 4 { g(2); }
+        }"#;
+        let sites = sites_of("a.rs", text).expect("it is Rust");
+        let kinds: Vec<Kind> = sites.iter().map(|site| site.key.kind).collect();
+        assert_eq!(kinds, [Kind::NoStep, Kind::AlwaysStep, Kind::Boundary]);
+        assert!(sites.iter().all(|site| site.text.contains("a < 4")));
     }
 }

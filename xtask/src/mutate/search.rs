@@ -16,12 +16,15 @@ pub struct Searched {
     pub found: Option<String>,
     pub schedules: u64,
     pub seconds: f64,
-    /// The sites that were met, if that was asked for.
-    pub met: Vec<usize>,
+    /// The sites that were met, and how often, if that was asked for; else the one that is on, if it made a
+    /// difference.
+    pub met: Vec<(usize, u64)>,
 }
 
-/// A search that takes so many times its budget does not end.
-const PATIENCE: f64 = 3.0;
+/// A search that takes so many times its budget does not end, if it takes so many seconds more.
+const PATIENCE: (f64, u64) = (2.0, 8);
+/// KiB that a search may ask for: what asks for more was to ask for less.
+const MEMORY: u64 = 8 << 20;
 
 impl Program {
     /// The names of all structures.
@@ -47,8 +50,9 @@ impl Program {
     ) -> Result<Searched, String> {
         let site = site.map_or("met".to_string(), |site| site.to_string());
         // By processor time, since the machine may be busy or stand still.
-        let limit = (seconds * PATIENCE).ceil() as u64 + 10;
-        let script = format!("ulimit -c 0; ulimit -t {limit}; exec \"$0\" \"$@\"");
+        let limit = (seconds * PATIENCE.0).ceil() as u64 + PATIENCE.1;
+        let script =
+            format!("ulimit -c 0; ulimit -t {limit}; ulimit -v {MEMORY}; exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
         command.args(["-c", &script]).arg(&self.0);
         command.args([structure, &seconds.to_string(), &seed.to_string(), &site]);
@@ -81,7 +85,8 @@ impl Program {
 impl Searched {
     fn of(said: &Value) -> Searched {
         let text = |name: &str| said[name].as_str().unwrap_or_default().to_string();
-        let numbers = said["met"].as_array().into_iter().flatten();
+        let met = said["met"].as_array().into_iter().flatten();
+        let pair = |one: &Value| Some((one[0].as_u64()? as usize, one[1].as_u64()?));
         let message: String = without_line(&text("message")).chars().take(100).collect();
         Searched {
             found: said["kind"]
@@ -89,7 +94,7 @@ impl Searched {
                 .then(|| format!("{}: {message} ({})", text("kind"), text("program"))),
             schedules: said["schedules"].as_u64().unwrap_or_default(),
             seconds: said["seconds"].as_f64().unwrap_or_default(),
-            met: numbers.filter_map(Value::as_u64).map(|number| number as usize).collect(),
+            met: met.filter_map(pair).collect(),
         }
     }
 }
@@ -135,8 +140,8 @@ mod tests {
         let found = found.expect("it says so");
         assert_eq!(found.found.as_deref(), Some("lost: a7 (p)"));
         assert_eq!(found.schedules, 3);
-        let nothing = search(r#"echo '{"kind":null,"met":[1,4]}'"#).expect("it says so");
-        assert_eq!((nothing.found, nothing.met), (None, vec![1, 4]));
+        let nothing = search(r#"echo '{"kind":null,"met":[[1,3],[4,1]]}'"#).expect("it says so");
+        assert_eq!((nothing.found, nothing.met), (None, vec![(1, 3), (4, 1)]));
         let signal = search("kill -SEGV $$").expect("it is found").found;
         assert_eq!(signal.as_deref(), Some("signal 11 ended the process"));
         let panic = search("exit 101").expect("it is found").found;

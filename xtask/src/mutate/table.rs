@@ -13,8 +13,9 @@ pub enum Verdict {
     Found { structure: String, schedules: u64, seconds: f64, how: String },
     /// No search found it: those structures, the most CPU seconds of each.
     Missed { structures: String, seconds: f64 },
-    /// No search of any structure came to it.
-    NotReached,
+    /// No search came to where it makes a difference: to the site, or, at a bound, to what is equal. Those
+    /// structures, the most CPU seconds of each; none if the site itself was met by no structure.
+    NotReached { structures: String, seconds: f64 },
     /// It is argued that nobody can find it.
     Equivalent { why: String },
 }
@@ -49,7 +50,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Writes the table.
+    /// Writes the table, all at once: a program that reads it meanwhile finds it whole.
     ///
     /// # Errors
     /// A sentence with the file.
@@ -57,7 +58,10 @@ impl Table {
         let rows = self.0.iter().map(|(key, row)| line_of(key, row));
         let text: String =
             std::iter::once(HEAD.to_string()).chain(rows).map(|line| line + "\n").collect();
-        fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+        let new = path.with_extension("new");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, path))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// How many sites were hunted, found, missed, not reached, and argued for.
@@ -67,7 +71,7 @@ impl Table {
             counts[match row.verdict {
                 Verdict::Found { .. } => 1,
                 Verdict::Missed { .. } => 2,
-                Verdict::NotReached => 3,
+                Verdict::NotReached { .. } => 3,
                 Verdict::Equivalent { .. } => 4,
             }] += 1;
         }
@@ -83,7 +87,10 @@ fn line_of(key: &Key, row: &Row) -> String {
         Verdict::Missed { structures, seconds } => {
             ("missed", structures.as_str(), String::new(), format!("{seconds:.1}"), &String::new())
         }
-        Verdict::NotReached => ("not reached", "", String::new(), String::new(), &String::new()),
+        Verdict::NotReached { structures, seconds } => {
+            let seconds = format!("{seconds:.1}");
+            ("not reached", structures.as_str(), String::new(), seconds, &String::new())
+        }
         Verdict::Equivalent { why } => ("equivalent", "", String::new(), String::new(), why),
     };
     let Key { file, function, kind, ordinal } = key;
@@ -137,7 +144,10 @@ fn row_of(fields: &[String]) -> Option<(Key, Row)> {
         "missed" => {
             Verdict::Missed { structures: structure.clone(), seconds: seconds.parse().ok()? }
         }
-        "not reached" => Verdict::NotReached,
+        "not reached" => {
+            let seconds = seconds.parse().unwrap_or_default();
+            Verdict::NotReached { structures: structure.clone(), seconds }
+        }
         "equivalent" => Verdict::Equivalent { why: how.clone() },
         _ => return None,
     };
@@ -166,7 +176,8 @@ mod tests {
         };
         let missed = Verdict::Missed { structures: "alloc nbtree".into(), seconds: 60.0 };
         let argued = Verdict::Equivalent { why: "a hint".into() };
-        let verdicts = [found, missed, Verdict::NotReached, argued];
+        let not_reached = Verdict::NotReached { structures: "alloc".into(), seconds: 3.0 };
+        let verdicts = [found, missed, not_reached, argued];
         let table = Table((1..).zip(verdicts).map(|(n, one)| (key(n), row(one))).collect());
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.csv");

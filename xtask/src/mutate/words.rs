@@ -1,7 +1,7 @@
 //! What the words of a source mean to the rules.
 
 use syn::visit::Visit;
-use syn::{Attribute, BinOp, Block, Expr, ItemImpl, Stmt, UnOp};
+use syn::{Attribute, BinOp, Block, Expr, ItemImpl, Pat, Stmt, UnOp};
 
 /// The name of what a statement calls.
 pub struct Callee(pub String);
@@ -113,8 +113,10 @@ pub fn is_and(expression: &Expr) -> bool {
     matches!(expression, Expr::Binary(binary) if matches!(binary.op, BinOp::And(_)))
 }
 
-/// What a condition always is, if it is one of the build, or of a planted bug, which is not there.
-pub fn constant(condition: &Expr) -> Option<bool> {
+/// What a condition always is, if it is one of the build, or of a planted bug, which is not there: a call that says
+/// so, or a variable of `planted`, which has its answer.
+pub fn constant(condition: &Expr, planted: &[String]) -> Option<bool> {
+    let constant = |condition: &Expr| constant(condition, planted);
     match condition {
         Expr::Paren(inside) => constant(&inside.expr),
         Expr::Unary(negated) if matches!(negated.op, UnOp::Not(_)) => {
@@ -135,10 +137,19 @@ pub fn constant(condition: &Expr) -> Option<bool> {
             }
         }
         Expr::Path(path) => {
-            path.path.segments.last().filter(|last| last.ident == "SIMULATED").map(|_| true)
+            let name = path.path.segments.last()?.ident.to_string();
+            let is_planted = path.path.get_ident().is_some() && planted.contains(&name);
+            (name == "SIMULATED" || is_planted).then_some(!is_planted)
         }
         _ => Callee::of_expression(condition).filter(|callee| callee.0 == "mutant").map(|_| false),
     }
+}
+
+/// The variable that a statement makes of the answer whether a bug is planted.
+pub fn planted_by(statement: &Stmt) -> Option<String> {
+    let Stmt::Local(local) = statement else { return None };
+    let (Pat::Ident(name), Some(init)) = (&local.pat, &local.init) else { return None };
+    (constant(&init.expr, &[]) == Some(false)).then(|| name.ident.to_string())
 }
 
 /// Whether a condition reads nothing but constants.
@@ -182,7 +193,7 @@ pub fn has_only_hints(block: &Block) -> bool {
 pub fn ends_simulated(statement: &Stmt) -> bool {
     match statement {
         Stmt::Expr(Expr::If(branch), _) => {
-            constant(&branch.cond) == Some(true) && leads_away(&branch.then_branch)
+            constant(&branch.cond, &[]) == Some(true) && leads_away(&branch.then_branch)
         }
         _ => false,
     }
