@@ -3,11 +3,13 @@
 //! A handle is a pointer to a `Handle`, which begins with a number for its kind. The number is looked
 //! at before anything else, so that NULL, a handle of another kind, and most other memory is told
 //! instead of used; freeing wipes it. To C code, and in the functions' arguments, it is a type without
-//! bytes: a reference to that is a pointer, and says nothing about memory.
+//! bytes, of which a reference is to say nothing about the memory behind it ([`Opaque`]).
 //!
 //! What may be used by several threads at once has a body that is `Sync` (`shared`). Of all else one
 //! call at a time is let in, and a second one refused (`exclusive`).
 
+use std::cell::UnsafeCell;
+use std::marker::PhantomPinned;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -25,13 +27,24 @@ pub trait Kind: Sized {
     const NAME: &'static str;
 }
 
+/// What a kind of handle has in place of bytes. The compiler takes from a reference, even to no bytes at all, that
+/// nothing is written through it, and from a mutable one that nobody else writes there; and it leaves out what a
+/// function writes all the same, such as that a store was closed. The cell takes the first back, the mark the second.
+pub struct Opaque {
+    _written: UnsafeCell<[u8; 0]>,
+    _by_others: PhantomPinned,
+}
+
+// SAFETY: it has no bytes that two threads could use. What is behind it is used as `shared` and `exclusive` let it.
+unsafe impl Sync for Opaque {}
+
 /// Defines the C type of a kind of handle.
 #[macro_export]
 macro_rules! kind {
     ($(#[$doc:meta])* $name:ident, $body:ty, $number:literal) => {
         $(#[$doc])*
         pub struct $name {
-            _opaque: [u8; 0],
+            _opaque: $crate::handle::Opaque,
         }
 
         impl $crate::handle::Kind for $name {

@@ -6,6 +6,7 @@ mod cursors;
 mod data;
 mod header;
 mod hostile;
+mod opaque;
 mod processes;
 mod stores;
 mod support;
