@@ -172,7 +172,11 @@ impl RawMap {
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        self.held.with(|map| Ok(map.len() as usize))
+        // None is also what a map says that cannot be asked; the numbers say why.
+        self.held.with(|map| match map.len() {
+            0 => Ok(map.statistics()?.keys as usize),
+            keys => Ok(keys as usize),
+        })
     }
 
     fn __iter__(&self) -> PyResult<Pairs> {

@@ -100,6 +100,16 @@ impl RawStore {
         }
     }
 
+    /// Refuses what the library would answer with nothing in a process that was forked.
+    fn refuse_forked(&self) -> PyResult<()> {
+        if std::process::id() != self.owner {
+            return Err(Forked::new_err(
+                "the store belongs to the process this one was forked from",
+            ));
+        }
+        Ok(())
+    }
+
     fn remember(&self, held: &Arc<Held>) {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         maps.retain(|map| map.strong_count() > 0);
@@ -147,6 +157,7 @@ impl RawStore {
 
     /// The names of all maps.
     fn map_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.refuse_forked()?;
         py.detach(|| self.with(|store| Ok(store.map_names())))
     }
 
@@ -184,6 +195,7 @@ impl RawStore {
 
     /// Numbers about the store.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.refuse_forked()?;
         numbers::of_store(py, &py.detach(|| self.with(|store| Ok(store.statistics())))?)
     }
 
@@ -245,12 +257,8 @@ impl RawStore {
 
     /// What the store did by itself since this was called last.
     fn events(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        if std::process::id() != self.owner {
-            // A thread that is not here may have the lock of the lines.
-            return Err(Forked::new_err(
-                "the store belongs to the process this one was forked from",
-            ));
-        }
+        // A thread that is not here may have the lock of the lines.
+        self.refuse_forked()?;
         Ok(py.detach(|| self.lines.take()))
     }
 

@@ -793,13 +793,19 @@ def test_a_forked_process_is_refused(store: everleaf.Store) -> None:
     if child == 0:
         code = 1
         try:
-            store[b"k"]
-        except everleaf.Forked:
+            # It has no pairs to count, and says so: `if not store` must not find an empty one.
+            for use in (lambda: store[b"k"], lambda: len(store), lambda: bool(store), store.stat, store.map_names):
+                with pytest.raises(everleaf.Forked):
+                    use()
             code = 0
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     assert store[b"k"] == b"v"
+    dropped = store.map("dropped")
+    store.drop_map("dropped")
+    with pytest.raises(everleaf.Error):
+        len(dropped)
 
 
 def test_asyncio(tmp_path: Path) -> None:

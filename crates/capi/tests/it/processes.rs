@@ -2,7 +2,7 @@
 
 use everleaf_capi::atomic::{el_fetch_add, el_pop};
 use everleaf_capi::code::*;
-use everleaf_capi::map::{el_map_free, el_put};
+use everleaf_capi::map::{el_count, el_map_free, el_put};
 use everleaf_capi::store::*;
 use everleaf_capi::upkeep::{el_map_numbers, el_store_save, el_store_wait_deferred};
 use everleaf_capi::watch::el_watch_new;
@@ -29,6 +29,7 @@ fn a_forked_process_is_refused_and_harms_nothing() {
             (el_fetch_add(opened.map(), slice("n"), 1, None), EL_FORKED),
             (el_pop(opened.map(), true, None, None, None, None), EL_FORKED),
             (el_map_numbers(opened.map(), buffer(&mut []), None), EL_FORKED),
+            (el_count(opened.map(), Some(&mut Room::uninit())), EL_FORKED),
             (el_watch_new(opened.map(), slice("n"), Some(&mut Room::uninit())), EL_FORKED),
             (el_map_free(at_mut(opened.map)), EL_OK),
         ];
