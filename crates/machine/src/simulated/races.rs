@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use super::THREADS_MAX;
 use super::random::Random;
 use super::raw::AddressRange;
-use super::vector_clock::{ByAddress, Clock, join};
+use super::vector_clock::{ByAddress, Clock, forget_keys, join};
 use super::weak::{Weak, halves};
 use crate::LINE_SIZE;
 
@@ -44,8 +44,16 @@ struct Write {
     at: At,
 }
 
-/// The last access of each thread to 8 bytes: when, and where in the source.
-type Uses = [Option<(u32, At)>; THREADS_MAX];
+/// What was done to 8 bytes since they were handed out.
+#[derive(Default)]
+struct Word {
+    /// The last access of each thread: when, and where in the source.
+    uses: [Option<(u32, At)>; THREADS_MAX],
+    /// The last write.
+    write: Option<Write>,
+    /// What an acquire of what begins at the first byte learns.
+    learnt: Clock,
+}
 
 /// The state of the check in one schedule.
 #[derive(Default)]
@@ -59,11 +67,10 @@ pub struct Races {
     fence: Clock,
     /// The latest heavy barrier, where memory is weak.
     heavy: [Clock; THREADS_MAX],
-    /// What an acquire of a word learns.
-    words: ByAddress<Clock>,
-    writes: ByAddress<Write>,
-    /// What was done to each 8 bytes since they were handed out.
-    uses: ByAddress<Uses>,
+    /// By the address divided by 8.
+    words: ByAddress<Word>,
+    /// What an acquire learns of what begins at another byte than the first of 8, by its address.
+    parts: ByAddress<Clock>,
     /// Who was handed out a line, and when: those lines that belong to nobody else.
     births: ByAddress<(usize, u32)>,
     /// What loads may be given that is older, where memory is weak.
@@ -80,16 +87,14 @@ impl Races {
 
     /// Nothing has happened yet but what all threads know.
     pub fn begin(&mut self) {
-        let Races { mut words, mut writes, mut uses, mut births, mut weak, .. } =
-            std::mem::take(self);
+        let Races { mut words, mut parts, mut births, mut weak, .. } = std::mem::take(self);
         words.clear();
-        writes.clear();
-        uses.clear();
+        parts.clear();
         births.clear();
         if let Some(weak) = &mut weak {
             weak.begin();
         }
-        *self = Races { words, writes, uses, births, weak, ..Races::default() };
+        *self = Races { words, parts, births, weak, ..Races::default() };
         for thread in 0..THREADS_MAX {
             self.clocks[thread][thread] = 1;
         }
@@ -126,15 +131,34 @@ impl Races {
         }
     }
 
+    /// What an acquire of the word at an address learns.
+    fn learnt(&self, address: usize) -> Option<&Clock> {
+        match address % 8 {
+            0 => self.words.get(&(address / 8)).map(|word| &word.learnt),
+            _ => self.parts.get(&address),
+        }
+    }
+
+    /// The same, to be changed.
+    fn learnt_mut(&mut self, address: usize) -> &mut Clock {
+        match address % 8 {
+            0 => &mut self.words.entry(address / 8).or_default().learnt,
+            _ => self.parts.entry(address).or_default(),
+        }
+    }
+
     /// A place is about to be written: what it holds is kept, where memory is weak.
     pub fn keep_older(&mut self, thread: usize, place: AddressRange, newest: u128) {
-        let Some(weak) = &mut self.weak else { return };
+        if self.weak.is_none() {
+            return;
+        }
         let mut clock = Clock::default();
         for half in halves(place) {
-            if let Some(word) = self.words.get(&half.address) {
+            if let Some(word) = self.learnt(half.address) {
                 join(&mut clock, word);
             }
         }
+        let Some(weak) = &mut self.weak else { return };
         weak.keep(place, newest, clock, (thread, self.clocks[thread][thread]));
     }
 
@@ -162,8 +186,8 @@ impl Races {
             weak.older((thread, clock), place, newest, (random, acquires(order)))?;
         let known = if acquires(order) { &mut self.clocks } else { &mut self.seen };
         join(&mut known[thread], &clock);
-        self.note_use(thread, place, at);
-        Some((value, self.check(thread, place, false, "reads", at)))
+        let write = self.note_use(thread, place, at).write;
+        Some((value, self.check(thread, (place, write), false, "reads", at)))
     }
 
     /// What a thread reads next by an address that follows from these bytes comes behind them, on every machine.
@@ -171,8 +195,8 @@ impl Races {
         if let Some(weak) = &mut self.weak {
             weak.load(thread, true);
             for address in place.address..place.address + place.size {
-                if let Some(word) = self.words.get(&address) {
-                    join(&mut self.clocks[thread], word);
+                if let Some(word) = self.learnt(address).copied() {
+                    join(&mut self.clocks[thread], &word);
                 }
             }
         }
@@ -182,13 +206,13 @@ impl Races {
     fn check(
         &self,
         thread: usize,
-        place: AddressRange,
+        (place, write): (AddressRange, Option<Write>),
         is_private: bool,
         verb: &str,
         at: At,
     ) -> Result<(), String> {
         self.check_birth(thread, place, at)?;
-        let Some(write) = self.writes.get(&(place.address / 8)) else { return Ok(()) };
+        let Some(write) = write else { return Ok(()) };
         let ordered = self.clocks[thread][write.thread] >= write.epoch;
         if ordered || write.thread == thread || !(is_private || write.is_private) {
             return Ok(());
@@ -224,10 +248,15 @@ impl Races {
         order: Option<Ordering>,
         at: At,
     ) -> Result<(), String> {
+        let word = self.note_use(thread, place, at);
+        let (write, mut learnt) = (word.write, word.learnt);
+        if place.address % 8 != 0 {
+            learnt = self.parts.get(&place.address).copied().unwrap_or_default();
+        }
         // First learn what this very read synchronises with.
-        if let (Some(order), Some(word)) = (order, self.words.get(&place.address)) {
+        if let Some(order) = order {
             let known = if acquires(order) { &mut self.clocks } else { &mut self.seen };
-            join(&mut known[thread], word);
+            join(&mut known[thread], &learnt);
         }
         if let (Some(order), Some(weak)) = (order, &mut self.weak) {
             weak.load(thread, acquires(order));
@@ -235,8 +264,7 @@ impl Races {
                 self.bind(thread);
             }
         }
-        self.note_use(thread, place, at);
-        self.check(thread, place, order.is_none(), "reads", at)
+        self.check(thread, (place, write), order.is_none(), "reads", at)
     }
 
     /// A store; without an order it is private.
@@ -247,11 +275,12 @@ impl Races {
         order: Option<Ordering>,
         at: At,
     ) -> Result<(), String> {
-        self.check(thread, place, order.is_none(), "overwrites", at)?;
+        let write = self.words.get(&(place.address / 8)).and_then(|word| word.write);
+        self.check(thread, (place, write), order.is_none(), "overwrites", at)?;
         self.note_write(thread, place, order.is_none(), at);
         let word =
             if order.is_some_and(releases) { self.release(thread) } else { self.released[thread] };
-        self.words.insert(place.address, word);
+        *self.learnt_mut(place.address) = word;
         Ok(())
     }
 
@@ -267,26 +296,28 @@ impl Races {
         self.note_write(thread, place, false, at);
         let mine = if releases(order) { self.release(thread) } else { self.released[thread] };
         // It continues the release sequence it read from.
-        join(self.words.entry(place.address).or_default(), &mine);
+        join(self.learnt_mut(place.address), &mine);
         Ok(())
     }
 
     fn note_write(&mut self, thread: usize, place: AddressRange, is_private: bool, at: At) {
         let epoch = self.clocks[thread][thread];
-        self.writes.insert(place.address / 8, Write { thread, epoch, is_private, at });
-        self.note_use(thread, place, at);
+        let word = self.note_use(thread, place, at);
+        word.write = Some(Write { thread, epoch, is_private, at });
     }
 
-    fn note_use(&mut self, thread: usize, place: AddressRange, at: At) {
+    fn note_use(&mut self, thread: usize, place: AddressRange, at: At) -> &mut Word {
         let epoch = self.clocks[thread][thread];
-        self.uses.entry(place.address / 8).or_default()[thread] = Some((epoch, at));
+        let word = self.words.entry(place.address / 8).or_default();
+        word.uses[thread] = Some((epoch, at));
+        word
     }
 
     /// A range is given up: whatever others did with it is over.
     pub fn free(&self, thread: usize, start: usize, length: usize) -> Result<(), String> {
         for word in start / 8..(start + length).div_ceil(8) {
-            let Some(uses) = self.uses.get(&word) else { continue };
-            for (other, last) in uses.iter().enumerate() {
+            let Some(word) = self.words.get(&word) else { continue };
+            for (other, last) in word.uses.iter().enumerate() {
                 let Some((epoch, at)) = *last else { continue };
                 if other != thread && self.clocks[thread][other] < epoch {
                     return Err(format!(
@@ -373,16 +404,10 @@ impl Races {
     /// A range was handed out anew: what was written in its earlier life is forgotten.
     pub fn forget(&mut self, start: usize, length: usize) {
         self.forget_older(start, length);
-        for line in start / LINE_SIZE..(start + length).div_ceil(LINE_SIZE) {
-            self.births.remove(&line);
-        }
-        for address in (start / 8 * 8..start + length).step_by(8) {
-            self.writes.remove(&(address / 8));
-            self.uses.remove(&(address / 8));
-            for byte in 0..8 {
-                self.words.remove(&(address + byte));
-            }
-        }
+        let end = start + length;
+        forget_keys(&mut self.births, start / LINE_SIZE..end.div_ceil(LINE_SIZE));
+        forget_keys(&mut self.words, start / 8..end.div_ceil(8));
+        forget_keys(&mut self.parts, start / 8 * 8..end.next_multiple_of(8));
     }
 
     /// Words of a range are no more.

@@ -25,7 +25,7 @@ use std::collections::hash_map::Entry;
 use super::THREADS_MAX;
 use super::random::Random;
 use super::raw::{AddressRange, read_raw};
-use super::vector_clock::{ByAddress, Clock};
+use super::vector_clock::{ByAddress, Clock, forget_keys};
 
 /// So often at most a thread is given the value before a write.
 const GIVEN_MAX: u8 = 4;
@@ -194,9 +194,7 @@ impl Weak {
 
     /// A range is another's now.
     pub fn forget(&mut self, start: usize, length: usize) {
-        for word in start / 8..(start + length).div_ceil(8) {
-            self.words.remove(&word);
-        }
+        forget_keys(&mut self.words, start / 8..(start + length).div_ceil(8));
     }
 }
 
