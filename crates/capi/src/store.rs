@@ -163,7 +163,10 @@ pub extern "C" fn el_store_map_names(
     entry(|| {
         let tell = tell.ok_or_else(|| invalid("the function is NULL"))?;
         // Outside of the lock, so that the function may close the store.
-        let names = shared(store)?.with(|store| Ok(store.map_names()))?;
+        let names = shared(store)?.with(|store| {
+            store.check_process()?;
+            Ok(store.map_names())
+        })?;
         names.iter().for_each(|name| tell(context, el_slice::shown(name.as_bytes())));
         Ok(EL_OK)
     })
@@ -277,7 +280,10 @@ pub extern "C" fn el_store_statistics(
     known: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
     entry(|| {
-        let found = shared(store)?.with(|store| Ok(store.statistics()))?;
+        let found = shared(store)?.with(|store| {
+            store.check_process()?;
+            Ok(store.statistics())
+        })?;
         fill(el_statistics::from(&found), buffer, known);
         Ok(EL_OK)
     })

@@ -130,9 +130,19 @@ impl Map {
 }
 
 impl Store {
+    /// Refuses the calling process if it was forked from the one that opened the store. Of such a one
+    /// [`Self::statistics`], [`Self::map_names`] and [`Map::len`], which return no error, tell nothing: who takes that
+    /// for an empty store asks here first.
+    ///
+    /// # Errors
+    /// [`Error::Forked`](crate::Error::Forked).
+    pub fn check_process(&self) -> Result<()> {
+        self.shared().check_process()
+    }
+
     /// Numbers about the store. Costs some microseconds, and one per map; nothing when not asked for. Waits for no
     /// operation, so that any thread may ask at any time. What is counted per map is 0 if no session is free, and
-    /// everything is in a process that was forked from the one that opened the store.
+    /// everything is in a process that was forked from the one that opened the store ([`Self::check_process`]).
     pub fn statistics(&self) -> Statistics {
         Statistics::collect(self.shared())
     }

@@ -223,7 +223,7 @@ impl Store {
     }
 
     /// The names of all maps, sorted; the default map is `default`. None in a process that was forked from the
-    /// one that opened the store.
+    /// one that opened the store ([`Self::check_process`]).
     pub fn map_names(&self) -> Vec<String> {
         self.shared.map_names()
     }

@@ -118,6 +118,7 @@ fn use_all(store: Store, view: everleaf::View, mut range: everleaf::Range) {
     assert!(is_forked(store.default_map().watch(b"0")));
     assert!(is_forked(store.check()));
     assert!(is_forked(store.sync()));
+    assert!(is_forked(store.check_process()));
     assert!(is_forked(store.wait_deferred()));
     assert!(is_forked(store.save()));
     assert!(is_forked(store.snapshot()));

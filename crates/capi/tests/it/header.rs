@@ -153,7 +153,7 @@ const BY_ANOTHER_NAME: [(&str, &str); 39] = [
 ];
 
 /// What C leaves out; `docs/bindings.md` says so, and says why.
-const NOT_IN_C: [&str; 15] = [
+const NOT_IN_C: [&str; 16] = [
     "Map::ceiling",
     "Map::floor",
     "Map::remove_expired",
@@ -161,6 +161,7 @@ const NOT_IN_C: [&str; 15] = [
     "Options::open_at_once",
     "Options::rebuild_progress",
     "Range::peek",
+    "Store::check_process",
     "Store::pause_sweep",
     "Store::resume_sweep",
     "Store::write_alone",

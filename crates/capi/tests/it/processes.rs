@@ -29,6 +29,8 @@ fn a_forked_process_is_refused_and_harms_nothing() {
             (el_fetch_add(opened.map(), slice("n"), 1, None), EL_FORKED),
             (el_pop(opened.map(), true, None, None, None, None), EL_FORKED),
             (el_map_numbers(opened.map(), buffer(&mut []), None), EL_FORKED),
+            (el_store_statistics(opened.store(), buffer(&mut []), None), EL_FORKED),
+            (el_store_map_names(opened.store(), Some(keep), std::ptr::null_mut()), EL_FORKED),
             (el_count(opened.map(), Some(&mut Room::uninit())), EL_FORKED),
             (el_watch_new(opened.map(), slice("n"), Some(&mut Room::uninit())), EL_FORKED),
             (el_map_free(at_mut(opened.map)), EL_OK),
