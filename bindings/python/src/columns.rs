@@ -213,6 +213,7 @@ pub fn put(
         forms.1.encode(value_bytes)?;
         let row = (keys.row, values.row);
         py.detach(|| held.with(|map| put_rows(map, key_bytes, value_bytes, row)))?;
+        py.check_signals()?;
     }
     Ok(())
 }
@@ -371,6 +372,7 @@ pub fn get(
             return Err(PyValueError::new_err(text));
         }
         hits += outcome.hits;
+        py.check_signals()?;
     }
     Ok(hits)
 }

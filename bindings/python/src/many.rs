@@ -89,8 +89,9 @@ pub fn find<'py>(
                 None => found.append(py.None())?,
             }
         }
-        // Whoever waits for the interpreter has it now.
+        // Whoever waits for the interpreter has it now, and whoever wants to end this.
         py.detach(|| ());
+        py.check_signals()?;
     }
 }
 
@@ -148,13 +149,17 @@ pub fn put(held: &Held, codecs: &Codecs, pairs: &Object<'_>) -> PyResult<()> {
         let bytes: Vec<(&[u8], &[u8])> = bytes.collect();
         // Each block for itself: a store that is closed meanwhile is closed then, and not when the pairs end.
         py.detach(|| held.with(|map| put_block(map, bytes.iter().copied())))?;
+        py.check_signals()?;
     }
 }
 
 /// The bytes of pairs, all of them: they are taken out of their objects before a detached thread has them.
 pub fn collect(codecs: &Codecs, pairs: &Object<'_>) -> PyResult<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut found = vec![];
-    for pair in pairs.try_iter()? {
+    for (count, pair) in pairs.try_iter()?.enumerate() {
+        if count.is_multiple_of(BLOCK) {
+            pairs.py().check_signals()?;
+        }
         let (key, value) = parts(&pair?)?;
         let (key, value) = (codecs.keys.encode(&key)?, codecs.values.encode(&value)?);
         found.push((key.as_ref().to_vec(), value.as_ref().to_vec()));

@@ -119,7 +119,14 @@ impl Pairs {
 
     fn next_item(&self, py: Python<'_>) -> PyResult<Option<Item>> {
         // Nothing of Python runs while it is held.
-        let mut state = self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock();
+        if state.page.len() == 0 {
+            // A list that is made of the pairs looks for no signal until it has all of them.
+            drop(state);
+            py.check_signals()?;
+            state = lock();
+        }
         let mut has_filled = false;
         let next = loop {
             if let Some(item) = state.page.next() {

@@ -4,9 +4,12 @@ seem to, memory that is not there, and stores that are closed while parts of the
 from __future__ import annotations
 
 import itertools
+import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
+from operator import length_hint
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +213,42 @@ def test_pop_and_setdefault_are_those_of_a_dictionary(store: everleaf.Store) -> 
     numbered: codecs.Codec[str] = codecs.Codec("numbered", lambda text: f"{text} {next(made)}".encode(), bytes.decode)
     texts = store.map("texts", str, numbered)
     assert texts.setdefault("a", "first") == texts["a"] == "first 0" and texts.setdefault("a", "other") == "first 0"
+
+
+def test_an_interrupt_ends_what_is_long(tmp_path: Path) -> None:
+    """Arrays went on to their end, however long that took; so did lists, and a list that is made of the pairs."""
+
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupt
+
+    count = 1_500_000
+    keys = numpy.arange(count)
+    pairs = [(key, key) for key in range(count)]
+    with everleaf.open(tmp_path / "a.pool", max_size=1 << 30) as store:
+        numbers, shorter = store.map("numbers", int, int), store.map("shorter", int, int)
+        shorter.put_many(keys[:200_000], keys[:200_000])
+        asked, of_pairs, to_load, collected = iter(range(count)), iter(pairs), iter(pairs), []
+        out = (numpy.zeros(count, "i8"), numpy.zeros(count, "?"))
+        calls: list[tuple[Callable[[], Any], Callable[[], int]]] = [
+            (lambda: numbers.put_many(keys, keys), lambda: count - len(numbers)),
+            (lambda: shorter.get_many(keys % 200_000, out=out), lambda: count - int(out[1].sum())),
+            (lambda: numbers.put_many(of_pairs), lambda: length_hint(of_pairs)),
+            (lambda: shorter.get_many(asked), lambda: length_hint(asked)),
+            (lambda: store.load_map("loaded", to_load, int, int), lambda: length_hint(to_load)),
+            (lambda: collected.extend(shorter.items()), lambda: len(shorter) - len(collected)),
+        ]
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            for number, (call, left) in enumerate(calls):
+                signal.setitimer(signal.ITIMER_REAL, 0.01)
+                with pytest.raises(Interrupt):
+                    call()
+                assert left() > 0, f"call {number} did all it had to do"
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        # An iterator that was interrupted has lost nothing.
+        assert store.check() == [] and "loaded" not in store.map_names()

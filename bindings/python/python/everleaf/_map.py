@@ -327,7 +327,7 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
     def put_many(self, pairs: Any, values: Any = None) -> None:
         """Puts many pairs, each for itself, in one call. Of two NumPy arrays as `get_many` has them, the
         first has the keys, and the second the values. They are copied once on the way to their records, whose check sums
-        are of bytes that nobody else can write."""
+        are of bytes that nobody else can write. After an error, or an interrupt, some may have been put."""
         if values is not None:
             _arrays.put_many(self, pairs, values, self._keys, self._values)
         else:
