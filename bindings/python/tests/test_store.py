@@ -400,6 +400,9 @@ def test_arrays_that_are_not_two_or_share_memory_are_refused(store: everleaf.Sto
     for out in [(shared.view("V4"), numpy.zeros(600, "?")), (numpy.zeros(600, "V4"), shared[:600].view("?"))]:
         with pytest.raises(ValueError, match="share"):
             store.get_many(shared.view("V4"), out=out)
+    both = numpy.zeros(600 * 4, "u1")
+    with pytest.raises(ValueError, match="each other"):
+        store.get_many(keys, out=(both.view("V4"), both[600 * 3 :].view("?")))
     # Its own parts may be anything that is contiguous.
     found = numpy.zeros(600 * 5, "u1")
     store.get_many(keys, out=(found[: 600 * 4].view("V4"), found[600 * 4 :].view("?")))

@@ -147,6 +147,8 @@ def _converted(items: Any, dtype: Any) -> Any:
 
 def _out_dtype(keys: Any, dtype: Any, out: Any) -> Any:
     """The dtype of the values of arrays that are to be filled, which must fit."""
+    import numpy
+
     values, found = out
     for array in (values, found):
         if not is_array(array) or array.shape != keys.shape:
@@ -154,6 +156,8 @@ def _out_dtype(keys: Any, dtype: Any, out: Any) -> Any:
         _refuse_mask(array)
         if not array.flags.c_contiguous or not array.flags.writeable:
             raise ValueError("the arrays of `out` are contiguous and can be written to")
+    if numpy.shares_memory(values, found):
+        raise ValueError("the arrays of `out` share memory with each other")
     if found.dtype != "?":
         raise TypeError("the second array of `out` is of bool")
     if dtype is not None and values.dtype != dtype:
