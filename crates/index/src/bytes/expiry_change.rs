@@ -5,12 +5,14 @@
 //! where an expired record is) would not notice. Therefore no other thread may be doing that: the caller has
 //! raised the gate and has the stripe of the key as a batch has it (`write_order`). Then nobody writes the
 //! key meanwhile. But a reader that looked before the stripe was taken, or a scan, may be told the new expiry
-//! before it is flushed: where lines must be flushed (`Adr`), the record is to be written again instead.
+//! before it is flushed: where lines must be flushed (`Adr`), no record has a place for it, and it is written again
+//! instead. Batches change it in place there, too: they have it in their journal before.
 //!
 //! One store of eight bytes is all that changes, so a crash leaves the expiry before or the one behind.
 
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
+use everleaf_pool::Domain;
 
 use crate::api::change::Intent;
 use crate::api::error::IndexError;
@@ -28,11 +30,18 @@ pub enum ExpiryChange {
     Done,
     /// The key is absent, or has another expiry than was expected. Nothing was changed.
     Mismatch,
-    /// The record has no place for this expiry: it has to be written again. Nothing was changed.
+    /// The record has no place for this expiry, or lines must be flushed: it has to be written again. Nothing was
+    /// changed.
     NoPlace,
 }
 
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
+    /// Whether [`Self::change_expiry`] ever changes a record: where what others can see is durable. Elsewhere a crash
+    /// could take back what a reader was told before it was flushed.
+    pub fn changes_expiries_in_place(&self) -> bool {
+        self.slot().heap().medium().domain() != Domain::Adr || M::mutant("bytes.expiry_seen_early")
+    }
+
     /// Changes the expiry of `key` from `expected_ms` to `expiry_ms` (milliseconds since 1970-01-01 UTC, 0
     /// for never) without writing its record again. Needs no space. The record is looked at as closely as
     /// `verify` says.
@@ -63,6 +72,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let has_expired = record.has_expired::<M>() && !M::mutant("bytes.expiry_revives");
             if has_expired || is_other {
                 return Ok(ExpiryChange::Mismatch);
+            }
+            if !self.changes_expiries_in_place() {
+                return Ok(ExpiryChange::NoPlace);
             }
             // SAFETY: pinned since before the payload was read; the caller keeps others away.
             let changed =

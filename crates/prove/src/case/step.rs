@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everleaf_machine::simulated::{Config, MemoryModel, Random, cpu_time};
+use everleaf_machine::simulated::{Config, Domain, MemoryModel, Random, cpu_time};
 
 use crate::case::Case;
 use crate::machine::configure::{Fixed, memory_name};
@@ -70,6 +70,12 @@ pub trait Programs: Sync {
 
     /// The programs that are small enough for an exhaustive search.
     fn small(&self) -> Vec<String>;
+
+    /// The domains that small programs run in unless one is asked for; that in which threads do most to each other
+    /// comes first.
+    fn domains(&self) -> [Domain; 2] {
+        [Domain::Adr, Domain::Eadr]
+    }
 
     /// More of them, which only searches that end by time run.
     fn more_small(&self) -> Vec<String> {

@@ -53,11 +53,8 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
             vec![(allocator::RETURNED.to_string(), config, 200)]
         }
         "journal.stops_without_memory" => refused("refused/move, lone", mutant),
-        "journal.lone_expiry_unwritten" => {
-            // A reader that looked before, and reads behind the store and before its flush.
-            let config = Config { mutants: vec![mutant.name], ..Config::default() };
-            vec![("small/full, look".to_string(), exhaustive(&config, 2), 20 * SMALL_SCHEDULES)]
-        }
+        "journal.lone_expiry_unwritten" => looked_before("small/full, look", mutant),
+        "bytes.expiry_seen_early" => looked_before("small/expire, read, expire", mutant),
         "look.trusts" | "stripes.counts_nothing" => in_order("small/batch, at once", mutant),
         "look.forgets_gate" => in_order("small/swap, lower, at once", mutant),
         "at_once.looks_once" => in_order("small/swap, at once", mutant),
@@ -68,6 +65,13 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
     let lost = lost.filter(|one| one.mutant.is_some_and(|name| mutant == of(GUARDED, name)));
     let lost = lost.map(|one| (one.program(), one.config(), one.schedules));
     others.into_iter().chain(guarded).chain(lost).collect()
+}
+
+/// A small program in which a reader may look at the stripe before, and read behind the store of an expiry and before
+/// its flush, where lines must be flushed.
+fn looked_before(program: &str, mutant: Mutant) -> Vec<(String, Config, u64)> {
+    let config = Config { mutants: vec![mutant.name], ..Config::default() };
+    vec![(program.to_string(), exhaustive(&config, 2), 20 * SMALL_SCHEDULES)]
 }
 
 /// A small program in every order with one preemption, without crashes.
@@ -95,7 +99,8 @@ fn refused(program: &str, mutant: Mutant) -> Vec<(String, Config, u64)> {
 /// the plain search.
 pub fn hunt(structure: &'static Structure, mutant: Mutant, rounds: u64) -> Option<Kill> {
     assert_eq!(structure.name, mutant.structure, "it is missed by programs of another structure");
-    let base = Config { mutants: vec![mutant.name], ..Config::default() };
+    let domain = structure.programs().domains()[0];
+    let base = Config { mutants: vec![mutant.name], domain, ..Config::default() };
     let mut hunt = Hunt { structure, mutant: mutant.name, schedules: 0, kill: None };
     for (program, config, schedules) in made_for(mutant) {
         if hunt.run(program, config, schedules) {

@@ -69,12 +69,12 @@ pub(crate) fn all(structure: &Structure, settings: &Settings) -> Vec<Small> {
     let Some(preemptions) = settings.preemptions else { return vec![] };
     let mut programs = structure.small();
     if !settings.is_by_time() {
-        let domains = domains(settings).into_iter();
+        let domains = domains(structure, settings).into_iter();
         let thorough = |domain| Thorough::of(&programs, settings, domain, preemptions);
         return domains.map(thorough).flat_map(|one| [one.lives, one.orders].concat()).collect();
     }
     programs.extend(structure.programs().more_small());
-    let domains = domains(settings);
+    let domains = domains(structure, settings);
     let mut all: Vec<Small> = vec![];
     let is_weak = structure.is_tried_weak() && settings.fixed.memory.is_none();
     for (index, domain) in domains.iter().enumerate() {
@@ -96,8 +96,9 @@ pub(crate) fn all(structure: &Structure, settings: &Settings) -> Vec<Small> {
     all
 }
 
-fn domains(settings: &Settings) -> Vec<Domain> {
-    settings.fixed.domain.map_or(vec![Domain::Adr, Domain::Eadr], |domain| vec![domain])
+fn domains(structure: &Structure, settings: &Settings) -> Vec<Domain> {
+    let usual = || structure.programs().domains().to_vec();
+    settings.fixed.domain.map_or_else(usual, |domain| vec![domain])
 }
 
 /// The machine of small programs.

@@ -57,10 +57,12 @@ fn landing_small_programs_lose_no_expiry_with_two_preemptions() {
 
 fn run_small(preemptions: u32) -> Report {
     let mut total = Report::default();
-    for program in expiry().small() {
-        let config = exhaustive(&Config::default(), preemptions);
-        let (report, failure) = expiry().case(&program).expect("known").explore(&config, 3000);
-        say(&program, &report);
+    let domains = expiry().programs().domains();
+    let small = expiry().small();
+    for (program, domain) in small.iter().flat_map(|program| domains.map(|one| (program, one))) {
+        let config = exhaustive(&Config { domain, ..Config::default() }, preemptions);
+        let (report, failure) = expiry().case(program).expect("known").explore(&config, 3000);
+        say(&format!("{program}, {domain:?}"), &report);
         total.add(&report);
         if let Some(failure) = failure {
             panic!("{program}: {failure}");

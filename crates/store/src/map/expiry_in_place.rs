@@ -4,7 +4,7 @@
 //! readers wait, too. It needs no journal, because one store of eight bytes does it. A log gets the key
 //! and the time, and no value.
 
-use everleaf_index::{Change, Domain, ExpiryChange, Record, Verify};
+use everleaf_index::{Change, ExpiryChange, Record, Verify};
 
 use crate::Result;
 use crate::map::Map;
@@ -23,9 +23,8 @@ impl Map {
         expiry_ms: u64,
     ) -> Result<ExpiryChange> {
         let shared = self.shared();
-        // A reader that looked before we have the stripe may read behind the store and before its flush:
-        // what it is told would not survive. So only where what is visible is durable.
-        if shared.trees.heap().medium().domain() == Domain::Adr {
+        // Before anybody has to wait for a change that will not be made.
+        if !self.tree().changes_expiries_in_place() {
             return Ok(ExpiryChange::NoPlace);
         }
         let stripe = shared.order.stripe_of(key);
