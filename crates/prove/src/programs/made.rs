@@ -200,6 +200,7 @@ impl Made {
         program.is_closed = self.tail & 1 << 9 != 0;
         let apart = |one: &Operation| clamp(one).distinct();
         let plan = parts.plan.iter().map(|thread| thread.iter().map(apart).collect()).collect();
+        program.fit_pool(&plan);
         (program, plan)
     }
 

@@ -145,7 +145,9 @@ impl Tiny {
         program.space = self.space();
         program.is_closed = self.number & 1 << 9 != 0;
         let apart = |one: &Operation| clamp(one).distinct();
-        (program, plan.iter().map(|thread| thread.iter().map(apart).collect()).collect())
+        let plan = plan.iter().map(|thread| thread.iter().map(apart).collect()).collect();
+        program.fit_pool(&plan);
+        (program, plan)
     }
 
     fn space(&self) -> Space {

@@ -1,6 +1,7 @@
 //! The tree of byte strings as a program of the simulated machine. To the judge a key is its place in
 //! the universe and a value is a number, from which the bytes of the value are made.
 
+mod room;
 mod words;
 
 use std::cell::RefCell;

@@ -21,12 +21,14 @@ const NAME: &str = "words";
 /// Leaves that are restored in the background at a time.
 const RESTORED_TOGETHER: usize = 2;
 
-/// The bytes of a value: of different lengths, so that records move between size classes, some of several
-/// lines.
+/// Bytes of values: of different lengths, so that records move between size classes, some of several lines.
+pub(super) const VALUE_SIZES: [usize; 4] = [8, 19, 30, 200];
+
+/// The bytes of a value.
 pub(super) fn encode(value: u64) -> Vec<u8> {
     let mut bytes = value.to_le_bytes().to_vec();
-    let more = if value % 11 == 4 { 192 } else { value % 3 * 11 };
-    bytes.extend((0..more).map(|index| value.wrapping_add(index) as u8));
+    let length = VALUE_SIZES[if value % 11 == 4 { 3 } else { value as usize % 3 }];
+    bytes.extend((0..(length - 8) as u64).map(|index| value.wrapping_add(index) as u8));
     bytes
 }
 

@@ -4,4 +4,5 @@
 
 mod failed_allocation_leaked_blocks;
 mod merge_left_a_frozen_leaf;
+mod program_larger_than_its_pool;
 mod scan_forgot_removals;
