@@ -204,6 +204,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("fast-fair", "fast_fair.blind_growth"),
     of("fast-fair", "fast_fair.blind_separator"),
     of("fast-fair", "fast_fair.cut_before_link"),
+    of("fast-fair", "fast_fair.early_cut"),
     of("fast-fair", "fast_fair.equal_words"),
     of("fast-fair", "fast_fair.first_key"),
     of("fast-fair", "fast_fair.merge_keeps_sibling"),
@@ -212,6 +213,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("fast-fair", "fast_fair.no_recheck"),
     of("fast-fair", "fast_fair.no_shift_persist"),
     of("fast-fair", "fast_fair.no_turn"),
+    of("fast-fair", "fast_fair.no_uncut"),
     of("fast-fair", "fast_fair.old_lock"),
     of("fast-fair", "fast_fair.quiet_merge"),
     of("fast-fair", "fast_fair.quiet_update"),
@@ -471,7 +473,6 @@ pub const RARE: &[Mutant] = &[
 /// Those that take nothing away but speed or the guarantee of progress (`docs/mutants.md`).
 pub const HARMLESS: &[Mutant] = &[
     of("bztree", "bztree.update_ignores_removal"),
-    of("fast-fair", "fast_fair.no_uncut"),
     of("hashed-leaf", "hashed.no_carry"),
     of("nbtree", "nbtree.no_carry"),
     of("store", "store.replay_never_waits"),

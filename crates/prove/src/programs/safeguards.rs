@@ -79,6 +79,21 @@ fn of_searches() -> Vec<DirectedCase> {
             &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(4)],
             &[&[Update(1, 11), Remove(3)], &[Get(2)]],
         ),
+        // The search has come to the record of 2 when that goes to the right half, and looks at the sibling
+        // when the left one is cut.
+        guarded(
+            "a split that ends a leaf where a search is",
+            ("fast-fair", "fast_fair.early_cut", None, 2, 10_000),
+            &three,
+            &[&[Insert(4, 40)], &[Get(2)]],
+        ),
+        // The same, and the search ends before the switch is turned.
+        guarded(
+            "a split that is not cut yet beside a search",
+            ("fast-fair", "fast_fair.no_uncut", None, 2, 10_000),
+            &three,
+            &[&[Update(1, 11), Get(2)], &[Insert(4, 40)]],
+        ),
     ]
 }
 

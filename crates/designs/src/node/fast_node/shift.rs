@@ -125,14 +125,19 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
     }
 
     /// Ends the node's records at `keep`, durably. What was behind is in the right sibling, which is
-    /// linked durably.
+    /// linked durably and said to have it ([`UNCUT`](super::UNCUT)) until this returns.
     pub fn cut(&self, node: Node<S, M>, keep: usize) {
-        let odd = node.state_word().read_private() & super::SWITCH_ONE != 0;
-        node.turn(odd, true);
+        let is_early = M::mutant("fast_fair.early_cut");
+        if is_early {
+            let odd = node.state_word().read_private() & super::SWITCH_ONE != 0;
+            node.turn(odd, true);
+        }
         self.put(node.value(keep), 0);
         // Persist: the end before the node is said to be cut.
         self.persist_slot(node, keep);
-        node.set_count(keep);
+        // Behind the end, and before the sibling is all that has what was there: a thread that came past the
+        // record before it went, and looks at the sibling after, would not look there. Now it reads again.
+        if is_early { node.set_count(keep) } else { node.turn_shorter(keep) }
     }
 
     /// Appends records, greater than all there are, for which there is room, and leaves nothing
