@@ -472,6 +472,7 @@ pub const RARE: &[Mutant] = &[
 
 /// Those that take nothing away but speed or the guarantee of progress (`docs/mutants.md`).
 pub const HARMLESS: &[Mutant] = &[
+    of("bztree", "bztree.no_carry"),
     of("bztree", "bztree.update_ignores_removal"),
     of("hashed-leaf", "hashed.no_carry"),
     of("nbtree", "nbtree.no_carry"),

@@ -22,7 +22,8 @@
 //! | insert | `write.rs` `publish` | the exchange of status and metadata | it is decided, durably |
 //! | update | `write.rs` `update` | the exchange of value, metadata and status | same |
 //! | remove | `write.rs` `remove` | the exchange of metadata and status | same |
-//! | replace, merge | `split.rs` `substitute` | the exchange of a link | same |
+//! | a write that replaces its leaf | `split.rs` `replace` | the exchange of a link | same |
+//! | merge | `split.rs` `substitute` | no effect on contents | same |
 //! | scan | `scan.rs` | each pair as a get | as get |
 //! | recovery | `recover.rs` | - | - |
 //!

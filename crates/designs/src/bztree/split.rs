@@ -17,6 +17,7 @@
 //! who has a node for such a copy of it, and of all that it has frozen before.
 
 use everleaf_alloc::{AllocError, Session};
+use everleaf_index::build::{Change, Effect, Outcome};
 use everleaf_machine::Machine;
 
 use super::BzTree;
@@ -25,8 +26,9 @@ use super::scan::Pairs;
 use super::search::Step;
 use super::state::{FREE, Status, VISIBLE};
 use super::variant::Variant;
-use super::write::Stop;
+use super::write::{Attempt, Done, Stop};
 use crate::node::pmwcas::Entry;
+use crate::node::version_lock::Retry;
 
 /// Nodes for a change above a leaf: what it may build, what it has built, and what it replaces.
 #[derive(Debug, Default)]
@@ -176,43 +178,64 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     /// A leaf of so many pairs has little.
     pub(super) const THIN: usize = Self::LEAF_MAX / 4;
 
-    /// Replaces a leaf that is full or frozen by one without what is gone, or by two. Others may have done so;
-    /// the caller looks again.
+    /// Replaces a leaf that is full or frozen by one without what is gone, or by two, in which the caller's write
+    /// is done. Others may have replaced it; then the caller looks again.
+    ///
+    /// Places that others have reserved in the leaf are lost to them. So whoever takes them away gets on itself: else
+    /// threads that add pairs could take each other's last place away for ever.
+    ///
+    /// *Linearizes at* the exchange of the link. *Durable* when it returns.
     pub(super) fn replace(
         &self,
         session: &mut Session<M>,
-        key: u64,
         leaf: u64,
-    ) -> Result<(), Stop> {
+        change: &Change,
+    ) -> Attempt<Done> {
         let stripe = session.stripe();
-        let path = self.find_path(stripe, key);
+        let path = self.find_path(stripe, change.key);
         if path.last().is_none_or(|last| last.node != leaf) {
-            return Ok(());
+            return Ok(Err(Retry::Now));
         }
-        // Two leaves and a copy of what is above; if it turns out to need more, that is allocated then.
-        let is_split = self.pairs(stripe, leaf).len() > Self::LEAF_MAX;
-        let mut rebuild = match self.begin(session, if is_split { 3 } else { 1 }) {
-            Err(error) if error.lacks_space() && self.status(stripe, leaf).is_frozen() => {
-                // It must not stay so.
-                self.begin(session, 1).map_err(|_| error)?
-            }
-            begun => begun?,
-        };
+        let mut rebuild = self.begin_replace(session, leaf)?;
         if !M::mutant("bztree.copies_active_leaf") {
             self.freeze(stripe, leaf);
         }
-        let pairs = self.pairs(stripe, leaf);
-        M::mark(if pairs.len() > Self::LEAF_MAX { "bztree.split" } else { "bztree.consolidate" });
+        let mut pairs = self.pairs(stripe, leaf);
+        let carried = (!M::mutant("bztree.no_carry")).then(|| carry(change, &mut pairs));
+        // One more than usual, if it is the caller's: then nothing is split that would not be without it.
+        let most = Self::LEAF_MAX + carried.map_or(0, |(_, added)| added);
+        M::mark(if pairs.len() > most { "bztree.split" } else { "bztree.consolidate" });
         rebuild.replaces(leaf);
         let done = self
-            .build_parts(session, &mut rebuild, (true, Self::LEAF_MAX), &pairs)
+            .build_parts(session, &mut rebuild, (true, most), &pairs)
             .map_err(Stop::from)
             .and_then(|by| self.substitute(session, &mut rebuild, &path, by));
         if done.as_ref().is_err_and(Stop::lacks_space) {
-            self.thaw(session, &mut rebuild, key, leaf);
+            self.thaw(session, &mut rebuild, change.key, leaf);
         }
-        self.end(session, rebuild, matches!(done, Ok(true)));
-        done.map(|_| ())
+        let is_made = matches!(done, Ok(true));
+        self.end(session, rebuild, is_made);
+        done?;
+        if is_made {
+            M::mark("bztree.replaced");
+        }
+        let is_thin = change.intent.removes() && pairs.len() <= Self::THIN;
+        let outcome = carried.filter(|_| is_made).map(|(outcome, _)| outcome);
+        Ok(outcome.map(|outcome| Done { outcome, is_thin }).ok_or(Retry::Now))
+    }
+
+    /// Makes room for the replacement of a leaf: for two leaves and a copy of what is above, or for one leaf. If it
+    /// turns out to need more, that is allocated then.
+    fn begin_replace(&self, session: &mut Session<M>, leaf: u64) -> Result<Rebuild, AllocError> {
+        let stripe = session.stripe();
+        let is_split = self.pairs(stripe, leaf).len() > Self::LEAF_MAX;
+        match self.begin(session, if is_split { 3 } else { 1 }) {
+            Err(error) if error.lacks_space() && self.status(stripe, leaf).is_frozen() => {
+                // It must not stay so.
+                self.begin(session, 1).map_err(|_| error)
+            }
+            begun => begun,
+        }
     }
 
     /// Replaces a frozen node on the way to `key`, and what is frozen above it, by copies as they are, with the
@@ -336,4 +359,22 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         };
         self.exchange(session, &mut [Entry { address: self.root_place, old, new }])
     }
+}
+
+/// Does a write on the pairs of a frozen leaf; gives what comes of it, and how many pairs are added.
+fn carry(change: &Change, pairs: &mut Pairs) -> (Outcome, usize) {
+    let place = pairs.binary_search_by_key(&change.key, |pair| pair.0);
+    let (outcome, effect) = change.decide(place.ok().map(|at| pairs[at].1));
+    match (effect, place) {
+        (Effect::Put, Ok(at)) => pairs[at].1 = change.value,
+        (Effect::Put, Err(at)) => {
+            pairs.insert(at, (change.key, change.value));
+            return (outcome, 1);
+        }
+        (Effect::Delete, Ok(at)) => {
+            pairs.remove(at);
+        }
+        _ => {}
+    }
+    (outcome, 0)
 }

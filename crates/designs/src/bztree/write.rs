@@ -49,7 +49,7 @@ pub(super) struct Done {
 }
 
 /// What an attempt came to: an outcome, another attempt, or none.
-type Attempt<T> = Result<Result<T, Retry>, Stop>;
+pub(super) type Attempt<T> = Result<Result<T, Retry>, Stop>;
 
 /// A word that has to be what it is.
 fn same(address: u64, value: u64) -> Entry {
@@ -84,11 +84,11 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         }
         if status.is_frozen() {
             M::mark("bztree.write_to_frozen");
-            return match self.replace(session, change.key, leaf) {
+            return match self.replace(session, leaf, change) {
                 Err(Stop::Alloc(error)) if error.lacks_space() && found.slot.is_some() => {
                     Err(Stop::Frozen(error))
                 }
-                replaced => replaced.map(|()| Err(Retry::Now)),
+                replaced => replaced,
             };
         }
         match (found.slot, effect) {
@@ -100,6 +100,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
                 let done = self.update(session, (leaf, slot), status, (old, change.value))?;
                 Ok(if done { Ok(whole) } else { Err(Retry::Now) })
             }
+            (None, _) if status.count() >= V::SLOT_COUNT => self.replace(session, leaf, change),
             (None, _) => {
                 let done = self.insert(session, leaf, status, found, change)?;
                 Ok(done.map(|()| whole))
@@ -175,7 +176,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         slots.filter(|slot| self.meta(stripe, leaf, *slot) == VISIBLE).count()
     }
 
-    /// Adds a pair: reserves a place, writes the pair, and makes it visible.
+    /// Adds a pair to a leaf that has a place left: reserves it, writes the pair, and makes it visible.
     fn insert(
         &self,
         session: &mut Session<M>,
@@ -185,10 +186,6 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         change: &Change,
     ) -> Attempt<()> {
         let slot = status.count();
-        if slot >= V::SLOT_COUNT {
-            self.replace(session, change.key, leaf)?;
-            return Ok(Err(Retry::Now));
-        }
         let meta_place = leaf + meta_at(slot);
         let reserve = Entry { address: meta_place, old: FREE, new: RESERVED };
         let counted = Entry { address: leaf, old: status.0, new: status.reserved().0 };

@@ -2,6 +2,7 @@
 //! compiled once.
 
 mod blocks;
+mod bztree;
 mod checkpoint_counts;
 #[path = "../../../prove/tests/it/common/mod.rs"]
 mod common;

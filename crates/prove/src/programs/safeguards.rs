@@ -306,7 +306,7 @@ fn of_wort() -> Vec<DirectedCase> {
 fn of_bztree() -> Vec<DirectedCase> {
     let mut all = of_pmwcas();
     // The root is over a full leaf of 10 and 15, and one of 20 and of 30, which is gone.
-    let two_leaves = [Insert(10, 1), Insert(20, 2), Insert(30, 3), Insert(15, 4), Remove(30)];
+    let two_leaves = [Insert(10, 1), Insert(15, 2), Insert(20, 3), Insert(30, 4), Remove(30)];
     // The first insert splits its leaf, and copies the root for it; the second exchanges a child of the root.
     let met_by_a_root_that_is_copied = |mutant| {
         guarded(
