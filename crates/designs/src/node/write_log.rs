@@ -16,7 +16,8 @@
 //! Each log has one writer at a time and each of its records is durable before the next one is written:
 //! the first place of a chunk without a valid record is its end. The check sum covers the chunk's
 //! mark: the opening of the pool, the log, and the number of the chunk among those of both. No chunk had
-//! it before, so a chunk that is used again has no old records.
+//! it before, so a chunk that is used again has no old records. A record changes only from one of a value to one
+//! of a removal ([`Logs::turn_to_removal`]).
 
 use std::collections::VecDeque;
 
@@ -94,13 +95,7 @@ impl Record {
         let link = self.link | self.sequence >> LOW_BITS << LINK_BITS;
         let low = (self.sequence & ((1 << LOW_BITS) - 1)) << 1 | u64::from(self.value.is_some());
         let value = self.value.unwrap_or(0);
-        let mut bytes = [0; 48];
-        let words = [mark[0], mark[1], self.key, value, link, low];
-        for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
-            part.copy_from_slice(&word.to_le_bytes());
-        }
-        let sum = crc32c::crc32c(&bytes);
-        [self.key, value, link, low | u64::from(sum) << 32]
+        [self.key, value, link, meta(mark, [self.key, value, link], low)]
     }
 
     fn decode_unchecked([key, value, link, meta]: [u64; 4]) -> Self {
@@ -115,8 +110,25 @@ impl Record {
 
     fn decode(words: [u64; 4], mark: Mark) -> Option<Self> {
         let record = Self::decode_unchecked(words);
-        (record.encode(mark) == words && record.sequence != 0).then_some(record)
+        let [key, value, link, found] = words;
+        let is_whole = meta(mark, [key, value, link], found & u64::from(u32::MAX)) == found;
+        (is_whole && record.sequence != 0).then_some(record)
     }
+}
+
+/// The last word of a record: what it says itself, and the check sum.
+fn meta(mark: Mark, [key, value, link]: [u64; 3], low: u64) -> u64 {
+    let mut bytes = [0; 48];
+    let words = [mark[0], mark[1], key, value, link, low];
+    for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
+        part.copy_from_slice(&word.to_le_bytes());
+    }
+    low | u64::from(crc32c::crc32c(&bytes)) << 32
+}
+
+/// The last word of a record when it is one of a removal; its others stay.
+fn removal_meta(mark: Mark, [key, value, link, found]: [u64; 4]) -> u64 {
+    meta(mark, [key, value, link], found & u64::from(u32::MAX) & !1)
 }
 
 struct State {
@@ -194,8 +206,11 @@ impl<M: Machine> Logs<M> {
 
     fn words(&self, record: u64) -> [u64; 4] {
         let cells = self.cells(record);
-        // A thread that reads a record holds its leaf, or nobody writes the chunk any more.
-        [&cells.key, &cells.value, &cells.link, &cells.meta].map(Atomic::read_private)
+        // A thread that reads a record holds its leaf, or nobody writes the chunk any more, but to make a record one
+        // of a removal.
+        let [key, value, link] = [&cells.key, &cells.value, &cells.link].map(Atomic::read_private);
+        // Relaxed: that changes this word only, and what it was is right for who does not hold the leaf.
+        [key, value, link, cells.meta.load(Ordering::Relaxed)]
     }
 
     /// The record at a place that a valid record or the tree names, if it has this sequence. Its check sum is
@@ -360,6 +375,36 @@ impl<M: Machine> Logs<M> {
         Ok((place, grows))
     }
 
+    /// Makes the newest record of a key one of its removal, durably, if its number is above `flushed`; false if
+    /// there is none. For who has no room for another record. One word of it changes, so a crash leaves the one or
+    /// the other. Reads all of the log.
+    ///
+    /// The caller has the key's leaf locked, which needs the record: so nobody appends one of the key, and its chunk
+    /// stays.
+    #[cold]
+    pub fn turn_to_removal(&self, key: u64, flushed: u64) -> bool {
+        let mut newest: Option<(u64, u64, Mark)> = None;
+        for state in self.logs.iter() {
+            // Locked: nobody appends what is read here, or frees a chunk.
+            let state = state.lock();
+            for chunk in &state.chunks {
+                for (place, record) in self.records(*chunk).filter(|(_, record)| record.key == key)
+                {
+                    if record.sequence > newest.map_or(flushed, |(sequence, ..)| sequence) {
+                        newest = Some((record.sequence, place, self.mark(*chunk)));
+                    }
+                }
+            }
+        }
+        let Some((_, place, mark)) = newest else { return false };
+        let word = &self.cells(place).meta;
+        // Release: as in `append`; the other words stay what they are.
+        word.store(removal_meta(mark, self.words(place)), Ordering::Release);
+        // Persist: the removal before the write returns.
+        self.medium.persist(word.as_ptr(), 8);
+        true
+    }
+
     /// The log of a session.
     #[inline(always)]
     pub fn of(&self, session: &Session<M>) -> usize {
@@ -451,30 +496,4 @@ impl<M: Machine> Logs<M> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_survives_encoding_and_no_flipped_bit_does() {
-        let records = [
-            Record { key: 7, value: Some(70), sequence: 1, link: 0 },
-            Record {
-                key: u64::MAX - 1,
-                value: None,
-                sequence: (1 << 47) - 1,
-                link: (1 << 48) - 64,
-            },
-        ];
-        for record in records {
-            let words = record.encode([5, 8]);
-            assert_eq!(Record::decode(words, [5, 8]), Some(record));
-            assert_eq!(Record::decode(words, [6, 8]), None);
-            assert_eq!(Record::decode(words, [5, 9]), None);
-            for bit in 0..256 {
-                let mut flipped = words;
-                flipped[bit / 64] ^= 1 << (bit % 64);
-                assert_eq!(Record::decode(flipped, [5, 8]), None, "bit {bit}");
-            }
-        }
-    }
-}
+mod tests;

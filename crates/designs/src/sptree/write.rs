@@ -111,10 +111,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             // no record.
             None | Some(Err(_)) if self.write_back(place, Some((key, value))) => false,
             None | Some(Err(_)) => {
-                if buffer.len() == 0 || !self.write_back(place, None) {
-                    self.split(session, place)?;
+                let is_full = buffer.len() == 0 || !self.write_back(place, None);
+                let room = if is_full { self.split(session, place) } else { Ok(()) };
+                if room.is_err() && effect == Effect::Delete && self.remove_in_place(place, key) {
+                    return Ok(Some((outcome, false)));
                 }
-                return Ok(None);
+                return room.map(|()| None);
             }
         };
         if V::FILTER
@@ -125,6 +127,27 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             filter.add(key);
         }
         Ok(Some((outcome, grows)))
+    }
+
+    /// Removes a key of a locked leaf without any room, durably: neither for a record of the log, nor in the leaf for
+    /// what is buffered. False if the medium has lost the record.
+    #[cold]
+    fn remove_in_place(&self, place: LeafAndMiddle<'_, M>, key: u64) -> bool {
+        M::mark("sptree.removed_in_place");
+        let (leaf, buffer) = (place.leaf, self.buffer(place));
+        if let Some((slot, _)) = buffer.find(key) {
+            // Its newest record becomes one of the removal, with the same number: those before it count no more.
+            if V::LOGGED && !self.logs.turn_to_removal(key, place.middle.flushed()) {
+                return false;
+            }
+            buffer.put(Some(slot), (key, None));
+        } else if let Some(slot) = leaf.find(key) {
+            // What is not buffered has no record that the leaf needs still, which could bring the key back (S8).
+            leaf.commit(leaf.bitmap() & !(1 << slot));
+            // Persist: the removal before the lock is opened (S2).
+            leaf.persist_heading(self.medium);
+        }
+        true
     }
 
     /// The leaf for a key, locked.

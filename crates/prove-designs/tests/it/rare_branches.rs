@@ -70,6 +70,9 @@ const BY_CHANCE: &[Meets] = &[
     ),
     ("cceh-bo", "crowd/9/near/usual/ab46d10f", &["cceh.collect"]),
     ("pactree", "contrary/2/far/refusing/2fecacb7", &["pactree.log_full"]),
+    // At the end all keys are removed.
+    ("sptree-buffered", "cached/7/far/tight/91146f4a", &["sptree.removed_in_place"]),
+    ("sptree-checkpointed", "cached/7/far/tight/91146f4a", &["sptree.removed_in_place"]),
 ];
 
 #[test]
