@@ -797,6 +797,8 @@ def test_a_forked_process_is_refused(store: everleaf.Store) -> None:
             for use in (lambda: store[b"k"], lambda: len(store), lambda: bool(store), store.stat, store.map_names):
                 with pytest.raises(everleaf.Forked):
                     use()
+            # What is shown of it says so.
+            assert "forked" in repr(store) and "forked" in store._repr_html_()
             code = 0
         finally:
             os._exit(code)
@@ -806,6 +808,8 @@ def test_a_forked_process_is_refused(store: everleaf.Store) -> None:
     store.drop_map("dropped")
     with pytest.raises(everleaf.Error):
         len(dropped)
+    assert repr(dropped) == "<everleaf.Map 'dropped' of bytes: bytes, the map was dropped>"
+    assert repr(store.view()) == "<everleaf.View of 'default' of bytes: bytes>"
 
 
 def test_asyncio(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from itertools import islice, zip_longest
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, Self, TypeVar, overload
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def _shown(store: RawStore, numbers: Callable[[], str]) -> str:
+    """Numbers for a `repr`, or why there are none: the map was dropped, the process forked. It never fails."""
+    try:
+        return "closed" if store.is_closed() else numbers()
+    except Error as error:
+        return str(error).partition(":")[0]
 
 
 class Refused(Error):
@@ -284,10 +292,8 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
         return self._name
 
     def __repr__(self) -> str:
-        what = f"{self._keys.name}: {self._values.name}"
-        if self._store.is_closed():
-            return f"<everleaf.Map {self._name!r} of {what}, closed>"
-        return f"<everleaf.Map {self._name!r} of {what}, {len(self)} keys>"
+        shown = _shown(self._store, lambda: f"{len(self)} keys")
+        return f"<everleaf.Map {self._name!r} of {self._keys.name}: {self._values.name}, {shown}>"
 
     def __or__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:
         """A dict of what is here and in another mapping, whose values win."""
@@ -399,8 +405,11 @@ class View(RawView[K, V], _Reader[K, V], Mapping[K, V]):
     """
 
     def __init__(self, store: RawStore, map: Map[K, V]) -> None:
-        self._keys, self._values = map._keys, map._values
+        self._keys, self._values, self._name = map._keys, map._values, map.name
         self._count: Optional[int] = None
+
+    def __repr__(self) -> str:
+        return f"<everleaf.View of {self._name!r} of {self._keys.name}: {self._values.name}>"
 
     def __len__(self) -> int:
         # Once: `list` and its like ask for it before they read, and it does not change.

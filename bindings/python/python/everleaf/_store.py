@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Any, Literal, Optional
 
 from . import codecs
-from ._everleaf import RawStore
+from ._everleaf import Error, RawStore
 from ._chart import Chart
 from ._files import Rebuilt
-from ._map import Batch, Map
+from ._map import Batch, Map, _shown
 
 Durability = Literal["process", "interval", "power"]
 Domain = Literal["adr", "eadr", "process"]
@@ -29,17 +29,17 @@ class Store(Map[Any, Any]):
         self._path = path
 
     def __repr__(self) -> str:
-        if self.closed:
-            return f"<everleaf.Store {self._path!r}, closed>"
-        return f"<everleaf.Store {self._path!r}, {len(self)} keys, maps {self.map_names()}>"
+        shown = _shown(self._store, lambda: f"{len(self)} keys, maps {self.map_names()}")
+        return f"<everleaf.Store {self._path!r}, {shown}>"
 
     def _repr_html_(self) -> str:
         """For notebooks: the numbers of the store as a table."""
-        if self.closed:
+        try:
+            numbers = self.stat()
+        except Error:
             return f"<p>{html.escape(repr(self))}</p>"
         rows = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(number))}</td></tr>"
-            for name, number in self.stat().items()
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(number))}</td></tr>" for name, number in numbers.items()
         )
         return f"<table><caption>{html.escape(repr(self))}</caption>{rows}</table>"
 
