@@ -1,6 +1,6 @@
 //! Errors as exceptions.
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyMemoryError};
 use pyo3::{PyErr, create_exception};
 
 create_exception!(
@@ -32,6 +32,7 @@ pub fn raised(error: everleaf::Error) -> PyErr {
         Of::Forked(_) => Forked::new_err(text),
         Of::ReadOnly => ReadOnly::new_err(text),
         Of::DiskFull(_) | Of::PoolFull(_) => Full::new_err(text),
+        Of::OutOfMemory(_) => PyMemoryError::new_err(text),
         Of::Corrupt(_) | Of::NotAPool(_) => Corrupt::new_err(text),
         _ => Error::new_err(text),
     }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::codec::Encoded;
+use crate::columns::room;
 use crate::failure::raised;
 use crate::held::Held;
 use crate::reader::{Codecs, Object};
@@ -162,9 +163,16 @@ pub fn collect(codecs: &Codecs, pairs: &Object<'_>) -> PyResult<Vec<(Vec<u8>, Ve
         }
         let (key, value) = parts(&pair?)?;
         let (key, value) = (codecs.keys.encode(&key)?, codecs.values.encode(&value)?);
-        found.push((key.as_ref().to_vec(), value.as_ref().to_vec()));
+        found.push((copied(key.as_ref())?, copied(value.as_ref())?));
     }
     Ok(found)
+}
+
+/// A copy of bytes, or `MemoryError`.
+fn copied(bytes: &[u8]) -> PyResult<Vec<u8>> {
+    let mut copy = room(bytes.len())?;
+    copy.copy_from_slice(bytes);
+    Ok(copy)
 }
 
 /// A key and its value.

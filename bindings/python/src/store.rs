@@ -322,12 +322,12 @@ impl RawBatch {
         &self,
         py: Python<'_>,
         map: &RawMap,
-        run: impl FnOnce(&mut WriteBatch, &everleaf::Map),
+        run: impl FnOnce(&mut WriteBatch, &everleaf::Map) -> everleaf::Result<()>,
     ) -> PyResult<()> {
         let (map, waits) = (map.held.map()?, &map.held.waits);
         let added = Arc::get_mut(&mut self.lock(py)).map(|batch| run(batch, &map));
         waits.free(map);
-        added.ok_or_else(being_written)
+        added.ok_or_else(being_written)?.map_err(raised)
     }
 }
 
@@ -359,8 +359,11 @@ impl RawBatch {
         let expiry = ttl.map_or(Ok(Expiry::Never), expiry_in)?;
         let py = key.py();
         let (key, value) = (map.codecs.keys.encode(key)?, map.codecs.values.encode(value)?);
+        let (key, value) = (key.as_ref(), value.as_ref());
         self.with(py, map, |batch, map| {
+            batch.try_reserve(1, key.len() + value.len())?;
             batch.put_with_expiry(map, key, value, expiry);
+            Ok(())
         })
     }
 
@@ -370,6 +373,7 @@ impl RawBatch {
         let (py, key) = (key.py(), map.codecs.keys.encode(key)?);
         self.with(py, map, |batch, map| {
             batch.expire(map, key, expiry);
+            Ok(())
         })
     }
 
@@ -378,6 +382,7 @@ impl RawBatch {
         let (py, key) = (key.py(), map.codecs.keys.encode(key)?);
         self.with(py, map, |batch, map| {
             batch.remove(map, key);
+            Ok(())
         })
     }
 
@@ -385,8 +390,12 @@ impl RawBatch {
     fn expect(&self, map: &RawMap, key: &Object<'_>, value: Option<Object<'_>>) -> PyResult<()> {
         let (py, key) = (key.py(), map.codecs.keys.encode(key)?);
         let value = value.as_ref().map(|value| map.codecs.values.encode(value)).transpose()?;
+        let (key, value): (&[u8], Option<&[u8]>) =
+            (key.as_ref(), value.as_ref().map(AsRef::as_ref));
         self.with(py, map, |batch, map| {
-            batch.expect(map, key, value.as_ref().map(AsRef::as_ref));
+            batch.try_reserve(1, key.len() + value.map_or(0, <[u8]>::len))?;
+            batch.expect(map, key, value);
+            Ok(())
         })
     }
 

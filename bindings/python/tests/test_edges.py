@@ -176,7 +176,8 @@ import resource, sys, everleaf, numpy
 store = everleaf.open(sys.argv[1], max_size=1 << 30)
 texts = store.map("texts", str, str)
 size = 200 << 20
-store[b"long"] = bytes(size)
+long = bytes(size)
+store[b"long"] = long
 texts["long"] = "v" * size
 keys, values = numpy.zeros(1, "V1"), numpy.zeros(1, f"V{size}")
 many = numpy.zeros(1, "V65537")
@@ -192,6 +193,13 @@ fails(lambda: store.put_many(keys, values), MemoryError)
 fails(lambda: store[b"long"], MemoryError)
 fails(lambda: texts["long"], MemoryError)
 fails(lambda: store.get_many([b"long"]), MemoryError)
+batch = store.batch()
+fails(lambda: batch.put(store, b"k", long), MemoryError)
+fails(lambda: batch.expect(store, b"k", long), MemoryError)
+fails(lambda: store.load_map("loaded", [(b"k", long)]), MemoryError)
+fails(lambda: store.pop(b"long"), MemoryError)
+fails(lambda: store.popitem(), MemoryError)
+assert len(batch) == 0
 fails(lambda: store.put_many(many, keys), everleaf.Error)
 print("alive", len(store))
 """

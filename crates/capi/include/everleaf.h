@@ -839,8 +839,12 @@ int el_batch_clear(el_batch *batch);
 // Stores the number of changes in a batch at `count`.
 int el_batch_count(el_batch *batch, size_t *count);
 
-// Adds that a key gets this value.
-int el_batch_put(el_batch *batch, const el_map *map, el_slice key, el_slice value);
+// Adds that a key gets this value. Here and below, after an error nothing was added: a key or value that is too large,
+// and one for which there is no memory, is refused at once.
+int el_batch_put(el_batch *batch,
+                 const el_map *map,
+                 el_slice key,
+                 el_slice value);
 
 // Adds that a key gets this value and is absent from `expiry_ms` on, in milliseconds since 1970-01-01
 // UTC (0: never).

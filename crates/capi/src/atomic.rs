@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
-use everleaf::{Action, Expiry};
+use everleaf::{Action, Expiry, VALUE_SIZE_MAX};
 
 use crate::argument::{Out, el_buffer, el_decision, el_slice, set};
 use crate::argument::{el_decide_expiring_fn, el_decide_expiry_fn, el_decide_fn};
@@ -123,12 +123,24 @@ pub extern "C" fn el_pop(
     })
 }
 
+/// A copy of bytes of C code.
+fn owned(slice: el_slice) -> Result<Vec<u8>, Failure> {
+    let (bytes, mut copy) = (slice.bytes()?, Vec::new());
+    if bytes.len() > VALUE_SIZE_MAX {
+        return Err(everleaf::Error::ValueTooLarge(bytes.len()).into());
+    }
+    let reserved = copy.try_reserve_exact(bytes.len());
+    reserved.map_err(|_| Failure::new(EL_OUT_OF_MEMORY, "out of memory"))?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 fn action(decision: el_decision) -> Result<Action, Failure> {
     let expiry = || Expiry::from_unix_ms(decision.expiry_ms);
     Ok(match decision.what {
         EL_KEEP => Action::Keep,
-        EL_PUT => Action::Put(decision.value.bytes()?.to_vec()),
-        EL_PUT_EXPIRING => Action::PutWithExpiry(decision.value.bytes()?.to_vec(), expiry()),
+        EL_PUT => Action::Put(owned(decision.value)?),
+        EL_PUT_EXPIRING => Action::PutWithExpiry(owned(decision.value)?, expiry()),
         EL_EXPIRE => Action::Expire(expiry()),
         EL_REMOVE => Action::Remove,
         _ => return Err(invalid("what is to be done is none of EL_KEEP to EL_REMOVE")),

@@ -3,10 +3,10 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use everleaf::{Expiry, WriteBatch};
+use everleaf::{Error, Expiry, KEY_SIZE_MAX, VALUE_SIZE_MAX, WriteBatch};
 
 use crate::argument::{el_slice, wanted};
-use crate::code::EL_OK;
+use crate::code::{EL_OK, Failure};
 use crate::entry::entry;
 use crate::handle::{exclusive, free, give, kind, shared};
 use crate::map::el_map;
@@ -49,7 +49,19 @@ pub extern "C" fn el_batch_count(
     })
 }
 
-/// Adds that a key gets this value.
+/// Lets a batch have room for one more change or condition. What no write takes is refused before it is copied.
+fn make_room(batch: &mut WriteBatch, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+    if key.len() > KEY_SIZE_MAX {
+        return Err(Error::KeyTooLarge(key.len()).into());
+    }
+    if value.len() > VALUE_SIZE_MAX {
+        return Err(Error::ValueTooLarge(value.len()).into());
+    }
+    Ok(batch.try_reserve(1, key.len() + value.len())?)
+}
+
+/// Adds that a key gets this value. Here and below, after an error nothing was added: a key or value that is too large,
+/// and one for which there is no memory, is refused at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_batch_put(
     batch: Option<&mut el_batch>,
@@ -58,7 +70,10 @@ pub extern "C" fn el_batch_put(
     value: el_slice,
 ) -> c_int {
     entry(|| {
-        exclusive(batch)?.put(shared(map)?, key.bytes()?, value.bytes()?);
+        let (mut batch, map) = (exclusive(batch)?, shared(map)?);
+        let (key, value) = (key.bytes()?, value.bytes()?);
+        make_room(&mut batch, key, value)?;
+        batch.put(map, key, value);
         Ok(EL_OK)
     })
 }
@@ -74,13 +89,10 @@ pub extern "C" fn el_batch_put_expiring(
     expiry_ms: u64,
 ) -> c_int {
     entry(|| {
+        let (mut batch, map) = (exclusive(batch)?, shared(map)?);
         let (key, value) = (key.bytes()?, value.bytes()?);
-        exclusive(batch)?.put_with_expiry(
-            shared(map)?,
-            key,
-            value,
-            Expiry::from_unix_ms(expiry_ms),
-        );
+        make_room(&mut batch, key, value)?;
+        batch.put_with_expiry(map, key, value, Expiry::from_unix_ms(expiry_ms));
         Ok(EL_OK)
     })
 }
@@ -95,7 +107,9 @@ pub extern "C" fn el_batch_expire_at(
     expiry_ms: u64,
 ) -> c_int {
     entry(|| {
-        exclusive(batch)?.expire(shared(map)?, key.bytes()?, Expiry::from_unix_ms(expiry_ms));
+        let (mut batch, map, key) = (exclusive(batch)?, shared(map)?, key.bytes()?);
+        make_room(&mut batch, key, &[])?;
+        batch.expire(map, key, Expiry::from_unix_ms(expiry_ms));
         Ok(EL_OK)
     })
 }
@@ -108,7 +122,9 @@ pub extern "C" fn el_batch_remove(
     key: el_slice,
 ) -> c_int {
     entry(|| {
-        exclusive(batch)?.remove(shared(map)?, key.bytes()?);
+        let (mut batch, map, key) = (exclusive(batch)?, shared(map)?, key.bytes()?);
+        make_room(&mut batch, key, &[])?;
+        batch.remove(map, key);
         Ok(EL_OK)
     })
 }
@@ -122,8 +138,10 @@ pub extern "C" fn el_batch_expect(
     value: Option<&el_slice>,
 ) -> c_int {
     entry(|| {
+        let (mut batch, map, key) = (exclusive(batch)?, shared(map)?, key.bytes()?);
         let value = value.map(|value| value.bytes()).transpose()?;
-        exclusive(batch)?.expect(shared(map)?, key.bytes()?, value);
+        make_room(&mut batch, key, value.unwrap_or_default())?;
+        batch.expect(map, key, value);
         Ok(EL_OK)
     })
 }
@@ -138,13 +156,10 @@ pub extern "C" fn el_batch_expect_expiring(
     expiry_ms: u64,
 ) -> c_int {
     entry(|| {
+        let (mut batch, map) = (exclusive(batch)?, shared(map)?);
         let (key, value) = (key.bytes()?, value.bytes()?);
-        exclusive(batch)?.expect_with_expiry(
-            shared(map)?,
-            key,
-            value,
-            Expiry::from_unix_ms(expiry_ms),
-        );
+        make_room(&mut batch, key, value)?;
+        batch.expect_with_expiry(map, key, value, Expiry::from_unix_ms(expiry_ms));
         Ok(EL_OK)
     })
 }

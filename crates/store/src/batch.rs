@@ -14,7 +14,7 @@ use everleaf_index::{BatchOp, Hardware, WriteOrder};
 
 use crate::map::Map;
 use crate::watch::Watch;
-use crate::{Expiry, Result, Store};
+use crate::{Error, Expiry, Result, Store};
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +148,17 @@ impl WriteBatch {
     pub fn reserve(&mut self, changes: usize, bytes: usize) {
         self.changes.reserve(changes);
         self.bytes.reserve(bytes);
+    }
+
+    /// As [`Self::reserve`]; where there is no memory for it, the program is told, and does not end. What follows
+    /// within that room asks for none, but for one handle of each map.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; the batch is as it was.
+    pub fn try_reserve(&mut self, changes: usize, bytes: usize) -> Result<()> {
+        let reserved = self.bytes.try_reserve(bytes).and(self.changes.try_reserve(changes));
+        let reserved = reserved.and_then(|()| self.conditions.try_reserve(changes));
+        reserved.map_err(|_| Error::out_of_memory())
     }
 
     /// Sets the value of a key, which will not expire.

@@ -65,6 +65,24 @@ impl Error {
     }
 }
 
+impl Error {
+    #[cold]
+    pub(crate) fn out_of_memory() -> Self {
+        IndexError::Alloc(AllocError::OutOfMemory).into()
+    }
+}
+
+/// A copy of a key or value.
+///
+/// # Errors
+/// [`Error::OutOfMemory`]: it may have hundreds of megabytes.
+pub(crate) fn copy_of(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| Error::out_of_memory())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 impl From<IndexError> for Error {
     fn from(error: IndexError) -> Self {
         let text = error.to_string();

@@ -41,6 +41,13 @@ static el_decision decide(void *context, const el_slice *value) {
     return answer;
 }
 
+static el_decision decide_long(void *context, const el_slice *value) {
+    (void)context;
+    (void)value;
+    el_decision answer = {EL_PUT, {"v", (size_t)1 << 40}, 0};
+    return answer;
+}
+
 static el_decision decide_expiring(void *context, const el_slice *value, uint64_t expiry_ms) {
     (void)expiry_ms;
     return decide(context, value);
@@ -148,6 +155,7 @@ static void use_wrong_lengths(el_map *map) {
     EXPECT(el_fetch_add(map, k, 1, NULL), EL_MISMATCH);
     EXPECT(el_take(map, lies, NULL, NULL), EL_INVALID);
     EXPECT(el_update_with(map, k, decide, NULL), EL_INVALID);
+    EXPECT(el_update_with(map, k, decide_long, NULL), EL_TOO_LARGE);
     EXPECT(el_update_with(map, k, NULL, NULL), EL_INVALID);
     EXPECT(el_update_expiring_with(map, lies, decide_expiring, NULL), EL_INVALID);
     EXPECT(el_update_expiry_with(map, k, decide_expiry, NULL), EL_INVALID);
@@ -156,6 +164,25 @@ static void use_wrong_lengths(el_map *map) {
     EXPECT(el_repair(NULL, NULL, NULL, NULL, el_room(NULL, 0), NULL), EL_INVALID);
     EXPECT(el_compact(NULL, NULL, NULL, NULL, NULL), EL_INVALID);
     EXPECT(el_upgrade("", NULL, NULL, NULL) < 0, 1);
+}
+
+// What no write takes was copied into a batch first, as far as memory went, and the program ended there.
+static void add_what_is_too_long(el_map *map) {
+    el_slice k = el_str("k"), longest = el_bytes("v", (size_t)1 << 40);
+    el_batch *batch = NULL;
+    size_t count = 7;
+    EXPECT(el_batch_new(&batch), EL_OK);
+    EXPECT(el_batch_put(batch, map, longest, k), EL_TOO_LARGE);
+    EXPECT(el_batch_put(batch, map, k, longest), EL_TOO_LARGE);
+    EXPECT(el_batch_put_expiring(batch, map, k, longest, 1), EL_TOO_LARGE);
+    EXPECT(el_batch_expire_at(batch, map, longest, 1), EL_TOO_LARGE);
+    EXPECT(el_batch_remove(batch, map, longest), EL_TOO_LARGE);
+    EXPECT(el_batch_expect(batch, map, k, &longest), EL_TOO_LARGE);
+    EXPECT(el_batch_expect(batch, map, longest, NULL), EL_TOO_LARGE);
+    EXPECT(el_batch_expect_expiring(batch, map, k, longest, 1), EL_TOO_LARGE);
+    EXPECT(el_batch_count(batch, &count), EL_OK);
+    EXPECT(count, 0);
+    EXPECT(el_batch_free(batch), EL_OK);
 }
 
 static void use_null_places(el_store *store, el_map *map) {
@@ -217,6 +244,7 @@ int main(int count, char **arguments) {
     EXPECT(el_store_map(store, NULL, false, &map), EL_OK);
     use_null_places(store, map);
     use_wrong_lengths(map);
+    add_what_is_too_long(map);
     use_closed(store, map);
     EXPECT(el_store_free(store), EL_OK);
     free(zeros);

@@ -153,7 +153,7 @@ const BY_ANOTHER_NAME: [(&str, &str); 39] = [
 ];
 
 /// What C leaves out; `docs/bindings.md` says so, and says why.
-const NOT_IN_C: [&str; 16] = [
+const NOT_IN_C: [&str; 17] = [
     "Map::ceiling",
     "Map::floor",
     "Map::remove_expired",
@@ -170,6 +170,7 @@ const NOT_IN_C: [&str; 16] = [
     "WriteBatch::expire_seen",
     "WriteBatch::reserve",
     "WriteBatch::size_bytes",
+    "WriteBatch::try_reserve",
 ];
 
 /// Types of the library in Rust, and how names in C begin that do the same as their functions.

@@ -4,6 +4,7 @@ use everleaf_index::Decision;
 
 use super::Map;
 use super::deciding::Sees;
+use crate::conversion::copy_of;
 use crate::wal::LogEffect;
 use crate::{Action, Error, Exchange, Result};
 
@@ -19,12 +20,7 @@ impl Map {
         value: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        let mut old = None;
-        self.decide(key, Sees::Value, &mut |found| {
-            old = found.map(|record| record.value.to_vec());
-            Decision::PutExpiring(value.to_vec(), 0)
-        })?;
-        Ok(old)
+        self.change_taking(key, &|| Ok(Decision::PutExpiring(copy_of(value)?, 0)))
     }
 
     /// Removes `key`. Returns the value it had.
@@ -32,13 +28,26 @@ impl Map {
     /// # Errors
     /// As [`Self::replace`].
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let key = key.as_ref();
-        let mut old = None;
+        self.change_taking(key.as_ref(), &|| Ok(Decision::Remove))
+    }
+
+    /// Changes `key`. Returns the value it had; nothing is changed if there is no memory for that.
+    fn change_taking(
+        &self,
+        key: &[u8],
+        decide: &dyn Fn() -> Result<Decision>,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut old = Ok(None);
         self.decide(key, Sees::Value, &mut |found| {
-            old = found.map(|record| record.value.to_vec());
-            Decision::Remove
+            let copied = found.map(|record| copy_of(record.value)).transpose();
+            let (taken, decision) = match copied.and_then(|value| Ok((value, decide()?))) {
+                Ok((value, decision)) => (Ok(value), decision),
+                Err(error) => (Err(error), Decision::Keep),
+            };
+            old = taken;
+            decision
         })?;
-        Ok(old)
+        old
     }
 
     /// Adds `amount` to the integer that is the value of `key`, as one atomic step; an absent key counts

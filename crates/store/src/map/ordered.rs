@@ -6,6 +6,7 @@ use everleaf_index::{Hardware, Session, Verify};
 
 use super::Map;
 use crate::Result;
+use crate::conversion::copy_of;
 use crate::map::key_range::{KeyRange, owned_bounds, prefix_bounds};
 use crate::map::pages::{Bounds, Page, PageLimit, Pages, Reader};
 use crate::map::range::Range;
@@ -168,13 +169,13 @@ impl Map {
         to: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let (mut found, mut session) = (None, self.shared.session()?);
+        let (mut found, mut session) = (Ok(None), self.shared.session()?);
         let mut reader = self.reader(&mut session, self.shared.verify_scans);
         reader.read((from, to), reverse, PageLimit::IN_PLACE, &mut |record| {
-            found = Some((record.key.to_vec(), record.value.to_vec()));
+            found = copy_of(record.value).map(|value| Some((record.key.to_vec(), value)));
             ControlFlow::Break(())
         })?;
-        Ok(found)
+        found
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use everleaf::{Error, Expiry, Options, Store};
+use everleaf::{Error, Expiry, Options, Store, WriteBatch};
 
 fn open(folder: &tempfile::TempDir) -> Store {
     let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
@@ -267,4 +267,20 @@ fn a_load_that_fails_drops_only_its_own_map() {
     assert!(failed.is_err(), "{failed:?}");
     let map = store.existing_map("name").expect("a name").expect("somebody made it");
     assert_eq!(map.get("key").expect("get"), Some(b"value".to_vec()));
+}
+
+#[test]
+fn a_batch_for_which_there_is_no_memory_stays_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder);
+    let mut batch = WriteBatch::new();
+    batch.put(store.default_map(), b"k", b"v");
+    for (changes, bytes) in [(1, usize::MAX / 2), (usize::MAX / 2, 1)] {
+        let refused = batch.try_reserve(changes, bytes);
+        assert!(matches!(refused, Err(Error::OutOfMemory(_))), "{refused:?}");
+    }
+    batch.try_reserve(1, 2).expect("there is some");
+    batch.put(store.default_map(), b"l", b"w");
+    assert!(store.write(&batch).expect("room").is_done());
+    assert_eq!(store.default_map().len(), 2);
 }
