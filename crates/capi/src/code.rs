@@ -125,7 +125,7 @@ fn code_of(error: &Error) -> c_int {
         | Error::TooManySessions(_)
         | Error::OtherStore(_)
         | Error::Unsupported(_) => EL_UNSUPPORTED,
-        Error::Io(..) => EL_IO,
+        Error::PoolGone(_) | Error::Io(..) => EL_IO,
         Error::MapDropped => EL_MAP_DROPPED,
         Error::NotSorted(_) => EL_NOT_SORTED,
         Error::OutOfMemory(_) => EL_OUT_OF_MEMORY,

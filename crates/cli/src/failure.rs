@@ -134,6 +134,7 @@ mod tests {
             (Error::PoolFull(text()), ExitCode::Full),
             (Error::LogFull(text()), ExitCode::Full),
             (Error::LogFailed(text()), ExitCode::Io),
+            (Error::PoolGone(text()), ExitCode::Io),
             (Error::Io(text(), io::Error::from_raw_os_error(27)), ExitCode::Full),
             (Error::Io(text(), ErrorKind::FileTooLarge.into()), ExitCode::Io),
             (Error::KeyTooLarge(1), ExitCode::BadInput),

@@ -65,7 +65,9 @@ pub use everleaf_machine::cpu::missing_feature as missing_cpu_feature;
 pub use everleaf_machine::random;
 pub use everleaf_machine::{Hardware, Machine, OwnerProcess, standard_output_was_closed};
 pub use everleaf_machine::{lock_rank, ranked_mutex};
-pub use everleaf_pool::{CreateMode, Domain, Pool, PoolError, PoolOptions, human_size, uuid_of};
+pub use everleaf_pool::{
+    CreateMode, Domain, FileName, Pool, PoolError, PoolOptions, human_size, uuid_of,
+};
 pub use everleaf_pool::{
     FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_IN_BATCHES, FEATURE_EXPIRY_WORD,
     FEATURE_HASHED_LEAVES, FEATURE_RUNS_OF_LISTS, KNOWN_FEATURES,

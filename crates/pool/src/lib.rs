@@ -57,7 +57,7 @@ mod root_index;
 mod session_record;
 mod view;
 
-pub use backing::{Backing, Environment};
+pub use backing::{Backing, Environment, FileName};
 #[cfg(feature = "simulated")]
 pub use backing::{SimulatedBacking, domain_of};
 pub use domain::{Domain, UnknownDomain};

@@ -17,7 +17,7 @@ use crate::header::Header;
 use crate::layout::{DATA_START, HEADER_OFFSETS};
 use crate::session_record::SessionRecord;
 use crate::view::View;
-use crate::{Backing, Medium, PoolError, header};
+use crate::{Backing, FileName, Medium, PoolError, header};
 
 /// The name of a pool without a file, in errors.
 const MEMORY: &str = "(memory)";
@@ -145,6 +145,11 @@ impl<M: Machine> Pool<M> {
     /// The path it was opened by; `None` for one without a file.
     pub fn path(&self) -> Option<&Path> {
         self.backing.path()
+    }
+
+    /// What has become of the name of its file since it was opened.
+    pub fn file_name(&self) -> FileName {
+        self.backing.name()
     }
 
     /// Whether the last session ended with [`Pool::set_clean`]. A new pool was clean.

@@ -36,6 +36,12 @@ pub enum Error {
     /// As [`Self::LogFailed`], because the file system of the log is full, or its file as long as the system lets it
     /// be.
     LogFull(String),
+    /// The file of a pool without a log was removed, or another has its place, while the store was open: what is
+    /// written would be lost when the process ends. No more is written; reads go on, and what there is can be saved
+    /// ([`Store::save`](crate::Store::save), [`Store::backup`](crate::Store::backup)). It is noticed within some
+    /// seconds; in a store without a [sweep](crate::Options::sweep) by [`Store::sync`](crate::Store::sync), and when
+    /// it is closed.
+    PoolGone(String),
     /// A snapshot cannot be written at this moment: another is being written, or a batch was rolled back that it
     /// may have a part of. Nothing was changed: try again.
     SnapshotBusy(String),
@@ -174,6 +180,7 @@ impl fmt::Display for Error {
             | Error::Corrupt(text)
             | Error::LogFailed(text)
             | Error::LogFull(text)
+            | Error::PoolGone(text)
             | Error::SnapshotBusy(text)
             | Error::DiskFull(text)
             | Error::PoolFull(text)

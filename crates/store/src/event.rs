@@ -18,6 +18,8 @@ pub enum Event<'a> {
     SnapshotFailed(&'a Error),
     /// The log has failed: nothing can be written any more.
     LogFailed(&'a Error),
+    /// The pool has lost its file: nothing can be written any more ([`Error::PoolGone`]).
+    PoolGone(&'a Error),
     /// A batch that was cut short was finished, but for what a damaged record is in the way of: a key of which it
     /// changes the expiry alone keeps the one it had; in a full pool, one put and removals stay undone if that key's
     /// record is damaged. Such a key is [`Error::Corrupt`] for a program that verifies what it reads. Told while the
@@ -44,6 +46,7 @@ impl fmt::Display for Event<'_> {
                 write!(f, "a snapshot failed, and is tried again: {error}")
             }
             Event::LogFailed(error) => write!(f, "the log failed: {error}"),
+            Event::PoolGone(error) => error.fmt(f),
             Event::BatchLeft(error) => {
                 write!(
                     f,

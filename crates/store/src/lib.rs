@@ -143,6 +143,7 @@ mod map;
 mod opening;
 mod options;
 mod ordered_write;
+mod pool_name;
 #[doc(hidden)]
 pub mod ranked;
 mod statistics;

@@ -102,7 +102,9 @@ impl Lifecycle {
             }
             return Ok(());
         }
-        Ok(shared.trees.close()?)
+        shared.trees.close()?;
+        // Who waits for the end is not to take it for kept.
+        shared.look_for_pool()
     }
 }
 

@@ -4,7 +4,7 @@
 //! | step | of one key | of a batch |
 //! |---|---|---|
 //! | the stripes of the keys are taken, with the session that is there; the gate is raised before if readers must wait | [`Shared::in_order`] | [`Shared::batch_in_order`], [`Shared::alone_in_order`] |
-//! | a log that has failed refuses the write | [`KeyWrite::begin`] | [`InOrder::check`] |
+//! | a log that has failed, or a pool without its file, refuses the write | [`KeyWrite::begin`] | [`InOrder::check`] |
 //! | open views save what the keys are | [`KeyWrite::begin`] | [`InOrder::save`] |
 //! | a place in the log is taken, before the change can be seen (W4 in `wal.rs`) | [`KeyWrite::begin`] | [`StoreLog::place`] |
 //! | the change | the caller | the journal |
@@ -94,8 +94,9 @@ impl Shared {
 }
 
 impl<H> InOrder<'_, H> {
-    /// Refuses the write if it could not be logged.
+    /// Refuses the write if it could not be logged, or nobody would find it.
     pub fn check(&self) -> Result<()> {
+        self.shared.name.check()?;
         let is_blind = |log: &&StoreLog| log.mutant("store.writes_after_failure");
         self.shared.log.as_ref().filter(|log| !is_blind(log)).map_or(Ok(()), StoreLog::check)
     }

@@ -26,6 +26,7 @@ use everleaf_log::Lsn;
 
 use crate::maintenance::expiring::Expiring;
 use crate::map::reserved::is_reserved;
+use crate::pool_name::PoolName;
 use crate::ranked::{RankedGuard, RankedMutex};
 use crate::versions::Versions;
 use crate::wal::StoreLog;
@@ -103,6 +104,8 @@ pub(crate) struct Shared {
     pub watches: Watches,
     /// The log, unless the store is to survive its process only.
     pub log: Option<StoreLog>,
+    /// Whether the file of the pool can be found.
+    pub name: PoolName,
     /// Held while a map is made.
     pub map_making: RankedMutex<()>,
     pub journal: OnceLock<Journal>,
@@ -285,8 +288,9 @@ impl Shared {
         self.map_making.lock()
     }
 
-    /// Refuses a change that could not be logged.
-    pub fn check_log(&self) -> Result<()> {
+    /// Refuses a change that could not be logged, or that nobody would find.
+    pub fn check_writes(&self) -> Result<()> {
+        self.name.check()?;
         self.log.as_ref().map_or(Ok(()), StoreLog::check)
     }
 

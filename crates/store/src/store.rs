@@ -19,6 +19,7 @@ use crate::map::reserved::{DEFAULT_MAP, is_reserved, name_is_taken, refuse_reser
 use crate::opening::{
     OpenedPool, is_untouched, open_pool, open_rest, open_trees, remove_new, resolved,
 };
+use crate::pool_name::PoolName;
 use crate::ranked::{Rank, RankedMutex};
 use crate::shared::{Shared, thread_number};
 use crate::versions::Versions;
@@ -129,6 +130,7 @@ impl Store {
             views: Versions::new(options.view_memory_bytes),
             watches: Watches::default(),
             log,
+            name: PoolName::default(),
             map_making: RankedMutex::new(Rank::MapMaking, ()),
             journal: OnceLock::new(),
             journal_making: RankedMutex::new(Rank::JournalMaking, ()),
@@ -185,7 +187,7 @@ impl Store {
         {
             return Err(name_is_taken(name));
         }
-        self.shared.check_log()?;
+        self.shared.check_writes()?;
         let tree = match self.shared.trees.bytes_tree(name) {
             Err(error) if error.lacks_space() => {
                 // A thread that makes a tree does so in another session, which cannot have what this one has freed.
@@ -264,7 +266,7 @@ impl Store {
             return Ok(false);
         }
         let (removed, lsn) = self.shared.alone_with(&mut session, |in_order, session| {
-            self.shared.check_log()?;
+            self.shared.check_writes()?;
             let tree = match in_order {
                 // Of a map of integers nothing is saved or logged.
                 true => self.shared.trees.find_bytes_tree(name).unwrap_or(None),
@@ -372,12 +374,15 @@ impl Store {
 
     /// Makes everything durable that can be read when it is called, whatever the
     /// [`Durability`](crate::Durability) of the store: with a log it returns when all is in it and on
-    /// the disk, also what other threads are still writing. Without one it does nothing.
+    /// the disk, also what other threads are still writing. Without one it only looks whether the pool
+    /// still has its file.
     ///
     /// # Errors
-    /// The log has failed.
+    /// The log has failed; [`Error::PoolGone`].
     pub fn sync(&self) -> Result<()> {
         self.shared.check_process()?;
+        // Not by a backup, which syncs as well, and is what helps then.
+        self.shared.look_for_pool()?;
         self.shared.sync()
     }
 

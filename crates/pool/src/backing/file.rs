@@ -16,11 +16,13 @@ use super::unnamed::Unnamed;
 use crate::header::{self, HeaderWords};
 use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS};
 use crate::session_record::{self, SessionWords};
-use crate::{Backing, Domain, Environment, PoolError};
+use crate::{Backing, Domain, Environment, FileName, PoolError};
 
 /// A mapped, locked file.
 pub struct FileBacking {
     path: PathBuf,
+    /// From the root, without links, so that it stays the same place; `None` if that cannot be told.
+    place: Option<PathBuf>,
     mapping: Mapping,
     // Behind the mapping: the file is unmapped before others can have it.
     _held: Held,
@@ -83,6 +85,8 @@ impl FileBacking {
         })?;
         Ok(FileBacking {
             path: path.into(),
+            // A new file has no name yet.
+            place: std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).ok(),
             mapping,
             _held: held,
             capacity,
@@ -176,6 +180,18 @@ unsafe impl Backing for FileBacking {
 
     fn path(&self) -> Option<&Path> {
         Some(&self.path)
+    }
+
+    fn name(&self) -> FileName {
+        // Of what cannot be looked at nothing is said.
+        let Ok(own) = self.file().metadata() else { return FileName::Kept };
+        let found = self.place.as_ref().and_then(|place| std::fs::metadata(place).ok());
+        match found.filter(std::fs::Metadata::is_file) {
+            Some(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => FileName::Kept,
+            Some(_) => FileName::Replaced,
+            None if own.nlink() == 0 => FileName::Removed,
+            None => FileName::Kept,
+        }
     }
 
     fn environment(&self) -> Environment {

@@ -6,6 +6,17 @@ use std::path::Path;
 use super::environment::Environment;
 use crate::PoolError;
 
+/// What has become of the name of a file while it was open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileName {
+    /// The file can be found: by the name that it was opened by, or, if it was moved, by another.
+    Kept,
+    /// It has no name any more, and is gone when it is closed.
+    Removed,
+    /// Another file has the name that it was opened by.
+    Replaced,
+}
+
 /// The memory under a pool.
 ///
 /// # Safety
@@ -126,6 +137,11 @@ pub unsafe trait Backing: Send + Sync {
     /// The file, if there is one.
     fn path(&self) -> Option<&Path> {
         None
+    }
+
+    /// What has become of the name of the file. Always [`FileName::Kept`] where there is no file.
+    fn name(&self) -> FileName {
+        FileName::Kept
     }
 
     /// What the world looks like to this session; all zeros for a backing that has no world.

@@ -13,7 +13,7 @@ mod unnamed;
 
 pub use environment::{Environment, is_boot_known};
 pub use file::FileBacking;
-pub use interface::Backing;
+pub use interface::{Backing, FileName};
 pub use memory::MemoryBacking;
 #[cfg(feature = "simulated")]
 pub use simulated::{SimulatedBacking, domain_of};

@@ -10,7 +10,36 @@ use std::path::Path;
 use crate::common::{Scratch, create, edit_header, edit_session, open, open_read_only};
 use everleaf_machine::Ordering;
 use everleaf_pool::layout::{SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
-use everleaf_pool::{CreateMode, DATA_START, Domain, Pool, PoolError, PoolOptions};
+use everleaf_pool::{CreateMode, DATA_START, Domain, FileName, Pool, PoolError, PoolOptions};
+
+/// What was not noticed: a file that was removed or replaced while it was open.
+#[test]
+fn what_becomes_of_the_name_of_an_open_file_can_be_seen() {
+    let scratch = Scratch::new();
+    let (path, moved) = (scratch.path.as_path(), scratch.path.with_extension("moved"));
+    drop(create(path).unwrap());
+    let pool = open(path).unwrap();
+    assert_eq!(pool.file_name(), FileName::Kept);
+    fs::rename(path, &moved).unwrap();
+    assert_eq!(pool.file_name(), FileName::Kept, "it was moved");
+    fs::write(path, "another").unwrap();
+    assert_eq!(pool.file_name(), FileName::Replaced);
+    fs::rename(&moved, path).unwrap();
+    assert_eq!(pool.file_name(), FileName::Kept);
+    fs::remove_file(path).unwrap();
+    assert_eq!(pool.file_name(), FileName::Removed);
+    fs::create_dir(path).unwrap();
+    assert_eq!(pool.file_name(), FileName::Removed);
+    drop(pool);
+    fs::remove_dir(path).unwrap();
+    // Also by a new one.
+    let pool = create(path).unwrap();
+    assert_eq!(pool.file_name(), FileName::Kept);
+    let pool_of_memory = Pool::in_memory(SIZE_MIN, SIZE_MIN, Domain::Eadr).unwrap();
+    assert_eq!(pool_of_memory.file_name(), FileName::Kept);
+    fs::remove_file(path).unwrap();
+    assert_eq!(pool.file_name(), FileName::Removed);
+}
 
 #[test]
 fn a_created_pool_is_opened_again_with_what_was_stored() {

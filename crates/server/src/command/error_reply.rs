@@ -36,7 +36,7 @@ fn write_store_error(error: &Error, reply: &mut Reply<'_>, shared: &Shared) {
             "OOM"
         }
         // What clients of Redis know for a server that cannot make writes durable.
-        Error::LogFailed(_) | Error::LogFull(_) => {
+        Error::LogFailed(_) | Error::LogFull(_) | Error::PoolGone(_) => {
             shared.log_store_error(error);
             "MISCONF"
         }

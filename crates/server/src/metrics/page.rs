@@ -188,6 +188,11 @@ pub fn illness(shared: &Shared) -> Option<&'static str> {
     if shared.store.has_log_failed() {
         return Some("the log has failed: every write is refused until the server is restarted");
     }
+    if shared.store.is_pool_gone() {
+        return Some(
+            "the file of the pool is gone: every write is refused, and SAVE saves what there is",
+        );
+    }
     shared.store.is_read_only().then_some("the store takes no writes")
 }
 

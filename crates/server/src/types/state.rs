@@ -125,8 +125,8 @@ impl Types {
 }
 
 fn is_lack_of_space(error: &everleaf::Error) -> bool {
-    use everleaf::Error::{DiskFull, LogFailed, LogFull, PoolFull};
-    matches!(error, DiskFull(_) | LogFailed(_) | LogFull(_) | PoolFull(_))
+    use everleaf::Error::{DiskFull, LogFailed, LogFull, PoolFull, PoolGone};
+    matches!(error, DiskFull(_) | LogFailed(_) | LogFull(_) | PoolFull(_) | PoolGone(_))
 }
 
 /// The error for members without the mark, which no header of theirs could be told by.

@@ -137,3 +137,27 @@ fn a_server_whose_log_is_removed_says_so_at_the_next_write() {
     assert_eq!(server.connect().line("GET first"), "\"value\"");
     assert!(server.store.has_log_failed(), "/health asks for this");
 }
+
+/// What was acknowledged and lost: the same of a pool without a log.
+#[test]
+fn a_server_whose_pool_is_removed_takes_no_more_and_saves_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("pool");
+    let server = TestServer::on(folder, open(&pool, Durability::Process), |_| {});
+    let mut client = server.connect();
+    assert_eq!(client.line("SET first value"), "+OK");
+    std::fs::remove_file(&pool).unwrap();
+    let mut told = String::new();
+    eventually("it is noticed", || {
+        told = client.line("SET second value");
+        told != "+OK"
+    });
+    assert!(told.starts_with("-MISCONF") && told.contains("`SAVE`"), "{told}");
+    assert!(server.store.is_pool_gone(), "/health asks for this");
+    assert_eq!(client.line("GET first"), "\"value\"");
+    assert_eq!(client.line("SAVE"), "+OK");
+    let copy = Options::new().read_only(true).open(pool.with_extension("backup")).unwrap();
+    assert_eq!(copy.default_map().get(b"first").unwrap(), Some(b"value".to_vec()));
+    assert!(client.line("FLUSHALL").starts_with("-MISCONF"));
+    assert!(client.line("LPUSH list element").starts_with("-MISCONF"));
+}

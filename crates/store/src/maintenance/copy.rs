@@ -187,7 +187,8 @@ impl Store {
         let kept = if is_hashed { Tree::HashedLeaf } else { Tree::NbTree };
         tree.unwrap_or(kept).choose_for(&trees)?;
         let (view, maps) = self.view_of_all()?;
-        match self.sync() {
+        // Also of a pool that has lost its file: a copy is what helps then.
+        match self.shared().check_process().and_then(|()| self.shared().sync()) {
             // Nothing can be made durable any more; the copy is what can be saved. A successor would go on with
             // a log that lacks what it has.
             Err(_) if !successor && self.shared().has_log_failed() => {}

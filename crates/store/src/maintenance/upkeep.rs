@@ -99,6 +99,7 @@ struct Upkeep<'s> {
     is_opening: bool,
     events: &'s EventFn,
     has_told_of_the_log: bool,
+    has_told_of_the_pool: bool,
     /// Of one that failed, since the last one that did not.
     has_told_of_a_snapshot: bool,
 }
@@ -121,6 +122,7 @@ impl<'s> Upkeep<'s> {
             is_opening: shared.trees.is_opening(),
             events,
             has_told_of_the_log: false,
+            has_told_of_the_pool: false,
             has_told_of_a_snapshot: false,
         }
     }
@@ -202,9 +204,9 @@ impl<'s> Upkeep<'s> {
         }
     }
 
-    /// Writes a snapshot if one is due.
+    /// Writes a snapshot if one is due. Looks before whether what is written is still found.
     fn shorten_log(&mut self) {
-        let Some(log) = &self.shared.log else { return };
+        let Some(log) = &self.shared.log else { return self.look_for_pool() };
         log.check_names();
         if let Err(error) = log.check() {
             if !std::mem::replace(&mut self.has_told_of_the_log, true) {
@@ -239,6 +241,15 @@ impl<'s> Upkeep<'s> {
                     self.events.tell(&Event::SnapshotFailed(&error));
                 }
             }
+        }
+    }
+
+    /// Without a log: what is written is only in the file of the pool.
+    fn look_for_pool(&mut self) {
+        if let Err(error) = self.shared.look_for_pool()
+            && !std::mem::replace(&mut self.has_told_of_the_pool, true)
+        {
+            self.events.tell(&Event::PoolGone(&error));
         }
     }
 

@@ -66,6 +66,7 @@ impl Store {
         let built = shared.trees.build_bytes_tree(&mut session, pairs)?;
         let making = shared.making();
         let tree = shared.alone_with(&mut session, |_, session| {
+            shared.check_writes()?;
             let note = |tree: &Arc<BytesTree>| shared.views.note_birth(tree);
             Ok(shared.trees.publish_bytes_tree(session, name, built, note)?)
         })?;

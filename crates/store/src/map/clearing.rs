@@ -31,6 +31,7 @@ impl Map {
     fn try_clear(&self) -> Result<()> {
         let mut session = self.shared.session()?;
         let lsn = self.shared.alone_with(&mut session, |in_order, session| {
+            self.shared.check_writes()?;
             if in_order {
                 if !self.shared.mutant("store.clear_saves_nothing") {
                     self.shared.save_all(&self.tree, session)?;

@@ -13,6 +13,7 @@ mod library;
 mod log_folder;
 mod lost_map;
 mod lost_maps;
+mod pool_name;
 mod refused;
 mod salvaged_log;
 mod stale;

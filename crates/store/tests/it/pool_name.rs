@@ -1,0 +1,137 @@
+//! A pool without a log whose file is removed or replaced while it is open.
+
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use everleaf::{Action, Error, Expiry, Options, Store, WriteBatch};
+
+fn options() -> Options {
+    Options::new().create(true).max_size_bytes(1 << 28)
+}
+
+/// A store with two maps, which was told of nothing when its file was moved and moved back.
+fn moved_store(path: &Path, options: Options) -> Store {
+    let store = options.open(path).expect("it opens");
+    let _ = store.default_map().put("first", "value").expect("room");
+    let _ = store.map("other").expect("room").put("key", "value").expect("room");
+    let moved = path.with_extension("moved");
+    fs::rename(path, &moved).expect("there");
+    store.sync().expect("who moved it can find it");
+    let _ = store.default_map().put("second", "value").expect("it goes on");
+    fs::rename(&moved, path).expect("there");
+    // Another name is as good.
+    fs::hard_link(path, &moved).expect("room");
+    fs::remove_file(path).expect("there");
+    store.sync().expect("it can be found");
+    fs::rename(&moved, path).expect("there");
+    store
+}
+
+fn is_gone<R>(result: everleaf::Result<R>) -> bool {
+    matches!(result, Err(Error::PoolGone(_)))
+}
+
+/// Each kind of write is refused, and reads are served.
+fn refuses_all_writes(store: &Store) {
+    let map = store.default_map();
+    let later = Expiry::from_unix_ms(1 << 42);
+    assert!(is_gone(map.put("first", "later")));
+    assert!(is_gone(map.insert("new", "later")));
+    assert!(is_gone(map.remove("first")));
+    assert!(is_gone(map.expire("first", later)));
+    assert!(is_gone(map.fetch_add("sum", 1)));
+    assert!(is_gone(map.update_with("first", |_| Action::Put(b"later".to_vec()))));
+    let mut batch = WriteBatch::new();
+    batch.put(map, "first", "later");
+    assert!(is_gone(store.write(&batch)));
+    assert!(is_gone(map.clear()));
+    assert!(is_gone(store.map("new")));
+    assert!(is_gone(store.drop_map("other")));
+    assert!(is_gone(store.load_map("new", [("key", "value")])));
+    assert!(is_gone(store.sync()) && store.is_pool_gone());
+    assert_eq!(map.get("first").expect("readable").as_deref(), Some(&b"value"[..]));
+    assert_eq!(map.iter().count(), 2);
+    assert_eq!(store.map_names(), ["default", "other"]);
+}
+
+/// What was lost: everything that was written to a pool without a log after its file was removed, or another put in its
+/// place. All of it was acknowledged, and gone when the process ended.
+#[test]
+fn a_pool_without_its_file_takes_no_more_writes() {
+    for is_replaced in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        let (tell, told) = mpsc::channel();
+        let options = options().events(move |event| drop(tell.send(event.to_string())));
+        let store = moved_store(&path, options);
+        if is_replaced {
+            let other = folder.path().join("other");
+            fs::write(&other, "another file").expect("room");
+            fs::rename(other, &path).expect("room");
+        } else {
+            fs::remove_file(&path).expect("there");
+        }
+        let start = Instant::now();
+        while store.default_map().put("second", "value").is_ok() {
+            assert!(start.elapsed() < Duration::from_secs(60), "nobody looks");
+            std::thread::yield_now();
+        }
+        refuses_all_writes(&store);
+        let told = told.recv_timeout(Duration::from_secs(60)).expect("it is told");
+        let happened =
+            if is_replaced { "put another file in its place" } else { "removed the file" };
+        assert!(told.contains(happened) && told.contains(path.to_str().expect("text")), "{told}");
+        // The way out that it tells of.
+        assert_eq!(store.save().expect("room"), 3);
+        assert!(is_gone(store.close()));
+        let copy = path.with_extension("backup");
+        let copy = Options::new().open(copy).expect("it is whole");
+        assert_eq!(copy.default_map().get("second").expect("get"), Some(b"value".to_vec()));
+        assert_eq!(copy.map_names(), ["default", "other"]);
+    }
+}
+
+/// Without a thread in the background nobody looks but who asks, and the end.
+#[test]
+fn a_sync_and_the_end_tell_that_the_file_is_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = moved_store(&path, options().sweep(false));
+    fs::remove_file(&path).expect("there");
+    assert!(is_gone(store.sync()));
+    refuses_all_writes(&store);
+    drop(store);
+    let store = moved_store(&path, options().sweep(false));
+    fs::remove_file(&path).expect("there");
+    assert!(is_gone(store.close()));
+}
+
+/// Inside of an operation nobody can be waited for: the next look has the others refused.
+#[test]
+fn a_sync_within_an_operation_waits_for_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = moved_store(&path, options().sweep(false));
+    fs::remove_file(&path).expect("there");
+    let read = store.default_map().get_with("first", |_| is_gone(store.sync()));
+    assert_eq!(read.expect("readable"), Some(true));
+    assert!(is_gone(store.sync()));
+    refuses_all_writes(&store);
+}
+
+/// What is written to a log is found there, whatever becomes of the pool.
+#[test]
+fn a_pool_with_a_log_goes_on_without_its_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let power = || options().durability(everleaf::Durability::Power);
+    let store = moved_store(&path, power());
+    fs::remove_file(&path).expect("there");
+    store.sync().expect("the log is there");
+    let _ = store.default_map().put("second", "later").expect("room");
+    store.close().expect("it closes");
+    let store = power().open(&path).expect("it is made again");
+    assert_eq!(store.default_map().get("second").expect("get"), Some(b"later".to_vec()));
+}
