@@ -74,6 +74,31 @@ fn too_few_descriptors_cost_nothing(durability: &str, limits: std::ops::Range<us
     }
 }
 
+/// What was left: the folder in which a new pool is made, if it could not be locked.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_folder_that_cannot_be_locked_does_not_stay() {
+    let mut refused = 0;
+    for call in [libc::SYS_flock, libc::SYS_chmod] {
+        for at in 0.. {
+            let place = PoolFolder::empty();
+            let mut create = place.command(["create", "pool", "--quiet"]);
+            let Some(ended) = refuse(&mut create, &[call], at..at + 1, libc::ENOLCK) else {
+                // Processes cannot be traced here.
+                if at == 0 { return } else { break }
+            };
+            refused += usize::from(ended.code != 0);
+            let names: Vec<_> = std::fs::read_dir(place.path("."))
+                .expect("a folder")
+                .map(|entry| entry.expect("there").file_name())
+                .filter(|name| name != "pool")
+                .collect();
+            assert!(names.is_empty(), "{call}, {at}: {names:?} stayed: {}", ended.err);
+        }
+    }
+    assert!(refused >= 2, "neither permissions nor a lock of the folder were refused");
+}
+
 /// What was lost: a pool. Where it could not be looked at what is there, an export replaced it.
 #[cfg(target_arch = "x86_64")]
 #[test]

@@ -289,6 +289,18 @@ fn hold(folder: &Path, target: &Path) -> IoResult<Option<File>> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         Err(_) => false,
     };
+    match take(folder, target, is_made) {
+        // Nobody else may be at work there: what refuses us may be of this moment, and would refuse the next as well.
+        Err(error) if is_made && error.kind() != ErrorKind::WouldBlock => {
+            let _ = fs::remove_dir(folder);
+            Err(error)
+        }
+        taken => taken,
+    }
+}
+
+/// Locks the folder, which was made by us or before.
+fn take(folder: &Path, target: &Path, is_made: bool) -> IoResult<Option<File>> {
     if is_made {
         // A umask may have taken even the owner's permissions, and then nobody could remove it any more.
         fs::set_permissions(folder, Permissions::from_mode(0o700))?;
