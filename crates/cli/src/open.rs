@@ -75,6 +75,11 @@ pub fn for_writing(pool: &Path, trust: &TrustArgs, global: Global) -> Result<Sto
     with_progress(trust.options(), pool, global)
 }
 
+/// What it means that the system does not tell its boots apart.
+const CRASHES_UNTOLD: &str = "warning: the system does not say when it was started \
+    (/proc/sys/kernel/random/boot_id cannot be read), so that the death of this process will be taken for a crash of \
+    the machine: the pool is refused then, or made again from its log without what was not synced";
+
 /// Opens a pool in this way, and shows how far it is rebuilt, should the machine have crashed.
 pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<Store, Failure> {
     let rebuilding = Rebuilding::new(global);
@@ -87,6 +92,9 @@ pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<St
     match store.rebuilt() {
         Some(rebuilt) if !global.quiet && !global.json => remark(&told(rebuilt)),
         _ => {}
+    }
+    if !store.can_tell_crashes() && !global.quiet && !global.json {
+        remark(CRASHES_UNTOLD);
     }
     Ok(store)
 }

@@ -13,6 +13,7 @@ use everleaf_machine::{Atomic, Machine, Ordering, OwnerProcess, SpinLock};
 
 pub use self::directory::{Root, is_root_whole};
 pub use self::seal::Seal;
+use crate::backing::is_boot_known;
 use crate::header::Header;
 use crate::layout::{DATA_START, HEADER_OFFSETS};
 use crate::session_record::SessionRecord;
@@ -150,6 +151,12 @@ impl<M: Machine> Pool<M> {
     /// What has become of the name of its file since it was opened.
     pub fn file_name(&self) -> FileName {
         self.backing.name()
+    }
+
+    /// Whether the system tells its boots apart. Where it does not, the death of a process that had the pool open looks
+    /// like a crash of the machine.
+    pub fn is_boot_known(&self) -> bool {
+        is_boot_known(self.backing.environment().boot_id)
     }
 
     /// Whether the last session ended with [`Pool::set_clean`]. A new pool was clean.

@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf_index::FileName;
+use everleaf_index::{Domain, FileName};
 
 use crate::shared::Shared;
 use crate::{Error, Result, Store};
@@ -31,6 +31,14 @@ impl Store {
     /// Whether the file of the pool was removed or replaced while it is open: [`Error::PoolGone`].
     pub fn is_pool_gone(&self) -> bool {
         self.shared().name.check().is_err()
+    }
+
+    /// Whether a crash of the machine can be told from the death of a process. Where the system does not tell its
+    /// boots apart (no `/proc/sys/kernel/random/boot_id`), a pool on an ordinary disk that was not closed is taken for
+    /// one whose machine has crashed.
+    pub fn can_tell_crashes(&self) -> bool {
+        let pool = self.shared().trees.heap().pool();
+        pool.is_boot_known() || pool.medium().domain() != Domain::Process
     }
 }
 

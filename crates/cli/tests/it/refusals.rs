@@ -74,6 +74,28 @@ fn too_few_descriptors_cost_nothing(durability: &str, limits: std::ops::Range<us
     }
 }
 
+/// What nobody was told: where the system does not tell its boots apart, the death of the process that has the pool looks
+/// like a crash of the machine.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_system_that_does_not_tell_its_boots_is_warned_of_once() {
+    let place = PoolFolder::with_pool();
+    let mut warned = 0;
+    for at in 0.. {
+        let mut put = place.command(["put", "pool", "key", "value"]);
+        let ended = refuse(&mut put, &[libc::SYS_openat], at..at + 1, libc::EACCES);
+        let Some(ended) = ended else {
+            // Processes cannot be traced here.
+            if at == 0 { return } else { break }
+        };
+        let count = ended.err.matches("the system does not say when it was started").count();
+        assert!(count == 0 || count == 1 && ended.code == 0, "{at}: {}", ended.err);
+        warned += count;
+    }
+    assert_eq!(warned, 1, "the file of the boot is opened once");
+    place.run(["put", "pool", "key", "value"]).succeeded();
+}
+
 /// What was left: the folder in which a new pool is made, if it could not be locked.
 #[cfg(target_arch = "x86_64")]
 #[test]
