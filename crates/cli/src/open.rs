@@ -131,11 +131,19 @@ impl Rebuilding {
 
 /// What was done, in a line.
 fn told(rebuilt: &Rebuilt) -> String {
-    format!(
-        "the machine had crashed: rebuilt the pool from {} of a snapshot and {} of the log",
+    let what = format!(
+        "rebuilt the pool from {} of a snapshot and {} of the log",
         counted(rebuilt.snapshot_pairs, "key"),
         counted(rebuilt.replayed, "commit")
-    )
+    );
+    match &rebuilt.kept {
+        None => format!("the machine had crashed: {what}"),
+        Some(kept) => format!(
+            "the machine may have crashed: {what}; the file that was there may have more, and is kept as {}: remove it if \
+             nobody needs it",
+            kept.display()
+        ),
+    }
 }
 
 /// The chosen map, which must exist.

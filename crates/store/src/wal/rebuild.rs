@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use everleaf_index::{
     Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Trees, uuid_of,
@@ -40,6 +40,9 @@ pub struct Rebuilt {
     /// What was damaged in the log, if it was [salvaged](Options::salvage_log): what was logged behind the
     /// first of it is lost.
     pub damages: Vec<String>,
+    /// Where the file is that was replaced, if it may be another pool, or have what the log has not. Nothing removes
+    /// it.
+    pub kept: Option<PathBuf>,
 }
 
 /// Rebuilds the pool at `path` from its log, beside it, and puts it in its place. It can grow as
@@ -131,7 +134,7 @@ fn try_rebuild(
     let progress = Progress::new(options.rebuild_progress.clone());
     let filling = Filling::new(&trees, threads, &progress, options, log.disk());
     let filled = fill(filling, &recovered, (identity, reached), settings)?;
-    let rebuilt = Rebuilt { damages, ..filled };
+    let mut rebuilt = Rebuilt { damages, ..filled };
     trees.close()?;
     drop(trees);
     // Before the pool has its name: a log of an older version does not say whose it is, and a crash in
@@ -141,7 +144,8 @@ fn try_rebuild(
     // because the disk is full.
     let _ = log.close();
     if is_kept(belongs, &lost) {
-        keep_other(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
+        rebuilt.kept =
+            keep_other(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
     }
     new.replace()?;
     // Held until here, by what was recovered: nobody else makes the pool meanwhile.
@@ -185,10 +189,10 @@ fn not_its_pool(lost: &PoolError, path: &Path, place: &LogDirectory) -> Error {
 
 /// Keeps a file under another name of which nothing says that it is the pool of the log, unless there is
 /// nothing in it: it may be something else that came to lie there.
-fn keep_other(path: &Path, ending: &str) -> Result<()> {
+fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
     let cannot = || io(format!("cannot keep {} under another name", path.display()));
     if open_regular(path).and_then(|file| is_blank(&file)).map_err(cannot())? {
-        return Ok(());
+        return Ok(None);
     }
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
@@ -203,16 +207,21 @@ fn keep_other(path: &Path, ending: &str) -> Result<()> {
         // A link is refused if there is such a name; both names are the file until it is replaced.
         match std::fs::hard_link(path, &kept) {
             // Durable before the other name is given away.
-            Ok(()) => return crate::maintenance::new_file::sync_name(path).map_err(cannot()),
+            Ok(()) => {
+                crate::maintenance::new_file::sync_name(path).map_err(cannot())?;
+                return Ok(Some(kept.into()));
+            }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             // Without hard links: it goes, and what was to replace it comes to its place.
             Err(_) if !Path::new(&kept).exists() => {
-                return std::fs::rename(path, &kept).map_err(cannot());
+                std::fs::rename(path, &kept).map_err(cannot())?;
+                return Ok(Some(kept.into()));
             }
             Err(error) => return Err(cannot()(error)),
         }
     }
-    Err(cannot()(ErrorKind::AlreadyExists.into()))
+    let why = format!("there are too many `{}`: remove those that nobody needs", name.display());
+    Err(cannot()(std::io::Error::new(ErrorKind::AlreadyExists, why)))
 }
 
 /// Whether a file has nothing but zeros: all of it is read, but for its holes.

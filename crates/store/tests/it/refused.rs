@@ -199,6 +199,8 @@ fn a_pool_that_may_be_whole_is_kept_when_it_is_rebuilt() {
         crash(&path, options(interval));
         set_boot(&path, byte);
         let store = options(interval).open(&path).expect("it is rebuilt");
+        let told = store.rebuilt().expect("it was").kept.clone();
+        assert_eq!(told, is_kept.then(|| kept.clone()), "who looks for it is told where it is");
         drop(store);
         assert_eq!(kept.exists(), is_kept);
         fs::remove_file(&path).expect("there");
