@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 /// The result of an operation of the log.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -51,6 +53,10 @@ impl Error {
             io::ErrorKind::FileTooLarge => Error::Full(format!(
                 "{what}: {answer}: raise the limit on file sizes, then open the store again"
             )),
+            _ if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) => {
+                let answer = format!("{answer}: raise the limit on open files (`ulimit -n`)");
+                Error::Io { what, kind, answer }
+            }
             _ => Error::Io { what, kind, answer },
         }
     }

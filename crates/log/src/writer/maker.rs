@@ -1,10 +1,19 @@
 //! Making segments, of files that wait to become some.
 
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
 use super::Current;
 use crate::disk::write_whole;
 use crate::layout::{BLOCK_SIZE, SEGMENT, SPARE, file_name, parse_name};
 use crate::scan::{SegmentHeader, encode_header};
 use crate::{Disk, DiskFile, Error, Result};
+
+/// How often, and how long, a descriptor is waited for: ten seconds.
+const DESCRIPTOR_TRIES: u32 = 500;
+const DESCRIPTOR_REST: Duration = Duration::from_millis(20);
 
 /// Removes the files that wait in the folder, and so may have chunks of a segment that was begun and
 /// never got its name: its number is given again, and they would pass for chunks of the new one.
@@ -19,6 +28,22 @@ pub(super) fn leftovers<D: Disk>(disk: &D) -> Result<Vec<String>> {
         disk.remove(&name).map_err(|error| Error::io(format!("cannot remove {name}"), &error))?;
     }
     Ok(Vec::new())
+}
+
+/// Opens a file, and waits for a descriptor if all are taken: an error would end the log for good, and whoever has them
+/// may give one back a moment later.
+fn with_descriptor<F>(open: impl Fn() -> io::Result<F>) -> io::Result<F> {
+    for _ in 0..DESCRIPTOR_TRIES {
+        match open() {
+            Err(error) if lacks_descriptor(&error) => std::thread::sleep(DESCRIPTOR_REST),
+            opened => return opened,
+        }
+    }
+    open()
+}
+
+fn lacks_descriptor(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Makes segments.
@@ -36,7 +61,7 @@ impl<D: Disk> Maker<'_, D> {
         chunks: &[u8],
     ) -> Result<Current<D::File>> {
         let name = file_name(SEGMENT, header.sequence);
-        let failed = |verb: &str, error: &std::io::Error| {
+        let failed = |verb: &str, error: &io::Error| {
             Error::io(format!("cannot {verb} the segment {name} of the log"), error)
         };
         let (spare, file) = self.take_file(&header).map_err(|error| failed("make", &error))?;
@@ -54,26 +79,23 @@ impl<D: Disk> Maker<'_, D> {
     }
 
     /// A file that is not a segment yet: its name, and the file.
-    fn take_file(&mut self, header: &SegmentHeader) -> std::io::Result<(String, D::File)> {
-        while let Some(spare) = self.spares.pop() {
-            let file = self.disk.open(&spare)?;
-            if file.size()? == header.size {
+    fn take_file(&mut self, header: &SegmentHeader) -> io::Result<(String, D::File)> {
+        while let Some(spare) = self.spares.last() {
+            let file = with_descriptor(|| self.disk.open(spare))?;
+            let is_fit = file.size()? == header.size;
+            let spare = self.spares.pop().unwrap_or_default();
+            if is_fit {
                 return Ok((spare, file));
             }
             drop(file);
             self.disk.remove(&spare)?;
         }
         let spare = file_name(SPARE, header.sequence);
-        let file = self.disk.create(&spare)?;
+        let file = with_descriptor(|| self.disk.create(&spare))?;
         Ok((spare, file))
     }
 
-    fn prepare(
-        &self,
-        file: &D::File,
-        header: &SegmentHeader,
-        chunks: &[u8],
-    ) -> std::io::Result<()> {
+    fn prepare(&self, file: &D::File, header: &SegmentHeader, chunks: &[u8]) -> io::Result<()> {
         if file.size()? != header.size {
             file.preallocate(header.size)?;
         }
@@ -86,5 +108,99 @@ impl<D: Disk> Maker<'_, D> {
             return Ok(());
         }
         file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::RealDisk;
+    use crate::scan::Gap;
+
+    /// A disk on which no file can be opened so many times, because of this error.
+    #[derive(Debug)]
+    struct Refusing {
+        disk: RealDisk,
+        error: Errno,
+        left: AtomicU32,
+    }
+
+    impl Refusing {
+        fn refuse(&self) -> io::Result<()> {
+            // Relaxed: one thread uses it.
+            match self.left.load(Ordering::Relaxed) {
+                0 => Ok(()),
+                left => {
+                    self.left.store(left - 1, Ordering::Relaxed);
+                    Err(self.error.into())
+                }
+            }
+        }
+    }
+
+    impl Disk for Refusing {
+        type File = File;
+
+        fn create(&self, name: &str) -> io::Result<File> {
+            self.refuse().and_then(|()| self.disk.create(name))
+        }
+
+        fn open(&self, name: &str) -> io::Result<File> {
+            self.refuse().and_then(|()| Disk::open(&self.disk, name))
+        }
+
+        fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+            self.disk.rename(from, to)
+        }
+
+        fn remove(&self, name: &str) -> io::Result<()> {
+            self.disk.remove(name)
+        }
+
+        fn list(&self) -> io::Result<Vec<String>> {
+            self.disk.list()
+        }
+
+        fn sync_folder(&self) -> io::Result<()> {
+            self.disk.sync_folder()
+        }
+    }
+
+    /// Makes a segment where opening its file fails three times with this error, with a spare file or without.
+    fn make(error: Errno, has_spare: bool) -> (Result<Current<File>>, Vec<String>, Vec<String>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = RealDisk::open(folder.path().join("log")).expect("it opens");
+        let header = SegmentHeader { sequence: 7, first: 1, size: 1 << 16, gap: Gap::None };
+        let mut spares = vec![];
+        if has_spare {
+            let name = file_name(SPARE, 3);
+            disk.create(&name).and_then(|file| file.preallocate(header.size)).expect("room");
+            spares.push(name);
+        }
+        let disk = Refusing { disk, error, left: AtomicU32::new(3) };
+        let mut maker = Maker { disk: &disk, uuid: &[1; 16], spares };
+        let made = maker.make(header, &[]);
+        (made, maker.spares, disk.list().expect("a folder"))
+    }
+
+    /// What was lost: a log for which no descriptor was free at one moment took no more writes for good.
+    #[test]
+    fn a_descriptor_that_is_missing_is_waited_for() {
+        for error in [Errno::MFILE, Errno::NFILE] {
+            for has_spare in [false, true] {
+                let (made, spares, files) = make(error, has_spare);
+                made.expect("a descriptor is free again");
+                assert_eq!(files, [file_name(SEGMENT, 7)]);
+                assert!(spares.is_empty());
+            }
+        }
+        // Nothing else is tried twice, and the spare file is not forgotten.
+        let (made, spares, files) = make(Errno::IO, true);
+        assert!(matches!(made, Err(Error::Io { .. })));
+        assert_eq!(spares, [file_name(SPARE, 3)]);
+        assert_eq!(files, spares);
     }
 }
