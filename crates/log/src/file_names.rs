@@ -9,9 +9,9 @@ pub(crate) fn numbers(names: &[String], kind: &str) -> Vec<u64> {
     numbers
 }
 
-/// A name for a segment that is put aside, which no earlier one has.
-pub(crate) fn free_name(names: &[String], sequence: u64) -> String {
-    let name = file_name("damaged-log", sequence);
+/// A name for a file of this kind that is put aside, which no earlier one has.
+pub(crate) fn free_name(names: &[String], kind: &str, sequence: u64) -> String {
+    let name = file_name(kind, sequence);
     let numbered = (2..).map(|number: u64| format!("{name}.{number}"));
     let mut candidates = std::iter::once(name.clone()).chain(numbered);
     candidates.find(|name| !names.contains(name)).expect("there are more names than files")

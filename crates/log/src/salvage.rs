@@ -119,7 +119,8 @@ pub(crate) fn leave_what_follows<D: Disk>(
     // The newest first: what a crash leaves is the beginning of the log, or has a gap, and can be
     // salvaged again.
     for sequence in behind {
-        let (name, aside) = (file_name(SEGMENT, sequence), free_name(&names, sequence));
+        let (name, aside) =
+            (file_name(SEGMENT, sequence), free_name(&names, "damaged-log", sequence));
         disk.rename(&name, &aside)
             .map_err(|error| Error::io(format!("cannot put {name} aside"), &error))?;
         list.push(format!("{name} as {aside}"));

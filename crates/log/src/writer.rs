@@ -390,7 +390,7 @@ impl<D: Disk> Writer<D> {
                 .and_then(|mut reader| reader.is_understood());
             let removed = match looked {
                 Ok(true) => self.disk.remove(&name),
-                Ok(false) => self.disk.rename(&name, &free_name(&names, sequence)),
+                Ok(false) => self.disk.rename(&name, &free_name(&names, "damaged-log", sequence)),
                 // It cannot be read now, or is another's: it stays.
                 Err(_) => continue,
             };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Report;
 use super::owed::{first_owed, is_any_durable, is_snapshot_of};
+use crate::file_names::free_name;
 use crate::layout::{BLOCK_SIZE, SNAPSHOT, file_name};
 use crate::scan::{SegmentHeader, SegmentReader};
 use crate::snapshot::SnapshotReader;
@@ -253,7 +254,8 @@ impl<D: Disk> Opening<'_, D> {
             }
             // The LSNs behind the end are given again, and must not be taken for the old ones.
             self.disk
-                .rename(&name, &file_name("stale", sequence))
+                .list()
+                .and_then(|names| self.disk.rename(&name, &free_name(&names, "stale", sequence)))
                 .map_err(|error| Error::io(format!("cannot put {name} aside"), &error))?;
         }
         Ok(usable)

@@ -11,6 +11,7 @@ mod writer;
 pub use reader::{SnapshotBlock, SnapshotReader};
 pub use writer::{SnapshotInfo, SnapshotWriter};
 
+use crate::file_names::free_name;
 use crate::layout::{
     FOOTER_MAGIC, HEADER_SIZE, INDEX_ENTRY_SIZE, SNAPSHOT, SNAPSHOT_MAGIC, SNAPSHOT_VERSION,
     file_name, read_u32, read_u64, write_u32, write_u64,
@@ -22,8 +23,12 @@ const BLOCK_TARGET: usize = 256 << 10;
 
 /// Puts a snapshot aside that was found damaged, so that it is not one of the two that are kept.
 pub(crate) fn put_aside<D: Disk>(disk: &D, sequence: u64) {
-    // Best effort: it is found damaged again.
-    drop(disk.rename(&file_name(SNAPSHOT, sequence), &file_name("damaged", sequence)));
+    // Best effort: it is found damaged again. An earlier one of its number stays.
+    let renamed = disk.list().and_then(|names| {
+        let aside = free_name(&names, "damaged", sequence);
+        disk.rename(&file_name(SNAPSHOT, sequence), &aside)
+    });
+    drop(renamed);
 }
 
 /// What the index says of a block.
@@ -116,4 +121,26 @@ fn encode_start(uuid: &[u8; 16], sequence: u64, from: Lsn, segment: u64) -> [u8;
     let sum = crc32c::crc32c(&bytes[..60]);
     write_u32(&mut bytes, 60, sum);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RealDisk;
+
+    /// What was lost: a damaged snapshot that was put aside, when another of its number was: numbers are given again.
+    #[test]
+    fn what_was_put_aside_stays_when_its_number_comes_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = RealDisk::open(folder.path().join("log")).expect("it opens");
+        for _ in 0..2 {
+            disk.create(&file_name(SNAPSHOT, 2)).expect("room");
+            put_aside(&disk, 2);
+        }
+        let mut names = disk.list().expect("a folder");
+        names.sort_unstable();
+        let first = file_name("damaged", 2);
+        assert_eq!(names, [first.clone(), format!("{first}.2")]);
+        assert!(names.iter().all(|name| crate::is_put_aside(name)));
+    }
 }
