@@ -160,7 +160,7 @@ impl<D: Disk> Recovered<D> {
                     {
                         return Err(E::from(Error::Damaged(format!(
                             "the group with LSN {} has {} records and should have {}: the log was \
-                             written by a faulty program",
+                             written by a faulty program: restore a backup",
                             entry.lsn,
                             records.len(),
                             entry.record_count

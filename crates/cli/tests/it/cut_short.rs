@@ -36,3 +36,18 @@ fn what_a_cut_batch_could_not_do_is_said_once_also_quietly() {
         assert!(damaged.code != 0 && damaged.err.contains("'key'"), "{}", damaged.err);
     }
 }
+
+/// What was lost: the whole pool. Of a batch with a right sum and a key longer than any can be, each opening said no more
+/// than what the longest key is, and so did the repair.
+#[test]
+fn a_batch_with_a_key_that_is_too_long_is_damage() {
+    let place = PoolFolder::with_pool();
+    place.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
+    maker::leave_batch(&place.path("pool"), &[&vec![b'k'; (64 << 10) + 1]], 1 << 42);
+    let told = place.run(["put", "pool", "other", "value"]).failed(4);
+    assert!(told.contains("damaged"), "{told}");
+    let repaired = place.run(["repair", "pool", "made"]);
+    assert_eq!(repaired.code, 1, "damage was found: {}", repaired.err);
+    assert_eq!(place.run(["get", "made", "key"]).succeeded(), "value");
+    assert!(place.run(["check", "made"]).succeeded().starts_with("sound: "));
+}

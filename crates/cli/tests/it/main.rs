@@ -20,6 +20,7 @@ mod redis;
 mod refusals;
 mod round_trip;
 mod serving;
+mod threads;
 mod traced;
 mod whole_files;
 

@@ -51,10 +51,11 @@ impl Clock {
 /// The operating system's answer.
 pub(crate) fn start<D: Disk>(shared: &Arc<Shared<D>>) -> Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
-    std::thread::Builder::new()
-        .name("everleaf-log".into())
-        .spawn(move || run(&shared))
-        .map_err(|error| Error::io("cannot start the thread of the log", &error))
+    std::thread::Builder::new().name("everleaf-log".into()).spawn(move || run(&shared)).map_err(
+        |error| {
+            Error::io("cannot start the thread of the log (raise the limit on threads)", &error)
+        },
+    )
 }
 
 fn run<D: Disk>(shared: &Shared<D>) {
