@@ -6,10 +6,12 @@
 //! it. If even this fails, the acceptor pauses, longer each time.
 //!
 //! The store opens files while it runs, and a log that has no descriptor for its next segment takes no more writes
-//! until the store is opened again. So connections do not get the last descriptors.
+//! until the store is opened again. So connections do not get the last descriptors, and those that ask for metrics
+//! one of them at a time.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -79,7 +81,7 @@ impl Acceptor {
     fn accept_all(&mut self, index: usize, shared: &Shared) -> bool {
         loop {
             match self.listeners[index].accept() {
-                Ok(socket) if is_left_for_files(&socket) => {
+                Ok(socket) if is_left_for_files(socket.descriptor()) => {
                     tell_of_descriptors(shared, "the last ones are for files");
                     refuse(socket, shared);
                 }
@@ -143,11 +145,11 @@ impl Acceptor {
 
 /// Whether a connection has one of the last descriptors that this process may have: it gets the lowest number that is
 /// free, so all below are taken.
-fn is_left_for_files(socket: &Socket) -> bool {
+pub fn is_left_for_files(descriptor: RawFd) -> bool {
     // Each time: it may be changed from outside.
     let Some(limit) = getrlimit(Resource::Nofile).current else { return false };
     let first = limit - LEFT_FOR_FILES.min(limit / LEFT_PART);
-    u64::try_from(socket.descriptor()).is_ok_and(|number| number >= first)
+    u64::try_from(descriptor).is_ok_and(|number| number >= first)
 }
 
 /// Says that connections are refused for want of descriptors.

@@ -1,9 +1,9 @@
 //! `/metrics` and `/health` for those who watch over the server, by HTTP on an address of their own.
 //!
 //! One thread serves them: its connections are few, each asks once, and gets one reply. A head has 4 KiB at most, a
-//! connection 10 seconds; of more than 64 at a time the oldest is closed. So a client that is slow or hostile costs
-//! a few hundred KiB, and nobody waits for him. There is no password: the address should be one of a network that is
-//! trusted.
+//! connection 10 seconds; of more than 64 at a time the oldest is closed, and of more than one with a descriptor that
+//! is left for files. So a client that is slow or hostile costs a few hundred KiB, and nobody waits for him. There is no
+//! password: the address should be one of a network that is trusted.
 
 mod http;
 mod page;
@@ -11,6 +11,7 @@ mod page;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
@@ -18,6 +19,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use self::http::{HEAD_SIZE_MAX, Head};
 use crate::ServerError;
+use crate::acceptor::is_left_for_files;
 use crate::shared::Shared;
 
 const WAKER: Token = Token(0);
@@ -131,6 +133,11 @@ impl Metrics {
             let interest = Interest::READABLE | Interest::WRITABLE;
             if self.poll.registry().register(&mut stream, Token(token), interest).is_err() {
                 return false;
+            }
+            if is_left_for_files(stream.as_raw_fd()) {
+                // One at a time: a server that is short of descriptors must still be seen to be.
+                self.connections
+                    .retain(|_, connection| !is_left_for_files(connection.stream.as_raw_fd()));
             }
             if self.connections.len() >= CONNECTION_COUNT_MAX {
                 self.connections.pop_first();

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::support::ServerProcess;
+use crate::support::{PROCESS_METRICS, ServerProcess};
 
 #[test]
 fn without_descriptors_clients_are_refused_and_served_later() {
@@ -54,6 +54,37 @@ fn connections_leave_descriptors_for_the_log() {
         assert_eq!(client.line("SAVE"), "+OK");
     }
     drop(crowd);
+    server.stop();
+}
+
+/// Those that ask for metrics took the last descriptors, which others do not get, and ended the log for good. One at a
+/// time may have one of them, so that it can be seen how a server is that is short of them.
+#[test]
+fn metrics_leave_descriptors_for_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let setup = format!("export {PROCESS_METRICS}=yes; ulimit -n 48 &&");
+    let server = ServerProcess::start_with(folder.path(), &setup, "power");
+    let mut client = server.connect();
+    let connect = |port| {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream
+    };
+    let crowd: Vec<TcpStream> = (0..100).map(|_| connect(server.port)).collect();
+    let _ = crowd.last().unwrap().read(&mut [0; 64]);
+    let curious: Vec<TcpStream> = (0..40).map(|_| connect(server.metrics_port.unwrap())).collect();
+    // The last one is accepted, so the one before it is closed.
+    let _ = (&curious[38]).read(&mut [0; 64]);
+    for _ in 0..3 {
+        assert_eq!(client.line("SET key value"), "+OK");
+        assert_eq!(client.line("SAVE"), "+OK");
+    }
+    let mut asking = connect(server.metrics_port.unwrap());
+    asking.write_all(b"GET /health HTTP/1.1\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    asking.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200 OK"), "{reply}");
+    drop((crowd, curious));
     server.stop();
 }
 

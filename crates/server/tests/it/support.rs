@@ -254,6 +254,8 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 const PROCESS_FOLDER: &str = "EVERLEAF_TEST_SERVER_FOLDER";
 /// How long its replies may be, if not as usual.
 pub const PROCESS_REPLY_SIZE: &str = "EVERLEAF_TEST_SERVER_REPLY_SIZE";
+/// Set for one that tells metrics, too.
+pub const PROCESS_METRICS: &str = "EVERLEAF_TEST_SERVER_METRICS";
 /// How durable its store is.
 const PROCESS_DURABILITY: &str = "EVERLEAF_TEST_SERVER_DURABILITY";
 
@@ -264,6 +266,8 @@ const PROCESS_DURABILITY: &str = "EVERLEAF_TEST_SERVER_DURABILITY";
 pub struct ServerProcess {
     pub child: Child,
     pub port: u16,
+    /// Where it tells metrics, if it does.
+    pub metrics_port: Option<u16>,
     /// Kept open, because the process still writes to it.
     output: BufReader<ChildStdout>,
 }
@@ -278,11 +282,15 @@ impl ServerProcess {
     pub fn start_with(folder: &Path, setup: &str, durability: &str) -> Self {
         let mut child = Self::spawn(folder, setup, durability);
         let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut metrics_port = None;
         let port = output.by_ref().lines().find_map(|line| {
-            line.unwrap().split("PORT ").nth(1).map(|port| port.parse::<u16>().unwrap())
+            let line = line.unwrap();
+            let number = |word| line.split(word).nth(1).map(|port| port.parse::<u16>().unwrap());
+            metrics_port = metrics_port.or(number("METRICS "));
+            number("PORT ")
         });
         let port = port.unwrap_or_else(|| panic!("the process ended: {:?}", child.wait()));
-        ServerProcess { child, port, output }
+        ServerProcess { child, port, metrics_port, output }
     }
 
     /// The process, which serves in a while.
@@ -317,7 +325,11 @@ impl ServerProcess {
         let reply_size = std::env::var(PROCESS_REPLY_SIZE).ok().and_then(|size| size.parse().ok());
         let server = TestServer::on(tempfile::tempdir().unwrap(), store, |config| {
             config.reply_size_max = reply_size.unwrap_or(config.reply_size_max);
+            config.metrics = std::env::var_os(PROCESS_METRICS).map(|_| "127.0.0.1:0".to_string());
         });
+        if let Some(address) = server.handle.metrics_addr() {
+            println!("\nMETRICS {}", address.port());
+        }
         println!("PORT {}", server.address.port());
         std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     }
