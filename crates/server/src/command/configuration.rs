@@ -1,7 +1,7 @@
 //! `CONFIG`: reading settings, and changing those that can change while the server runs.
 
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 use everleaf::regular_file::read_regular;
 
@@ -209,8 +209,12 @@ fn get(context: &mut Context<'_>, request: &Request<'_>) {
 
 /// All values are checked before the first is changed.
 fn set(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
+    let shared = context.shared;
+    // For a transaction it is held since its files were read.
+    let tls = shared.control.tls.as_ref().filter(|_| context.later.is_none());
+    let _changing = tls.filter(|_| is_about_tls(request)).map(|tls| tls.begin_change());
     let mut certificates = Certificates::of(context);
-    let mut changes = parse_changes(context.shared, request, &mut certificates)?;
+    let mut changes = parse_changes(shared, request, &mut certificates)?;
     if certificates.is_changed() {
         let ready = certificates.load(context.later.as_deref_mut())?;
         changes.push(NewValue::Certificates(ready));
@@ -244,25 +248,38 @@ fn parse_changes(
     Ok(changes)
 }
 
-/// Reads the files of TLS that the commands of a transaction name, before it is run.
-pub fn read_ahead<'a>(shared: &Shared, requests: impl Iterator<Item = Request<'a>>) -> ReadAhead {
-    let mut ahead = ReadAhead::default();
-    let mut files = shared.control.tls.as_ref().map(|tls| tls.files());
+/// Whether a `CONFIG SET` has settings of TLS.
+fn is_about_tls(request: &Request<'_>) -> bool {
+    let mut names = (2..request.len()).step_by(2).map(|index| request.arg(index));
+    names.any(|name| name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"tls-")))
+}
+
+/// Reads the files of TLS that the commands of a transaction name, before it is run. Nobody else changes settings of
+/// TLS until what is returned beside them is dropped, behind the transaction.
+pub fn read_ahead<'a, 's>(
+    shared: &'s Shared,
+    requests: impl Iterator<Item = Request<'a>>,
+) -> (ReadAhead, Option<MutexGuard<'s, ()>>) {
+    let (mut ahead, mut changing) = (ReadAhead::default(), None);
+    let Some(tls) = &shared.control.tls else { return (ahead, None) };
+    let mut files = None;
     for request in requests {
         let is = |index: usize, word: &str| {
             request.get(index).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
         };
         let is_whole = request.len() >= 4 && request.len().is_multiple_of(2);
-        if files.is_none() || !is_whole || !is(0, "config") || !is(1, "set") {
+        if !is_whole || !is(0, "config") || !is(1, "set") || !is_about_tls(&request) {
             continue;
         }
+        changing.get_or_insert_with(|| tls.begin_change());
+        files.get_or_insert_with(|| tls.files());
         let mut certificates = Certificates::new(files.clone());
         // What is refused here will be refused there.
         if parse_changes(shared, &request, &mut certificates).is_ok() && certificates.is_changed() {
             files = certificates.into_files().and_then(|it| ahead.read(it)).or(files);
         }
     }
-    ahead
+    (ahead, changing)
 }
 
 enum NewValue {

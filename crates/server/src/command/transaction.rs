@@ -144,7 +144,8 @@ pub fn exec(context: &mut Context<'_>, function: fn(usize) -> Run) -> CommandRes
     for (index, request) in queue.requests.iter() {
         prepare(context, &request, &COMMANDS[index])?;
     }
-    let ahead = configuration::read_ahead(context.shared, queue.requests.iter().map(|(_, it)| it));
+    let requests = queue.requests.iter().map(|(_, it)| it);
+    let (ahead, changing) = configuration::read_ahead(context.shared, requests);
     let (mut answers, mut later) = (Answers::default(), Later::new(ahead));
     let before = context.session.state();
     let kept = Kept { queue: &queue, watched: &watched, function };
@@ -154,6 +155,7 @@ pub fn exec(context: &mut Context<'_>, function: fn(usize) -> Run) -> CommandRes
     } else {
         context.session.restore(before);
     }
+    drop(changing);
     let done = done?;
     // `HELLO` may have changed it.
     context.reply.protocol = context.session.protocol;

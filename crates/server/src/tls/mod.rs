@@ -92,6 +92,9 @@ impl ClientCertificates {
 /// The certificates in use, which can be exchanged. Thread-safe.
 pub struct Tls {
     state: Mutex<LoadedCertificates>,
+    /// Held from looking at what is in use to exchanging it, while files are read: what another one changes meanwhile
+    /// would be undone. It is the first lock that is taken.
+    changing: Mutex<()>,
 }
 
 /// Certificates that were read and fit together.
@@ -123,16 +126,23 @@ impl fmt::Debug for Tls {
 impl Tls {
     /// Reads the files. The error is a sentence that names the file.
     pub fn load(files: TlsFiles) -> Result<Self, String> {
-        Ok(Tls { state: Mutex::new(LoadedCertificates::read(files)?) })
+        let state = Mutex::new(LoadedCertificates::read(files)?);
+        Ok(Tls { state, changing: Mutex::new(()) })
     }
 
-    /// Uses these from now on.
+    /// Lets nobody else change what is in use, from looking at it until it is exchanged.
+    pub fn begin_change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Uses these from now on, behind [`Self::begin_change`].
     pub fn exchange(&self, ready: LoadedCertificates) {
         *self.state() = ready;
     }
 
     /// Reads the files in use again. If one of them cannot be used, nothing changes.
     pub fn reload(&self) -> Result<(), String> {
+        let _changing = self.begin_change();
         self.exchange(LoadedCertificates::read(self.files())?);
         Ok(())
     }

@@ -362,6 +362,51 @@ fn who_signs_clients_may_be_named_later() {
     assert!(is_served(&server, &authority.trusted(None)));
 }
 
+/// A command that had begun to read its files before another one changed a setting took that back, though it was
+/// acknowledged: clients had to show no certificate again.
+#[test]
+fn settings_that_are_changed_at_once_are_all_kept() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let authority = Authority::new();
+    let (server, _) = serve(Some((&authority, ClientCertificates::No)));
+    let path = server.folder.path().join("server.crt");
+    // Reading it takes a while.
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, "# a remark\n".repeat(200_000) + &text).unwrap();
+    let set = ["CONFIG", "SET", "tls-cert-file", path.to_str().unwrap()];
+    for is_command in [true, false] {
+        let (rounds, wanted) = (AtomicUsize::new(0), 20);
+        // SeqCst: in a test nothing is to be thought about.
+        std::thread::scope(|scope| {
+            let mut slow = server.connect();
+            let (rounds, server, set) = (&rounds, &server, &set);
+            scope.spawn(move || {
+                while rounds.load(Ordering::SeqCst) < 3 * wanted {
+                    match is_command {
+                        true => assert_eq!(slow.ask(set), "+OK"),
+                        false => assert!(server.handle.reload_tls().unwrap()),
+                    }
+                    rounds.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            let mut quick = server.connect();
+            for round in 0..wanted {
+                let value = ["yes", "optional"][round % 2];
+                assert_eq!(quick.ask(&["CONFIG", "SET", "tls-auth-clients", value]), "+OK");
+                let begun = rounds.load(Ordering::SeqCst);
+                // What was being read meanwhile is in use then.
+                eventually("it is read", || {
+                    let now = rounds.load(Ordering::SeqCst);
+                    now > begun || now >= 3 * wanted
+                });
+                let kept = quick.line("CONFIG GET tls-auth-clients");
+                assert!(kept.contains(&format!("\"{value}\"")), "{is_command} {round}: {kept}");
+            }
+            rounds.store(3 * wanted, Ordering::SeqCst);
+        });
+    }
+}
+
 /// The second setting was made of the files that were used before the transaction, and so took the first one back.
 #[test]
 fn settings_of_one_transaction_add_up() {
