@@ -109,9 +109,7 @@ fn changeable(shared: &Shared) -> Result<Vec<Setting>, String> {
         ),
     ];
     if let Some(tls) = &shared.control.tls {
-        let files = tls.files();
-        let wanted = files.wanted();
-        let TlsFiles { certificate, key, client_authorities, .. } = files;
+        let TlsFiles { certificate, key, client_authorities, client_certificates } = tls.files();
         let file = |option, path: Option<&PathBuf>| {
             let text = |path: &PathBuf| {
                 let text = path.to_str().map(str::to_string);
@@ -119,12 +117,13 @@ fn changeable(shared: &Shared) -> Result<Vec<Setting>, String> {
             };
             Ok::<_, String>(Setting { option, value: path.map(text).transpose()?, default: None })
         };
-        let clients = if client_authorities.is_some() { "yes" } else { "no" };
+        // Said, it stays when authorities are named later; never said, it follows them.
+        let clients = client_certificates.map(|wanted| wanted.name().to_string());
         all.extend([
             file("tls-cert-file", Some(&certificate))?,
             file("tls-key-file", Some(&key))?,
             file("tls-ca-cert-file", client_authorities.as_ref())?,
-            number("tls-auth-clients", wanted.name().into(), clients.into()),
+            Setting { option: "tls-auth-clients", value: clients, default: None },
         ]);
     }
     Ok(all)

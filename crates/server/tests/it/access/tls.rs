@@ -407,6 +407,34 @@ fn settings_that_are_changed_at_once_are_all_kept() {
     }
 }
 
+/// What was said and is as if it had not been said was not written, and so was forgotten by the next start: with it
+/// nobody has to show a certificate when it is named who signs them.
+#[test]
+fn what_was_said_of_certificates_of_clients_is_written() {
+    use everleaf_server::{ConfigFile, Setting};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let rewrite = |_: &str, settings: &[Setting]| {
+        let of_clients = settings.iter().filter(|it| it.option == "tls-auth-clients");
+        let line = |it: &Setting| match it.value != it.default {
+            true => format!("{:?}", it.value),
+            false => "nothing".to_string(),
+        };
+        Ok(of_clients.map(line).collect())
+    };
+    let file = ConfigFile { path: path.clone(), rewrite: Arc::new(rewrite) };
+    std::fs::write(&path, "").unwrap();
+    let (server, _) = serve_with(None, |config| config.config_file = Some(file));
+    let mut client = server.connect();
+    for (said, written) in [("", "nothing"), ("no", "Some(\"no\")")] {
+        if !said.is_empty() {
+            assert_eq!(client.ask(&["CONFIG", "SET", "tls-auth-clients", said]), "+OK");
+        }
+        assert_eq!(client.line("CONFIG REWRITE"), "+OK");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
+    }
+}
+
 /// The second setting was made of the files that were used before the transaction, and so took the first one back.
 #[test]
 fn settings_of_one_transaction_add_up() {
