@@ -6,7 +6,8 @@
 //! away, and the one that it has is noted. In step the target is behind by a moment still, in which the time of a key
 //! may come that was prolonged or renamed at the source just before. So a key gets a time that is a little later than
 //! that of the source, whose `DEL` comes first, until the source is followed no more: then a key that still has the
-//! later time gets what was noted.
+//! later time gets what was noted. Whenever the target falls behind by more than a moment, times that come soon are
+//! held back again.
 
 use super::super::clock::now_ms;
 use super::changes::Command;
@@ -18,16 +19,21 @@ const NEAR: u64 = 24 * 3600 * 1000;
 /// How far away the time is that keys have meanwhile.
 const FAR: u64 = 366 * NEAR;
 
+/// Times that are no further away are held back while the target has fallen behind, and is looked after that often.
+const SOON: u64 = 60 * 1000;
 /// So much later a time is at the target while both are in step. Who ends the program meanwhile leaves that behind.
 const LATER: u64 = 10 * 1000;
 /// Times are looked through for those that have come when there are twice as many as were left, and at least so many.
 const PRUNE_COUNT_MIN: usize = 4096;
 
 /// Keys with their databases, each with a time.
-pub type Times = Vec<((u64, Vec<u8>), u64)>;
+type Times = Vec<((u64, Vec<u8>), u64)>;
+/// Keys with their databases, each with the time that it has at the target, and another that it is to have.
+pub type Exchanges = Vec<((u64, Vec<u8>), u64, u64)>;
 
 /// Times that are held back.
 pub struct Held {
+    /// Times before it are held back, unless both are in step.
     near: u64,
     far: u64,
     /// Both are in step.
@@ -47,21 +53,44 @@ impl Held {
 
     /// The time that a key has at the target which has this one at the source.
     pub fn given(&self, time: u64) -> u64 {
-        match self.is_in_step {
-            // What is no time any more is given as it is.
-            true => time.checked_add(LATER).filter(|it| i64::try_from(*it).is_ok()).unwrap_or(time),
-            false => self.far,
-        }
+        if !self.is_in_step && time < self.near { self.far } else { later(time) }
     }
 
-    /// Both are in step from now on. Returns the time that the keys of before have, which are still noted.
-    pub fn reach(&mut self) -> u64 {
+    /// Both are in step from now on. Returns the times that were held back, with the keys and what these have instead.
+    pub fn reach(&mut self) -> Exchanges {
         self.is_in_step = true;
-        self.far
+        let (far, near) = (self.far, self.near);
+        self.exchanges(|time| (time < near).then_some((far, later(time))))
+    }
+
+    /// The target is behind. Returns the times that are held back from now on, as [`Self::reach`] does; this is to be
+    /// called again and again until it is.
+    pub fn fall_behind(&mut self) -> Exchanges {
+        let now = now_ms();
+        let (far, before) = (self.far, if self.is_in_step { 0 } else { self.near });
+        if before > now + SOON / 2 {
+            return Vec::new();
+        }
+        self.is_in_step = false;
+        self.near = now + SOON;
+        // What has come at the target, too, is gone there.
+        let new = before.max(now.saturating_sub(LATER))..self.near;
+        self.exchanges(|time| new.contains(&time).then_some((later(time), far)))
+    }
+
+    /// The source is followed no more. Returns the times that keys have there, as [`Self::reach`] does.
+    pub fn end(&self) -> Exchanges {
+        self.exchanges(|time| Some((self.given(time), time)))
+    }
+
+    /// What is to become of the keys that are noted.
+    fn exchanges(&self, of: impl Fn(u64) -> Option<(u64, u64)>) -> Exchanges {
+        let times = self.times().into_iter();
+        times.filter_map(|(key, time)| of(time).map(|(old, new)| (key, old, new))).collect()
     }
 
     /// The times that are noted.
-    pub fn times(&self) -> Times {
+    fn times(&self) -> Times {
         let mut times: Times = self.times.iter().map(|(key, time)| (key.clone(), *time)).collect();
         times.sort_unstable_by_key(|((database, _), _)| *database);
         times
@@ -78,9 +107,6 @@ impl Held {
 
     /// The time that a key gets meanwhile.
     pub fn hold(&mut self, database: u64, key: &[u8], time: u64) -> u64 {
-        if !self.is_in_step && time >= self.near {
-            return time;
-        }
         self.prune();
         self.times.insert((database, key.to_vec()), time);
         self.given(time)
@@ -96,8 +122,8 @@ impl Held {
                 self.put_off(database, command, 2);
             }
             (b"SET", 5..) => {
-                let is_time = |part: &Vec<u8>| part.eq_ignore_ascii_case(b"PXAT");
-                if let Some(at) = command.iter().skip(3).position(is_time) {
+                let is = |part: &Vec<u8>, word: &[u8]| part.eq_ignore_ascii_case(word);
+                if let Some(at) = command.iter().skip(3).position(|part| is(part, b"PXAT")) {
                     self.put_off(database, command, at + 4);
                 }
             }
@@ -152,6 +178,11 @@ impl Held {
     }
 }
 
+/// The time that a key has at the target in step. What is no time any more is given as it is.
+fn later(time: u64) -> u64 {
+    time.checked_add(LATER).filter(|it| i64::try_from(*it).is_ok()).unwrap_or(time)
+}
+
 fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
@@ -176,7 +207,7 @@ mod tests {
             assert_eq!(it, command(expected), "{text}");
         };
         look(0, "RESTORE r 500 payload REPLACE absttl", "RESTORE r 9999 payload REPLACE absttl");
-        look(0, "RESTORE later 1000 payload ABSTTL", "RESTORE later 1000 payload ABSTTL");
+        look(0, "RESTORE later 1000 payload ABSTTL", "RESTORE later 11000 payload ABSTTL");
         look(0, "RESTORE none 0 payload ABSTTL", "RESTORE none 0 payload ABSTTL");
         look(0, "RESTORE ABSTTL 5 payload REPLACE", "RESTORE ABSTTL 5 payload REPLACE");
         look(1, "SET s v PXAT 600", "SET s v PXAT 9999");
@@ -186,7 +217,13 @@ mod tests {
         let mut noted: Vec<_> = held.times.into_iter().collect();
         noted.sort();
         let key = |database, key: &str| (database, key.as_bytes().to_vec());
-        assert_eq!(noted, [(key(0, "s"), 600), (key(1, "r"), 500), (key(2, "stays"), 700)]);
+        let expected = [
+            (key(0, "s"), 600),
+            (key(1, "later"), 1000),
+            (key(1, "r"), 500),
+            (key(2, "stays"), 700),
+        ];
+        assert_eq!(noted, expected);
     }
 
     #[test]
@@ -198,9 +235,9 @@ mod tests {
             assert_eq!(it, command(expected), "{text}");
         };
         look("pexpireat k 500", "pexpireat k 9999");
-        look("PEXPIREAT later 1000", "PEXPIREAT later 1000");
+        look("PEXPIREAT later 1000", "PEXPIREAT later 11000");
         look("PEXPIREAT k 500 LT", "PEXPIREAT k 9999");
-        look("pexpireat later 1000 gt", "pexpireat later 1000");
+        look("pexpireat later 1000 gt", "pexpireat later 11000");
         look("SET s v PXAT 600 NX", "SET s v PXAT 9999 NX");
         look("SET PXAT pxat", "SET PXAT pxat");
         look("SET s v KEEPTTL GET", "SET s v KEEPTTL GET");
@@ -213,6 +250,7 @@ mod tests {
         let key = |database, key: &str| (database, key.as_bytes().to_vec());
         let expected = [
             (key(0, "k"), 500),
+            (key(0, "later"), 1000),
             (key(0, "other"), 500),
             (key(0, "s"), 600),
             (key(3, "t"), 600),
@@ -227,7 +265,7 @@ mod tests {
     fn in_step_a_key_lives_longer_than_at_the_source() {
         let mut held = Held { near: 1000, far: 9999, ..Held::new() };
         assert_eq!(held.hold(0, b"before", 500), 9999);
-        assert_eq!(held.reach(), 9999);
+        assert_eq!(held.reach(), [((0, b"before".to_vec()), 9999, 500 + LATER)]);
         let soon = now_ms() + 12;
         let mut look = |text: &str, expected: &str| {
             let mut it = command(text);
@@ -244,6 +282,41 @@ mod tests {
         let expected =
             [(key("before"), 500), (key("k"), soon), (key("never"), never), (key("r"), soon)];
         assert_eq!(noted, expected);
+    }
+
+    /// What was lost: a key with a day or more to live at the copy had its own time at the target, and was gone there
+    /// when it was prolonged at the last moment.
+    #[test]
+    fn keys_with_long_times_live_longer_too() {
+        let mut held = Held { near: 1000, far: 9999, ..Held::new() };
+        assert_eq!(held.hold(0, b"k", 1500), 1500 + LATER);
+        held.reach();
+        assert!(held.times().contains(&((0, b"k".to_vec()), 1500)));
+    }
+
+    /// What was lost: a target that had been in step once gave keys the times of the source and ten seconds, however
+    /// far it fell behind, and sessions that were prolonged meanwhile were gone.
+    #[test]
+    fn who_falls_behind_holds_times_back_again() {
+        let mut held = Held { near: 1000, far: u64::MAX / 4, ..Held::new() };
+        let (far, now) = (held.far, now_ms());
+        let (soon, not_soon, gone) = (now + 6_000, now + SOON + 100_000, now - LATER - 1_000);
+        held.reach();
+        assert_eq!(held.hold(0, b"not soon", not_soon), not_soon + LATER);
+        assert_eq!(held.hold(0, b"soon", soon), soon + LATER);
+        held.hold(0, b"gone", gone);
+        let key = |key: &str| (0, key.as_bytes().to_vec());
+        assert_eq!(held.fall_behind(), [(key("soon"), soon + LATER, far)]);
+        assert_eq!(held.fall_behind(), []);
+        assert_eq!(held.hold(0, b"soon", soon + 5), far);
+        // As if 50 seconds had gone by.
+        held.near = now + 10_000;
+        assert_eq!(held.hold(0, b"another", now + 20_000), now + 20_000 + LATER);
+        assert_eq!(held.fall_behind(), [(key("another"), now + 20_000 + LATER, far)]);
+        let times = held.reach();
+        assert!(times.contains(&(key("soon"), far, soon + 5 + LATER)), "{times:?}");
+        assert!(!times.iter().any(|(it, ..)| *it == key("not soon")), "{times:?}");
+        assert!(held.end().contains(&(key("not soon"), not_soon + LATER, not_soon)));
     }
 
     #[test]

@@ -28,6 +28,10 @@ use target::Target;
 
 /// How long to wait for the stream before it is looked at whether that was long enough.
 const TURN: Duration = Duration::from_millis(200);
+/// How long to look whether anything waits.
+const LOOK: Duration = Duration::from_millis(1);
+/// How long something may always wait until the target is behind: keys live so much longer there and more.
+const MOMENT: Duration = Duration::from_secs(2);
 /// Bytes of commands that are sent before their replies are read.
 const BATCH_SIZE: u64 = 64 << 10;
 /// Keys between two updates of the progress bar.
@@ -130,8 +134,8 @@ fn copy(
     to.flush()
 }
 
-/// Passes commands on until no change has come for so long; returns how many there were. Says once that
-/// nothing waits. A source that is lost is reached again, and what it could not say is no silence.
+/// Passes commands on until no change has come for so long; returns how many there were. Says when nothing waits, and
+/// when the target has fallen behind. A source that is lost is reached again, and what it could not say is no silence.
 fn follow(
     from: &mut Replica,
     to: &mut Target,
@@ -141,25 +145,42 @@ fn follow(
 ) -> Result<u64, Failure> {
     let progress = Progress::count(show, "following");
     let (mut commands, mut last, mut is_behind) = (0, Instant::now(), true);
+    // When nothing waited.
+    let mut reached = last;
     loop {
         let before = commands;
-        match pass_on(from, to, TURN.min(silence), &mut commands) {
+        let has_more = match pass_on(from, to, TURN.min(silence), &mut commands) {
             Err(failure) if from.is_lost() => {
                 progress.clear();
                 say(&format!("{}: connecting again", failure.message));
+                // Reaching it may take longer than keys live longer.
+                if !to.is_in_transaction() {
+                    to.hold_back()?;
+                }
+                is_behind = true;
                 from.reconnect()?;
                 last = Instant::now();
                 continue;
             }
             passed => passed?,
-        }
+        };
         if commands > before {
             last = Instant::now();
         }
         progress.set(commands);
         // What is no change comes, too, where programs publish or wait. Within a transaction the target has done
         // nothing yet, and does nothing of what it is asked.
-        if from.has_more() || to.is_in_transaction() {
+        if to.is_in_transaction() {
+            continue;
+        }
+        if has_more {
+            if reached.elapsed() >= MOMENT {
+                to.hold_back()?;
+                if !std::mem::replace(&mut is_behind, true) {
+                    progress.clear();
+                    say("behind the source: what is written there comes later");
+                }
+            }
             continue;
         }
         if std::mem::take(&mut is_behind) {
@@ -167,6 +188,7 @@ fn follow(
             progress.clear();
             say("in step with the source: what is written there is passed on");
         }
+        reached = Instant::now();
         if last.elapsed() >= silence {
             to.give_times()?;
             return Ok(commands);
@@ -174,18 +196,18 @@ fn follow(
     }
 }
 
-/// Waits so long for the stream, and passes a batch of it on, if something comes.
+/// Waits so long for the stream, and passes a batch of it on, if something comes. Returns whether more waits.
 fn pass_on(
     from: &mut Replica,
     to: &mut Target,
     patience: Duration,
     commands: &mut u64,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let start = from.offset();
     let mut is_asked = false;
     // The rest of a transaction is awaited for as long as anything is.
     if !to.is_in_transaction() && !from.wait(patience)? {
-        return Ok(());
+        return Ok(false);
     }
     while from.offset() - start < BATCH_SIZE && (from.offset() == start || from.has_more()) {
         let command = from.next_command()?;
@@ -196,7 +218,9 @@ fn pass_on(
         }
     }
     to.flush()?;
-    from.acknowledge(is_asked)
+    from.acknowledge(is_asked)?;
+    // That all is used up that was read says nothing of what has not been read.
+    from.wait(LOOK)
 }
 
 /// What is told as JSON.

@@ -2,7 +2,7 @@
 
 use super::super::arguments::ImportArgs;
 use super::changes::{Command, Kind, kind_of};
-use super::held::Held;
+use super::held::{Exchanges, Held};
 use super::refusal::{NO_COPY, refused};
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -64,23 +64,27 @@ impl Target {
 
     /// Gives keys times that are a little later than those that were held back: the source is reached.
     pub fn let_go(&mut self) -> Result<(), Failure> {
-        let Some(mut held) = self.held.take() else { return Ok(()) };
-        let far = held.reach();
-        let times = held.times().into_iter();
-        let times = times.map(|(key, time)| (key, far, held.given(time))).collect();
-        self.held = Some(held);
-        self.exchange(times)
+        let times = self.held.as_mut().map(Held::reach);
+        self.exchange(times.unwrap_or_default())
+    }
+
+    /// Holds times back that come soon: the target is behind. To be called again and again until it is not.
+    pub fn hold_back(&mut self) -> Result<(), Failure> {
+        let times = self.held.as_mut().map(Held::fall_behind);
+        self.exchange(times.unwrap_or_default())
     }
 
     /// Gives keys the times that they have at the source, which is followed no more.
     pub fn give_times(&mut self) -> Result<(), Failure> {
-        let Some(held) = self.held.take() else { return Ok(()) };
-        let times = held.times().into_iter();
-        self.exchange(times.map(|(key, time)| (key, held.given(time), time)).collect())
+        let times = self.held.take().map(|held| held.end());
+        self.exchange(times.unwrap_or_default())
     }
 
     /// Gives those of some keys another time that have one: of each the key, the time that it has, and the other.
-    fn exchange(&mut self, times: Vec<((u64, Vec<u8>), u64, u64)>) -> Result<(), Failure> {
+    fn exchange(&mut self, times: Exchanges) -> Result<(), Failure> {
+        if times.is_empty() {
+            return Ok(());
+        }
         let database = self.database;
         for group in times.chunk_by(|((a, _), ..), ((b, _), ..)| a == b) {
             for group in group.chunks(GROUP_LENGTH) {
