@@ -1,9 +1,10 @@
 //! `SAVE` and `BGSAVE`: one at a time, in a thread of its own or not.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use everleaf::Store;
 
@@ -51,11 +52,15 @@ impl Saver {
     /// Begins to save.
     ///
     /// # Errors
-    /// [`Busy`].
-    pub fn begin(&self, store: &Arc<Store>) -> Result<(), Busy> {
+    /// [`Busy`]; inside of it the system's answer if it starts no thread.
+    pub fn begin(&self, store: &Arc<Store>) -> Result<io::Result<()>, Busy> {
+        self.begin_in(std::thread::Builder::new().name("everleaf-save".into()), store)
+    }
+
+    /// The same in a thread that is made so.
+    fn begin_in(&self, thread: Builder, store: &Arc<Store>) -> Result<io::Result<()>, Busy> {
         self.state.begin()?;
         let (state, store) = (Arc::clone(&self.state), Arc::clone(store));
-        let thread = std::thread::Builder::new().name("everleaf-save".into());
         let started = thread.spawn(move || {
             if let Err(error) = state.run(|| store.save()) {
                 tracing::error!("saving in the background failed: {error}");
@@ -69,9 +74,10 @@ impl Saver {
             Err(error) => {
                 tracing::error!("no thread to save in the background: {error}");
                 self.state.end(false);
+                return Ok(Err(error));
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Whether a save is running.
@@ -132,6 +138,20 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It was answered that saving had started.
+    #[test]
+    fn a_save_without_a_thread_is_told_and_the_next_can_be_begun() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let options = everleaf::Options::new().create(true).initial_size_bytes(16 << 20);
+        let store = options.open(folder.path().join("pool")).expect("it can be made");
+        let (saver, store) = (Saver::new(), Arc::new(store));
+        // No address space has room for its stack.
+        let begun = saver.begin_in(Builder::new().stack_size(1 << 60), &store);
+        assert!(matches!(begun, Ok(Err(_))));
+        assert!(saver.has_failed() && !saver.is_busy());
+        assert!(matches!(saver.begin(&store), Ok(Ok(()))));
+    }
 
     /// A save that panicked was running for ever: every later one was refused until the server was started again.
     #[test]

@@ -24,7 +24,12 @@ pub fn bgsave(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult
         Some(option) if !option.eq_ignore_ascii_case(b"schedule") => return Err(Failure::Syntax),
         _ => {}
     }
-    context.shared.saver.begin(&context.shared.store).map_err(busy)?;
+    let begun = context.shared.saver.begin(&context.shared.store).map_err(busy)?;
+    begun.map_err(|error| {
+        Failure::text(format!(
+            "ERR Background save cannot be started: {error}; raise the limit on threads, or SAVE, which needs none"
+        ))
+    })?;
     context.reply.status("Background saving started");
     Ok(())
 }
