@@ -125,8 +125,8 @@ impl Types {
 }
 
 fn is_lack_of_space(error: &everleaf::Error) -> bool {
-    use everleaf::Error::{DiskFull, LogFailed, LogFull, PoolFull, PoolGone};
-    matches!(error, DiskFull(_) | LogFailed(_) | LogFull(_) | PoolFull(_) | PoolGone(_))
+    use everleaf::Error::{DiskFull, LogFull, PoolFull};
+    matches!(error, DiskFull(_) | LogFull(_) | PoolFull(_))
 }
 
 /// The error for members without the mark, which no header of theirs could be told by.
@@ -164,6 +164,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
         (folder, store)
+    }
+
+    /// A log that has failed was taken for one without space: the server began, and said that space would do.
+    #[test]
+    fn a_log_that_has_failed_is_no_lack_of_space() {
+        assert!(!is_lack_of_space(&everleaf::Error::LogFailed("its folder is gone".into())));
+        assert!(is_lack_of_space(&everleaf::Error::LogFull("no space is left".into())));
     }
 
     #[test]
