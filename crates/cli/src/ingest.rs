@@ -89,10 +89,8 @@ pub fn run(
             match thread::Builder::new().spawn_scoped(scope, write) {
                 Ok(writer) => writers.push(writer),
                 Err(error) => {
-                    outcome.failure = Some(Failure::io(
-                        "cannot start a thread that loads (ask for fewer with --threads, or raise the limit)",
-                        &error,
-                    ));
+                    let what = "cannot start a thread that loads (raise the limit on threads, or lower --threads)";
+                    outcome.failure = Some(Failure::io(what, &error));
                     // Nothing was read yet, and those that wait for it end with the dispatcher.
                     return vec![];
                 }

@@ -192,7 +192,7 @@ impl Server {
             };
             let _collector = StopCollector(&shared.collector);
             if !shared.store.is_read_only() {
-                collector.spawn_scoped(scope, collect).map_err(io("cannot start a thread"))?;
+                collector.spawn_scoped(scope, collect).map_err(io(NO_THREAD))?;
             }
             serve_metrics(scope, metrics, shared)?;
             let mut threads = Vec::new();
@@ -204,7 +204,7 @@ impl Server {
                     let _stop = StopOnDrop(&shared.control);
                     event_loop.run()
                 });
-                match thread.map_err(io("cannot start a thread")) {
+                match thread.map_err(io(NO_THREAD)) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
                         shared.control.shutdown();
@@ -240,6 +240,9 @@ impl Server {
     }
 }
 
+/// Behind it the answer of the system is told.
+const NO_THREAD: &str = "cannot start a thread (raise the limit on threads, or lower --threads)";
+
 /// Starts the thread of the metrics, if they are wanted. It ends when the server is stopping.
 fn serve_metrics<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
@@ -255,7 +258,7 @@ fn serve_metrics<'scope>(
         }
     };
     let builder = std::thread::Builder::new().name("everleaf-metrics".to_string());
-    builder.spawn_scoped(scope, serve).map_err(io("cannot start a thread"))?;
+    builder.spawn_scoped(scope, serve).map_err(io(NO_THREAD))?;
     Ok(())
 }
 

@@ -91,10 +91,8 @@ fn serve(
     if let Err(error) = watcher.spawn(move || shut_down_on_signal(signals, &watched)) {
         drop(server);
         let _ = Arc::into_inner(store).map(Store::close);
-        return Err(Failure::io(
-            "cannot start the thread that watches for signals (raise the limit on threads)",
-            &error,
-        ));
+        let what = "cannot start the thread that watches for signals (raise the limit on threads)";
+        return Err(Failure::io(what, &error));
     }
     announce(&place, store.default_map().len(), recovered, global, out)?;
     service_manager::tell(&format!("READY=1\nSTATUS=ready on {place}"));
