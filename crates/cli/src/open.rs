@@ -78,7 +78,7 @@ pub fn for_writing(pool: &Path, trust: &TrustArgs, global: Global) -> Result<Sto
 /// What it means that the system does not tell its boots apart.
 const CRASHES_UNTOLD: &str = "warning: the system does not say when it was started \
     (/proc/sys/kernel/random/boot_id cannot be read), so that the death of this process will be taken for a crash of \
-    the machine: the pool is refused then, or made again from its log without what was not synced";
+    the machine: the pool is refused then, or rebuilt from its log without what was not synced";
 
 /// Opens a pool in this way, and shows how far it is rebuilt, should the machine have crashed.
 pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<Store, Failure> {
@@ -139,8 +139,8 @@ fn told(rebuilt: &Rebuilt) -> String {
     match &rebuilt.kept {
         None => format!("the machine had crashed: {what}"),
         Some(kept) => format!(
-            "the machine may have crashed: {what}; the file that was there may have more, and is kept as {}: remove it if \
-             nobody needs it",
+            "the machine may have crashed: {what}; the file that was there may have more, and is kept as {}: remove it \
+             if nobody needs it",
             kept.display()
         ),
     }

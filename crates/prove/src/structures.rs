@@ -30,8 +30,8 @@ const fn at_once<T: Design<M>>() -> AnyTree {
     AnyTree::of::<Of<T, true>>()
 }
 
-/// Leaves of so many slots for NBTree alone. Its trees are compiled with the trees with hashed leaves that a pool of them
-/// could have; none has, so those are of leaves that are compiled anyway.
+/// Leaves of so many slots for NBTree alone. Its trees are compiled with the trees with hashed leaves that a pool of
+/// them could have; none has, so those are of leaves that are compiled anyway.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain<const SLOTS: usize, const CHILDREN: usize>;
 

@@ -144,6 +144,7 @@ mod opening;
 mod options;
 mod ordered_write;
 mod pool_name;
+mod pool_watch;
 #[doc(hidden)]
 pub mod ranked;
 mod statistics;

@@ -374,8 +374,7 @@ impl Store {
 
     /// Makes everything durable that can be read when it is called, whatever the
     /// [`Durability`](crate::Durability) of the store: with a log it returns when all is in it and on
-    /// the disk, also what other threads are still writing. Without one it only looks whether the pool
-    /// still has its file.
+    /// the disk, also what other threads are still writing. Without one it only looks for the pool's file.
     ///
     /// # Errors
     /// The log has failed; [`Error::PoolGone`].

@@ -153,7 +153,7 @@ const BY_ANOTHER_NAME: [(&str, &str); 39] = [
 ];
 
 /// What C leaves out; `docs/bindings.md` says so, and says why.
-const NOT_IN_C: [&str; 17] = [
+const NOT_IN_C: [&str; 19] = [
     "Map::ceiling",
     "Map::floor",
     "Map::remove_expired",
@@ -161,7 +161,9 @@ const NOT_IN_C: [&str; 17] = [
     "Options::open_at_once",
     "Options::rebuild_progress",
     "Range::peek",
+    "Store::can_tell_crashes",
     "Store::check_process",
+    "Store::is_pool_gone",
     "Store::pause_sweep",
     "Store::resume_sweep",
     "Store::write_alone",

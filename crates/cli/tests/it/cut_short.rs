@@ -37,8 +37,8 @@ fn what_a_cut_batch_could_not_do_is_said_once_also_quietly() {
     }
 }
 
-/// What was lost: the whole pool. Of a batch with a right sum and a key longer than any can be, each opening said no more
-/// than what the longest key is, and so did the repair.
+/// What was lost: the whole pool. Of a batch with a right sum and a key longer than any can be, each opening said no
+/// more than what the longest key is, and so did the repair.
 #[test]
 fn a_batch_with_a_key_that_is_too_long_is_damage() {
     let place = PoolFolder::with_pool();

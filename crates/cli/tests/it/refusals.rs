@@ -74,8 +74,8 @@ fn too_few_descriptors_cost_nothing(durability: &str, limits: std::ops::Range<us
     }
 }
 
-/// What nobody was told: where the system does not tell its boots apart, the death of the process that has the pool looks
-/// like a crash of the machine.
+/// What nobody was told: where the system does not tell its boots apart, the death of the process that has the pool
+/// looks like a crash of the machine.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_system_that_does_not_tell_its_boots_is_warned_of_once() {

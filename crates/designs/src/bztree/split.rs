@@ -181,8 +181,8 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     /// Replaces a leaf that is full or frozen by one without what is gone, or by two, in which the caller's write
     /// is done. Others may have replaced it; then the caller looks again.
     ///
-    /// Places that others have reserved in the leaf are lost to them. So whoever takes them away gets on itself: else
-    /// threads that add pairs could take each other's last place away for ever.
+    /// Places that others have reserved in the leaf are lost to them. So the thread that takes them away gets on
+    /// itself: else threads that add pairs could take each other's last place away for ever.
     ///
     /// *Linearizes at* the exchange of the link. *Durable* when it returns.
     pub(super) fn replace(

@@ -30,8 +30,8 @@ pub(super) fn leftovers<D: Disk>(disk: &D) -> Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// Opens a file, and waits for a descriptor if all are taken: an error would end the log for good, and whoever has them
-/// may give one back a moment later.
+/// Opens a file, and waits for a descriptor if all are taken: an error would end the log for good, and what has
+/// them may give one back a moment later.
 fn with_descriptor<F>(open: impl Fn() -> io::Result<F>) -> io::Result<F> {
     for _ in 0..DESCRIPTOR_TRIES {
         match open() {

@@ -2,8 +2,8 @@
 //!
 //! One thread serves them: its connections are few, each asks once, and gets one reply. A head has 4 KiB at most, a
 //! connection 10 seconds; of more than 64 at a time the oldest is closed, and of more than one with a descriptor that
-//! is left for files. So a client that is slow or hostile costs a few hundred KiB, and nobody waits for him. There is no
-//! password: the address should be one of a network that is trusted.
+//! is left for files. So a client that is slow or hostile costs a few hundred KiB, and nobody waits for it. There is
+//! no password: the address should be one of a network that is trusted.
 
 mod http;
 mod page;

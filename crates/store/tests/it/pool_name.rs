@@ -132,6 +132,6 @@ fn a_pool_with_a_log_goes_on_without_its_file() {
     store.sync().expect("the log is there");
     let _ = store.default_map().put("second", "later").expect("room");
     store.close().expect("it closes");
-    let store = power().open(&path).expect("it is made again");
+    let store = power().open(&path).expect("it is rebuilt");
     assert_eq!(store.default_map().get("second").expect("get"), Some(b"later".to_vec()));
 }

@@ -42,6 +42,7 @@
 mod mend;
 mod read;
 mod shift;
+mod switch;
 
 use std::marker::PhantomData;
 
@@ -337,19 +338,6 @@ impl<S: NodeShape, M: Machine> Node<S, M> {
     }
 }
 
-/// A node's state with another direction, or with another number of the same one if `always`.
-#[inline(always)]
-fn turned<M: Machine>(state: u64, odd: bool, always: bool) -> u64 {
-    let is_odd = state & SWITCH_ONE != 0;
-    let step = match (is_odd == odd, always) {
-        _ if M::mutant("fast_fair.no_turn") => 0,
-        (false, _) => SWITCH_ONE,
-        (true, true) => 2 * SWITCH_ONE,
-        (true, false) => 0,
-    };
-    state.wrapping_add(step)
-}
-
 /// What only the holder of a node's lock may do; reads need no order, for nobody else writes.
 impl<S: NodeShape, M: Machine> Node<S, M> {
     /// Records of the node.
@@ -377,27 +365,6 @@ impl<S: NodeShape, M: Machine> Node<S, M> {
         let state = self.state_word().read_private();
         // Release: pairs with the loads of the state in `read.rs`.
         self.state_word().store(state & !COUNT_MASK | count as u64, Ordering::Release);
-    }
-
-    /// Announces the direction of what follows; `always`: even if it was the same before.
-    #[inline(always)]
-    fn turn(self, odd: bool, always: bool) {
-        let state = self.state_word().read_private();
-        let turned = turned::<M>(state, odd, always || S::BINARY);
-        if turned != state {
-            // Release, as every store to a node: each is visible after those before it. A reader that
-            // has seen one of the stores that follow therefore finds the switch changed at its end.
-            self.state_word().store(turned, Ordering::Release);
-        }
-    }
-
-    /// Says that the records end at `keep` now, and who has read on the way that he has to read again:
-    /// with one store, or a reader could begin between and believe records behind the end.
-    fn turn_shorter(self, keep: usize) {
-        let state = self.state_word().read_private();
-        let turned = turned::<M>(state, state & SWITCH_ONE != 0, true);
-        // Release: after the end; pairs with the loads of the state in `read.rs`.
-        self.state_word().store(turned & !COUNT_MASK | keep as u64, Ordering::Release);
     }
 
     /// A record.
