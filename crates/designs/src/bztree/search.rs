@@ -127,8 +127,8 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
 
     /// The value of `key`.
     ///
-    /// *Linearizes at* the load of the value, or just before the pair was removed, if that comes first; if the
-    /// key is absent, at a moment when it was, since the call began.
+    /// *Linearizes at* the load of the value, or just before the pair was removed or its leaf replaced by one with
+    /// another value, if that comes first; if the key is absent, at a moment when it was, since the call began.
     #[inline(always)]
     pub(super) fn get_value(&self, stripe: usize, key: u64) -> Option<u64> {
         let leaf = self.find_leaf(stripe, key);
