@@ -109,7 +109,7 @@ impl<D: Disk> Writer<D> {
             seal(&*disk, &start.uuid, header, &mut chunk);
             sealed.append(&mut chunk);
         }
-        let mut maker = Maker { disk: &*disk, uuid: &start.uuid, spares };
+        let mut maker = Maker { disk: &*disk, uuid: &start.uuid, spares, waits: false };
         let filled = BLOCK_SIZE + sealed.len() as u64;
         // Nothing more is written to it if a snapshot is owed.
         let size = if start.owes_snapshot { filled } else { start.segment_size.max(filled) };
@@ -339,7 +339,7 @@ impl<D: Disk> Writer<D> {
             gap,
         };
         let spares = std::mem::take(&mut self.spares);
-        let mut maker = Maker { disk: &*self.disk, uuid: &self.uuid, spares };
+        let mut maker = Maker { disk: &*self.disk, uuid: &self.uuid, spares, waits: true };
         self.current = maker.make(header, &[])?;
         self.spares = maker.spares;
         self.count_stored(BLOCK_SIZE);

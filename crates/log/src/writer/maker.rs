@@ -30,18 +30,6 @@ pub(super) fn leftovers<D: Disk>(disk: &D) -> Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-/// Opens a file, and waits for a descriptor if all are taken: an error would end the log for good, and what has
-/// them may give one back a moment later.
-fn with_descriptor<F>(open: impl Fn() -> io::Result<F>) -> io::Result<F> {
-    for _ in 0..DESCRIPTOR_TRIES {
-        match open() {
-            Err(error) if lacks_descriptor(&error) => std::thread::sleep(DESCRIPTOR_REST),
-            opened => return opened,
-        }
-    }
-    open()
-}
-
 fn lacks_descriptor(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
@@ -51,9 +39,23 @@ pub(super) struct Maker<'a, D> {
     pub(super) disk: &'a D,
     pub(super) uuid: &'a [u8; 16],
     pub(super) spares: Vec<String>,
+    /// Whether a missing descriptor is waited for: an error would end a log that is written to for good, and what has
+    /// them may give one back a moment later. A log that is being opened says so at once.
+    pub(super) waits: bool,
 }
 
 impl<D: Disk> Maker<'_, D> {
+    /// Opens a file.
+    fn with_descriptor<F>(&self, open: impl Fn() -> io::Result<F>) -> io::Result<F> {
+        for _ in 0..if self.waits { DESCRIPTOR_TRIES } else { 0 } {
+            match open() {
+                Err(error) if lacks_descriptor(&error) => std::thread::sleep(DESCRIPTOR_REST),
+                opened => return opened,
+            }
+        }
+        open()
+    }
+
     /// Makes a segment that has `chunks` in it, from a spare file if there is one.
     pub(super) fn make(
         &mut self,
@@ -81,7 +83,7 @@ impl<D: Disk> Maker<'_, D> {
     /// A file that is not a segment yet: its name, and the file.
     fn take_file(&mut self, header: &SegmentHeader) -> io::Result<(String, D::File)> {
         while let Some(spare) = self.spares.last() {
-            let file = with_descriptor(|| self.disk.open(spare))?;
+            let file = self.with_descriptor(|| self.disk.open(spare))?;
             let is_fit = file.size()? == header.size;
             let spare = self.spares.pop().unwrap_or_default();
             if is_fit {
@@ -91,7 +93,7 @@ impl<D: Disk> Maker<'_, D> {
             self.disk.remove(&spare)?;
         }
         let spare = file_name(SPARE, header.sequence);
-        let file = with_descriptor(|| self.disk.create(&spare))?;
+        let file = self.with_descriptor(|| self.disk.create(&spare))?;
         Ok((spare, file))
     }
 
@@ -170,7 +172,11 @@ mod tests {
     }
 
     /// Makes a segment where opening its file fails three times with this error, with a spare file or without.
-    fn make(error: Errno, has_spare: bool) -> (Result<Current<File>>, Vec<String>, Vec<String>) {
+    fn make(
+        error: Errno,
+        has_spare: bool,
+        waits: bool,
+    ) -> (Result<Current<File>>, Vec<String>, Vec<String>) {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = RealDisk::open(folder.path().join("log")).expect("it opens");
         let header = SegmentHeader { sequence: 7, first: 1, size: 1 << 16, gap: Gap::None };
@@ -181,7 +187,7 @@ mod tests {
             spares.push(name);
         }
         let disk = Refusing { disk, error, left: AtomicU32::new(3) };
-        let mut maker = Maker { disk: &disk, uuid: &[1; 16], spares };
+        let mut maker = Maker { disk: &disk, uuid: &[1; 16], spares, waits };
         let made = maker.make(header, &[]);
         (made, maker.spares, disk.list().expect("a folder"))
     }
@@ -191,16 +197,18 @@ mod tests {
     fn a_descriptor_that_is_missing_is_waited_for() {
         for error in [Errno::MFILE, Errno::NFILE] {
             for has_spare in [false, true] {
-                let (made, spares, files) = make(error, has_spare);
+                let (made, spares, files) = make(error, has_spare, true);
                 made.expect("a descriptor is free again");
                 assert_eq!(files, [file_name(SEGMENT, 7)]);
                 assert!(spares.is_empty());
             }
         }
-        // Nothing else is tried twice, and the spare file is not forgotten.
-        let (made, spares, files) = make(Errno::IO, true);
-        assert!(matches!(made, Err(Error::Io { .. })));
-        assert_eq!(spares, [file_name(SPARE, 3)]);
-        assert_eq!(files, spares);
+        // Nothing else is tried twice, nor by a log that is being opened, and the spare file is not forgotten.
+        for (error, waits) in [(Errno::IO, true), (Errno::MFILE, false)] {
+            let (made, spares, files) = make(error, true, waits);
+            assert!(matches!(made, Err(Error::Io { .. })));
+            assert_eq!(spares, [file_name(SPARE, 3)]);
+            assert_eq!(files, spares);
+        }
     }
 }
