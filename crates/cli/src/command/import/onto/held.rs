@@ -27,6 +27,7 @@ const LATER: u64 = 10 * 1000;
 const PRUNE_COUNT_MIN: usize = 4096;
 
 /// Keys with their databases, each with a time.
+#[cfg(test)]
 type Times = Vec<((u64, Vec<u8>), u64)>;
 /// Keys with their databases, each with the time that it has at the target, and another that it is to have.
 pub type Exchanges = Vec<((u64, Vec<u8>), u64, u64)>;
@@ -85,15 +86,18 @@ impl Held {
 
     /// What is to become of the keys that are noted.
     fn exchanges(&self, of: impl Fn(u64) -> Option<(u64, u64)>) -> Exchanges {
-        let times = self.times().into_iter();
-        times.filter_map(|(key, time)| of(time).map(|(old, new)| (key, old, new))).collect()
+        let noted = self.times.iter();
+        let mut found: Exchanges = noted
+            .filter_map(|(key, time)| of(*time).map(|(old, new)| (key.clone(), old, new)))
+            .collect();
+        found.sort_unstable_by_key(|((database, _), ..)| *database);
+        found
     }
 
     /// The times that are noted.
+    #[cfg(test)]
     fn times(&self) -> Times {
-        let mut times: Times = self.times.iter().map(|(key, time)| (key.clone(), *time)).collect();
-        times.sort_unstable_by_key(|((database, _), _)| *database);
-        times
+        self.times.iter().map(|(key, time)| (key.clone(), *time)).collect()
     }
 
     /// Forgets keys whose times have come at the target, too: their number must not grow with what is followed.
