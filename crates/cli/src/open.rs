@@ -117,7 +117,7 @@ impl Rebuilding {
         let progress = Arc::clone(&self.progress);
         options.rebuild_progress(move |pairs| progress.set(pairs)).events(|event| {
             // Also with --quiet: something could not be done.
-            if let Event::BatchLeft(_) = event {
+            if let Event::BatchLeft(_) | Event::PoolGone(_) = event {
                 remark(&event.to_string());
             }
         })

@@ -124,11 +124,14 @@ pub fn run(args: LoadArgs, global: Global, out: &mut Output) -> Result<(), Failu
     drop(map);
     let seconds = started.elapsed().as_secs_f64();
     report(&outcome, seconds, global, out)?;
+    let is_gone = store.is_pool_gone();
     let closed = store.close();
     match outcome.failure {
         Some(mut failure) => {
             let lines = counted(outcome.counts.lines(), "line");
-            failure.message.push_str(&format!("; what was loaded ({lines}) stays in the pool"));
+            if !is_gone {
+                failure.message.push_str(&format!("; what was loaded ({lines}) stays in the pool"));
+            }
             Err(failure)
         }
         None => Ok(closed?),
