@@ -250,7 +250,7 @@ impl Races {
     ) -> Result<(), String> {
         let word = self.note_use(thread, place, at);
         let (write, mut learnt) = (word.write, word.learnt);
-        if place.address % 8 != 0 {
+        if !place.address.is_multiple_of(8) {
             learnt = self.parts.get(&place.address).copied().unwrap_or_default();
         }
         // First learn what this very read synchronises with.
