@@ -96,8 +96,7 @@ fn try_rebuild(
     }
     let kept = settings.map_or(Durability::Power, |settings| settings.durability);
     let durability = options.durability.unwrap_or(kept);
-    let max_size_bytes = settings.map_or(0, |settings| settings.max_size_bytes);
-    let max_size_bytes = max_size_bytes.max(options.pool.max_size_bytes);
+    let max_size_bytes = size_limit(settings, options);
     let was_salvaging = place.is_salvaging()?;
     let aside = place.put_aside()?;
     let mut damages = place.begin_salvage(&disk, options.salvage_log)?;
@@ -152,6 +151,11 @@ fn try_rebuild(
     drop(recovered);
     let pool = Pool::open(path, &existing).map_err(|error| from_pool(error, path))?;
     Ok((pool, Some(rebuilt)))
+}
+
+/// How long a rebuilt pool may become: what it could before, or more if that is asked for.
+fn size_limit(settings: Option<Settings>, options: &Options) -> u64 {
+    settings.map_or(0, |settings| settings.max_size_bytes).max(options.pool.max_size_bytes)
 }
 
 /// Whether the file that is replaced is kept: it may be another pool, or have more than the log, for whether the
