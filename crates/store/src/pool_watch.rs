@@ -12,7 +12,8 @@ use crate::shared::Shared;
 use crate::{Result, Store};
 
 impl Store {
-    /// Whether the file of the pool was removed or replaced while it is open: [`Error::PoolGone`].
+    /// Whether the file of the pool was removed or replaced while it is open
+    /// ([`Error::PoolGone`](crate::Error::PoolGone)).
     pub fn is_pool_gone(&self) -> bool {
         self.shared().name.check().is_err()
     }
