@@ -252,7 +252,6 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         if !self.status(stripe, node).is_frozen() {
             return;
         }
-        M::mark("bztree.thaw");
         for attempt in 0..thaw_tries::<M>() {
             rebuild.restart();
             let path = self.find_path(stripe, key);

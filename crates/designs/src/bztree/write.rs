@@ -247,7 +247,6 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         loop {
             let status = self.status(stripe, leaf);
             if status.is_frozen() && !M::mutant("bztree.publish_ignores_freeze") {
-                M::mark("bztree.frozen_while_inserting");
                 // What is reserved in a frozen node stays so, until it is replaced.
                 return Ok(Err(Retry::Now));
             }

@@ -97,7 +97,7 @@ fn ours() -> Vec<Scenario> {
 
 #[test]
 fn random_plans_survive() {
-    let report = survive("random plans", 0.1, half_of(30), plain, |number, config| {
+    let report = survive("random plans", 0.1, half_of(60), plain, |number, config| {
         random(number, false, config)
     });
     assert_met(&report, &["fast_fair.search.restarted"]);
