@@ -1,12 +1,13 @@
 //! The disk of this machine.
 //!
-//! Folder and files are for their owner alone, whatever the umask: they hold the data of the store.
+//! Folder and files are for their owner alone, whatever the umask: they hold the data of the store. A file belongs to
+//! the owner of the folder, also if root makes it.
 //! Everything is reached by the open folder and not by its path, so that a folder that is moved while it
 //! is open stays the one that is used.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, fchown};
 use std::path::Path;
 
 use everleaf_machine::OwnerProcess;
@@ -86,6 +87,17 @@ fn sync_parent(folder: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
+/// Gives a new file to the owner of its folder, if we may: what root writes to the log of a service's user would lock that
+/// user out of the log.
+fn give_to_owner(file: &File, folder: &File) {
+    let (Ok(file_status), Ok(folder_status)) = (fstat(file), fstat(folder)) else { return };
+    let (owner, group) = (folder_status.st_uid, folder_status.st_gid);
+    if (file_status.st_uid, file_status.st_gid) != (owner, group) {
+        // Only root may: others write to their own log, or to one that they may not read any more anyway.
+        let _ = fchown(file, Some(owner), Some(group));
+    }
+}
+
 /// Whether any name leads to an open file or folder.
 fn is_linked(file: &File) -> io::Result<bool> {
     Ok(fstat(file)?.st_nlink > 0)
@@ -96,7 +108,9 @@ impl Disk for RealDisk {
 
     fn create(&self, name: &str) -> io::Result<File> {
         let (flags, mode) = (OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
-        self.open_file(name, flags, mode)
+        let file = self.open_file(name, flags, mode)?;
+        give_to_owner(&file, &self.handle);
+        Ok(file)
     }
 
     fn open(&self, name: &str) -> io::Result<File> {

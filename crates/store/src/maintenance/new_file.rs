@@ -184,6 +184,23 @@ impl NewFile {
         })
     }
 
+    /// As [`Self::replace`]; with nothing to replace, it belongs to the owner of `kin`, if we may give it away. So a
+    /// pool that root makes from a user's log is the user's.
+    ///
+    /// # Errors
+    /// As [`Self::replace`].
+    pub(crate) fn replace_beside(self, kin: &Path) -> Result<()> {
+        let kin = fs::metadata(kin);
+        self.complete(|file, target| {
+            match (fs::metadata(target), kin) {
+                (Ok(old), _) => inherit(file, &old)?,
+                (Err(_), Ok(kin)) => drop(fchown(file, Some(kin.uid()), Some(kin.gid()))),
+                (Err(_), Err(_)) => {}
+            }
+            fs::rename(self.path(), target)
+        })
+    }
+
     /// Brings the file to the disk and gives it its name, which must be free.
     ///
     /// # Errors
@@ -370,7 +387,12 @@ fn remove_files(folder: &Path, target: &Path) -> IoResult<()> {
             return true;
         }
         let found = found.as_encoded_bytes();
-        found.strip_prefix(b".").unwrap_or(found).starts_with(name)
+        let is_of_name = |found: &[u8]| match found.strip_prefix(name) {
+            Some(rest) => rest.is_empty() || rest.starts_with(b"."),
+            None => false,
+        };
+        // The name itself may begin with a dot.
+        is_of_name(found) || found.strip_prefix(b".").is_some_and(is_of_name)
     };
     if !entries.iter().all(is_ours) {
         return Err(in_the_way(folder));
@@ -461,6 +483,25 @@ mod tests {
         let error = NewFile::beside(&path).expect_err("that is not ours").to_string();
         assert!(error.contains("in the way"), "{error}");
         assert!(left.join("of somebody else").exists());
+    }
+
+    /// The dot was taken off the name of the file itself, so that it was not known as ours: a pool of such a name could
+    /// not be compacted nor rebuilt, and kept a second name. And whatever began with a name was taken for its file.
+    #[test]
+    fn names_with_a_dot_are_ours_and_longer_names_are_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in [".hidden", "p", "p.q"] {
+            let path = folder.path().join(name);
+            let new = NewFile::beside(&path).expect("it can be begun");
+            write(&new, b"whole");
+            new.place().expect("the name is free");
+            let left = folder.path().join(format!(".{name}.everleaf-new"));
+            assert!(!left.exists(), "{name}: the folder is gone");
+            leave(&left);
+            fs::write(left.join(format!("{name}recious")), "kept").expect("room");
+            let error = NewFile::beside(&path).expect_err("that is not ours").to_string();
+            assert!(error.contains("in the way"), "{error}");
+        }
     }
 
     /// The folder around is moved away while a file is made, and in a new one somebody else makes a file of the same

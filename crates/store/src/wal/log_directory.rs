@@ -156,6 +156,10 @@ impl LogDirectory {
         LogDirectory { folder: LogFolder::at(PathBuf::from(name), &options.log_disk) }
     }
 
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub fn display(&self) -> std::path::Display<'_> {
         self.folder.path().display()
     }

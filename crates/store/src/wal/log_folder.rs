@@ -9,6 +9,7 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Result as IoResult};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 
 use everleaf_log::{Disk, RealDisk};
@@ -81,7 +82,12 @@ impl Folder for RealFolder {
     }
 
     fn open(&self) -> everleaf_log::Result<RealDisk> {
-        RealDisk::open(&self.0)
+        let is_new = matches!(self.exists(), Ok(false));
+        let disk = RealDisk::open(&self.0)?;
+        if is_new {
+            give_to_owner_of_pool(&self.0);
+        }
+        Ok(disk)
     }
 
     fn list(&self) -> IoResult<Vec<String>> {
@@ -120,6 +126,17 @@ impl Folder for RealFolder {
 
     fn is_simulated((): &()) -> bool {
         false
+    }
+}
+
+/// Gives a new folder to the owner of the pool that it is beside, if there is one and we may: root would lock a service's
+/// user out of its own log.
+fn give_to_owner_of_pool(folder: &Path) {
+    let (pool, found) = (std::fs::metadata(folder.with_extension("")), std::fs::metadata(folder));
+    if let (Ok(pool), Ok(found)) = (pool, found)
+        && (pool.uid(), pool.gid()) != (found.uid(), found.gid())
+    {
+        let _ = chown(folder, Some(pool.uid()), Some(pool.gid()));
     }
 }
 

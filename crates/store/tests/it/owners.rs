@@ -1,0 +1,59 @@
+//! Whose files are that root makes for the pool of another user.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
+
+use everleaf::{Durability, Options, Store};
+
+/// A user and a group that own nothing else.
+const OWNER: (u32, u32) = (12345, 12346);
+
+/// Everything in a folder and below, and whose it is.
+fn owners(folder: &Path) -> Vec<(String, (u32, u32))> {
+    let mut found = vec![];
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("readable");
+        let status = entry.metadata().expect("it is there");
+        found.push((entry.path().display().to_string(), (status.uid(), status.gid())));
+        if status.is_dir() {
+            found.extend(owners(&entry.path()));
+        }
+    }
+    found
+}
+
+fn assert_all_are_the_owners(folder: &Path, when: &str) {
+    for (name, owner) in owners(folder) {
+        assert_eq!(owner, OWNER, "{when}: {name}");
+    }
+}
+
+/// Root maintained the pool of a service's user: the files that this added to the log were root's, and the service could
+/// not read its own log any more.
+#[test]
+fn what_root_adds_to_a_users_pool_is_the_users() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if chown(folder.path(), Some(OWNER.0), Some(OWNER.1)).is_err() {
+        eprintln!("not tried: only root can give files away");
+        return;
+    }
+    let path = folder.path().join("pool");
+    let open = || Options::new().create(true).durability(Durability::Power).open(&path);
+    Options::new().create(true).open(&path).expect("it opens").close().expect("it closes");
+    chown(&path, Some(OWNER.0), Some(OWNER.1)).expect("we are root");
+    let store = open().expect("a log is added");
+    store.default_map().put("a", "1").expect("room");
+    assert_all_are_the_owners(folder.path(), "a pool that is given a log");
+    store.snapshot().expect("room");
+    store.close().expect("it closes");
+    assert_all_are_the_owners(folder.path(), "a snapshot");
+    Store::compact(&path, |_| {}).expect("room");
+    assert_all_are_the_owners(folder.path(), "a compaction");
+    fs::remove_file(&path).expect("the pool is lost");
+    let store = open().expect("it is rebuilt");
+    assert_eq!(store.default_map().len(), 1);
+    store.default_map().put("b", "2").expect("room");
+    store.close().expect("it closes");
+    assert_all_are_the_owners(folder.path(), "a pool that is rebuilt from the log");
+}
