@@ -347,8 +347,8 @@ impl Store {
         self.shared.snapshot()
     }
 
-    /// Saves what there is: a [snapshot](Self::snapshot) if the store has a log, otherwise a backup
-    /// beside the pool, with its name and `.backup` behind it, in place of the last one. Returns the
+    /// Saves what there is: a [snapshot](Self::snapshot) if the store has a log, otherwise a backup beside the pool, with its
+    /// name and `.backup` behind it, in place of the last one; one of another pool is kept as `.backup.replaced`. Returns the
     /// number of pairs.
     ///
     /// # Errors
@@ -366,8 +366,9 @@ impl Store {
         name.push(".backup");
         let place = Path::new(&name);
         // Held until the new one has the name, so that nobody opens the old one for writing meanwhile.
-        let _old = saved::admit(place)?;
+        let old = saved::admit(place)?;
         let (new, copied) = self.copy_to(place, false, None, &mut |_| {})?;
+        old.map_or(Ok(()), |old| old.keep_if_of_another(self.shared.trees.heap().pool().uuid()))?;
         new.replace()?;
         Ok(copied.keys)
     }

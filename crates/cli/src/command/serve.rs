@@ -66,7 +66,16 @@ fn serve(
         None => options.durability_of_new(DurabilityArg::Interval.with(args.interval)),
     };
     let options = args.new_pool.apply(options)?;
+    let saved = saved_beside_nothing(&pool);
     let store = Arc::new(open::with_progress(options, &pool, global)?);
+    if let Some(saved) = saved.filter(|_| store.rebuilt().is_none()) {
+        tracing::warn!(
+            "{pool} was not there and is new, but {saved} is: if that should be served, stop this server, move {pool} \
+             away, and `everleaf restore {saved} {pool}`",
+            pool = pool.display(),
+            saved = saved.display()
+        );
+    }
     let recovered = started.elapsed();
     if args.durability.is_none() {
         tell_of_process(&store.statistics(), &pool);
@@ -118,6 +127,19 @@ fn begin_log(args: &ServeArgs) {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.with_ansi(false).json().flatten_event(true).init(),
     }
+}
+
+/// What was saved of a pool, if the pool itself is not there: a supervisor starts the server of a lost pool with an empty one.
+fn saved_beside_nothing(pool: &Path) -> Option<PathBuf> {
+    if pool.exists() {
+        return None;
+    }
+    let beside = |ending: &str| {
+        let mut name = pool.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    [".saved", ".backup"].into_iter().map(beside).find(|saved| saved.exists())
 }
 
 /// Says what a crash of the machine does to a pool that was made without a log.

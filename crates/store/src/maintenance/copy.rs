@@ -19,6 +19,7 @@ use everleaf_index::{
 
 use crate::conversion::from_pool;
 use crate::maintenance::new_file::NewFile;
+use crate::maintenance::origin;
 use crate::map::Map;
 use crate::map::range::Range;
 use crate::opening::{refuse_log_beside, resolved};
@@ -176,7 +177,7 @@ impl Store {
             create: CreateMode::New,
             max_size_bytes: pool.max_size(),
             // The log knows the pool by it.
-            uuid: successor.then_some(pool.uuid()),
+            uuid: Some(if successor { pool.uuid() } else { origin::new_number(pool.uuid()) }),
             ..PoolOptions::default()
         };
         let new = Pool::open(&file.path(), &options).map_err(|error| from_pool(error, path))?;

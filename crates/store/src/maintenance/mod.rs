@@ -3,8 +3,10 @@
 pub mod behind_damage;
 pub mod copy;
 pub mod expiring;
+pub mod kept_file;
 pub mod lost_map;
 pub mod new_file;
+pub mod origin;
 pub mod regular_file;
 pub mod repair;
 pub mod saved;

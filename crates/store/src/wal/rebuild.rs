@@ -5,9 +5,6 @@
 //! each thread takes the changes of its share of the keys, so that each key has them in order
 //! (`replay.rs`).
 
-use std::fs::File;
-use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use everleaf_index::{
@@ -21,10 +18,10 @@ use super::log_folder::LogDisk;
 use super::log_metadata::reached_note;
 use super::metadata_keys::{IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, map_key};
 use super::open::log_options;
-use super::small_file::io;
 use super::{load, replay};
 use crate::conversion::{from_pool, is_lost};
-use crate::maintenance::regular_file::{next_data, open_regular};
+use crate::maintenance::kept_file::keep_other;
+use crate::maintenance::new_file::NewFile;
 use crate::{Durability, Error, Options, Result};
 
 /// What a rebuilding did.
@@ -115,7 +112,7 @@ fn try_rebuild(
         place.end_salvage(log.disk())?;
     }
     damages.extend_from_slice(&recovered.report().damages);
-    let new = crate::maintenance::new_file::NewFile::beside(path)?;
+    let new = NewFile::beside(path)?;
     let pool_options = PoolOptions {
         create: CreateMode::New,
         read_only: false,
@@ -146,7 +143,7 @@ fn try_rebuild(
         rebuilt.kept =
             keep_other(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
     }
-    new.replace()?;
+    new.replace_beside(place.path())?;
     // Held until here, by what was recovered: nobody else makes the pool meanwhile.
     drop(recovered);
     let pool = Pool::open(path, &existing).map_err(|error| from_pool(error, path))?;
@@ -189,58 +186,6 @@ fn not_its_pool(lost: &PoolError, path: &Path, place: &LogDirectory) -> Error {
          nothing was changed: move {log} away to open {path} for itself, or move {path} away to make the \
          pool of that log again"
     ))
-}
-
-/// Keeps a file under another name of which nothing says that it is the pool of the log, unless there is
-/// nothing in it: it may be something else that came to lie there.
-fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
-    let cannot = || io(format!("cannot keep {} under another name", path.display()));
-    if open_regular(path).and_then(|file| is_blank(&file)).map_err(cannot())? {
-        return Ok(None);
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    let numbered = |number: u32| {
-        let mut name = name.clone();
-        if number > 1 {
-            name.push(format!("-{number}"));
-        }
-        name
-    };
-    for kept in (1..1000).map(numbered) {
-        // A link is refused if there is such a name; both names are the file until it is replaced.
-        match std::fs::hard_link(path, &kept) {
-            // Durable before the other name is given away.
-            Ok(()) => {
-                crate::maintenance::new_file::sync_name(path).map_err(cannot())?;
-                return Ok(Some(kept.into()));
-            }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            // Without hard links: it goes, and what was to replace it comes to its place.
-            Err(_) if !Path::new(&kept).exists() => {
-                std::fs::rename(path, &kept).map_err(cannot())?;
-                return Ok(Some(kept.into()));
-            }
-            Err(error) => return Err(cannot()(error)),
-        }
-    }
-    let why = format!("there are too many `{}`: remove those that nobody needs", name.display());
-    Err(cannot()(std::io::Error::new(ErrorKind::AlreadyExists, why)))
-}
-
-/// Whether a file has nothing but zeros: all of it is read, but for its holes.
-fn is_blank(file: &File) -> std::io::Result<bool> {
-    let (size, mut at, mut bytes) = (file.metadata()?.len(), 0, vec![0; 1 << 20]);
-    loop {
-        at = next_data(file, size, at);
-        match file.read_at(&mut bytes, at) {
-            Ok(0) => return Ok(true),
-            Ok(count) if bytes[..count].iter().any(|byte| *byte != 0) => return Ok(false),
-            Ok(count) => at += count as u64,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// Makes the maps of a pool from the newest good snapshot and the log behind it.

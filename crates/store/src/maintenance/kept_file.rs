@@ -1,0 +1,68 @@
+//! Keeps a file under another name before its place is given to a new one.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::maintenance::new_file::sync_name;
+use crate::maintenance::regular_file::{next_data, open_regular};
+use crate::{Error, Result};
+
+/// Keeps the file at `path` also as `path` with this ending (and a number behind it, if there is such a file already),
+/// unless there is nothing in it. Returns that name, which is durable.
+///
+/// # Errors
+/// What the file system answers; a thousand such files are there.
+pub(crate) fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
+    let cannot = || {
+        let what = format!("cannot keep {} under another name", path.display());
+        move |error| Error::Io(what, error)
+    };
+    if open_regular(path).and_then(|file| is_blank(&file)).map_err(cannot())? {
+        return Ok(None);
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    let numbered = |number: u32| {
+        let mut name = name.clone();
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        name
+    };
+    for kept in (1..1000).map(numbered) {
+        // A link is refused if there is such a name; both names are the file until it is replaced.
+        match std::fs::hard_link(path, &kept) {
+            // Durable before the other name is given away.
+            Ok(()) => {
+                sync_name(path).map_err(cannot())?;
+                return Ok(Some(kept.into()));
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            // Without hard links: it goes, and what was to replace it comes to its place.
+            Err(_) if !Path::new(&kept).exists() => {
+                std::fs::rename(path, &kept).map_err(cannot())?;
+                return Ok(Some(kept.into()));
+            }
+            Err(error) => return Err(cannot()(error)),
+        }
+    }
+    let why = format!("there are too many `{}`: remove those that nobody needs", name.display());
+    Err(cannot()(std::io::Error::new(ErrorKind::AlreadyExists, why)))
+}
+
+/// Whether a file has nothing but zeros: all of it is read, but for its holes.
+fn is_blank(file: &File) -> std::io::Result<bool> {
+    let (size, mut at, mut bytes) = (file.metadata()?.len(), 0, vec![0; 1 << 20]);
+    loop {
+        at = next_data(file, size, at);
+        match file.read_at(&mut bytes, at) {
+            Ok(0) => return Ok(true),
+            Ok(count) if bytes[..count].iter().any(|byte| *byte != 0) => return Ok(false),
+            Ok(count) => at += count as u64,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What a save keeps: the backup of another pool.
+
+use std::path::Path;
+
+use everleaf::{Options, Store};
+
+fn open(path: &Path) -> Store {
+    Options::new().create(true).open(path).expect("the pool opens")
+}
+
+fn value(path: &Path, key: &str) -> Option<Vec<u8>> {
+    let store = Options::new().read_only(true).open(path).expect("a backup is a pool");
+    store.default_map().get(key).expect("readable")
+}
+
+/// A store had lost its file, and saved all that there was to `pool.backup`. A supervisor started it anew, with an empty
+/// pool, whose first save replaced that backup.
+#[test]
+fn the_save_of_a_new_pool_keeps_the_backup_of_the_lost_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let lost = open(&path("pool"));
+    lost.default_map().put("precious", "1").expect("room");
+    std::fs::remove_file(path("pool")).expect("it is there");
+    assert_eq!(lost.save().expect("a save is what helps then"), 1);
+    let new = open(&path("pool"));
+    for (count, kept) in [("1", 1), ("2", 1)] {
+        new.default_map().put("count", count).expect("room");
+        assert_eq!(new.save().expect("room"), 1);
+        assert_eq!(value(&path("pool.backup"), "count").as_deref(), Some(count.as_bytes()));
+        let names = std::fs::read_dir(folder.path()).expect("a folder").flatten();
+        let names = names.filter(|entry| entry.file_name().to_string_lossy().contains("replaced"));
+        assert_eq!(names.count(), kept, "of its own saves it keeps the last");
+    }
+    assert_eq!(value(&path("pool.backup.replaced"), "precious").as_deref(), Some(&b"1"[..]));
+    // Both are there, and save in turn: none of the two replaces what only the other has.
+    lost.save().expect("room");
+    assert_eq!(value(&path("pool.backup.replaced-2"), "count").as_deref(), Some(&b"2"[..]));
+}
+
+/// Who has the number of a copy from its own copy is not its source: a restored pool keeps what it was restored from.
+#[test]
+fn the_save_of_a_restored_pool_keeps_what_it_was_restored_from() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let store = open(&path("old"));
+    store.default_map().put("a", "1").expect("room");
+    store.backup(path("pool.backup"), |_| {}).expect("room");
+    store.close().expect("it closes");
+    Store::restore(path("pool.backup"), path("pool"), |_| {}).expect("it is sound");
+    let restored = open(&path("pool"));
+    restored.default_map().remove("a").expect("it is there");
+    restored.save().expect("room");
+    assert_eq!(value(&path("pool.backup"), "a"), None);
+    assert_eq!(value(&path("pool.backup.replaced"), "a").as_deref(), Some(&b"1"[..]));
+}
