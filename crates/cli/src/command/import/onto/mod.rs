@@ -12,6 +12,7 @@ mod keys;
 mod refusal;
 mod replica;
 mod target;
+mod times;
 
 use super::arguments::ImportArgs;
 use super::live::Live;
@@ -135,7 +136,8 @@ fn copy(
 }
 
 /// Passes commands on until no change has come for so long; returns how many there were. Says when nothing waits, and
-/// when the target has fallen behind. A source that is lost is reached again, and what it could not say is no silence.
+/// when the target has fallen behind. A source that is lost is reached again, and what it could not say is no silence; nor
+/// is the time in which this process was stopped.
 fn follow(
     from: &mut Replica,
     to: &mut Target,
@@ -144,12 +146,13 @@ fn follow(
     show: bool,
 ) -> Result<u64, Failure> {
     let progress = Progress::count(show, "following");
-    let (mut commands, mut last, mut is_behind) = (0, Instant::now(), true);
+    let turn = TURN.min(silence);
+    let (mut commands, mut quiet, mut is_behind) = (0, Duration::ZERO, true);
     // When nothing waited.
-    let mut reached = last;
+    let mut reached = Instant::now();
     loop {
-        let before = commands;
-        let has_more = match pass_on(from, to, TURN.min(silence), &mut commands) {
+        let (before, began) = (commands, Instant::now());
+        let has_more = match pass_on(from, to, turn, &mut commands) {
             Err(failure) if from.is_lost() => {
                 progress.clear();
                 say(&format!("{}: connecting again", failure.message));
@@ -159,14 +162,16 @@ fn follow(
                 }
                 is_behind = true;
                 from.reconnect()?;
-                last = Instant::now();
+                quiet = Duration::ZERO;
                 continue;
             }
             passed => passed?,
         };
-        if commands > before {
-            last = Instant::now();
-        }
+        quiet = match commands > before {
+            true => Duration::ZERO,
+            // A turn may take as long as a process is stopped, while the source goes on.
+            false => quiet + began.elapsed().min(turn),
+        };
         progress.set(commands);
         // What is no change comes, too, where programs publish or wait. Within a transaction the target has done
         // nothing yet, and does nothing of what it is asked.
@@ -189,7 +194,7 @@ fn follow(
             say("in step with the source: what is written there is passed on");
         }
         reached = Instant::now();
-        if last.elapsed() >= silence {
+        if quiet >= silence && !from.wait(LOOK)? {
             to.give_times()?;
             return Ok(commands);
         }
