@@ -7,9 +7,10 @@
 mod opening;
 mod owed;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 
-use self::opening::Opening;
+use self::opening::{FoundSnapshot, Opening};
 pub(crate) use self::owed::{first_owed, is_any_durable, is_snapshot_of, limited};
 use self::owed::{first_there_is, leaves_out_owed, proven_by_owed};
 use crate::file_names::numbers;
@@ -56,8 +57,8 @@ pub struct Recovered<D: Disk> {
     uuid: [u8; 16],
     /// The segments, each with the last LSN that counts in it.
     segments: Vec<(SegmentHeader, Lsn)>,
-    /// Numbers of the snapshots, the newest first.
-    snapshots: Vec<u64>,
+    /// The newest first.
+    snapshots: Vec<FoundSnapshot>,
     report: Report,
 }
 
@@ -88,13 +89,22 @@ impl<D: Disk> Recovered<D> {
     /// read and checked. One that is damaged gets another name (`damaged-..`) and is kept.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if there is none and the log does not begin with an empty store.
+    /// [`Error::Damaged`] if there is none and the log does not begin with an empty store; what the disk answers if one
+    /// cannot be read at this moment.
     pub fn replay_start(&self) -> Result<ReplayStart<D>> {
         let mut skipped = Vec::new();
-        for &sequence in &self.snapshots {
-            match self.good_snapshot(sequence) {
+        for found in &self.snapshots {
+            if let Some(damage) = &found.damage {
+                skipped.push(damage.clone());
+                continue;
+            }
+            match self.good_snapshot(found.sequence) {
                 Ok(snapshot) => return Ok(ReplayStart { snapshot: Some(snapshot), skipped }),
-                Err(error) => skipped.push(error.to_string()),
+                Err(Error::Damaged(damage)) => skipped.push(damage),
+                // An earlier call has put it aside.
+                Err(Error::Io { kind: ErrorKind::NotFound, what, .. }) => skipped.push(what),
+                // There may be nothing wrong with it.
+                Err(error) => return Err(error),
             }
         }
         if self.report.first == 1 {
@@ -129,7 +139,8 @@ impl<D: Disk> Recovered<D> {
     /// Puts a snapshot aside that was found damaged.
     fn aside<T>(&self, sequence: u64, result: Result<T>) -> Result<T> {
         if let Err(Error::Damaged(_)) = result {
-            put_aside(&*self.disk, sequence);
+            // Best effort: it is found damaged again.
+            drop(put_aside(&*self.disk, sequence, "damaged"));
         }
         result
     }
@@ -189,6 +200,14 @@ fn remove_unfinished<D: Disk>(disk: &D, names: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Puts the snapshots aside that are damaged. Whether one is from behind the end nobody knows. LSNs from there on are given
+/// again, and if it can be read some day, it must not be taken for a snapshot of what they stand for then. The segment
+/// that is begun behind this makes the new names durable.
+fn leave_damaged<D: Disk>(disk: &D, snapshots: &[FoundSnapshot]) -> Result<()> {
+    let mut damaged = snapshots.iter().filter(|found| found.damage.is_some());
+    damaged.try_for_each(|found| put_aside(disk, found.sequence, "damaged"))
+}
+
 /// Opens the log: finds its end and begins a new segment there.
 pub(crate) fn open<D: Disk>(
     disk: Arc<D>,
@@ -240,6 +259,7 @@ pub(crate) fn open<D: Disk>(
     }
     // Not before it is known that all of this is ours.
     remove_unfinished(&*disk, &names)?;
+    leave_damaged(&*disk, &snapshots)?;
     let writer = Writer::start(
         Arc::clone(&disk),
         Start {

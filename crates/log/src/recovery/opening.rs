@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use super::Report;
 use super::owed::{first_owed, is_any_durable, is_snapshot_of};
-use crate::file_names::free_name;
 use crate::layout::{BLOCK_SIZE, SNAPSHOT, file_name};
 use crate::scan::{SegmentHeader, SegmentReader};
-use crate::snapshot::SnapshotReader;
+use crate::snapshot::{SnapshotReader, put_aside};
 use crate::walk::{Walk, missing, no_header, walk};
 use crate::{Disk, Error, LogOptions, Lsn, Result};
 
@@ -19,6 +18,14 @@ pub(super) struct Tail {
     pub(super) durable: Lsn,
     /// The chunks behind it.
     pub(super) unproven: Vec<(Lsn, u32, Vec<u8>)>,
+}
+
+/// A snapshot that an opening has found.
+#[derive(Debug)]
+pub(super) struct FoundSnapshot {
+    pub(super) sequence: u64,
+    /// Why it cannot be used, if it cannot.
+    pub(super) damage: Option<String>,
 }
 
 fn read_tail<D: Disk>(
@@ -86,8 +93,9 @@ impl<D: Disk> Opening<'_, D> {
                         return Ok(true);
                     }
                 }
-                Err(error @ Error::Foreign(_)) => return Err(error),
-                _ => {}
+                Err(Error::Damaged(_)) => {}
+                // What cannot be read at this moment may be the one.
+                Err(error) => return Err(error),
             }
         }
         Ok(false)
@@ -214,13 +222,17 @@ impl<D: Disk> Opening<'_, D> {
         Ok(Some(tail))
     }
 
-    /// The numbers of the snapshots that can be chosen, the newest first.
+    /// The snapshots that can be chosen, the newest first, and those that are damaged.
+    ///
+    /// # Errors
+    /// Besides damage, what the disk answers where one cannot be read at this moment: nobody knows then whether it
+    /// is from behind the end.
     pub(super) fn snapshots(
         &mut self,
         numbers: Vec<u64>,
         has_no_log: bool,
         end: Lsn,
-    ) -> Result<Vec<u64>> {
+    ) -> Result<Vec<FoundSnapshot>> {
         let mut usable = Vec::new();
         for sequence in numbers {
             let name = file_name(SNAPSHOT, sequence);
@@ -237,12 +249,14 @@ impl<D: Disk> Opening<'_, D> {
                     }
                     snapshot.to_lsn()
                 }
-                Err(error @ Error::Foreign(_)) => return Err(error),
-                // It says so when it is chosen.
-                Err(_) => 0,
+                Err(Error::Damaged(damage)) => {
+                    usable.push(FoundSnapshot { sequence, damage: Some(damage) });
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             if to <= end || self.disk.mutant("snapshot.trusts_stale") {
-                usable.push(sequence);
+                usable.push(FoundSnapshot { sequence, damage: None });
                 continue;
             }
             if !self.is_cut_behind(to) {
@@ -253,10 +267,7 @@ impl<D: Disk> Opening<'_, D> {
                 )))?;
             }
             // The LSNs behind the end are given again, and must not be taken for the old ones.
-            self.disk
-                .list()
-                .and_then(|names| self.disk.rename(&name, &free_name(&names, "stale", sequence)))
-                .map_err(|error| Error::io(format!("cannot put {name} aside"), &error))?;
+            put_aside(&**self.disk, sequence, "stale")?;
         }
         Ok(usable)
     }

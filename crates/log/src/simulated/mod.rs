@@ -60,6 +60,13 @@ impl Default for Faults {
     }
 }
 
+/// A file that is not opened or read so many times more, because of this error.
+struct Refused {
+    inode: usize,
+    errno: i32,
+    left: usize,
+}
+
 type Hook = Box<dyn FnMut(&SimulatedDisk) + Send>;
 type PointHook = Arc<dyn Fn(&'static str) + Send + Sync>;
 type WaitHook = Arc<dyn Fn(&'static str) -> bool + Send + Sync>;
@@ -73,6 +80,7 @@ pub struct SimulatedDisk {
 struct Inner {
     state: Mutex<State>,
     faults: Mutex<(Faults, Random)>,
+    refused: Mutex<Option<Refused>>,
     hook: Mutex<Option<Hook>>,
     point_hook: Mutex<Option<PointHook>>,
     wait_hook: Mutex<Option<WaitHook>>,
@@ -99,6 +107,7 @@ impl SimulatedDisk {
         let inner = Inner {
             state: Mutex::new(state),
             faults: Mutex::new((faults, Random::new(seed))),
+            refused: Mutex::new(None),
             hook: Mutex::new(None),
             point_hook: Mutex::new(None),
             wait_hook: Mutex::new(None),
@@ -139,6 +148,12 @@ impl SimulatedDisk {
     /// What the disk does wrong.
     pub fn faults(&self) -> Faults {
         lock(&self.inner.faults).0.clone()
+    }
+
+    /// Has the next openings and readings of a file refused, so many taken together. Does nothing if there is none.
+    pub fn refuse(&self, name: &str, errno: i32, times: usize) {
+        let inode = lock(&self.inner.state).names.get(name).copied();
+        *lock(&self.inner.refused) = inode.map(|inode| Refused { inode, errno, left: times });
     }
 
     /// The disk after a power failure at this moment; the seed decides what it lost.
@@ -187,6 +202,17 @@ impl SimulatedDisk {
         self.perhaps_refuse()
     }
 
+    fn check_refused(&self, file: usize) -> io::Result<()> {
+        let mut refused = lock(&self.inner.refused);
+        match refused.as_mut().filter(|refused| refused.inode == file && refused.left > 0) {
+            None => Ok(()),
+            Some(refused) => {
+                refused.left -= 1;
+                Err(io::Error::from_raw_os_error(refused.errno))
+            }
+        }
+    }
+
     fn perhaps_refuse(&self) -> io::Result<()> {
         let (faults, random) = &mut *lock(&self.inner.faults);
         match random.one_in(faults.error_one_in) {
@@ -219,6 +245,7 @@ impl Disk for SimulatedDisk {
 
     fn open(&self, name: &str) -> io::Result<SimulatedFile> {
         let inode = *lock(&self.inner.state).names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        self.check_refused(inode)?;
         Ok(SimulatedFile { disk: self.clone(), inode })
     }
 
@@ -301,6 +328,7 @@ pub struct SimulatedFile {
 impl DiskFile for SimulatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.disk.perhaps_refuse()?;
+        self.disk.check_refused(self.inode)?;
         let state = lock(&self.disk.inner.state);
         let content = &state.inodes[self.inode].content;
         let start = content.len().min(usize::try_from(offset).unwrap_or(usize::MAX));

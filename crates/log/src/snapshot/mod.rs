@@ -16,19 +16,21 @@ use crate::layout::{
     FOOTER_MAGIC, HEADER_SIZE, INDEX_ENTRY_SIZE, SNAPSHOT, SNAPSHOT_MAGIC, SNAPSHOT_VERSION,
     file_name, read_u32, read_u64, write_u32, write_u64,
 };
-use crate::{Disk, Lsn};
+use crate::{Disk, Error, Lsn, Result};
 
 /// Bytes of records in a block before it is compressed; the last of them may be a large one.
 const BLOCK_TARGET: usize = 256 << 10;
 
-/// Puts a snapshot aside that was found damaged, so that it is not one of the two that are kept.
-pub(crate) fn put_aside<D: Disk>(disk: &D, sequence: u64) {
-    // Best effort: it is found damaged again. An earlier one of its number stays.
-    let renamed = disk.list().and_then(|names| {
-        let aside = free_name(&names, "damaged", sequence);
-        disk.rename(&file_name(SNAPSHOT, sequence), &aside)
-    });
-    drop(renamed);
+/// Puts a snapshot aside under a name of this kind that no earlier one has, so that it is not one of the two that are
+/// kept.
+///
+/// # Errors
+/// What the disk answers.
+pub(crate) fn put_aside<D: Disk>(disk: &D, sequence: u64, kind: &str) -> Result<()> {
+    let name = file_name(SNAPSHOT, sequence);
+    disk.list()
+        .and_then(|names| disk.rename(&name, &free_name(&names, kind, sequence)))
+        .map_err(|error| Error::io(format!("cannot put {name} aside"), &error))
 }
 
 /// What the index says of a block.
@@ -135,7 +137,7 @@ mod tests {
         let disk = RealDisk::open(folder.path().join("log")).expect("it opens");
         for _ in 0..2 {
             disk.create(&file_name(SNAPSHOT, 2)).expect("room");
-            put_aside(&disk, 2);
+            put_aside(&disk, 2, "damaged").expect("room");
         }
         let mut names = disk.list().expect("a folder");
         names.sort_unstable();

@@ -1,6 +1,9 @@
 //! Reading a snapshot, block by block and by several threads if the reader likes.
 
+use std::io;
 use std::sync::Arc;
+
+use rustix::io::Errno;
 
 use super::{BLOCK_TARGET, BlockInfo, Footer};
 use crate::disk::read_up_to;
@@ -14,6 +17,9 @@ use crate::{Disk, DiskFile, Error, Lsn, RealDisk, Record, Result};
 
 /// The most bytes that one byte of a compressed block can stand for (a length in LZ4).
 const UNPACKED_MAX: u64 = 255;
+
+/// How often a disk is asked that says that it cannot read.
+const READ_TRIES: u32 = 3;
 
 /// A snapshot that is open for reading. Threads may share it.
 #[derive(Debug)]
@@ -41,20 +47,23 @@ impl SnapshotBlock {
 
 impl<D: Disk> SnapshotReader<D> {
     /// Opens a snapshot: its header, footer and index are sound, the blocks are not looked at.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] also if the disk cannot read them; what else the disk answers, for instance that there is no
+    /// descriptor at this moment, says nothing about the snapshot.
     pub(crate) fn open(disk: Arc<D>, uuid: [u8; 16], sequence: u64) -> Result<Self> {
         let name = file_name(SNAPSHOT, sequence);
-        let failed = |error: &std::io::Error| Error::io(format!("cannot read {name}"), error);
-        let file = disk.open(&name).map_err(|error| failed(&error))?;
-        let size = file.size().map_err(|error| failed(&error))?;
+        let file = ask(&name, || disk.open(&name))?;
+        let size = ask(&name, || file.size())?;
         let mut start = [0; HEADER_SIZE];
-        let read = read_up_to(&file, &mut start, 0).map_err(|error| failed(&error))?;
+        let read = ask(&name, || read_up_to(&file, &mut start, 0))?;
         let is_whole = check_start(&name, SNAPSHOT_MAGIC, &uuid, &start[..read])?;
         if !is_whole || size < 2 * HEADER_SIZE as u64 || read_u64(&start, 32) != sequence {
             return Err(damaged(&name, "its header"));
         }
         let mut end = [0; HEADER_SIZE];
         let footer_at = size - HEADER_SIZE as u64;
-        read_up_to(&file, &mut end, footer_at).map_err(|error| failed(&error))?;
+        ask(&name, || read_up_to(&file, &mut end, footer_at))?;
         let footer = Footer::decode(&uuid, &end)
             .filter(|footer| footer.sequence == sequence)
             .filter(|footer| footer.from <= footer.to && footer.to <= NUMBER_MAX)
@@ -66,7 +75,7 @@ impl<D: Disk> SnapshotReader<D> {
             .map(|end| (end - footer.index_offset) as usize)
             .ok_or_else(|| damaged(&name, "its end"))?;
         let mut index = vec![0; index_size];
-        read_up_to(&file, &mut index, footer.index_offset).map_err(|error| failed(&error))?;
+        ask(&name, || read_up_to(&file, &mut index, footer.index_offset))?;
         if crc32c::crc32c(&index) != footer.index_checksum {
             return Err(damaged(&name, "its index"));
         }
@@ -141,13 +150,41 @@ impl<D: Disk> SnapshotReader<D> {
     /// The bytes of a block as they are in the file.
     fn stored(&self, info: &BlockInfo) -> Result<Vec<u8>> {
         let mut stored = vec![0; info.stored_size as usize];
-        let read = read_up_to(&self.file, &mut stored, info.offset)
-            .map_err(|error| Error::io(format!("cannot read {}", self.name), &error))?;
+        let read = ask(&self.name, || read_up_to(&self.file, &mut stored, info.offset))?;
         if read < stored.len() || crc32c::crc32c(&stored) != info.checksum {
             return Err(damaged(&self.name, &format!("the block at byte {}", info.offset)));
         }
         Ok(stored)
     }
+}
+
+/// Asks the disk for something of a snapshot, and again if its medium cannot be read: it may be able to the next time. What
+/// it cannot read then is damaged. Any other answer is about this moment.
+fn ask<T>(name: &str, mut question: impl FnMut() -> io::Result<T>) -> Result<T> {
+    let mut tries = 1;
+    loop {
+        match question() {
+            Ok(answer) => return Ok(answer),
+            Err(error) if !is_bad_medium(&error) => {
+                return Err(Error::io(format!("cannot read {name}"), &error));
+            }
+            Err(error) if tries == READ_TRIES => {
+                return Err(Error::Damaged(format!(
+                    "{name} is damaged: its disk cannot read it ({error}); an older snapshot and the log may do, \
+                     or a backup"
+                )));
+            }
+            Err(_) => tries += 1,
+        }
+    }
+}
+
+/// Whether a disk, or the check sums of its file system, say that what is there cannot be read.
+fn is_bad_medium(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::NODATA)
+    )
 }
 
 /// Whether an index is of blocks that follow each other up to it, and of as many pairs as the footer

@@ -318,7 +318,8 @@ impl<D: Disk> SnapshotWriter<D> {
             });
             match checked {
                 Ok(snapshot) => kept = Some(snapshot.from_lsn()),
-                Err(Error::Damaged(_)) => put_aside(&**disk, sequence),
+                // Best effort: it is found damaged again.
+                Err(Error::Damaged(_)) => drop(put_aside(&**disk, sequence, "damaged")),
                 // Perhaps it can be read later; it does not count, and it stays.
                 Err(_) => {}
             }

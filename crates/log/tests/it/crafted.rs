@@ -142,8 +142,9 @@ fn a_name_with_the_highest_number_is_not_of_the_log() {
 #[test]
 fn where_no_number_is_left_nothing_is_made() {
     let disk = written();
-    disk.create("snapshot-4000000000000000").unwrap();
     let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    // Behind the opening, which puts aside what is no snapshot.
+    disk.create("snapshot-4000000000000000").unwrap();
     let error = SnapshotWriter::begin(&log).unwrap_err();
     assert!(error.to_string().contains("the highest number there is"), "{error}");
     disk.remove("snapshot-4000000000000000").unwrap();

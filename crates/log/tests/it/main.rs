@@ -9,3 +9,4 @@ mod interval;
 mod owed;
 mod real_disk;
 mod salvage;
+mod unreadable;

@@ -214,3 +214,24 @@ fn who_waits_for_a_snapshot_that_cannot_be_begun_is_told() {
         disk.set_faults(Faults::default());
     }
 }
+
+/// What was told: damage, and to restore a backup, of a log that was whole, where the snapshot that was owed was there, the
+/// log did not say so yet, and no descriptor was left to open it.
+#[test]
+fn a_snapshot_that_cannot_be_read_for_a_moment_still_counts() {
+    let (disk, log) = begun(vec![]);
+    let (keeps, kept) = channel();
+    disk.set_hook(move |disk| {
+        if disk.names().iter().any(|name| name.starts_with("snapshot-")) {
+            // Only the first one is looked at.
+            let _ = keeps.send(disk.copied(1));
+        }
+    });
+    snapshot(&log);
+    disk.clear_hook();
+    let unsaid = kept.recv().unwrap();
+    unsaid.refuse("snapshot-0000000000000001", 24, 1);
+    let refused = Log::open(unsaid.clone(), &options());
+    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+    assert_eq!(end(&unsaid), 11);
+}

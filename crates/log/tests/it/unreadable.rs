@@ -1,0 +1,166 @@
+//! Snapshots that cannot be read while a log is opened: for a moment, or any more.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::collections::BTreeMap;
+
+use everleaf_log::simulated::{Faults, SimulatedDisk};
+use everleaf_log::{Disk, DiskFile, Error, Log, LogOptions, Record, Recovered, SnapshotWriter};
+
+const EIO: i32 = 5;
+const ENOMEM: i32 = 12;
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
+fn options() -> LogOptions {
+    LogOptions::new([5; 16]).segment_size_bytes(64 << 10)
+}
+
+/// As a pool opens its log that has all that was ever logged.
+fn owned() -> LogOptions {
+    options().starts_empty(false).owner_has_all(true)
+}
+
+fn put(log: &Log<SimulatedDisk>, key: u8, value: &str) {
+    log.append(&[Record::put(1, &[key], value.as_bytes())]).unwrap();
+}
+
+fn snapshot(log: &Log<SimulatedDisk>, keys: std::ops::Range<u8>, value: &str) {
+    let mut snapshot = SnapshotWriter::begin(log).unwrap();
+    for key in keys {
+        snapshot.add(&Record::put(1, &[key], value.as_bytes())).unwrap();
+    }
+    snapshot.finish().unwrap();
+}
+
+/// What is rebuilt of a log, and why snapshots were passed over.
+fn rebuilt(recovered: &Recovered<SimulatedDisk>) -> (BTreeMap<u8, String>, Vec<String>) {
+    let mut pairs = BTreeMap::new();
+    let start = recovered.replay_start().unwrap();
+    let mut take = |record: &Record<'_>| {
+        let value = String::from_utf8(record.value().unwrap().to_vec()).unwrap();
+        pairs.insert(record.key[0], value);
+    };
+    if let Some(snapshot) = &start.snapshot {
+        for index in 0..snapshot.block_count() {
+            snapshot.block(index).unwrap().pairs().for_each(|pair| take(&pair));
+        }
+    }
+    let replayed = recovered.replay(start.from_lsn(), |_, records| -> Result<(), Error> {
+        records.iter().for_each(&mut take);
+        Ok(())
+    });
+    replayed.unwrap();
+    (pairs, start.skipped)
+}
+
+/// A disk with ten keys and a snapshot of them.
+fn short() -> SimulatedDisk {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    (0..10).for_each(|key| put(&log, key, "first"));
+    snapshot(&log, 0..10, "first");
+    log.close().unwrap();
+    disk
+}
+
+/// The same after a life that wrote ten more and another snapshot, of which the disk has lost all but that: it said that
+/// more was durable than it was.
+fn lost() -> (SimulatedDisk, String) {
+    let (disk, longer) = (short(), short());
+    let (log, _) = Log::open(longer.clone(), &owned()).unwrap();
+    (10..20).for_each(|key| put(&log, key, "lost"));
+    snapshot(&log, 0..20, "lost");
+    let name = longer.names().into_iter().rfind(|name| name.starts_with("snapshot-")).unwrap();
+    let (from, to) = (longer.open(&name).unwrap(), disk.create(&name).unwrap());
+    let mut bytes = vec![0; from.size().unwrap() as usize];
+    assert_eq!(from.read_at(&mut bytes, 0).unwrap(), bytes.len());
+    assert_eq!(to.write_at(&bytes, 0).unwrap(), bytes.len());
+    to.sync_data().unwrap();
+    disk.sync_folder().unwrap();
+    (disk, name)
+}
+
+/// What was lost: keys. A snapshot from behind the end that could not be read was taken for one from before it. Behind as
+/// many writes as the disk had lost, a pool was made of it that never was.
+#[test]
+fn a_snapshot_of_a_lost_life_that_cannot_be_read_is_not_used() {
+    for (times, kind) in [(0, "stale"), (1, "stale"), (2, "stale"), (usize::MAX, "damaged")] {
+        let (disk, name) = lost();
+        disk.refuse(&name, EIO, times);
+        let (log, recovered) = Log::open(disk.clone(), &owned()).unwrap();
+        assert!(!disk.names().contains(&name), "{times}");
+        if recovered.report().is_cut {
+            // Its owner knows then that the log lacks something.
+            snapshot(&log, 0..10, "first");
+        }
+        assert!(disk.names().iter().any(|name| name.starts_with(kind)), "{:?}", disk.names());
+        // The disk is mended, and the LSNs that it had lost are given again.
+        disk.refuse(&name, EIO, 0);
+        (30..60).for_each(|key| put(&log, key, "second"));
+        log.close().unwrap();
+        let (_, recovered) = Log::open(disk, &options()).unwrap();
+        let (pairs, _) = rebuilt(&recovered);
+        assert_eq!(pairs.len(), 40, "{times}: {pairs:?}");
+        assert!(pairs.values().all(|value| value != "lost"), "{times}: {pairs:?}");
+    }
+}
+
+/// Whether one is from behind the end nobody knows then: nothing is opened, and nothing changed.
+#[test]
+fn what_cannot_be_read_at_this_moment_is_an_error_that_changes_nothing() {
+    let (disk, name) = lost();
+    let names = disk.names();
+    for errno in [EMFILE, ENFILE, ENOMEM] {
+        disk.refuse(&name, errno, 1);
+        let error = Log::open(disk.clone(), &owned()).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::Io { .. }) && text.contains(&name), "{text}");
+        assert_eq!(disk.names(), names);
+    }
+    drop(Log::open(disk.clone(), &owned()).unwrap());
+    assert!(!disk.names().contains(&name));
+}
+
+/// A bad sector of a snapshot keeps nobody from a pool that is whole, nor from one that the snapshot before can make again.
+#[test]
+fn a_snapshot_that_its_disk_cannot_read_is_put_aside() {
+    let disk = short();
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    (10..20).for_each(|key| put(&log, key, "first"));
+    snapshot(&log, 0..20, "first");
+    put(&log, 20, "first");
+    log.close().unwrap();
+    let name = disk.names().into_iter().rfind(|name| name.starts_with("snapshot-")).unwrap();
+    for options in [owned(), options()] {
+        let disk = disk.copied(1);
+        disk.refuse(&name, EIO, usize::MAX);
+        let (log, recovered) = Log::open(disk.clone(), &options).unwrap();
+        let (pairs, skipped) = rebuilt(&recovered);
+        assert_eq!(pairs.len(), 21);
+        assert!(
+            skipped.len() == 1 && skipped[0].contains("its disk cannot read it"),
+            "{skipped:?}"
+        );
+        assert!(!disk.names().contains(&name) && disk.names().contains(&aside(&name)));
+        put(&log, 21, "first");
+        log.close().unwrap();
+        let (_, recovered) = Log::open(disk, &options).unwrap();
+        assert_eq!(rebuilt(&recovered).0.len(), 22);
+    }
+    // What is read only when a pool is made again: a lack of this moment does not put aside what is whole.
+    let (_, recovered) = Log::open(disk.clone(), &options()).unwrap();
+    disk.refuse(&name, EMFILE, 1);
+    let error = recovered.replay_start().unwrap_err();
+    assert!(
+        matches!(error, Error::Io { .. }) && error.to_string().contains("ulimit -n"),
+        "{error}"
+    );
+    assert!(disk.names().contains(&name));
+    let (pairs, skipped) = rebuilt(&recovered);
+    assert!(pairs.len() == 21 && skipped.is_empty(), "{skipped:?}");
+}
+
+fn aside(name: &str) -> String {
+    name.replace("snapshot-", "damaged-")
+}
