@@ -73,6 +73,11 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
         Ok(true)
     }
 
+    /// Gives up the descriptor that it keeps for a file that cannot wait, and says whether there was one.
+    fn give_descriptor(&self) -> bool {
+        false
+    }
+
     /// How much is read and written at once: as much as by default, except on a simulated disk, where
     /// little is, so that small runs come to the ends of portions.
     fn portions(&self) -> Portions {

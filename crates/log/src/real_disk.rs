@@ -7,8 +7,10 @@
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, fchown};
 use std::path::Path;
+use std::sync::Mutex;
 
 use everleaf_machine::OwnerProcess;
 use rustix::fs::{
@@ -23,6 +25,8 @@ use crate::{Disk, DiskFile, Error, Result};
 pub struct RealDisk {
     /// The folder itself: locked, and synced to make names durable.
     handle: File,
+    /// A descriptor that is kept for a file that cannot wait. Nobody waits for this lock, so it has no rank.
+    kept: Mutex<Option<OwnedFd>>,
     owner: OwnerProcess,
 }
 
@@ -50,7 +54,9 @@ impl RealDisk {
         }
         let handle = File::open(&folder).map_err(|error| failed(&error))?;
         match handle.try_lock() {
-            Ok(()) => Ok(RealDisk { handle, owner: OwnerProcess::current() }),
+            Ok(()) => {
+                Ok(RealDisk { handle, kept: Mutex::default(), owner: OwnerProcess::current() })
+            }
             Err(TryLockError::WouldBlock) => Err(Error::Locked(folder)),
             Err(TryLockError::Error(error)) => Err(failed(&error)),
         }
@@ -75,6 +81,16 @@ impl RealDisk {
         let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
         let opened = retry_on_intr(|| openat(&self.handle, name, flags, mode));
         Ok(File::from(opened?))
+    }
+
+    /// Takes a descriptor to keep, if there is none and the system has one. It is a file of its own, and no copy: the limit may
+    /// be that of the whole system.
+    fn keep_descriptor(&self) {
+        let Ok(mut kept) = self.kept.try_lock() else { return };
+        if kept.is_none() {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
+            *kept = openat(&self.handle, ".", flags, Mode::empty()).ok();
+        }
     }
 }
 
@@ -140,7 +156,13 @@ impl Disk for RealDisk {
     }
 
     fn has_name(&self) -> io::Result<bool> {
+        // Asked at every sync: the one that was given up last has gone into a file, and another one was closed for it.
+        self.keep_descriptor();
         is_linked(&self.handle)
+    }
+
+    fn give_descriptor(&self) -> bool {
+        self.kept.try_lock().is_ok_and(|mut kept| kept.take().is_some())
     }
 }
 

@@ -46,6 +46,37 @@ fn open(folder: &Path, mode: SyncMode) -> (Log, Recovered<RealDisk>) {
     Log::open(RealDisk::open(folder).unwrap(), &LogOptions::new([9; 16]).sync_mode(mode)).unwrap()
 }
 
+/// What was lost: ten seconds of everybody who waits for the log, which looked for a descriptor for its next segment that
+/// others had, and then the log.
+#[test]
+fn a_log_keeps_a_descriptor_for_its_next_segment() {
+    for mode in MODES {
+        let folder = tempfile::tempdir().unwrap();
+        let code = in_child(|| {
+            let options = LogOptions::new([9; 16]).sync_mode(mode).segment_size_bytes(64 << 10);
+            let (log, _) = Log::open(RealDisk::open(folder.path()).unwrap(), &options).unwrap();
+            let put = |number: u64| {
+                let lsn = log.append(&[Record::put(1, &number.to_be_bytes(), &[7; 3000])]).unwrap();
+                log.wait(lsn).unwrap();
+                log.sync().unwrap();
+            };
+            put(0);
+            let limit = libc::rlimit { rlim_cur: 512, rlim_max: 512 };
+            // SAFETY: a system call that reads this structure; the process is a child of the test.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+            let others: Vec<_> =
+                (0..).map_while(|_| std::fs::File::open("/dev/null").ok()).collect();
+            assert!(!others.is_empty());
+            (1..100).for_each(put);
+            drop(others);
+            log.close().unwrap();
+        });
+        assert_eq!(code, 0, "{mode:?}");
+        let segments = files(folder.path()).into_keys().filter(|name| name.starts_with("log-"));
+        assert!(segments.count() > 3);
+    }
+}
+
 fn is_locked(folder: &Path) -> bool {
     matches!(RealDisk::open(folder), Err(Error::Locked(_)))
 }

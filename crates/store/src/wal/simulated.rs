@@ -121,6 +121,10 @@ impl Disk for EitherDisk {
         on_either!(EitherDisk, self, disk => disk.has_name())
     }
 
+    fn give_descriptor(&self) -> bool {
+        on_either!(EitherDisk, self, disk => disk.give_descriptor())
+    }
+
     fn mutant(&self, name: &'static str) -> bool {
         on_either!(EitherDisk, self, disk => disk.mutant(name))
     }
