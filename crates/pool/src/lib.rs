@@ -55,6 +55,7 @@ mod open;
 mod pool;
 mod root_index;
 mod session_record;
+mod uuid;
 mod view;
 
 pub use backing::{Backing, Environment, FileName};
@@ -69,6 +70,7 @@ pub use layout::{
 };
 pub use medium::Medium;
 pub use offset::Offset;
-pub use open::{CreateMode, PoolOptions, uuid_of};
+pub use open::{CreateMode, PoolOptions};
 pub use pool::{Pool, Root, Seal, is_root_whole};
 pub use root_index::RootIndex;
+pub use uuid::uuid_of;

@@ -1,15 +1,11 @@
 //! Opening and creating pool files.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use everleaf_machine::Hardware;
-use rustix::fs::OFlags;
 
 use crate::backing::FileBacking;
-use crate::header::{self, HeaderWords};
-use crate::layout::{HEADER_OFFSETS, SIZE_GRANULE, SIZE_MIN};
+use crate::layout::{SIZE_GRANULE, SIZE_MIN};
 use crate::{Domain, Pool, PoolError};
 
 /// The maximum size of a new pool that is not given another, in bytes: 64 GiB.
@@ -134,26 +130,4 @@ impl Pool<Hardware> {
         unnamed.name()?;
         Ok(pool)
     }
-}
-
-/// The number of the pool in the file `path`, whatever else may be wrong with it, and whatever process has it open;
-/// `None` if no header of it is whole, or if it is no regular file.
-pub fn uuid_of(path: &Path) -> Option<[u8; 16]> {
-    // Nonblocking: to open a pipe waits for its writer else, which may never come.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let read = |offset: u64| {
-        let mut words: HeaderWords = [0; _];
-        for (index, word) in words.iter_mut().enumerate() {
-            let mut bytes = [0; 8];
-            if file.read_exact_at(&mut bytes, offset + 8 * index as u64).is_ok() {
-                *word = u64::from_le_bytes(bytes);
-            }
-        }
-        words
-    };
-    header::choose(&HEADER_OFFSETS.map(read), path).ok().map(|(header, _, _)| header.uuid)
 }

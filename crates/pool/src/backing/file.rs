@@ -10,9 +10,9 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::holder::{self, Held, Lock};
-use super::probe;
 use super::space::{allocate, fill_holes, has_holes, holes, secure};
 use super::unnamed::Unnamed;
+use super::{file_name, probe};
 use crate::header::{self, HeaderWords};
 use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS};
 use crate::session_record::{self, SessionWords};
@@ -23,6 +23,8 @@ pub struct FileBacking {
     path: PathBuf,
     /// From the root, without links, so that it stays the same place; `None` if that cannot be told.
     place: Option<PathBuf>,
+    /// Whether it had a name when it was opened.
+    had_name: bool,
     mapping: Mapping,
     // Behind the mapping: the file is unmapped before others can have it.
     _held: Held,
@@ -77,6 +79,7 @@ impl FileBacking {
         else {
             return Err(error(io::ErrorKind::InvalidInput.into()));
         };
+        let had_name = file_name::has_name(&file);
         let mapping = Mapping::of_file(file, length, reserved, access).map_err(error)?;
         let environment = Environment::of_this_machine().map_err(|source| PoolError::Io {
             path: path.into(),
@@ -87,6 +90,7 @@ impl FileBacking {
             path: path.into(),
             // A new file has no name yet.
             place: std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).ok(),
+            had_name,
             mapping,
             _held: held,
             capacity,
@@ -183,15 +187,7 @@ unsafe impl Backing for FileBacking {
     }
 
     fn name(&self) -> FileName {
-        // Of what cannot be looked at nothing is said.
-        let Ok(own) = self.file().metadata() else { return FileName::Kept };
-        let found = self.place.as_ref().and_then(|place| std::fs::metadata(place).ok());
-        match found.filter(std::fs::Metadata::is_file) {
-            Some(found) if (found.dev(), found.ino()) == (own.dev(), own.ino()) => FileName::Kept,
-            Some(_) => FileName::Replaced,
-            None if own.nlink() == 0 => FileName::Removed,
-            None => FileName::Kept,
-        }
+        file_name::look(self.file(), self.place.as_deref(), self.had_name)
     }
 
     fn environment(&self) -> Environment {

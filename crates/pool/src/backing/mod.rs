@@ -2,6 +2,7 @@
 
 mod environment;
 mod file;
+mod file_name;
 mod holder;
 mod interface;
 mod memory;
