@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,8 +157,31 @@ pub enum Listener {
     Tcp(TcpListener),
     /// With the certificates of its connections.
     Tls(TcpListener, Arc<Tls>),
-    /// The path is removed when the listener goes, if it made it.
-    Unix(UnixListener, Option<PathBuf>),
+    /// What it made at a path is removed when the listener goes.
+    Unix(UnixListener, Option<Made>),
+}
+
+/// A socket that was made at a path.
+#[derive(Debug)]
+pub struct Made {
+    path: PathBuf,
+    /// Its device and number.
+    file: (u64, u64),
+}
+
+impl Made {
+    fn at(path: &Path) -> io::Result<Made> {
+        let found = std::fs::symlink_metadata(path)?;
+        Ok(Made { path: path.to_path_buf(), file: (found.dev(), found.ino()) })
+    }
+
+    /// Removes it, unless something else has its path by now: another server's socket, or somebody's file.
+    fn remove(&self) -> io::Result<()> {
+        match Made::at(&self.path)?.file == self.file {
+            true => std::fs::remove_file(&self.path),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Listener {
@@ -194,10 +218,10 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, Some(path)) = self
-            && let Err(error) = std::fs::remove_file(&*path)
+        if let Listener::Unix(_, Some(made)) = self
+            && let Err(error) = made.remove()
         {
-            tracing::debug!("{} cannot be removed: {error}", path.display());
+            tracing::debug!("{} cannot be removed: {error}", made.path.display());
         }
     }
 }
@@ -303,7 +327,7 @@ fn listen_unix(path: &Path) -> Result<Listener, ServerError> {
         std::fs::remove_file(path).map_err(fail)?;
     }
     let listener = UnixListener::bind(path).map_err(fail)?;
-    Ok(Listener::Unix(listener, Some(path.to_path_buf())))
+    Ok(Listener::Unix(listener, Some(Made::at(path).map_err(fail)?)))
 }
 
 #[cfg(test)]
@@ -320,6 +344,26 @@ mod tests {
         let error = listen_unix(&path).unwrap_err();
         assert!(error.to_string().contains("another port"), "{error}");
         drop(live);
+        assert!(!path.exists());
+    }
+
+    /// What was removed when a server ended: whatever had the path of its socket by then.
+    #[test]
+    fn what_has_taken_the_path_of_a_socket_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let first = listen_unix(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "precious").unwrap();
+        drop(first);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+        let second = listen_unix(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let third = listen_unix(&path).unwrap();
+        drop(second);
+        assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
+        drop(third);
         assert!(!path.exists());
     }
 
