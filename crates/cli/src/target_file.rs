@@ -3,7 +3,7 @@
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use everleaf::Error;
-use everleaf::new_file::NewFile;
+use everleaf::new_file::{NewFile, followed};
 use everleaf::regular_file::is_pool;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -33,6 +33,13 @@ impl TargetFile {
         if !special && is_pool_at(name)? {
             let text = format!(
                 "{} is an Everleaf pool, which is not replaced: choose another path",
+                name.display()
+            );
+            return Err(Failure::new(ExitCode::Pool, text));
+        }
+        if !special && is_in_log(name).map_err(refuse)? {
+            let text = format!(
+                "{} is in the folder of the log of a pool, of which nothing is replaced: choose another path",
                 name.display()
             );
             return Err(Failure::new(ExitCode::Pool, text));
@@ -84,6 +91,18 @@ fn is_pool_at(name: &Path) -> Result<bool, Failure> {
     }
 }
 
+/// Whether a file of this name is in the folder of a log, or would be.
+fn is_in_log(name: &Path) -> io::Result<bool> {
+    let place = followed(name)?;
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = match fs::canonicalize(folder.unwrap_or(Path::new("."))) {
+        // What is not there is told when the file is made.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        found => found?,
+    };
+    Ok(folder.extension().is_some_and(|it| it == "log") && folder.join("identity").exists())
+}
+
 fn refusal(name: &Path, error: &io::Error) -> Failure {
     Failure::io(&format!("cannot write {}", name.display()), error)
 }
@@ -107,6 +126,23 @@ mod tests {
         target.finish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    /// What was replaced by text: the segment of a log, which was damaged from then on.
+    #[test]
+    fn nothing_in_the_folder_of_a_log_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let options = everleaf::Options::new().create(true).durability(everleaf::Durability::Power);
+        options.open(path("p")).unwrap().close().unwrap();
+        std::os::unix::fs::symlink("p.log/identity", path("link")).unwrap();
+        for name in ["p.log/identity", "p.log/new", "p.log/../p.log/identity", "link"] {
+            let failure = TargetFile::create(&path(name)).err().unwrap();
+            assert!(failure.message.contains("the log of a pool"), "{name}: {}", failure.message);
+        }
+        fs::create_dir(path("other.log")).unwrap();
+        TargetFile::create(&path("other.log/text")).unwrap();
+        TargetFile::create(&path("p.log.txt")).unwrap();
     }
 
     #[test]
