@@ -18,7 +18,7 @@ use everleaf_index::{
 };
 
 use crate::conversion::from_pool;
-use crate::maintenance::new_file::NewFile;
+use crate::maintenance::new_file::{NewFile, remove_leftovers};
 use crate::maintenance::origin;
 use crate::map::Map;
 use crate::map::range::Range;
@@ -110,6 +110,8 @@ impl Store {
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Copied> {
         let path = path.as_ref();
         if path.exists() {
+            // One that was killed behind its end has left a second name of what is there.
+            remove_leftovers(path);
             return Err(Error::AlreadyExists(path.into()));
         }
         refuse_log_beside(path)?;

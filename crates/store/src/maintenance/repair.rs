@@ -9,7 +9,7 @@ use std::path::Path;
 use everleaf_index::salvage::{Salvage, SalvagedPair};
 use everleaf_index::{Record, Verify, What, journal};
 
-use crate::maintenance::new_file::NewFile;
+use crate::maintenance::new_file::{NewFile, remove_leftovers};
 use crate::maintenance::regular_file::{next_data, open_regular};
 use crate::maintenance::unreadable::Readable;
 use crate::map::Map;
@@ -105,6 +105,8 @@ impl Store {
         let salvage = Salvage::new(size, &read, &next_data);
         let to = to.as_ref();
         if to.exists() {
+            // One that was killed behind its end has left a second name of what is there.
+            remove_leftovers(to);
             return Err(Error::AlreadyExists(to.into()));
         }
         refuse_log_beside(to)?;

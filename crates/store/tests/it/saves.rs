@@ -1,8 +1,9 @@
 //! What a save keeps: the backup of another pool.
 
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-use everleaf::{Options, Store};
+use everleaf::{Error, Options, Store};
 
 fn open(path: &Path) -> Store {
     Options::new().create(true).open(path).expect("the pool opens")
@@ -53,4 +54,28 @@ fn the_save_of_a_restored_pool_keeps_what_it_was_restored_from() {
     restored.save().expect("room");
     assert_eq!(value(&path("pool.backup"), "a"), None);
     assert_eq!(value(&path("pool.backup.replaced"), "a").as_deref(), Some(&b"1"[..]));
+}
+
+/// A backup that was killed behind its end left a second name of its file, which no later call removed: they were refused,
+/// since the backup was there. Whoever deleted it got no space back.
+#[test]
+fn a_backup_that_is_there_loses_its_second_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let store = open(&path("pool"));
+    store.backup(path("copy"), |_| {}).expect("room");
+    store.save().expect("room");
+    let left = path(".copy.everleaf-new");
+    let links = || std::fs::metadata(path("copy")).expect("it is there").nlink();
+    for again in [0, 1] {
+        std::fs::DirBuilder::new().mode(0o700).create(&left).expect("room");
+        std::fs::hard_link(path("copy"), left.join("copy")).expect("room");
+        assert_eq!(links(), 2);
+        let refused = match again {
+            0 => store.backup(path("copy"), |_| {}).map(drop),
+            _ => Store::repair(path("pool.backup"), path("copy")).map(drop),
+        };
+        assert!(matches!(refused, Err(Error::AlreadyExists(_))), "{refused:?}");
+        assert_eq!(links(), 1);
+    }
 }
