@@ -29,6 +29,14 @@ const OUT_OF_DESCRIPTORS: [i32; 2] = [24, 23];
 const LEFT_FOR_FILES: u64 = 16;
 const LEFT_PART: u64 = 8;
 
+/// What became of a connection for which there was no descriptor.
+enum Refusal {
+    One,
+    NoneWaits,
+    /// It is tried again behind a pause.
+    Failed,
+}
+
 /// Accepts on all listeners of a server.
 #[derive(Debug)]
 pub struct Acceptor {
@@ -91,8 +99,10 @@ impl Acceptor {
                     tracing::debug!("a connection was gone before it was accepted: {error}");
                 }
                 Err(error) if OUT_OF_DESCRIPTORS.map(Some).contains(&error.raw_os_error()) => {
-                    if !self.refuse_with_reserve(index, shared, &error) {
-                        return false;
+                    match self.refuse_with_reserve(index, shared, &error) {
+                        Refusal::One => {}
+                        Refusal::NoneWaits => return true,
+                        Refusal::Failed => return false,
                     }
                 }
                 Err(error) => {
@@ -103,19 +113,24 @@ impl Acceptor {
         }
     }
 
-    /// True if one waiting connection was refused.
-    fn refuse_with_reserve(&mut self, index: usize, shared: &Shared, error: &io::Error) -> bool {
-        tell_of_descriptors(shared, &error.to_string());
+    /// Refuses a connection that waits, if one does: Linux says that descriptors ran out before it looks.
+    fn refuse_with_reserve(&mut self, index: usize, shared: &Shared, error: &io::Error) -> Refusal {
         if self.reserve.take().is_none() {
+            tell_of_descriptors(shared, &error.to_string());
             self.reserve = open_reserve();
-            return false;
+            return Refusal::Failed;
         }
-        let accepted = self.listeners[index].accept();
-        if let Ok(socket) = accepted {
-            refuse(socket, shared);
-        }
+        let refusal = match self.listeners[index].accept() {
+            Ok(socket) => {
+                tell_of_descriptors(shared, &error.to_string());
+                refuse(socket, shared);
+                Refusal::One
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Refusal::NoneWaits,
+            Err(_) => Refusal::Failed,
+        };
         self.reserve = open_reserve();
-        self.reserve.is_some()
+        refusal
     }
 
     fn hand_over(&mut self, socket: Socket, shared: &Shared) {

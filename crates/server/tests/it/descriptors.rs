@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
 use crate::support::{PROCESS_METRICS, ServerProcess};
 
 #[test]
@@ -54,6 +56,43 @@ fn connections_leave_descriptors_for_the_log() {
         assert_eq!(client.line("SAVE"), "+OK");
     }
     drop(crowd);
+    server.stop();
+}
+
+/// The processor time that a process has taken, in ticks.
+fn ticks_of(process: u32) -> u64 {
+    let line = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let (_, fields) = line.rsplit_once(')').unwrap();
+    fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+}
+
+/// Who accepts turned round and round, a core for nothing, from when there were fewer descriptors than were taken, as the
+/// limit may be lowered from outside, until clients went: Linux says that there are none before it looks whether anybody
+/// waits.
+#[test]
+fn who_accepts_rests_while_descriptors_lack() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(folder.path(), "");
+    let connect = || TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let crowd: Vec<TcpStream> = (0..60).map(|_| connect()).collect();
+    let ask = |mut stream: &TcpStream, reply: &mut [u8]| {
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(b"PING\r\n").and_then(|()| stream.read(reply))
+    };
+    assert_eq!(ask(crowd.last().unwrap(), &mut [0; 7]).unwrap(), 7);
+    let process = server.child.id();
+    let limit = Rlimit { current: Some(50), maximum: getrlimit(Resource::Nofile).maximum };
+    prlimit(Pid::from_raw(process.cast_signed()), Resource::Nofile, limit).unwrap();
+    // Told, or closed before it could be.
+    let _ = ask(&connect(), &mut [0; 64]);
+    let before = ticks_of(process);
+    std::thread::sleep(Duration::from_secs(1));
+    let taken = ticks_of(process) - before;
+    assert!(taken < 30, "{taken} ticks of 100 for nothing");
+    drop(crowd);
+    crate::support::eventually("there is room again", || {
+        ask(&connect(), &mut [0; 7]).is_ok_and(|size| size == 7)
+    });
     server.stop();
 }
 
