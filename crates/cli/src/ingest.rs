@@ -82,20 +82,19 @@ pub fn run(
     };
     let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let ends = thread::scope(|scope| {
-        let (mut dispatcher, receivers) = Dispatcher::new(settings.threads, BATCHES_WAITING);
-        let mut writers = Vec::new();
-        for batches in receivers {
+        let start = |batches| {
             let write = move || writer::run(store, map, settings.if_absent, batches);
-            match thread::Builder::new().spawn_scoped(scope, write) {
-                Ok(writer) => writers.push(writer),
-                Err(error) => {
-                    let what = "cannot start a thread that loads (raise the limit on threads, or lower --threads)";
-                    outcome.failure = Some(Failure::io(what, &error));
-                    // Nothing was read yet, and those that wait for it end with the dispatcher.
-                    return vec![];
-                }
+            thread::Builder::new().spawn_scoped(scope, write)
+        };
+        let started = Dispatcher::start(settings.threads, BATCHES_WAITING, start);
+        let (mut dispatcher, writers) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                let what = "cannot start a thread that loads (raise the limit on threads)";
+                outcome.failure = Some(Failure::io(what, &error));
+                return vec![];
             }
-        }
+        };
         let mut session =
             LoadSession { settings, outcome: &mut outcome, position, progress, headers };
         for (index, input) in inputs.iter_mut().enumerate() {

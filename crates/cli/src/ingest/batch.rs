@@ -2,6 +2,7 @@
 
 use crate::format::Pair;
 use std::hash::{DefaultHasher, Hasher};
+use std::io;
 use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
 
 /// A batch is sent when its pairs have this many bytes,
@@ -60,13 +61,27 @@ struct Lane {
 }
 
 impl Dispatcher {
-    /// A dispatcher for `count` writers, and what each of them receives.
-    pub fn new(count: usize, waiting: usize) -> (Self, Vec<Receiver<Batch>>) {
-        let channels = (0..count.max(1)).map(|_| sync_channel(waiting));
-        let (lanes, receivers) = channels
-            .map(|(batches, receiver)| (Lane { filling: Batch::default(), batches }, receiver))
-            .unzip();
-        (Self { lanes }, receivers)
+    /// A dispatcher for `count` writers, each of which is started with what it receives; or for as many as can be
+    /// started.
+    ///
+    /// # Errors
+    /// Why not even one can.
+    pub fn start<W>(
+        count: usize,
+        waiting: usize,
+        mut start: impl FnMut(Receiver<Batch>) -> io::Result<W>,
+    ) -> io::Result<(Self, Vec<W>)> {
+        let (mut lanes, mut writers) = (vec![], vec![]);
+        for _ in 0..count.max(1) {
+            let (batches, receiver) = sync_channel(waiting);
+            match start(receiver) {
+                Ok(writer) => writers.push(writer),
+                Err(error) if writers.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+            lanes.push(Lane { filling: Batch::default(), batches });
+        }
+        Ok((Self { lanes }, writers))
     }
 
     /// Adds a pair; true if that sent a batch. Fails when a writer has stopped.
@@ -96,4 +111,42 @@ fn hash(key: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(key);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was lost: the whole load, where not all of its threads could be started.
+    #[test]
+    fn what_is_loaded_is_dealt_to_the_writers_that_there_are() {
+        for possible in 0..4 {
+            let mut started = 0;
+            let dealt = Dispatcher::start(3, 100, |receiver| {
+                started += 1;
+                if started > possible {
+                    Err(io::ErrorKind::WouldBlock.into())
+                } else {
+                    Ok(receiver)
+                }
+            });
+            let Ok((mut dispatcher, receivers)) = dealt else {
+                assert_eq!(possible, 0, "no writer at all");
+                continue;
+            };
+            assert_eq!(receivers.len(), possible.min(3));
+            for line in 0..1000 {
+                let pair = Pair { key: line.to_string().into(), line, ..Pair::default() };
+                dispatcher.push(&pair, 0).expect("each of them is there");
+            }
+            dispatcher.finish();
+            let batches: Vec<Batch> = receivers.iter().flat_map(Receiver::iter).collect();
+            let mut lines: Vec<u64> = vec![];
+            for batch in &batches {
+                lines.extend(batch.iter().map(|(_, _, (_, line))| line));
+            }
+            lines.sort_unstable();
+            assert_eq!(lines, (0..1000).collect::<Vec<u64>>());
+        }
+    }
 }
