@@ -174,6 +174,14 @@ impl Server {
     /// [`ServerError::AlreadyRan`] at the second call; [`ServerError::Io`] if the system refuses a
     /// thread or the event queue; [`ServerError::ThreadPanicked`] if the server has a defect.
     pub fn run(&self) -> Result<(), ServerError> {
+        self.run_and_tell(|| {})
+    }
+
+    /// As [`Self::run`], and calls a function when all threads are there, before the first connection is accepted.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_and_tell(&self, serves: impl FnOnce()) -> Result<(), ServerError> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Parts { mut acceptor, metrics, polls } = parts.ok_or(ServerError::AlreadyRan)?;
         let shared = &*self.shared;
@@ -212,6 +220,7 @@ impl Server {
                     }
                 }
             }
+            serves();
             let accepted = acceptor.run(shared);
             shared.control.shutdown();
             drop(acceptor);

@@ -46,7 +46,7 @@ impl Lifecycle {
             let thread = std::thread::Builder::new().name("everleaf-sweep".to_string());
             let sweep = thread.spawn(move || run(&shared, &shutdown, sweep, limit, &events));
             let what = "cannot start the store's background thread (snapshots, free space, expired keys): \
-                        lower the number of threads";
+                        raise the limit on threads";
             life.sweep = Some(sweep.map_err(|error| Error::Io(what.to_string(), error))?);
         }
         // From here on: of what was never open no end is told.

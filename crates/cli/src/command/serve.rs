@@ -103,10 +103,15 @@ fn serve(
         let what = "cannot start the thread that watches for signals (raise the limit on threads)";
         return Err(Failure::io(what, &error));
     }
-    announce(&place, store.default_map().len(), recovered, global, out)?;
-    service_manager::tell(&format!("READY=1\nSTATUS=ready on {place}"));
-
-    let end = server.run().map_err(failure_of);
+    let mut announced = Ok(());
+    let end = server.run_and_tell(|| {
+        announced = announce(&place, store.default_map().len(), recovered, global, out);
+        match &announced {
+            Ok(()) => service_manager::tell(&format!("READY=1\nSTATUS=ready on {place}")),
+            Err(_) => handle.shutdown(),
+        }
+    });
+    let end = announced.and(end.map_err(failure_of));
     service_manager::tell("STOPPING=1\nSTATUS=closing the pool");
     drop(server);
     let Some(store) = Arc::into_inner(store) else {
