@@ -13,9 +13,10 @@ use crate::{Result, Store};
 
 impl Store {
     /// Whether the file of the pool was removed or replaced while it is open
-    /// ([`Error::PoolGone`](crate::Error::PoolGone)).
+    /// ([`Error::PoolGone`](crate::Error::PoolGone)). Looks for it; writes may be refused a moment later. Always false
+    /// of a store with a log, from which the pool is made again.
     pub fn is_pool_gone(&self) -> bool {
-        self.shared().name.check().is_err()
+        self.shared().loss().is_some()
     }
 
     /// Whether a crash of the machine can be told from the death of a process. Where the system does not tell its
@@ -31,17 +32,8 @@ impl Shared {
     /// Looks whether the file of the pool still has its name, and refuses all writes from now on if not. Not by a
     /// thread that has a stripe.
     pub fn look_for_pool(&self) -> Result<()> {
-        let pool = self.trees.heap().pool();
-        if self.log.is_some() || pool.is_read_only() {
-            return Ok(());
-        }
-        let Some(path) = pool.path() else { return Ok(()) };
-        if self.name.loss.get().is_none() {
-            let happened = match pool.file_name() {
-                FileName::Kept => return Ok(()),
-                FileName::Removed => "removed the file",
-                FileName::Replaced => "put another file in its place",
-            };
+        let Some(happened) = self.loss() else { return Ok(()) };
+        if let (None, Some(path)) = (self.name.loss.get(), self.trees.heap().pool().path()) {
             let text = format!(
                 "no more is written to {}: somebody has {happened} while it is open, and what is written would be \
                  lost when this process ends. Reads go on: before that, save what there is (`SAVE` of a server, a \
@@ -55,13 +47,38 @@ impl Shared {
         self.name.check()
     }
 
-    /// Has every write look from now on.
+    /// What has become of the file of the pool, if what is written to it is found by nobody.
+    fn loss(&self) -> Option<&'static str> {
+        let pool = self.trees.heap().pool();
+        if self.log.is_some() || pool.is_read_only() {
+            return None;
+        }
+        if self.name.loss.get().is_some() {
+            // Once and for good.
+            return Some("lost the file");
+        }
+        match pool.file_name() {
+            FileName::Kept => None,
+            FileName::Removed => Some("removed the file"),
+            FileName::Replaced => Some("put another file in its place"),
+        }
+    }
+
+    /// Has every write look from now on, and waits for those that began before.
     fn raise_for_good(&self) {
-        // Relaxed: only one thread is to raise it. Who comes meanwhile may return before writes that look at nothing
-        // are over, as those may come before its look.
-        if !self.name.is_gate_raised.swap(true, Ordering::Relaxed) && self.raise(0).is_err() {
+        // Acquire: who finds it raised finds those writes over; pairs with the exchange below.
+        if self.name.is_gate_raised.load(Ordering::Acquire) {
+            return;
+        }
+        // Whoever comes meanwhile waits as well, or would say that all is refused while such writes are acknowledged.
+        if self.raise(0).is_err() {
             // The caller is inside of an operation: the next look does it.
-            self.name.is_gate_raised.store(false, Ordering::Relaxed);
+            return;
+        }
+        // AcqRel: pairs with the load above.
+        if self.name.is_gate_raised.swap(true, Ordering::AcqRel) {
+            // Another one has raised it, and leaves it so.
+            self.order.lower();
         }
     }
 }

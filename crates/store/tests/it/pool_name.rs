@@ -121,6 +121,50 @@ fn a_sync_within_an_operation_waits_for_nobody() {
     refuses_all_writes(&store);
 }
 
+/// What was lost: a write that was acknowledged behind the refusal of another, while the first thread that has seen the
+/// loss still waited for writes that began before.
+#[test]
+fn who_is_refused_finds_no_write_acknowledged_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = moved_store(&path, options().sweep(false));
+    let ((begin, begun), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let map = store.default_map();
+        let writer = scope.spawn(move || {
+            map.update_with("first", |_| {
+                begin.send(()).expect("it is waited for");
+                gone.recv().expect("it is told");
+                Action::Put(b"before".to_vec())
+            })
+        });
+        begun.recv().expect("it writes");
+        fs::remove_file(&path).expect("there");
+        let look = || {
+            let (tell, store) = (tell.clone(), &store);
+            scope.spawn(move || tell.send(is_gone(store.sync())).expect("it is waited for"))
+        };
+        look();
+        let start = Instant::now();
+        while !is_gone(map.put("second", "later")) {
+            assert!(start.elapsed() < Duration::from_secs(60), "nobody looks");
+            std::thread::yield_now();
+        }
+        look();
+        // Neither of the two: the write goes on.
+        assert!(told.recv_timeout(Duration::from_millis(300)).is_err());
+        go.send(()).expect("it waits");
+        assert!(writer.join().expect("it ends").is_ok());
+        assert!(told.recv().expect("it is told") && told.recv().expect("it is told"));
+    });
+    assert!(is_gone(store.default_map().put("second", "later")));
+    assert_eq!(
+        store.default_map().get("first").expect("readable").as_deref(),
+        Some(&b"before"[..])
+    );
+}
+
 /// What is written to a log is found there, whatever becomes of the pool.
 #[test]
 fn a_pool_with_a_log_goes_on_without_its_file() {
