@@ -5,10 +5,11 @@
 
 use crate::failure::Failure;
 use crate::global::Global;
-use crate::output::{counted, remark};
+use crate::output::{counted, remark, remark_as_json};
 use crate::progress::Progress;
 use clap::Args;
 use everleaf::{Error, Event, Map, Options, Rebuilt, Store};
+use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -86,11 +87,14 @@ pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<St
     let store = rebuilding.shown_by(options).open(pool)?;
     rebuilding.clear();
     // Also with --quiet: something is lost.
-    for damage in store.rebuilt().map_or(&[][..], |rebuilt| &rebuilt.damages) {
+    let damages = store.rebuilt().filter(|_| !global.json).map(|rebuilt| &rebuilt.damages);
+    for damage in damages.into_iter().flatten() {
         remark(&format!("what was logged behind it is lost: {damage}"));
     }
     match store.rebuilt() {
-        Some(rebuilt) if !global.quiet && !global.json => remark(&told(rebuilt)),
+        Some(rebuilt) if global.json => remark_as_json(&TellsRebuilt { rebuilt: rebuilt.into() }),
+        // Also with --quiet: nobody else tells of a file that may have more.
+        Some(rebuilt) if !global.quiet || rebuilt.kept.is_some() => remark(&told(rebuilt)),
         _ => {}
     }
     if !store.can_tell_crashes() && !global.quiet && !global.json {
@@ -102,6 +106,7 @@ pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<St
 /// Shows how far a pool is rebuilt from its log; nothing if it is not.
 pub struct Rebuilding {
     progress: Arc<Progress>,
+    is_json: bool,
 }
 
 impl Rebuilding {
@@ -109,16 +114,21 @@ impl Rebuilding {
     pub fn new(global: Global) -> Self {
         let what = "rebuilding the pool from its log";
         // It shows something only once a pool is rebuilt.
-        Self { progress: Arc::new(Progress::count(global.wants_progress(), what)) }
+        let progress = Arc::new(Progress::count(global.wants_progress(), what));
+        Self { progress, is_json: global.json }
     }
 
     /// Options with which opening says how far it is, and what it could not finish.
     pub fn shown_by(&self, options: Options) -> Options {
-        let progress = Arc::clone(&self.progress);
-        options.rebuild_progress(move |pairs| progress.set(pairs)).events(|event| {
+        let (progress, is_json) = (Arc::clone(&self.progress), self.is_json);
+        options.rebuild_progress(move |pairs| progress.set(pairs)).events(move |event| {
             // Also with --quiet: something could not be done.
-            if let Event::BatchLeft(_) | Event::PoolGone(_) = event {
-                remark(&event.to_string());
+            match event {
+                Event::PoolGone(error) if is_json => {
+                    remark_as_json(&TellsPoolGone { pool_gone: error.to_string() });
+                }
+                Event::BatchLeft(_) | Event::PoolGone(_) => remark(&event.to_string()),
+                _ => {}
             }
         })
     }
@@ -127,6 +137,40 @@ impl Rebuilding {
     pub fn clear(&self) {
         self.progress.clear();
     }
+}
+
+/// What is told as JSON on the standard error of a pool that was rebuilt.
+#[derive(Serialize)]
+struct TellsRebuilt<'a> {
+    rebuilt: RebuiltAsJson<'a>,
+}
+
+/// A [`Rebuilt`].
+#[derive(Serialize)]
+struct RebuiltAsJson<'a> {
+    damages: &'a [String],
+    kept: Option<String>,
+    replayed: u64,
+    skipped: &'a [String],
+    snapshot_pairs: u64,
+}
+
+impl<'a> From<&'a Rebuilt> for RebuiltAsJson<'a> {
+    fn from(from: &'a Rebuilt) -> Self {
+        Self {
+            damages: &from.damages,
+            kept: from.kept.as_ref().map(|kept| kept.display().to_string()),
+            replayed: from.replayed,
+            skipped: &from.skipped,
+            snapshot_pairs: from.snapshot_pairs,
+        }
+    }
+}
+
+/// What is told as JSON there of a pool that loses its file.
+#[derive(Serialize)]
+struct TellsPoolGone {
+    pool_gone: String,
 }
 
 /// What was done, in a line.

@@ -138,6 +138,12 @@ pub fn remark(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}: {text}", program());
 }
 
+/// Writes a JSON object in a line of the standard error. One that cannot be written is ignored.
+pub fn remark_as_json(object: &impl Serialize) {
+    let line = serde_json::to_string(object).map_err(io::Error::from);
+    let _ = line.and_then(|line| writeln!(io::stderr().lock(), "{line}"));
+}
+
 /// A time in the unit in which it has one to three digits before the point: `0.4 ms`, `31 ms`, `2.5 s`,
 /// `3 min 20 s`.
 pub fn human_duration(seconds: f64) -> String {
