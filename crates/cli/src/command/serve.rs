@@ -114,12 +114,46 @@ fn serve(
     let end = announced.and(end.map_err(failure_of));
     service_manager::tell("STOPPING=1\nSTATUS=closing the pool");
     drop(server);
+    let end = match (end, rescue(&store, &pool)) {
+        (Ok(()), Some(lost)) => Err(lost),
+        (end, lost) => {
+            lost.into_iter().for_each(|lost| lost.report(global.json));
+            end
+        }
+    };
     let Some(store) = Arc::into_inner(store) else {
         remark("the pool could not be marked clean; nothing acknowledged is lost");
         return end;
     };
     // Why the server ended matters more than why the pool could not be marked clean.
     end.and(store.close().map_err(Failure::from))
+}
+
+/// Saves beside it what there is of a pool that has lost its file, under a name that nothing has: with this process it
+/// would be gone. Says where.
+fn rescue(store: &Store, pool: &Path) -> Option<Failure> {
+    if !store.is_pool_gone() {
+        return None;
+    }
+    service_manager::tell("STATUS=saving a pool that has lost its file");
+    let happened =
+        format!("the file of {} was removed or replaced while it was served", pool.display());
+    for number in 1..1000 {
+        let mut place = pool.as_os_str().to_owned();
+        place.push(if number == 1 { ".saved".into() } else { format!(".saved-{number}") });
+        let text = match store.backup(&place, |_| {}) {
+            Err(everleaf::Error::AlreadyExists(_)) => continue,
+            Err(error) => format!("what there was is lost, since it cannot be saved: {error}"),
+            Ok(copied) => format!(
+                "what there was ({}) is saved as {}: move it to where the pool was, or start the server with it",
+                counted(copied.keys, "key"),
+                place.display()
+            ),
+        };
+        return Some(Failure::new(ExitCode::Io, format!("{happened}; {text}")));
+    }
+    let text = "what there was is lost, since there are 999 files `.saved` beside it";
+    Some(Failure::new(ExitCode::Io, format!("{happened}; {text}")))
 }
 
 /// Writes the log to the standard error.

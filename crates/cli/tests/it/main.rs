@@ -15,6 +15,7 @@ mod kill_server;
 mod killed;
 mod killed_with_log;
 mod loading;
+mod lost_pool;
 mod pairs;
 mod redis;
 mod refusals;

@@ -8,14 +8,14 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 
 /// A running server; killed when a test fails before it ended.
-struct Serving {
+pub struct Serving {
     child: Child,
     address: String,
     ready: String,
 }
 
 impl Serving {
-    fn start(place: &PoolFolder, arguments: &[&str]) -> Self {
+    pub fn start(place: &PoolFolder, arguments: &[&str]) -> Self {
         let mut command = place.command([&["serve", "--port", "0"], arguments].concat());
         Self::spawn(&mut command)
     }
@@ -37,7 +37,11 @@ impl Serving {
         Self { child, address, ready }
     }
 
-    fn ask(&self, request: &str, reply: &str) {
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub fn ask(&self, request: &str, reply: &str) {
         let mut stream = TcpStream::connect(&self.address).expect("the server listens");
         let patience = Some(std::time::Duration::from_secs(60));
         stream.set_read_timeout(patience).expect("a timeout can be set");
@@ -47,13 +51,13 @@ impl Serving {
         assert_eq!(String::from_utf8_lossy(&got), reply);
     }
 
-    fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &id]).status().expect("kill runs");
         assert!(status.success());
     }
 
-    fn end(mut self) -> Ended {
+    pub fn end(mut self) -> Ended {
         let mut err = String::new();
         let stderr = self.child.stderr.as_mut().expect("it is piped");
         stderr.read_to_string(&mut err).expect("stderr is UTF-8");

@@ -1,0 +1,60 @@
+//! A pool whose file is removed, or replaced, and what is told of one that was rebuilt.
+
+use crate::common::PoolFolder;
+use crate::serving::Serving;
+
+/// What was lost at an orderly end: all that a server had whose pool was removed, or replaced, with a sentence that named
+/// a command of the server that had just ended.
+#[test]
+fn a_server_that_has_lost_its_pool_saves_it_when_it_ends() {
+    for is_replaced in [false, true] {
+        let place = PoolFolder::empty();
+        let serving = Serving::start(&place, &["pool", "--durability", "process"]);
+        serving.ask("SET key value\r\n", "+OK\r\n");
+        std::fs::remove_file(place.path("pool")).expect("it is there");
+        if is_replaced {
+            place.write("pool", "another file");
+            place.write("pool.saved", "of somebody else");
+        }
+        serving.signal("TERM");
+        let ended = serving.end();
+        assert_eq!(ended.code, 7, "{}", ended.err);
+        let name = if is_replaced { "pool.saved-2" } else { "pool.saved" };
+        let last = ended.err.lines().last().expect("a line");
+        assert!(
+            last.contains("(1 key) is saved as ") && last.contains(&format!("{name}:")),
+            "{last}"
+        );
+        assert_eq!(place.run(["get", name, "key"]).succeeded(), "value");
+        assert!(place.run(["check", name]).code == 0, "{name}");
+        if is_replaced {
+            assert_eq!(place.read("pool"), b"another file");
+            assert_eq!(place.read("pool.saved"), b"of somebody else");
+        }
+    }
+}
+
+/// What `--json` did not tell: what a pool was rebuilt from, and where the file is that was there.
+#[test]
+fn a_rebuilt_pool_is_told_as_json_and_a_kept_file_always() {
+    let place = PoolFolder::empty();
+    place.run(["create", "pool", "--durability", "power", "--quiet"]).succeeded();
+    place.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
+    for (option, kept) in [("--json", "pool.no-pool"), ("--quiet", "pool.no-pool-2")] {
+        place.write("pool", "no pool");
+        let ended = place.run(["put", "pool", "other", "value", option]);
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        assert_eq!(place.read(kept), b"no pool");
+        if option == "--quiet" {
+            assert!(ended.err.contains(&format!("kept as {kept}:")), "{}", ended.err);
+            continue;
+        }
+        let told: serde_json::Value = serde_json::from_str(&ended.err).expect("one object");
+        let rebuilt = &told["rebuilt"];
+        assert_eq!((&rebuilt["replayed"], &rebuilt["kept"]), (&1.into(), &kept.into()), "{told}");
+        assert!(rebuilt["damages"].is_array() && rebuilt["skipped"].is_array(), "{told}");
+    }
+    // Where nothing was kept, `--quiet` is quiet.
+    std::fs::remove_file(place.path("pool")).expect("it is there");
+    place.run(["put", "pool", "third", "value", "--quiet"]).succeeded();
+}
