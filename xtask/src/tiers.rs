@@ -27,15 +27,18 @@ const LONGEST_AT_LANDINGS: [&str; 4] =
 const EXAMPLES: &str = "examples";
 /// The package whose tests call Cargo, which waits while another builds. No other's do.
 const CALLS_CARGO: &str = "xtask";
-/// The test programs that search on the simulated machine.
-const SEARCHES: [&str; 2] = ["everleaf-prove it", "everleaf-prove-designs it"];
-/// What tells them to go on behind the everyday schedules, up to so many times as many.
+/// The searches on the simulated machine that go on at landings: the test program, which of its tests, and up to how
+/// many times as many schedules. They have `survive` in their names; those with `every_order` run the same orders
+/// however long they may take. Of the product, what is drawn from all structures goes on longest: the search that meets
+/// the marks of landings.
+const GOES_ON: [(&str, &[&str], &str); 3] = [
+    ("everleaf-prove it", &[EVERY_STRUCTURE], "5"),
+    ("everleaf-prove it", &["survive", "--skip", "every_order", "--skip", EVERY_STRUCTURE], "2"),
+    ("everleaf-prove-designs it", &["survive", "--skip", "every_order"], "5"),
+];
+const EVERY_STRUCTURE: &str = "every_structure_survives";
+/// What tells them to go on behind the everyday schedules.
 const PROVE_TIMES: &str = "EVERLEAF_PROVE_TIMES";
-/// How many times that is at landings.
-const LANDING_TIMES: &str = "5";
-/// The tests of them that go on have this in their names, and those with the other run the same orders
-/// however long they may take.
-const GOES_ON: [&str; 3] = ["survive", "--skip", "every_order"];
 /// The variable that says what happens over the budget, and what it says where landings are decided.
 const BUDGET: &str = "EVERLEAF_BUDGET";
 const BUDGET_FAILS: &str = "fails";
@@ -213,8 +216,10 @@ pub fn run_landing(root: &Path, over_budget: OverBudget, totals: &mut Totals) {
             .contains(&program.package)
             .then(|| programs::job(program, &[], &[]));
         let landing = has(program, &only).then(|| programs::job(program, &only, &[]));
-        let goes_on = (SEARCHES.contains(&program.name.as_str()) && has(program, &GOES_ON))
-            .then(|| programs::job(program, &GOES_ON, &[(PROVE_TIMES, LANDING_TIMES)]));
+        let goes_on = GOES_ON
+            .iter()
+            .filter(|(name, tests, _)| program.name == *name && has(program, tests))
+            .map(|(_, tests, times)| programs::job(program, tests, &[(PROVE_TIMES, times)]));
         everyday.into_iter().chain(landing).chain(goes_on).collect()
     };
     let command = cargo(root, &["test", "--workspace", "--tests"]);
@@ -227,9 +232,9 @@ pub fn run_landing(root: &Path, over_budget: OverBudget, totals: &mut Totals) {
         return;
     }
     let program = |name: &str| built.programs.iter().find(|program| program.name == name);
-    for name in SEARCHES {
-        if !program(name).is_some_and(|program| has(program, &GOES_ON) && has(program, &only)) {
-            let ([goes_on, ..], landing) = (GOES_ON, tidy::LANDING_PREFIX);
+    for (name, tests, _) in GOES_ON {
+        if !program(name).is_some_and(|program| has(program, tests) && has(program, &only)) {
+            let (goes_on, landing) = (tests[0], tidy::LANDING_PREFIX);
             totals.fail(format!("no test of {name} has {goes_on} in its name, or {landing}.."));
         }
     }
