@@ -12,6 +12,7 @@
 //! | `nbtree` | the flagship |
 //! | `hashed_leaf` | the tree with hashed leaves |
 //! | `kind`, `geometry` | what differs between integers and byte strings; node capacities |
+//! | `once` | what hardware has in each place from which it is called, and the simulated machine in one |
 //! | `bytes` | the tree of byte strings: records, expiry, decisions, above either of the two |
 //! | `u64_tree` | the tree of integers, likewise |
 //! | `pool_trees` | the trees of a pool: found, opened, restored, loaded, emptied, removed |
@@ -31,6 +32,7 @@ pub mod hashed_leaf;
 pub mod journal;
 pub mod kind;
 pub mod nbtree;
+mod once;
 mod pool_trees;
 pub mod salvage;
 mod u64_tree;

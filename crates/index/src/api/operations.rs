@@ -12,6 +12,7 @@ use crate::api::check_report::CheckReport;
 use crate::api::error::IndexError;
 use crate::api::ordered::{Design, DesignInfo, OrderedIndex, Scans};
 use crate::nbtree::TreeShape;
+use crate::once::once;
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +198,29 @@ fn change_each<M: Machine>(
     Ok(())
 }
 
+/// Reads in a session that is pinned.
+#[inline(always)]
+fn read_pinned<T: Operations>(
+    tree: &T,
+    session: &mut Session<T::Machine>,
+    key: u64,
+) -> Result<Option<u64>, IndexError> {
+    if T::PINS_ITSELF { tree.read(session, key) } else { tree.read(&mut session.pinned(), key) }
+}
+
+/// Performs a write in a session that is pinned, and counts.
+#[inline(always)]
+fn write_pinned<T: Operations>(
+    tree: &T,
+    session: &mut Session<T::Machine>,
+    change: &Change,
+) -> Result<Outcome, IndexError> {
+    match T::PINS_ITSELF {
+        true => write_counted(tree, session, change),
+        false => write_counted(tree, &mut session.pinned(), change),
+    }
+}
+
 /// Performs a write and counts.
 #[inline(always)]
 fn write_counted<T: Operations>(
@@ -242,7 +266,10 @@ impl<T: Operations> OrderedIndex<T::Machine> for T {
     #[inline]
     fn get(&self, session: &mut Session<T::Machine>, key: u64) -> Result<Option<u64>, IndexError> {
         T::INFO.check_key(key)?;
-        if T::PINS_ITSELF { self.read(session, key) } else { self.read(&mut session.pinned(), key) }
+        match T::Machine::SIMULATED {
+            true => once(|| read_pinned(self, session, key)),
+            false => read_pinned(self, session, key),
+        }
     }
 
     #[inline]
@@ -261,10 +288,9 @@ impl<T: Operations> OrderedIndex<T::Machine> for T {
             T::INFO.check_value(value)?;
         }
         let change = Change { key, intent, value };
-        if T::PINS_ITSELF {
-            write_counted(self, session, &change)
-        } else {
-            write_counted(self, &mut session.pinned(), &change)
+        match T::Machine::SIMULATED {
+            true => once(|| write_pinned(self, session, &change)),
+            false => write_pinned(self, session, &change),
         }
     }
 
@@ -278,6 +304,9 @@ impl<T: Operations> OrderedIndex<T::Machine> for T {
     ) -> Result<(), IndexError> {
         match T::INFO.scans {
             Scans::Never => Err(NO_ORDER),
+            Scans::Upwards | Scans::BothWays if T::Machine::SIMULATED => {
+                once(|| scan_within(self, session, Way::Up, from, limit, pairs))
+            }
             Scans::Upwards | Scans::BothWays => {
                 scan_within(self, session, Way::Up, from, limit, pairs)
             }

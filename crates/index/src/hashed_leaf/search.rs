@@ -11,6 +11,7 @@ use crate::nbtree::Absence;
 use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{FROZEN, LIVE, PENDING, TOMB};
+use crate::once::once;
 
 /// What a search of a leaf came to.
 enum Found {
@@ -64,6 +65,15 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// through it.
     #[inline(always)]
     pub(super) fn descend(&self, key: K::Key<'_>, writes: bool) -> (LeafId, Probe<G>) {
+        if M::SIMULATED {
+            return once(|| self.descend_here(key, writes));
+        }
+        self.descend_here(key, writes)
+    }
+
+    /// [`Self::descend`], compiled into its caller.
+    #[inline(always)]
+    fn descend_here(&self, key: K::Key<'_>, writes: bool) -> (LeafId, Probe<G>) {
         let mut node = self.inner.root();
         let mut level = node.level;
         while level > 1 {
@@ -204,6 +214,21 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// [`Self::get_payload`] from the leaf on that the inner nodes gave.
     #[inline(always)]
     pub(super) fn get_from(
+        &self,
+        session: &mut Session<M>,
+        leaf: LeafId,
+        key: K::Key<'_>,
+        probe: Probe<G>,
+    ) -> Result<Option<u64>, AllocError> {
+        if M::SIMULATED {
+            return once(|| self.get_from_here(session, leaf, key, probe));
+        }
+        self.get_from_here(session, leaf, key, probe)
+    }
+
+    /// [`Self::get_from`], compiled into its caller.
+    #[inline(always)]
+    fn get_from_here(
         &self,
         session: &mut Session<M>,
         mut leaf: LeafId,

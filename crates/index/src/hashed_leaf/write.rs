@@ -16,6 +16,7 @@ use crate::api::change::{Intent, Outcome};
 use crate::kind::Kind;
 use crate::nbtree::state::{EMPTY_ENTRY, FROZEN, LIVE, PENDING, TOMB};
 use crate::nbtree::write::Write;
+use crate::once::once;
 
 /// `Adr` domain: while it exists, readers of the leaf persist what they read.
 ///
@@ -105,6 +106,21 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// [`Self::write`] from the leaf on that the inner nodes gave.
     #[inline(always)]
     pub(super) fn write_from(
+        &self,
+        session: &mut Session<M>,
+        leaf: LeafId,
+        probe: Probe<G>,
+        write: &Write<'_, K, M>,
+    ) -> Result<Outcome, AllocError> {
+        if M::SIMULATED {
+            return once(|| self.write_from_here(session, leaf, probe, write));
+        }
+        self.write_from_here(session, leaf, probe, write)
+    }
+
+    /// [`Self::write_from`], compiled into its caller.
+    #[inline(always)]
+    fn write_from_here(
         &self,
         session: &mut Session<M>,
         mut leaf: LeafId,

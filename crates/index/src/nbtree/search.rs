@@ -13,6 +13,7 @@ use super::shared::Shared;
 use super::state::{COMMITTED, PENDING, REPLACED, TOMB, holds};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
+use crate::once::once;
 
 /// What shows that a key is absent (`NbTree::absence`, `HashedLeafTree::absence`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,15 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// The leaf that the inner nodes give for `key`; it may have been replaced.
     #[inline(always)]
     pub(super) fn descend(&self, key: K::Key<'_>) -> Shared<Leaf<M>> {
+        if M::SIMULATED {
+            return once(|| self.descend_here(key));
+        }
+        self.descend_here(key)
+    }
+
+    /// [`Self::descend`], compiled into its caller.
+    #[inline(always)]
+    fn descend_here(&self, key: K::Key<'_>) -> Shared<Leaf<M>> {
         let mut node = self.root();
         let mut level = node.level;
         while level > 1 {
@@ -195,6 +205,15 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         meta: u64,
         key: K::Key<'_>,
     ) -> Option<u64> {
+        if M::SIMULATED {
+            return once(|| self.get_in_leaf_here(leaf, meta, key));
+        }
+        self.get_in_leaf_here(leaf, meta, key)
+    }
+
+    /// [`Self::get_in_leaf`], compiled into its caller.
+    #[inline(always)]
+    fn get_in_leaf_here(&self, leaf: Shared<Leaf<M>>, meta: u64, key: K::Key<'_>) -> Option<u64> {
         let hits = leaf.fingerprints.matches(K::fingerprint(key)) & meta & COMMITTED;
         if hits == 0 {
             return None;

@@ -15,6 +15,7 @@ use super::state::{COMMITTED, FREEZING, FROZEN, LIVE, PENDING, TOMB};
 use crate::api::change::{Intent, Outcome};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
+use crate::once::once;
 
 /// One write: the key, what to do, and the payload to store.
 pub(crate) struct Write<'k, K: Kind<M>, M: Machine> {
@@ -136,6 +137,21 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// or after the pin.
     #[inline(always)]
     pub(super) fn write_from(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        meta: u64,
+        write: &Write<'_, K, M>,
+    ) -> Result<Outcome, AllocError> {
+        if M::SIMULATED {
+            return once(|| self.write_from_here(session, leaf, meta, write));
+        }
+        self.write_from_here(session, leaf, meta, write)
+    }
+
+    /// [`Self::write_from`], compiled into its caller.
+    #[inline(always)]
+    fn write_from_here(
         &self,
         session: &mut Session<M>,
         mut leaf: Shared<Leaf<M>>,
