@@ -198,6 +198,24 @@ pub(crate) fn sort_entries<K: Kind<M>, M: Machine>(base: PoolBase<M>, entries: &
     entries.sort_unstable_by(|a, b| K::compare(base, *a, *b));
 }
 
+/// Brings the entry there that has this place in their order, and those below it before it: compiled once, too.
+pub(crate) fn halve_entries<K: Kind<M>, M: Machine>(
+    base: PoolBase<M>,
+    entries: &mut [Pair],
+    at: usize,
+) {
+    entries.select_nth_unstable_by(at, |a, b| K::compare(base, *a, *b));
+}
+
+/// Sorts places in a leaf by the keys of their entries, which `load` reads: compiled once, too.
+pub(crate) fn sort_places<K: Kind<M>, M: Machine, T>(
+    base: PoolBase<M>,
+    places: &mut [T],
+    load: &dyn Fn(&T) -> Pair,
+) {
+    places.sort_unstable_by(|a, b| K::compare(base, load(a), load(b)));
+}
+
 impl<M: Machine> Kind<M> for U64Kind {
     type Key<'k> = u64;
     const CODE: u16 = 1;

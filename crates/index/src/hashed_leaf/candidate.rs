@@ -8,7 +8,7 @@ use super::layout::{Cold, DEAD, LeafId, LeafShape, Successor, UNKNOWN};
 use super::placement::Placement;
 use super::probe::{Filling, usable};
 use crate::api::change::{Effect, Outcome};
-use crate::kind::Kind;
+use crate::kind::{Kind, halve_entries};
 use crate::nbtree::layout::owner_word;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{BlockState, EMPTY_ENTRY, FROZEN, LIVE};
@@ -67,7 +67,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         let at = self.split_position(leaf, &entries, inserted);
         // Only the halves matter, not the order within.
-        entries.select_nth_unstable_by(at, |a, b| K::compare(self.base, *a, *b));
+        halve_entries::<K, M>(self.base, &mut entries, at);
         let below = entries[..at]
             .iter()
             .copied()

@@ -20,7 +20,7 @@ use super::order::Sorted;
 use super::probe::usable;
 use super::sort::Held;
 use super::state::FROZEN_EMPTY;
-use crate::kind::Kind;
+use crate::kind::{Kind, sort_places};
 use crate::nbtree::Extent;
 use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
@@ -368,7 +368,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let load = |position: u8| self.entry(leaf, usize::from(position)).load();
         let ties = held.chunk_by_mut(|a, b| a.0 == b.0).filter(|ties| ties.len() > 1);
         for ties in ties {
-            ties.sort_unstable_by(|a, b| K::compare(self.base, load(a.1), load(b.1)));
+            sort_places::<K, M, _>(self.base, ties, &|(_, position)| load(*position));
         }
     }
 }

@@ -11,7 +11,7 @@ use super::state::{BlockState, EMPTY, EMPTY_ENTRY, LIVE, holds};
 use super::write::Write;
 use crate::api::change::{Effect, Outcome};
 use crate::geometry::Geometry;
-use crate::kind::Kind;
+use crate::kind::{Kind, halve_entries};
 
 /// A replacement that nobody else has seen.
 pub(super) struct Candidate<M: Machine> {
@@ -64,7 +64,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let is_last = leaf.high == 0 || K::is_boundary(leaf.high);
         let at = split_point::<K, M>(self.base, &entries, inserted, is_last);
         // Only the halves matter, not the order within.
-        entries.select_nth_unstable_by(at, |a, b| K::compare(self.base, *a, *b));
+        halve_entries::<K, M>(self.base, &mut entries, at);
         let from = if M::mutant("bytes.split_below_any") { at - 1 } else { 0 };
         let below = entries[from..at]
             .iter()

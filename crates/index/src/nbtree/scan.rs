@@ -19,7 +19,7 @@ use super::shared::Shared;
 use super::state::{COMMITTED, EMPTY, REPLACED, TOMB, holds};
 use crate::bytes::record::Verify;
 use crate::geometry::Geometry;
-use crate::kind::Kind;
+use crate::kind::{Kind, sort_places};
 use crate::pool_trees::pool_base::PoolBase;
 
 /// The value of a retired leaf's `order`: no order is installed any more.
@@ -438,7 +438,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let load = |slot: u8| block.entries[usize::from(slot)].load();
         let same_head = |a: &u8, b: &u8| K::head(load(*a)) == K::head(load(*b));
         for ties in slots.chunk_by_mut(same_head).filter(|ties| ties.len() > 1) {
-            ties.sort_unstable_by(|a, b| K::compare(self.base, load(*a), load(*b)));
+            sort_places::<K, M, _>(self.base, ties, &|slot| load(*slot));
         }
     }
 
