@@ -9,6 +9,8 @@ pub mod maps;
 pub mod pool;
 mod store;
 
+use std::marker::PhantomData;
+
 use everleaf_index::geometry::LeafShape;
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
@@ -30,19 +32,21 @@ const fn at_once<T: Design<M>>() -> AnyTree {
     AnyTree::of::<Of<T, true>>()
 }
 
-/// Leaves of so many slots for NBTree alone. Its trees are compiled with the trees with hashed leaves that a pool of
-/// them could have; none has, so those are of leaves that are compiled anyway.
+/// Leaves of so many slots for NBTree, beside hashed leaves of the shape `L`. All trees that a pool may have are
+/// compiled with its geometry: so what only NBTree has is beside what only hashed leaves have, or is compiled anyway.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plain<const SLOTS: usize, const CHILDREN: usize>;
+pub struct Beside<const SLOTS: usize, const CHILDREN: usize, L>(PhantomData<L>);
 
-impl<const SLOTS: usize, const CHILDREN: usize> Geometry for Plain<SLOTS, CHILDREN> {
+impl<const SLOTS: usize, const CHILDREN: usize, L: LeafShape> Geometry
+    for Beside<SLOTS, CHILDREN, L>
+{
     const SLOT_COUNT: usize = SLOTS;
     const CHILD_COUNT: usize = CHILDREN;
     const PARENT_CHILD_COUNT: usize = CHILDREN;
-    type Leaves = Tiny<3, 3>;
+    type Leaves = L;
 }
 
-/// Leaves of few slots below inner nodes that are as wide as they may be, for NBTree alone, too.
+/// Leaves of few slots below inner nodes that are as wide as they may be, for NBTree, beside [`Doubled`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wide<const SLOTS: usize>;
 
@@ -50,7 +54,7 @@ impl<const SLOTS: usize> Geometry for Wide<SLOTS> {
     const SLOT_COUNT: usize = SLOTS;
     const CHILD_COUNT: usize = Production::CHILD_COUNT;
     const PARENT_CHILD_COUNT: usize = Production::PARENT_CHILD_COUNT;
-    type Leaves = Tiny<3, 3>;
+    type Leaves = Doubled;
 }
 
 /// Hashed leaves of three chunks and a header, whose orders take more words than one, and samples.
@@ -93,6 +97,11 @@ impl LeafShape for Doubled {
     const CHUNK: usize = 2;
 }
 
+/// Nine slots, and hashed leaves of [`Chunks`].
+type Nine = Beside<9, 3, Chunks>;
+/// Seventeen slots, and hashed leaves that are compiled for others.
+type Seventeen = Beside<17, 4, Tiny<3, 3>>;
+
 /// The tree with hashed leaves, of integers.
 type Hashed<G, M> = HashedLeafTree<U64Kind, G, M>;
 
@@ -102,8 +111,8 @@ static NB_TREES: &Trees = &Trees {
         (3, AnyTree::of::<Nb<Tiny<3, 3>>>()),
         (4, AnyTree::of::<Nb<Tiny<4, 3>>>()),
         (7, AnyTree::of::<Nb<Tiny<7, 3>>>()),
-        (9, AnyTree::of::<Nb<Plain<9, 3>>>()),
-        (17, AnyTree::of::<Nb<Plain<17, 4>>>()),
+        (9, AnyTree::of::<Nb<Nine>>()),
+        (17, AnyTree::of::<Nb<Seventeen>>()),
     ],
     wide: &[(5, AnyTree::of::<Nb<Wide<5>>>()), (62, AnyTree::of::<Nb<Production>>())],
     alone: false,
@@ -139,7 +148,7 @@ static NB_STRINGS: &Strings = &Strings {
         (2, AnyWords::of::<Tiny<2, 3>>()),
         (3, AnyWords::of::<Tiny<3, 3>>()),
         (4, AnyWords::of::<Tiny<4, 3>>()),
-        (9, AnyWords::of::<Plain<9, 3>>()),
+        (9, AnyWords::of::<Nine>()),
     ],
     wide: &[(5, AnyWords::of::<Wide<5>>())],
 };
@@ -150,9 +159,9 @@ static HASHED_STRINGS: &Strings = &Strings {
         (3, AnyWords::hashed::<Tiny<3, 3>>()),
         (4, AnyWords::hashed::<Tiny<4, 3>>()),
         (7, AnyWords::hashed::<Tiny<7, 3>>()),
-        (22, AnyWords::hashed::<Chunks>()),
+        (22, AnyWords::hashed::<Nine>()),
     ],
-    wide: &[(6, AnyWords::hashed::<Doubled>()), (254, AnyWords::hashed::<Production>())],
+    wide: &[(6, AnyWords::hashed::<Wide<5>>()), (254, AnyWords::hashed::<Production>())],
 };
 
 /// The same trees, whose leaves are restored, and what they refer to marked, when they are touched.
@@ -162,9 +171,9 @@ static STRINGS_AT_ONCE: &Strings = &Strings {
         (3, AnyWords::at_once::<Tiny<3, 3>>()),
         (4, AnyWords::at_once::<Tiny<4, 3>>()),
         (7, AnyWords::at_once::<Tiny<7, 3>>()),
-        (22, AnyWords::at_once::<Chunks>()),
+        (22, AnyWords::at_once::<Nine>()),
     ],
-    wide: &[(6, AnyWords::at_once::<Doubled>()), (254, AnyWords::at_once::<Production>())],
+    wide: &[(6, AnyWords::at_once::<Wide<5>>()), (254, AnyWords::at_once::<Production>())],
 };
 
 /// The structures of the product.
