@@ -63,7 +63,7 @@ fn random_plans_on_trees_of_byte_strings_survive() {
 }
 
 #[test]
-fn the_fifteen_nasty_scenarios_survive() {
+fn the_fifteen_scenarios_of_published_bugs_survive() {
     let scenarios = scenarios::published_bugs();
     assert_eq!(scenarios.len(), 15);
     let report = survive("published_bugs scenarios", 0.1, half_of(2), plain, |_, config| {
