@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use everleaf::{Error, Options, Result, Store};
 
-/// Every how many bytes of the used part of the file one is damaged, unless `STEP_VARIABLE` says
-/// otherwise.
-const STEP: usize = 97;
-/// For a longer search.
+/// Every how many bytes of the used part of the file one is damaged everyday, and at landings, unless
+/// `STEP_VARIABLE` says otherwise.
+const STEPS: [usize; 2] = [293, 97];
+/// For a longer search; and what tells the victim.
 const STEP_VARIABLE: &str = "EVERLEAF_HOSTILE_STEP";
 /// Names the folder in which the victim finds the file.
 const FOLDER: &str = "EVERLEAF_HOSTILE_FOLDER";
@@ -67,15 +67,19 @@ fn what_the_kernel_refuses_is_told_with_its_answer() {
     assert!(what.contains("pool") && !what.contains("irectory"), "{what}");
 }
 
-/// Offsets of bytes worth damaging: one in [`STEP`] of the lines that are not all zero.
-fn targets(image: &[u8]) -> Vec<usize> {
+/// What the environment says instead of one of [`STEPS`].
+fn given_step() -> Option<usize> {
+    std::env::var(STEP_VARIABLE).ok().and_then(|step| step.parse().ok())
+}
+
+/// Offsets of bytes worth damaging: one in `step` of the lines that are not all zero.
+fn targets(image: &[u8], step: usize) -> Vec<usize> {
     let used = image
         .chunks(64)
         .enumerate()
         .filter(|(_, line)| line.iter().any(|byte| *byte != 0))
         .flat_map(|(number, line)| (0..line.len()).map(move |byte| number * 64 + byte));
-    let step = std::env::var(STEP_VARIABLE).ok().and_then(|step| step.parse().ok());
-    used.step_by(step.unwrap_or(STEP)).collect()
+    used.step_by(step).collect()
 }
 
 /// Reads everything in both directions, checks, and unless `read_only` writes as well.
@@ -164,7 +168,8 @@ fn victim_of_damaged_files() {
         }
     });
     let mut out = std::io::stdout();
-    for (round, target) in targets(&image).into_iter().enumerate().skip(first) {
+    let step = given_step().expect("given");
+    for (round, target) in targets(&image, step).into_iter().enumerate().skip(first) {
         writeln!(out, "\nround {round} offset {target}").expect("the parent reads");
         if let Err(what) = try_damage(&path, &image, target, round) {
             writeln!(out, "\nwrong {what}").expect("the parent reads");
@@ -176,12 +181,22 @@ fn victim_of_damaged_files() {
 
 #[test]
 fn no_damaged_byte_of_a_file_kills_the_process() {
+    damage_one_in(given_step().unwrap_or(STEPS[0]));
+}
+
+#[test]
+#[ignore = "guards a landing"]
+fn landing_no_damaged_byte_of_more_kills_the_process() {
+    damage_one_in(given_step().unwrap_or(STEPS[1]));
+}
+
+fn damage_one_in(step: usize) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let original = folder.path().join("original.pool");
     make_pool(&original).expect("a pool");
     std::fs::copy(&original, folder.path().join("image")).expect("a copy");
     let image = std::fs::read(&original).expect("the image");
-    assert!(targets(&image).len() > 100, "the file holds something");
+    assert!(targets(&image, step).len() > 100, "the file holds something");
 
     let (mut wrong, mut first, mut finished) = (vec![], 0, false);
     while !finished && wrong.len() < 10 {
@@ -189,6 +204,7 @@ fn no_damaged_byte_of_a_file_kills_the_process() {
             .args(["--exact", "victim_of_damaged_files", "--nocapture", "--test-threads=1"])
             .env(FOLDER, folder.path())
             .env(FIRST, first.to_string())
+            .env(STEP_VARIABLE, step.to_string())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
