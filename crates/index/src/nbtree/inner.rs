@@ -227,6 +227,19 @@ impl<M: Machine> Shared<Inner<M>> {
         self.heads(level, index / GROUP_SIZE).0[index % GROUP_SIZE]
     }
 
+    /// The first eight bytes of the fence of a child that is not the first, if the heads do not skip as many.
+    #[inline(always)]
+    pub fn whole_head(self, level: u16, index: usize) -> Option<u64> {
+        debug_assert!((1..usize::from(self.count)).contains(&index));
+        let skip = self.skip as usize;
+        if skip >= size_of::<u64>() {
+            return None;
+        }
+        let prefix = self.prefix.first_chunk().copied().map_or(0, u64::from_be_bytes);
+        // Zeros follow the prefix.
+        Some(prefix | self.head(level, index) >> (8 * skip))
+    }
+
     /// The last child whose head is at most `head`, or the first child.
     #[inline(always)]
     fn find_head(self, level: u16, head: u64) -> usize {

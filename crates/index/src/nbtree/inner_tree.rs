@@ -51,12 +51,26 @@ impl<M: Machine> Path<M> {
     /// The fences of the child that the path leads to; the upper one is 0 if there is none. Nodes on the path
     /// may have been replaced since: the range of a child never changes.
     pub fn bounds<K: Kind<M>>(&self) -> (u64, u64) {
-        let (parent, index) = self.step(self.length - 1);
-        let high = (0..self.length).rev().find_map(|depth| {
+        self.bounds_behind::<K>(self.length)
+    }
+
+    /// The last node on the path, and its fences, as by [`Self::bounds`]; both are 0 if it is the root.
+    pub fn parent<K: Kind<M>>(&self) -> (Shared<Inner<M>>, (u64, u64)) {
+        let (parent, _) = self.step(self.length - 1);
+        (parent, self.bounds_behind::<K>(self.length - 1))
+    }
+
+    /// The fences of what so many steps lead to.
+    fn bounds_behind<K: Kind<M>>(&self, steps: usize) -> (u64, u64) {
+        let low = steps.checked_sub(1).map(|depth| {
+            let (node, index) = self.step(depth);
+            node.fence::<K>(index)
+        });
+        let high = (0..steps).rev().find_map(|depth| {
             let (node, index) = self.step(depth);
             (index + 1 < usize::from(node.count)).then(|| node.fence::<K>(index + 1))
         });
-        (parent.fence::<K>(index), high.unwrap_or(0))
+        (low.unwrap_or(0), high.unwrap_or(0))
     }
 }
 

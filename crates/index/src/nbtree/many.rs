@@ -3,6 +3,11 @@
 //! All keys go down the tree together, one level at a time: while the line of one is on its way, the
 //! next one's is asked for. The answers are those of separate gets, and the writes are separate
 //! writes, in order.
+//!
+//! A search has three steps: down to the leaf, to a slot by its fingerprint, to what the entry says. Each
+//! asks for what the next one reads, so a caller with more than one group takes steps of other groups in
+//! between. No step reads sooner than the one before it, as in a search of one key by a slow thread, and
+//! all of them are under one pin.
 
 use everleaf_alloc::{AllocError, BLOCK_SIZE, Session};
 use everleaf_machine::{LINE_SIZE, Machine, Ordering};
@@ -25,25 +30,55 @@ pub(crate) const fn group<M: Machine>() -> usize {
     if M::SIMULATED { 4 } else { TOGETHER }
 }
 
-/// Keys that come in order are in one leaf for a while: that leaf, and the heads of the keys that its range has for
-/// certain. It stands for what the inner nodes have led to, and is used under the same pin.
+/// Keys that come in order go through one node right above the leaves for a while, and to one leaf after another: that
+/// node, the leaf, and the heads of the keys that their ranges have for certain. They stand for what the nodes above
+/// have led to, and are used under the same pin.
 pub(crate) struct Run<M: Machine> {
+    node: Option<Shared<Inner<M>>>,
+    heads: Heads,
     leaf: Option<Shared<Leaf<M>>>,
+    leaf_heads: Heads,
+}
+
+/// The heads from one to another, both included.
+#[derive(Clone, Copy)]
+struct Heads {
     first: u64,
     last: u64,
 }
 
+impl Heads {
+    const NONE: Heads = Heads { first: u64::MAX, last: 0 };
+
+    #[inline(always)]
+    fn have(self, head: u64) -> bool {
+        self.first <= head && head <= self.last
+    }
+}
+
 impl<M: Machine> Run<M> {
-    /// No leaf is known.
+    /// No node is known.
     #[inline(always)]
     pub(crate) fn none() -> Self {
-        Run { leaf: None, first: u64::MAX, last: 0 }
+        Run { node: None, heads: Heads::NONE, leaf: None, leaf_heads: Heads::NONE }
+    }
+
+    #[inline(always)]
+    fn node_of(&self, head: u64) -> Option<Shared<Inner<M>>> {
+        if self.heads.have(head) { self.node } else { None }
     }
 
     #[inline(always)]
     fn leaf_of(&self, head: u64) -> Option<Shared<Leaf<M>>> {
-        if self.first <= head && head <= self.last { self.leaf } else { None }
+        if self.leaf_heads.have(head) { self.leaf } else { None }
     }
+}
+
+/// How far the keys of a group have come: to leaves, whose first lines are on their way to the cache, and then to
+/// slots of these, whose entries are. It is used under the pin under which it was made.
+pub(crate) struct Approached<M: Machine> {
+    leaves: [Shared<Leaf<M>>; TOGETHER],
+    hits: [u64; TOGETHER],
 }
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
@@ -60,94 +95,150 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     ) {
         let payloads = payloads[..keys.len()].chunks_mut(group::<M>());
         for (keys, payloads) in keys.chunks(group::<M>()).zip(payloads) {
-            self.get_group(session, keys, run, extent, payloads);
-            if extent == Extent::Whole && !M::SIMULATED {
-                for payload in payloads.iter().flatten() {
-                    K::ask_for_rest(self.base, *payload);
-                }
-            }
+            let mut near = self.approach_group(keys, run);
+            self.match_group(session, keys, &mut near);
+            self.take_group(keys, &near, extent, payloads);
         }
     }
 
-    fn get_group(
-        &self,
-        session: &mut Session<M>,
-        keys: &[K::Key<'_>],
-        run: &mut Run<M>,
-        extent: Extent,
-        payloads: &mut [Option<u64>],
-    ) {
-        let mut leaves = match run.leaf_of(K::key_head(keys[0], 0)) {
-            Some(leaf) => self.go_on(leaf, run, keys),
+    /// The first step of a search for a group of keys, at least one: down to their leaves.
+    pub(crate) fn approach_group(&self, keys: &[K::Key<'_>], run: &mut Run<M>) -> Approached<M> {
+        let leaves = match run.node_of(K::key_head(keys[0], 0)) {
+            Some(_) => self.go_on(run, keys),
             None => {
                 let leaves = self.descend_group(keys.len(), |index| keys[index]);
-                *run = match leaves[..keys.len()] {
+                *run = match (&leaves[..keys.len()], keys) {
                     // The next group goes on from there, perhaps.
-                    [.., one, other] if one == other => self.run_in(other),
+                    ([.., one, other], [.., key]) if one == other => self.run_of(*key),
                     _ => Run::none(),
                 };
                 leaves
             }
         };
-        let mut hits_of = [0; TOGETHER];
-        for (index, key) in keys.iter().enumerate() {
+        Approached { leaves, hits: [0; TOGETHER] }
+    }
+
+    /// The second step: to the slots that may have the keys.
+    pub(crate) fn match_group(
+        &self,
+        session: &mut Session<M>,
+        keys: &[K::Key<'_>],
+        near: &mut Approached<M>,
+    ) {
+        let places = near.leaves.iter_mut().zip(&mut near.hits);
+        for (key, (place, hits_of)) in keys.iter().zip(places) {
             // Acquire: as in `resolve`.
-            let meta = leaves[index].meta.load(Ordering::Acquire);
+            let meta = place.meta.load(Ordering::Acquire);
             let meta = if meta & REPLACED == 0 || M::mutant("nbtree.many_reads_replaced") {
                 meta
             } else {
                 let (leaf, meta) = self.resolve(session, *key);
-                leaves[index] = leaf;
+                *place = leaf;
                 meta
             };
-            let leaf = leaves[index];
+            let leaf = *place;
             let hits = leaf.fingerprints.matches(K::fingerprint(*key)) & meta & COMMITTED;
-            hits_of[index] = hits;
+            *hits_of = hits;
             if hits != 0 {
                 let slot = hits.trailing_zeros() as usize;
                 let block = self.block(leaf).as_ptr().cast::<u8>();
                 M::prefetch(block.wrapping_add(BLOCK_HEADER_SIZE + slot * 16));
             }
         }
-        for (index, (key, payload)) in keys.iter().zip(payloads).enumerate() {
+    }
+
+    /// The last step: to what the entries say, as [`Self::get_many_payloads`].
+    pub(crate) fn take_group(
+        &self,
+        keys: &[K::Key<'_>],
+        near: &Approached<M>,
+        extent: Extent,
+        payloads: &mut [Option<u64>],
+    ) {
+        let places = near.leaves.iter().zip(&near.hits);
+        for ((key, (leaf, hits)), payload) in keys.iter().zip(places).zip(&mut *payloads) {
             *payload = if K::HAS_TAILS {
-                self.get_likely_among(leaves[index], hits_of[index], *key, extent)
+                self.get_likely_among(*leaf, *hits, *key, extent)
             } else {
-                self.get_among(leaves[index], hits_of[index], *key)
+                self.get_among(*leaf, *hits, *key)
             };
+        }
+        if extent == Extent::Whole && !M::SIMULATED {
+            for payload in payloads[..keys.len()].iter().flatten() {
+                K::ask_for_rest(self.base, *payload);
+            }
         }
     }
 
-    /// The leaf as one that keys in order are in.
-    fn run_in(&self, leaf: Shared<Leaf<M>>) -> Run<M> {
+    /// The node that keys in order go through from `key` on.
+    fn run_of(&self, key: K::Key<'_>) -> Run<M> {
+        let (path, _) = self.descend_path(key, false);
+        let (node, (low, high)) = path.parent::<K>();
         // A key with the head of a fence may lie on either side of it.
-        let (low, high) = (leaf.low, leaf.high);
         let head = |fence| K::fence_head(self.base, fence, 0);
         let first = if low == 0 { Some(0) } else { head(low).checked_add(1) };
         let last = if high == 0 { Some(u64::MAX) } else { head(high).checked_sub(1) };
         match (first, last) {
-            (Some(first), Some(last)) => Run { leaf: Some(leaf), first, last },
+            (Some(first), Some(last)) => {
+                Run { node: Some(node), heads: Heads { first, last }, ..Run::none() }
+            }
             _ => Run::none(),
         }
     }
 
-    /// The leaves that the inner nodes give for keys of which the first is in `leaf`: as long as the next one is in the
-    /// same, the nodes are not asked.
-    fn go_on(
-        &self,
-        leaf: Shared<Leaf<M>>,
-        run: &mut Run<M>,
-        keys: &[K::Key<'_>],
-    ) -> [Shared<Leaf<M>>; TOGETHER] {
-        let mut leaves = [leaf; TOGETHER];
-        for (place, key) in leaves.iter_mut().zip(keys) {
-            *place = run.leaf_of(K::key_head(*key, 0)).unwrap_or_else(|| {
-                let next = self.descend(*key);
-                *run = self.run_in(next);
-                next
-            });
+    /// The leaves that the inner nodes give for keys of which the first goes through the node of `run`: as long as the
+    /// next one does so, too, the nodes above are not asked.
+    fn go_on(&self, run: &mut Run<M>, keys: &[K::Key<'_>]) -> [Shared<Leaf<M>>; TOGETHER] {
+        let (first, mut ways_down) = (self.go_on_to(run, keys[0], &mut 1), 1);
+        let mut leaves = [first; TOGETHER];
+        for (place, key) in leaves.iter_mut().zip(keys).skip(1) {
+            *place = match run.leaf_of(K::key_head(*key, 0)) {
+                Some(leaf) => leaf,
+                None => self.go_on_to(run, *key, &mut ways_down),
+            };
         }
         leaves
+    }
+
+    /// The leaf of a key, its lines asked for; `run` goes on with it. As long as there are `ways_down`, it is one of
+    /// another node if the key is.
+    fn go_on_to(&self, run: &mut Run<M>, key: K::Key<'_>, ways_down: &mut u32) -> Shared<Leaf<M>> {
+        let head = K::key_head(key, 0);
+        if !run.heads.have(head) {
+            // Where another key comes to yet another node, they are not in order, or few for each node.
+            *run = if *ways_down > 0 { self.run_of(key) } else { Run::none() };
+            *ways_down = ways_down.saturating_sub(1);
+        }
+        let Some(node) = run.node_of(head) else { return self.descend(key) };
+        let index = node.find::<K>(1, self.base, key, false);
+        let leaf = node.child_at(1, index);
+        ask_for_leaf::<M>(leaf);
+        // SAFETY: children of level 1 are leaves, read while pinned.
+        let leaf = unsafe { Shared::new(leaf.cast()) };
+        (run.leaf, run.leaf_heads) = (Some(leaf), Self::heads_of(node, index, run.heads));
+        leaf
+    }
+
+    /// The heads of keys that a child of a node of level 1 has for certain, among those that the node has.
+    fn heads_of(node: Shared<Inner<M>>, index: usize, heads: Heads) -> Heads {
+        let is_last = index + 1 == usize::from(node.count);
+        // A key with the head of a fence may lie on either side of it.
+        let first = if index == 0 {
+            Some(heads.first)
+        } else {
+            node.whole_head(1, index).and_then(|head| head.checked_add(1))
+        };
+        let last = if is_last {
+            Some(heads.last)
+        } else {
+            node.whole_head(1, index + 1).and_then(|head| head.checked_sub(1))
+        };
+        match (first, last) {
+            (Some(first), Some(last)) => {
+                Heads { first: first.max(heads.first), last: last.min(heads.last) }
+            }
+            _ => Heads::NONE,
+        }
     }
 
     /// As [`Self::get_among`], by what the entry says, without its record, whose lines are asked for.
@@ -270,9 +361,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 if level > 1 {
                     Shared::<Inner<M>>::prefetch::<K>(*place, level - 1);
                 } else {
-                    let leaf = place.cast::<u8>().cast_const();
-                    M::prefetch(leaf);
-                    M::prefetch(leaf.wrapping_add(LINE_SIZE));
+                    ask_for_leaf::<M>(*place);
                 }
             }
         }
@@ -282,6 +371,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // SAFETY: children of level 1 are leaves, read while pinned.
         nodes.map(|node| unsafe { Shared::new(node.cast()) })
     }
+}
+
+/// Asks for the lines of a leaf.
+#[inline(always)]
+fn ask_for_leaf<M: Machine>(leaf: *mut ()) {
+    let leaf = leaf.cast::<u8>().cast_const();
+    M::prefetch(leaf);
+    M::prefetch(leaf.wrapping_add(LINE_SIZE));
 }
 
 #[cfg(test)]

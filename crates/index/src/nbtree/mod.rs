@@ -91,7 +91,7 @@ use tally::Tally;
 
 pub(crate) use bulk::{BulkLoader, Loadable, Part, join};
 pub(crate) use check::CheckState;
-pub(crate) use many::{Run, TOGETHER, group};
+pub(crate) use many::{Approached, Run, TOGETHER, group};
 pub(crate) use missed::{Look, Missed, SweepPlace, Swept};
 pub(crate) use recover::find_live_blocks;
 pub(crate) use scan::Extent;

@@ -1,6 +1,7 @@
 //! The trees of a pool: which there are, how each is opened, loaded, emptied and removed.
 
 pub mod emptying;
+pub mod many;
 pub mod nodes;
 pub mod pool_base;
 pub mod registry;

@@ -22,8 +22,7 @@ use crate::nbtree::inner::Child;
 use crate::nbtree::recover::LiveBlocks;
 use crate::nbtree::write::{self, Write};
 use crate::nbtree::{
-    Absence, CheckState, Contents, Extent, Loadable, Missed, NbTree, Run, SweepPlace, Swept,
-    TreeShape,
+    Absence, CheckState, Contents, Extent, Loadable, Missed, NbTree, SweepPlace, Swept, TreeShape,
 };
 use crate::pool_trees::tree_cell::CellTree;
 
@@ -226,27 +225,6 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         match self {
             Nodes::NbTree(tree) => Ok(tree.absence(session, key)),
             Nodes::HashedLeaf(tree) => tree.absence(session, key),
-        }
-    }
-
-    /// See [`NbTree::get_many_payloads`].
-    ///
-    /// # Errors
-    /// As [`Self::get_payload`].
-    pub fn get_many_payloads(
-        &self,
-        session: &mut Session<M>,
-        keys: &[K::Key<'_>],
-        run: &mut Run<M>,
-        extent: Extent,
-        payloads: &mut [Option<u64>],
-    ) -> Result<(), AllocError> {
-        match self {
-            Nodes::NbTree(tree) => {
-                tree.get_many_payloads(session, keys, run, extent, payloads);
-                Ok(())
-            }
-            Nodes::HashedLeaf(tree) => tree.get_many_payloads(session, keys, extent, payloads),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::bytes::entry::BytesKey;
 use crate::bytes::found::{plain_value_of, record_of, sound_record_of};
 use crate::bytes::record::{self, Record, Verify};
 use crate::geometry::Geometry;
-use crate::nbtree::{Extent, Run, TOGETHER, group as together};
+use crate::nbtree::{Approached, Extent, Run, TOGETHER, group as together};
 use crate::pool_trees::nodes::BytesNodes;
 use crate::pool_trees::pool_base::PoolBase;
 
@@ -48,7 +48,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         let (mut keys, mut first, mut result) = (keys.into_iter(), 0, Ok(()));
         self.slot.with(session, |tree, session| {
             let base = PoolBase::of(session.heap());
-            let mut show = |session: &mut Session<M>, group: &Group<'_>| {
+            let mut show = |session: &mut Session<M>, group: &Group<'_, M>| {
                 for (index, (key, payload)) in group.found().enumerate() {
                     let plain = |payload| match verify {
                         Verify::Key => plain_value_of(base, payload, key.bytes),
@@ -68,43 +68,65 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 }
                 first += group.count;
             };
-            // A group is shown when the next one was looked for: until then its records are on their way.
-            let (mut group, mut last) = (&mut Group::new(), &mut Group::new());
+            // Each group is one step behind the next: what a step reads was asked for by the one before, and is on its
+            // way while the other groups have theirs.
+            let (mut next, mut group, mut last) =
+                (&mut Group::new(), &mut Group::new(), &mut Group::new());
             let mut run = Run::none();
             loop {
-                group.fill(keys.by_ref().take(together::<M>()));
-                let keys = &group.keys[..group.count];
-                let extent = match (verify, keys.first()) {
-                    (Verify::Key, Some(key)) if value_size > 0 => {
-                        let value_size = value_size.min(ASKED_FIRST_MAX);
-                        Extent::Until(record::record_size(key.bytes.len(), value_size) - 1)
-                    }
-                    _ => verify.into(),
-                };
-                let payloads = &mut group.payloads;
-                let looked = tree.get_many_payloads(session, keys, &mut run, extent, payloads);
+                next.fill(keys.by_ref().take(together::<M>()));
+                if next.count > 0 {
+                    next.near = tree.approach_group(next.keys(), &mut run);
+                }
+                let Group { keys, near, payloads, count } = &mut *group;
+                let keys = &keys[..*count];
+                let extent = extent_of(keys.first(), verify, value_size);
+                let matched = tree.match_group(session, keys, near, extent, payloads);
                 show(session, last);
-                looked?;
-                if group.count == 0 {
+                last.count = 0;
+                matched?;
+                tree.take_group(keys, near, extent, payloads);
+                if next.count == 0 && *count == 0 {
                     return Ok::<(), IndexError>(());
                 }
+                // The next one is the group, and the group the last.
                 std::mem::swap(&mut group, &mut last);
+                std::mem::swap(&mut next, &mut group);
             }
         })??;
         result
     }
 }
 
-/// Keys that are looked for together, and what was found.
-struct Group<'k> {
+/// How much will be looked at of the records of keys such as this one, whose values have so many bytes, or 0 if that is
+/// not known.
+#[inline(always)]
+fn extent_of(key: Option<&BytesKey<'_>>, verify: Verify, value_size: usize) -> Extent {
+    match (verify, key) {
+        (Verify::Key, Some(key)) if value_size > 0 => {
+            let value_size = value_size.min(ASKED_FIRST_MAX);
+            Extent::Until(record::record_size(key.bytes.len(), value_size) - 1)
+        }
+        _ => verify.into(),
+    }
+}
+
+/// Keys that are looked for together, how far they have come, and what was found.
+struct Group<'k, M: Machine> {
     keys: [BytesKey<'k>; TOGETHER],
+    near: Option<Approached<M>>,
     payloads: [Option<u64>; TOGETHER],
     count: usize,
 }
 
-impl<'k> Group<'k> {
+impl<'k, M: Machine> Group<'k, M> {
     fn new() -> Self {
-        Group { keys: [BytesKey::NONE; TOGETHER], payloads: [None; TOGETHER], count: 0 }
+        let keys = [BytesKey::NONE; TOGETHER];
+        Group { keys, near: None, payloads: [None; TOGETHER], count: 0 }
+    }
+
+    fn keys(&self) -> &[BytesKey<'k>] {
+        &self.keys[..self.count]
     }
 
     /// Takes the keys, of which nothing is known yet.
@@ -118,7 +140,7 @@ impl<'k> Group<'k> {
     }
 
     fn found(&self) -> impl Iterator<Item = (&BytesKey<'k>, &Option<u64>)> {
-        self.keys[..self.count].iter().zip(&self.payloads)
+        self.keys().iter().zip(&self.payloads)
     }
 }
 
@@ -249,5 +271,36 @@ mod tests {
             tree.get_many(&mut session, sorted, Verify::Key, see).expect("sound");
             assert_eq!(seen, count);
         }
+    }
+
+    /// Keys on their way keep to nodes and leaves that were found before.
+    #[test]
+    fn what_is_written_between_is_seen_of_keys_further_on() {
+        let pool = Pool::in_memory(1 << 20, 1 << 28, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let mut writer = trees.heap().session().expect("a session");
+        let keys: Vec<[u8; 8]> = (0..6000_u64).map(|number| (number * 8).to_be_bytes()).collect();
+        for key in &keys {
+            tree.change(&mut session, &Change::insert(key, b"old")).expect("room");
+        }
+        let mut seen = 0;
+        let see = |at: usize, value: Option<&[u8]>| {
+            // Groups of which the first steps may be behind them have any of both.
+            let is_on_its_way = at < 4 * TOGETHER;
+            assert!(value == Some(b"new") || (is_on_its_way && value == Some(b"old")), "{at}");
+            seen += 1;
+            let Some(key) = keys.get(at + 3 * TOGETHER) else { return };
+            tree.change(&mut writer, &Change::upsert(key, b"new")).expect("room");
+            for more in 0..5 {
+                // Leaves are split, and so are the nodes above.
+                let beside = [&key[..], &[more]].concat();
+                tree.change(&mut writer, &Change::insert(&beside, b"other")).expect("room");
+            }
+        };
+        let asked = keys.iter().map(<[u8; 8]>::as_slice);
+        tree.get_many(&mut session, asked, Verify::Key, see).expect("sound");
+        assert_eq!(seen, keys.len());
     }
 }
