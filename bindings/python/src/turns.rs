@@ -18,6 +18,8 @@ pub const ROW_BYTES: usize = 32;
 const DIGIT_BITS: u32 = 16;
 const HALF_BITS: u32 = DIGIT_BITS / 2;
 const DIGITS: usize = 1 << HALF_BITS;
+/// Bytes of what a key is put in order by.
+const WORD: usize = size_of::<u64>();
 
 /// Rows in the order in which they are looked for. A turn has the row's number in its lower half, and above it what
 /// it is put in order by.
@@ -53,15 +55,25 @@ impl Turns {
     /// The turns of these keys, each of `size` bytes: by sixteen bits of their first eight bytes, the highest in which
     /// they differ. Keys that are told apart by others stay as they are.
     pub fn sorted(&mut self, keys: &[u8], size: usize) -> &[u32] {
-        let count = keys.len() / size;
+        match size {
+            // Most keys of arrays are of one word, whose size is known here then.
+            WORD => self.sorted_by(keys.as_chunks().0.iter().map(|key| u64::from_be_bytes(*key))),
+            _ => self.sorted_by(keys.chunks_exact(size).map(head)),
+        }
+    }
+
+    #[inline(always)]
+    fn sorted_by(&mut self, heads: impl ExactSizeIterator<Item = u64> + Clone) -> &[u32] {
+        let count = heads.len();
         let (turns, spare) = (&mut self.turns[..count], &mut self.spare[..count]);
-        let heads = || keys.chunks_exact(size).map(head);
-        let (least, greatest) = heads()
-            .fold((u64::MAX, 0), |(least, greatest), head| (head.min(least), head.max(greatest)));
+        let (mut least, mut greatest) = (u64::MAX, 0);
+        for head in heads.clone() {
+            (least, greatest) = (head.min(least), head.max(greatest));
+        }
         let width = greatest.saturating_sub(least);
         let shift = (u64::BITS - width.leading_zeros()).saturating_sub(DIGIT_BITS);
         let (mut lower, mut upper) = ([0; DIGITS], [0; DIGITS]);
-        for (row, (turn, head)) in turns.iter_mut().zip(heads()).enumerate() {
+        for (row, (turn, head)) in turns.iter_mut().zip(heads).enumerate() {
             let digits = ((head - least) >> shift) as u32;
             *turn = digits << DIGIT_BITS | row as u32;
             lower[digit(*turn, 0)] += 1;
