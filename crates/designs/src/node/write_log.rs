@@ -19,12 +19,17 @@
 //! it before, so a chunk that is used again has no old records. A record changes only from one of a value to one
 //! of a removal ([`Logs::turn_to_removal`]).
 
+mod record;
+
 use std::collections::VecDeque;
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::{PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
+
+use record::{Mark, removal_meta};
+pub use record::{Record, SEQUENCE_BOUND, sort_by_sequence};
 
 use super::head_areas::Tail;
 
@@ -54,14 +59,6 @@ impl Shape {
 
 const HEADER_SIZE: usize = 64;
 const RECORD_SIZE: usize = 32;
-const LINK_BITS: u32 = 48;
-const LOW_BITS: u32 = 31;
-
-/// More writes than any leaf will ever have; half of what a record can tell.
-pub const SEQUENCE_BOUND: u64 = 1 << 46;
-
-/// What no other chunk has, in this opening of the pool or another.
-type Mark = [u64; 2];
 
 #[repr(C)]
 struct ChunkHeader<M: Machine> {
@@ -75,60 +72,6 @@ struct Cells<M: Machine> {
     value: Atomic<u64, M>,
     link: Atomic<u64, M>,
     meta: Atomic<u64, M>,
-}
-
-/// A buffered write, as the log has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The key.
-    pub key: u64,
-    /// Its value; none if it was removed.
-    pub value: Option<u64>,
-    /// The number of the write among those of its leaf.
-    pub sequence: u64,
-    /// The place of the record before it in the same buffer; 0 if it was the first.
-    pub link: u64,
-}
-
-impl Record {
-    fn encode(self, mark: Mark) -> [u64; 4] {
-        let link = self.link | self.sequence >> LOW_BITS << LINK_BITS;
-        let low = (self.sequence & ((1 << LOW_BITS) - 1)) << 1 | u64::from(self.value.is_some());
-        let value = self.value.unwrap_or(0);
-        [self.key, value, link, meta(mark, [self.key, value, link], low)]
-    }
-
-    fn decode_unchecked([key, value, link, meta]: [u64; 4]) -> Self {
-        let low = meta & u64::from(u32::MAX);
-        Record {
-            key,
-            value: (low & 1 == 1).then_some(value),
-            sequence: link >> LINK_BITS << LOW_BITS | low >> 1,
-            link: link & ((1 << LINK_BITS) - 1),
-        }
-    }
-
-    fn decode(words: [u64; 4], mark: Mark) -> Option<Self> {
-        let record = Self::decode_unchecked(words);
-        let [key, value, link, found] = words;
-        let is_whole = meta(mark, [key, value, link], found & u64::from(u32::MAX)) == found;
-        (is_whole && record.sequence != 0).then_some(record)
-    }
-}
-
-/// The last word of a record: what it says itself, and the check sum.
-fn meta(mark: Mark, [key, value, link]: [u64; 3], low: u64) -> u64 {
-    let mut bytes = [0; 48];
-    let words = [mark[0], mark[1], key, value, link, low];
-    for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
-        part.copy_from_slice(&word.to_le_bytes());
-    }
-    low | u64::from(crc32c::crc32c(&bytes)) << 32
-}
-
-/// The last word of a record when it is one of a removal; its others stay.
-fn removal_meta(mark: Mark, [key, value, link, found]: [u64; 4]) -> u64 {
-    meta(mark, [key, value, link], found & u64::from(u32::MAX) & !1)
 }
 
 struct State {
@@ -155,12 +98,6 @@ pub struct Logs<M: Machine> {
     /// The chunks that opening found, in the order of their places. One that is given up stays here: no leaf
     /// needs its records then.
     found: Vec<u64>,
-}
-
-/// Sorts records, with the places that they have, by the numbers of their writes. Not part of what is generic, so that
-/// it is compiled once.
-pub fn sort_by_sequence(records: &mut [(u64, Record)]) {
-    records.sort_unstable_by_key(|(_, record)| record.sequence);
 }
 
 // SAFETY: `base` is the pool's mapping, which the tree keeps; everything shared is atomic or locked.
