@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   root object    word 0       1              2..32
-//!            | "EVLCCEH1" | directory    | zero; from 3 on the logs of a variant with buffers |
+//!            | the tag    | directory    | zero; from 3 on the logs of a variant with buffers |
 //!                           63  depth  48 47  offset  0
+//!
+//!   tag            "EVLCCEH2" in a variant with buffers, whose words of logs have sums, else "EVLCCEH1"
 //!
 //!   directory, 8 << depth bytes but 256 at least: by the first bits of a hash
 //!            | segment | segment | ...                                  |
@@ -24,8 +26,11 @@ use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 use super::variant::Variant;
 use crate::node::version_lock::VersionLock;
 
-/// First word of a root object: "EVLCCEH1".
-pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLCCEH1");
+/// First word of a root object. Programs whose logs had no sums had the same for all.
+pub(super) const fn tag<V: Variant>() -> u64 {
+    u64::from_le_bytes(if V::BUFFERED { *b"EVLCCEH2" } else { *b"EVLCCEH1" })
+}
+
 /// The root object's word that names the directory.
 pub(super) const DIRECTORY_WORD: usize = 1;
 /// The root object's word that names the first log.

@@ -8,7 +8,7 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 use super::Cceh;
 use super::directory_copy::DirectoryCopy;
 use super::directory_word::{DEPTH_MAX, Directory};
-use super::layout::{DIRECTORY_WORD, LOG_WORD, Segment, TAG};
+use super::layout::{DIRECTORY_WORD, LOG_WORD, Segment, tag};
 use super::variant::Variant;
 use crate::node::buffer_table::Buffers;
 use crate::node::version_lock::VersionLock;
@@ -50,7 +50,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     }
 
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let root_object = RootObject::create(session, TAG)?;
+        let root_object = RootObject::create(session, tag::<V>())?;
         let made = Self::create_below(session, root_object);
         made.inspect_err(|_| root_object.free(session))
     }
@@ -91,6 +91,9 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         }
         // Persist: the directory before the root object names it (C2).
         index.medium.persist(index.entry(directory, 0).as_ptr(), 16);
+        if V::BUFFERED {
+            index.buffers.logs.create();
+        }
         root_object.word(DIRECTORY_WORD).write_private(directory.word());
         // Persist: the root object before the pool's directory names the index.
         index.medium.persist(root_object.word(0).as_ptr(), 16);
@@ -103,7 +106,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         recovery: &Recovery<M>,
         root: u32,
     ) -> Result<Self, IndexError> {
-        let root_object = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let root_object = RootObject::open(session.heap(), recovery, root, tag::<V>())?;
         let word = root_object.word(DIRECTORY_WORD).read_private();
         let directory = Directory::from_word(word);
         if !(1..=DEPTH_MAX).contains(&directory.depth) {
@@ -147,19 +150,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     fn restore_buffers(&self, recovery: &Recovery<M>) -> Result<(), AllocError> {
         let logs = &self.buffers.logs;
         let mut records = vec![];
-        logs.for_each_chunk(|log, chunk| {
-            let size = V::LOGS.shape().chunk_size();
-            if recovery.record_room(chunk).is_none_or(|room| room < size) {
-                return Err(damage(chunk, "a chunk of the log was expected here".to_owned()));
-            }
-            recovery.mark_record(chunk, size)?;
-            if !logs.ends_once(chunk) {
-                return Err(damage(chunk, "the log has a damaged record in the middle".to_owned()));
-            }
-            logs.adopt(log, chunk);
-            records.extend(logs.records(chunk));
-            Ok(())
-        })?;
+        logs.recover(recovery, &[], |place, record| records.push((place, record)))?;
         // The numbers of a segment's writes ascend, whatever logs they are in (C5).
         sort_by_sequence(&mut records);
         if M::mutant("cceh.no_sequence") {
@@ -177,9 +168,8 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         if !V::BUFFERED {
             return Ok(());
         }
-        self.buffers
-            .logs
-            .for_each_chunk(|_, chunk| used.mark_record(chunk, V::LOGS.shape().chunk_size()))
+        let size = V::LOGS.shape().chunk_size();
+        self.buffers.logs.for_each_chunk(|chunk| used.mark_record(chunk, size))
     }
 
     /// Gives the memory outside of the pool back. Nobody uses the index any more.
@@ -259,17 +249,9 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         for segment in segments {
             session.free_record(segment, Segment::<V, M>::SIZE);
         }
-        let mut chunks = vec![];
-        if V::BUFFERED {
-            let all: Result<(), AllocError> = self.buffers.logs.for_each_chunk(|_, chunk| {
-                chunks.push(chunk);
-                Ok(())
-            });
-            debug_assert!(all.is_ok());
+        for chunk in self.buffers.logs.chunks() {
+            session.free_record(chunk, V::LOGS.shape().chunk_size());
         }
-        chunks
-            .into_iter()
-            .for_each(|chunk| session.free_record(chunk, V::LOGS.shape().chunk_size()));
         let directory = self.directory();
         session.free_record(directory.offset, Directory::size(directory.depth));
         self.free_volatile(session);

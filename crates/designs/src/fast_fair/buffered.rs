@@ -399,21 +399,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         }
         let logs = &self.buffers.logs;
         let mut records = vec![];
-        logs.for_each_chunk(|log, chunk| {
-            let size = Self::LOGS.chunk_size();
-            if recovery.record_room(chunk).is_none_or(|room| room < size) {
-                let what = "a chunk of the log was expected here".to_owned();
-                return Err(AllocError::Corrupt { offset: chunk, what });
-            }
-            recovery.mark_record(chunk, size)?;
-            if !logs.ends_once(chunk) {
-                let what = "the log has a damaged record in the middle".to_owned();
-                return Err(AllocError::Corrupt { offset: chunk, what });
-            }
-            logs.adopt(log, chunk);
-            records.extend(logs.records(chunk));
-            Ok(())
-        })?;
+        logs.recover(recovery, &[], |place, record| records.push((place, record)))?;
         // The numbers of a leaf's writes ascend, whatever logs they are in (B1).
         sort_by_sequence(&mut records);
         if M::mutant("fast_fair.no_sequence") {
@@ -458,19 +444,13 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             return Ok(());
         }
         let size = Self::LOGS.chunk_size();
-        self.buffers.logs.for_each_chunk(|_, chunk| used.mark_record(chunk, size))
+        self.buffers.logs.for_each_chunk(|chunk| used.mark_record(chunk, size))
     }
 
     /// Gives the chunks of the log back; nobody can reach the tree any more.
     pub(super) fn free_logs(&self, session: &mut Session<M>) {
         if V::BUFFERED {
-            let mut chunks = vec![];
-            let all: Result<(), AllocError> = self.buffers.logs.for_each_chunk(|_, chunk| {
-                chunks.push(chunk);
-                Ok(())
-            });
-            debug_assert!(all.is_ok());
-            for chunk in chunks {
+            for chunk in self.buffers.logs.chunks() {
                 session.free_record(chunk, Self::LOGS.chunk_size());
             }
         }

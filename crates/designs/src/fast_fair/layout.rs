@@ -2,13 +2,19 @@
 //!
 //! ```text
 //!   root object   word 0       1                       2                 3..27                   27..32
-//!           | "EVLFFAIR" | the variant's number  | root: an offset | logs (`write_log.rs`) | zero   |
+//!           | the tag    | the variant's number  | root: an offset | logs (`write_log.rs`) | zero   |
 //! ```
 //!
+//! The tag is "EVLFFAI2" in a variant with buffers, whose words of logs have sums, and "EVLFFAIR" in one without.
 //! The root is one word; its level is in the node. So the tree's height changes by one store.
 
-/// First word of a root object: "EVLFFAIR".
-pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLFFAIR");
+use super::variant::Variant;
+
+/// First word of a root object. Programs whose logs had no sums had the same for all.
+pub(super) const fn tag<V: Variant>() -> u64 {
+    u64::from_le_bytes(if V::BUFFERED { *b"EVLFFAI2" } else { *b"EVLFFAIR" })
+}
+
 /// The root object's word that says which variant the nodes are of.
 pub(super) const VARIANT_WORD: usize = 1;
 /// The root object's word that refers to the root.

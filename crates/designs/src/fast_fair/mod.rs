@@ -116,7 +116,7 @@ use crate::node::buffer_table::Buffers;
 use crate::node::fast_node::{Header, LEAF_LEFT, Node, Nodes};
 use crate::node::inner::InnerTree;
 use crate::node::write_log::Logs;
-use layout::{LOG_WORD, NO_GENERATION, ROOT_WORD, TAG, VARIANT_WORD};
+use layout::{LOG_WORD, NO_GENERATION, ROOT_WORD, VARIANT_WORD, tag};
 pub(crate) use run::Linked;
 use variant::{Standard, Variant};
 
@@ -160,7 +160,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     }
 
     fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let root_object = RootObject::create(session, TAG)?;
+        let root_object = RootObject::create(session, tag::<V>())?;
         let made = Self::assemble(session.heap().clone(), root_object).and_then(|mut tree| {
             let header = Header {
                 level: 0,
@@ -176,6 +176,9 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 loaded.inspect_err(|_| session.free_record(offset, V::NODE_SIZE)).map(|()| root)
             });
             let root = made.inspect_err(|_| tree.free_volatile(session))?;
+            if V::BUFFERED {
+                tree.buffers.logs.create();
+            }
             tree.root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
             tree.root_word().write_private(tree.nodes.offset(root));
             tree.leaves.add(session.stripe(), 1);

@@ -7,7 +7,7 @@ use everleaf_index::{IndexError, RootObject};
 use everleaf_machine::Machine;
 
 use super::FastFair;
-use super::layout::{TAG, VARIANT_WORD};
+use super::layout::{VARIANT_WORD, tag};
 use super::variant::Variant;
 use crate::node::fast_node::Node;
 
@@ -18,7 +18,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         root: u32,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let root_object = RootObject::open(&heap, recovery, root, TAG)?;
+        let root_object = RootObject::open(&heap, recovery, root, tag::<V>())?;
         let found = root_object.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what =

@@ -1,8 +1,9 @@
 //! The log of what is in write buffers: one writer a log, records that are linked per buffer.
 //!
 //! ```text
-//!   root object   24 or 15 words: the oldest chunk of each log
-//!   chunk    | opening 4, log 4 | number 8 | next 8 | 0 40 | record | record | ...
+//!   root object   24 or 15 words: a link to the oldest chunk of each log
+//!   chunk    | opening 4, log 4 | number 8 | before 8 | sum 4, "LOG2" | link 8 | - 24 | record | record | ...
+//!   link     | place of a chunk 48 bits, sum 16 bits |
 //!   record   | key 8 | value 8 | link 48 bits, upper 16 of the sequence | meta 8 |
 //!   meta     | 0: is a value | 1..32: lower 31 of the sequence | 32..64: check sum |
 //! ```
@@ -18,7 +19,12 @@
 //! mark: the opening of the pool, the log, and the number of the chunk among those of both. No chunk had
 //! it before, so a chunk that is used again has no old records. A record changes only from one of a value to one
 //! of a removal ([`Logs::turn_to_removal`]).
+//!
+//! *What a medium loses.* The head of a chunk says how many records the one before it has (*before*): fewer that are
+//! whole are damage. So are heads and links whose sums are wrong (`chunk.rs`). What nobody can tell from a write that
+//! was never made is the last record of a log, and those at its end if all of them are lost.
 
+mod chunk;
 mod record;
 
 use std::collections::VecDeque;
@@ -28,6 +34,7 @@ use everleaf_index::{PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
+use chunk::{link, no_link};
 use record::{Mark, removal_meta};
 pub use record::{Record, SEQUENCE_BOUND, sort_by_sequence};
 
@@ -59,12 +66,6 @@ impl Shape {
 
 const HEADER_SIZE: usize = 64;
 const RECORD_SIZE: usize = 32;
-
-#[repr(C)]
-struct ChunkHeader<M: Machine> {
-    mark: [Atomic<u64, M>; 2],
-    next: Atomic<u64, M>,
-}
 
 #[repr(C, align(32))]
 struct Cells<M: Machine> {
@@ -124,13 +125,6 @@ impl<M: Machine> Logs<M> {
         self.root_object.word(self.first_word + log)
     }
 
-    fn header(&self, chunk: u64) -> &ChunkHeader<M> {
-        let start = self.base.start().wrapping_add(chunk as usize).cast();
-        // SAFETY: a chunk is a record of at least a header's size, aligned, inside the pool, made of
-        // atomic words.
-        unsafe { &*start }
-    }
-
     fn cells(&self, record: u64) -> &Cells<M> {
         let start = self.base.start().wrapping_add(record as usize).cast();
         // SAFETY: the place of a record in a chunk, aligned, inside the pool, made of atomic words.
@@ -176,11 +170,6 @@ impl<M: Machine> Logs<M> {
         record.filter(|record| record.sequence == sequence)
     }
 
-    fn mark(&self, chunk: u64) -> Mark {
-        let [opening, number] = &self.header(chunk).mark;
-        [opening.read_private(), number.read_private()]
-    }
-
     /// The valid records of a chunk with their places.
     pub fn records(&self, chunk: u64) -> impl Iterator<Item = (u64, Record)> + '_ {
         self.records_from(chunk, 0)
@@ -205,20 +194,22 @@ impl<M: Machine> Logs<M> {
         })
     }
 
-    /// Whether a chunk that nobody writes has nothing valid behind the first place without a valid record. A
-    /// crash cannot leave that, since a record is durable before the next one of its log is written.
-    pub fn ends_once(&self, chunk: u64) -> bool {
-        self.ends_once_from(chunk, 0)
-    }
-
-    /// The same, from the record of number `start` in the chunk on.
-    pub fn ends_once_from(&self, chunk: u64, start: usize) -> bool {
+    /// Whether a chunk that nobody writes has nothing valid from the record of number `end` on. A crash cannot leave
+    /// something there behind one that is not valid, since a record is durable before the next one of its log is
+    /// written.
+    fn ends_at(&self, chunk: u64, end: usize) -> bool {
         let mark = self.mark(chunk);
         let is_valid = |index: usize| Record::decode(self.words(Self::place(chunk, index)), mark);
-        let places = start..self.shape.chunk_length;
-        !places
-            .skip_while(|index| is_valid(*index).is_some())
-            .any(|index| is_valid(index).is_some())
+        !(end..self.shape.chunk_length).any(|index| is_valid(index).is_some())
+    }
+
+    /// Whether so many records of a chunk, which is not the newest of its log, are all that were written, as far as it
+    /// can be told; `next` is the one behind it.
+    pub fn has_all(&self, chunk: u64, count: usize, next: u64) -> bool {
+        match self.before(self.mark(chunk), next) {
+            Some(wanted) => count as u64 >= wanted,
+            None => self.ends_at(chunk, count),
+        }
     }
 
     /// Where each log ends: what is appended from now on is behind.
@@ -243,35 +234,21 @@ impl<M: Machine> Logs<M> {
         }
     }
 
-    /// Visits the chunks of all logs, oldest first, each before it is read.
-    ///
-    /// # Errors
-    /// The visitor's.
-    pub fn for_each_chunk<E>(
-        &self,
-        mut visit: impl FnMut(usize, u64) -> Result<(), E>,
-    ) -> Result<(), E> {
-        for log in 0..self.shape.logs {
-            let mut chunk = self.head(log).read_private();
-            while chunk != 0 {
-                visit(log, chunk)?;
-                chunk = self.header(chunk).next.read_private();
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes over a chunk that recovery found. Nothing is added to it.
-    pub fn adopt(&self, log: usize, chunk: u64) {
+    /// Takes over a chunk that recovery found.
+    fn adopt(&self, log: usize, chunk: u64) {
         let mut state = self.logs[log].lock();
         state.chunks.push_back(chunk);
         state.used = self.shape.chunk_length;
     }
 
+    /// All chunks there are, as the running tree knows them.
+    pub fn chunks(&self) -> Vec<u64> {
+        self.logs.iter().flat_map(|log| log.lock().chunks.clone()).collect()
+    }
+
     /// Ends the adoption of chunks: from now on records of theirs can be found.
     pub fn end_adoption(&mut self) {
-        let chunks = self.logs.iter().flat_map(|log| log.lock().chunks.clone());
-        self.found = chunks.collect();
+        self.found = self.chunks();
         self.found.sort_unstable();
     }
 
@@ -356,26 +333,26 @@ impl<M: Machine> Logs<M> {
         state: &mut State,
     ) -> Result<(), AllocError> {
         let chunk = session.allocate_record(self.shape.chunk_size())?;
-        let header = self.header(chunk);
         let mark = [u64::from(self.generation) << 32 | log as u64, state.added];
-        for (word, part) in header.mark.iter().zip(mark) {
-            word.write_private(part);
-        }
-        header.next.write_private(0);
-        // Persist: the chunk before the log leads to it.
-        self.medium.persist(header.mark[0].as_ptr(), HEADER_SIZE);
-        let link = match state.chunks.back() {
-            Some(last) => &self.header(*last).next,
-            None => self.head(log),
-        };
-        // Release: the header; recovery's view.
-        link.store(chunk, Ordering::Release);
-        // Persist: the link before a record in the chunk is acknowledged, or recovery would miss it.
-        self.medium.persist(link.as_ptr(), 8);
+        let last = state.chunks.back().copied();
+        self.write_head(chunk, mark, if last.is_some() { state.used as u64 } else { 0 });
+        self.lead_to(log, last, Some(chunk));
         state.chunks.push_back(chunk);
         state.used = 0;
         state.added += 1;
         Ok(())
+    }
+
+    /// Makes the link of a chunk, or of its log if there is none, lead to a chunk, or nowhere, durably.
+    fn lead_to(&self, log: usize, from: Option<u64>, to: Option<u64>) {
+        let from_log = (self.head(log), log as u64);
+        let (word, from) = from.map_or(from_log, |chunk| (&self.header(chunk).next, chunk));
+        let link = to.map_or(no_link(from), |chunk| link(from, chunk, self.mark(chunk)));
+        // Release: the head of the chunk; recovery's view.
+        word.store(link, Ordering::Release);
+        // Persist: before a record in a new chunk is acknowledged, or recovery would miss it; and before a chunk that
+        // nothing leads to any more is used again.
+        self.medium.persist(word.as_ptr(), 8);
     }
 
     /// Bytes of all chunks there are.
@@ -422,10 +399,7 @@ impl<M: Machine> Logs<M> {
         let mut state = self.logs[log].lock();
         let chunk = state.chunks.pop_front().expect("it was taken");
         let next = *state.chunks.front().expect("the newest is not taken");
-        // Release: recovery's view.
-        self.head(log).store(next, Ordering::Release);
-        // Persist: the log leads to the next chunk before this one is used again.
-        self.medium.persist(self.head(log).as_ptr(), 8);
+        self.lead_to(log, None, Some(next));
         state.is_collected = false;
         drop(state);
         session.free_record(chunk, self.shape.chunk_size());

@@ -19,7 +19,7 @@
 //!
 //! ```text
 //!   root object   word 0       1         2..17                     17..32
-//!           | "EVLPSKL1" | variant | the head, a node of 12 levels | logs (`write_log.rs`) |
+//!           | "EVLPSKL2" | variant | the head, a node of 12 levels | logs (`write_log.rs`) |
 //!
 //!   tall node        | what any node has | number 8, unless an inner tree in DRAM has it |
 //!   height           | zero | flushed 46 | 0 0 | height 8 |
@@ -30,8 +30,11 @@
 
 use super::variant::{Buffered, LEVEL_COUNT_MAX, Standard, Variant};
 
-/// First word of a root object: "EVLPSKL1".
-pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLPSKL1");
+/// First word of a root object. Programs whose logs had no sums had the same for all.
+pub(super) const fn tag<V: Variant>() -> u64 {
+    u64::from_le_bytes(if V::BUFFERED { *b"EVLPSKL2" } else { *b"EVLPSKL1" })
+}
+
 /// The root object's word that says of which variant the list is.
 pub(super) const VARIANT_WORD: usize = 1;
 /// The root object's first word that names the oldest chunk of a log, in a variant with buffers.

@@ -7,8 +7,8 @@ use everleaf_machine::{Machine, Ordering};
 
 use super::PSkiplist;
 use super::layout::{
-    CORE_SIZE, DIRTY_VALUE, FLUSHED_END, LINKED_UP, LOG_WORD, Link, TAG, VARIANT_WORD, head_word,
-    is_tall, linked_levels, live, node_size,
+    CORE_SIZE, DIRTY_VALUE, FLUSHED_END, LINKED_UP, LOG_WORD, Link, VARIANT_WORD, head_word,
+    is_tall, linked_levels, live, node_size, tag,
 };
 use super::partitions::Partitions;
 use super::variant::{LEVEL_COUNT_MAX, Variant};
@@ -53,13 +53,16 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
 
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
         // All links of the head are 0: an empty list.
-        let root_object = RootObject::create(session, TAG)?;
+        let root_object = RootObject::create(session, tag::<V>())?;
         let made = Self::assemble(session, root_object).and_then(|mut list| {
             let loaded = list.load_partitions(session, vec![]);
             loaded.inspect_err(|_| list.partitions.free(session))?;
             Ok(list)
         });
         let list = made.inspect_err(|_| root_object.free(session))?;
+        if V::BUFFERED {
+            list.partitions.buffers.logs.create();
+        }
         root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
         // Persist: the root object before the directory names the tree.
         session.medium().persist(root_object.word(0).as_ptr(), 16);
@@ -71,7 +74,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         recovery: &Recovery<M>,
         root: u32,
     ) -> Result<Self, IndexError> {
-        let root_object = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let root_object = RootObject::open(session.heap(), recovery, root, tag::<V>())?;
         let found = root_object.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what =

@@ -179,22 +179,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             M::mark("sptree.resumed");
         }
         let Found { entries, tails } = found.unwrap_or_default();
-        let size = Self::LOGS.chunk_size();
-        self.logs.for_each_chunk(|log, chunk| {
-            if recovery.record_room(chunk).is_none_or(|room| room < size) {
-                return Err(corrupt(chunk, "a chunk of the log was expected here"));
-            }
-            recovery.mark_record(chunk, size)?;
-            self.logs.adopt(log, chunk);
-            let tail = tails.get(log).copied().unwrap_or_default();
-            let start = self.logs.start_behind(chunk, tail);
-            if !self.logs.ends_once_from(chunk, start) {
-                return Err(corrupt(chunk, "the log has a damaged record in the middle"));
-            }
-            for (place, record) in self.logs.records_from(chunk, start) {
-                self.find_head(self.leaf_for(record.key), record.sequence, place);
-            }
-            Ok(())
+        self.logs.recover(recovery, &tails, |place, record| {
+            self.find_head(self.leaf_for(record.key), record.sequence, place);
         })?;
         let mut leaf = 0;
         for [low, place, sequence] in entries {
@@ -207,7 +193,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         Ok(())
     }
 
-    fn find_head(&self, leaf: u64, sequence: u64, place: u64) {
+    /// Notes a record of a leaf that recovery found.
+    pub(super) fn find_head(&self, leaf: u64, sequence: u64, place: u64) {
         if self.table.at(leaf).find_record(sequence, place) {
             self.unrestored.add(0, 1);
         }

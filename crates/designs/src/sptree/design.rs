@@ -101,13 +101,7 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
             offset = next;
         }
         if V::BUFFERED {
-            let mut chunks = vec![];
-            let all: Result<(), AllocError> = self.logs.for_each_chunk(|_, chunk| {
-                chunks.push(chunk);
-                Ok(())
-            });
-            debug_assert!(all.is_ok());
-            for chunk in chunks {
+            for chunk in self.logs.chunks() {
                 session.free_record(chunk, Self::LOGS.chunk_size());
             }
             let mut blocks = vec![];

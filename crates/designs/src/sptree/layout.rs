@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   root object   word 0       1                       2                     3..27              27..30   30..32
-//!           | "EVLSPTR1" | the variant's number  | first leaf: offset  | logs (`write_log.rs`) | zero | areas |
+//!           | the tag    | the variant's number  | first leaf: offset  | logs (`write_log.rs`) | zero | areas |
 //!
 //!   leaf, 1216 bytes
 //!   line 0     | low 8 | high 8 | next 8 | bitmap 8 | version 8 | covered 8 | sorted 8 | flushed 8 |
@@ -11,7 +11,8 @@
 //!   line 18    | 64 slot numbers in the order of their keys, one byte each                   |
 //! ```
 //!
-//! The two areas are those of checkpoints (`head_areas.rs`), zero in a variant without.
+//! The tag is "EVLSPTR2" in a variant with buffers, whose words of logs have sums, and "EVLSPTR1" in one without. The
+//! two areas are those of checkpoints (`head_areas.rs`), zero in a variant without.
 //!
 //! A leaf is in a class of records of 1280 bytes. Everything that says what a leaf holds is on line 0,
 //! so a line's stores, which become durable in their order, are all the log that a change needs.
@@ -19,11 +20,15 @@
 use everleaf_machine::{Atomic, FingerprintLine, Machine, Ordering};
 use everleaf_pool::Medium;
 
+use super::variant::Variant;
 use crate::node::entry::{ENTRY_SIZE, Entry};
-use crate::node::write_buffer::tag;
+use crate::node::write_buffer::tag as key_tag;
 
-/// First word of a root object: "EVLSPTR1".
-pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLSPTR1");
+/// First word of a root object. Programs whose logs had no sums had the same for all.
+pub(super) const fn tag<V: Variant>() -> u64 {
+    u64::from_le_bytes(if V::BUFFERED { *b"EVLSPTR2" } else { *b"EVLSPTR1" })
+}
+
 /// The root object's word that says which variant the tree is of.
 pub(super) const VARIANT_WORD: usize = 1;
 /// The root object's word that names the first leaf.
@@ -121,14 +126,14 @@ impl<M: Machine> Leaf<M> {
     /// The slot of a key.
     #[inline(always)]
     pub fn find(&self, key: u64) -> Option<usize> {
-        let candidates = self.bitmap() & self.tags.matches(tag(key));
+        let candidates = self.bitmap() & self.tags.matches(key_tag(key));
         slots(candidates).find(|slot| self.entries[*slot].key() == key)
     }
 
     /// Asks for the entries of which one may be of this key.
     #[inline(always)]
     pub fn prefetch_slot(&self, key: u64) {
-        let candidates = self.bitmap() & self.tags.matches(tag(key));
+        let candidates = self.bitmap() & self.tags.matches(key_tag(key));
         slots(candidates).for_each(|slot| M::prefetch(self.entries[slot].as_ptr()));
     }
 
@@ -154,7 +159,7 @@ impl<M: Machine> Leaf<M> {
     pub fn fill(&self, medium: Medium<M>, slot: usize, (key, value): (u64, u64)) {
         self.entries[slot].set(key, value);
         // Relaxed: published by the bitmap.
-        self.tags.store(slot, tag(key), Ordering::Relaxed);
+        self.tags.store(slot, key_tag(key), Ordering::Relaxed);
         // Persist: entry and tag, by the caller's drain, before the bitmap names them (S1).
         if !M::mutant("sptree.no_entry_flush") {
             medium.flush(self.entries[slot].as_ptr(), ENTRY_SIZE);
@@ -169,7 +174,7 @@ impl<M: Machine> Leaf<M> {
     pub fn set_slot(&self, slot: usize, (key, value): (u64, u64)) {
         self.entries[slot].set(key, value);
         // Relaxed: published by the bitmap.
-        self.tags.store(slot, tag(key), Ordering::Relaxed);
+        self.tags.store(slot, key_tag(key), Ordering::Relaxed);
     }
 
     /// Starts the way of these slots to the medium, each line once.
@@ -195,7 +200,7 @@ impl<M: Machine> Leaf<M> {
     /// Fills a slot of a leaf that nobody else has seen.
     pub fn fill_private(&self, slot: usize, (key, value): (u64, u64)) {
         self.entries[slot].set(key, value);
-        self.tags.write_private(slot, tag(key));
+        self.tags.write_private(slot, key_tag(key));
     }
 
     /// Makes another set of entries count; not durable yet. The caller holds the lock.

@@ -105,7 +105,7 @@ use crate::node::write_buffer::Buffer;
 use crate::node::write_log::{Logs, Shape};
 use layout::{
     AREA_WORD, ENTRY_COUNT, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, LEAF_STRIDE, LOG_WORD, Leaf,
-    TAG, VARIANT_WORD,
+    VARIANT_WORD, tag,
 };
 use state::Middle;
 use top::TopIndex;
@@ -258,7 +258,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let root_object = RootObject::create(session, TAG)?;
+        let root_object = RootObject::create(session, tag::<V>())?;
         let made = Self::create_tree(session, root_object);
         if made.is_err() {
             root_object.free(session);
@@ -286,6 +286,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             }
         };
         tree.place(first).middle.lock.unlock();
+        if V::BUFFERED {
+            tree.logs.create();
+        }
         root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
         root_object.word(HEAD_WORD).write_private(first);
         // Persist: leaf, then root object, before the directory names the tree.

@@ -9,7 +9,7 @@ use everleaf_index::{Geometry, IndexError, RootObject};
 use everleaf_machine::{LINE_SIZE, Machine};
 
 use super::Tree;
-use super::layout::{HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, TAG, VARIANT_WORD, slots};
+use super::layout::{HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, VARIANT_WORD, slots, tag};
 use super::variant::Variant;
 use crate::node::write_log::{Record, SEQUENCE_BOUND, sort_by_sequence};
 
@@ -24,7 +24,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         root: u32,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let root_object = RootObject::open(&heap, recovery, root, TAG)?;
+        let root_object = RootObject::open(&heap, recovery, root, tag::<V>())?;
         let found = root_object.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what = format!("the tree is of variant {found}, and this is {}", V::NAME);
@@ -91,27 +91,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             return Ok(());
         }
         let mut plain = vec![];
-        self.logs.for_each_chunk(|log, chunk| {
-            let size = Self::LOGS.chunk_size();
-            if recovery.record_room(chunk).is_none_or(|room| room < size) {
-                return Err(corrupt(chunk, "a chunk of the log was expected here"));
+        self.logs.recover(recovery, &[], |place, record| {
+            if V::LINKED {
+                self.find_head(self.leaf_for(record.key), record.sequence, place);
+            } else {
+                plain.push((place, record));
             }
-            recovery.mark_record(chunk, size)?;
-            if !self.logs.ends_once(chunk) {
-                return Err(corrupt(chunk, "the log has a damaged record in the middle"));
-            }
-            self.logs.adopt(log, chunk);
-            if !V::LINKED {
-                plain.extend(self.logs.records(chunk));
-                return Ok(());
-            }
-            for (place, record) in self.logs.records(chunk) {
-                let leaf = self.leaf_for(record.key);
-                if self.table.at(leaf).find_record(record.sequence, place) {
-                    self.unrestored.add(0, 1);
-                }
-            }
-            Ok(())
         })?;
         self.replay(plain)
     }
@@ -256,8 +241,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             offset = self.leaf(offset).heading().next;
         }
         if V::BUFFERED {
-            self.logs
-                .for_each_chunk(|_, chunk| used.mark_record(chunk, Self::LOGS.chunk_size()))?;
+            let size = Self::LOGS.chunk_size();
+            self.logs.for_each_chunk(|chunk| used.mark_record(chunk, size))?;
             self.areas.for_each_block(|block, size| used.mark_record(block, size))?;
         }
         Ok(())

@@ -7,7 +7,9 @@ use std::path::Path;
 use everleaf_designs::cceh::variant::Buffered as CcehBuffered;
 use everleaf_designs::fast_fair::variant::Buffered as FastFairBuffered;
 use everleaf_designs::skiplist::variant::Buffered as SkipBuffered;
-use everleaf_designs::{Cceh, FastFair, PSkiplist, SpTreeBuffered, SpTreePlain};
+use everleaf_designs::{
+    Cceh, FastFair, PSkiplist, SpTreeBuffered, SpTreeCheckpointed, SpTreePlain,
+};
 use everleaf_index::{
     CreateMode, Design, OrderedIndex, Pool, PoolOptions, Production, SingleTreePool,
 };
@@ -72,6 +74,87 @@ fn a_damaged_record_before_others_is_told() {
     a_record_in_the_middle::<FastFair<FastFairBuffered>>();
     a_record_in_the_middle::<Cceh<CcehBuffered>>();
     a_record_in_the_middle::<PSkiplist<SkipBuffered>>();
+}
+
+/// The heads of the chunks of the log: their fourth word has a sum and says so.
+fn heads(bytes: &[u8]) -> Vec<usize> {
+    let format = u64::from(u32::from_le_bytes(*b"LOG2"));
+    (64..bytes.len() - 64).step_by(64).filter(|at| word(bytes, at + 24) >> 32 == format).collect()
+}
+
+/// The head of a chunk had no sum, nor had what leads to it: all records of a chunk whose mark was lost, and all chunks
+/// behind a lost link, counted as never written, and keys had older values without a word.
+fn a_head_or_a_link<T: Design>() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let whole = filled::<T>(&path);
+    let heads = heads(&whole);
+    assert!(heads.len() > 1, "{heads:?}");
+    let refused = |damaged: &[u8], how: &str| {
+        let told = refusal::<T>(&path, damaged).unwrap_or_else(|| panic!("{how}"));
+        assert!(told.contains("of the log"), "{how}: {told}");
+    };
+    for at in &heads {
+        // Log, opening, number, records before, sum, and of the link place and sum.
+        for byte in [0, 4, 8, 16, 24, 34, 38] {
+            let mut damaged = whole.clone();
+            damaged[at + byte] ^= 0x04;
+            refused(&damaged, &format!("byte {byte} of a head"));
+        }
+        for (first, count) in [(0, 64), (32, 8)] {
+            let mut damaged = whole.clone();
+            damaged[at + first..at + first + count].fill(0);
+            refused(&damaged, &format!("{count} bytes of a head"));
+        }
+    }
+    let place = |at: usize| word(&whole, at) & ((1 << 48) - 1);
+    let leads = |at: &usize| heads.contains(&(place(*at) as usize)) && word(&whole, *at) >> 48 != 0;
+    let of_heads = |at: &usize| heads.iter().any(|head| (*head..head + 64).contains(at));
+    let roots = (0..whole.len() - 8).step_by(8).filter(leads).filter(|at| !of_heads(at));
+    let roots: Vec<usize> = roots.collect();
+    assert_eq!(roots.len(), 1, "one log was written");
+    // That of the log, and one of a log that was never begun.
+    for at in [roots[0], roots[0] + 8] {
+        let mut damaged = whole.clone();
+        damaged[at + 2] ^= 0x04;
+        refused(&damaged, "a word of the root object");
+        damaged[at..at + 8].fill(0);
+        refused(&damaged, "a word of the root object is lost");
+    }
+    assert_eq!(refusal::<T>(&path, &whole), None);
+}
+
+#[test]
+fn a_damaged_head_or_link_of_the_log_is_told() {
+    a_head_or_a_link::<SpTreeBuffered<Production>>();
+    a_head_or_a_link::<SpTreeCheckpointed<Production>>();
+    a_head_or_a_link::<SpTreePlain<Production>>();
+    a_head_or_a_link::<FastFair<FastFairBuffered>>();
+    a_head_or_a_link::<Cceh<CcehBuffered>>();
+    a_head_or_a_link::<PSkiplist<SkipBuffered>>();
+}
+
+/// Behind the last records of a chunk there are none in it, so that they may be lost without one that is valid behind
+/// them. The next chunk says how many there were.
+fn the_last_record_of_a_chunk<T: Design>() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let whole = filled::<T>(&path);
+    let first = heads(&whole).into_iter().find(|at| word(&whole, at + 8) == 0);
+    let end = first.expect("there is a first chunk") + (64 << 10);
+    let mut damaged = whole.clone();
+    damaged[end - 24] ^= 0x10;
+    let told = refusal::<T>(&path, &damaged).expect("the record is damaged");
+    assert!(told.contains("damaged record in the middle"), "{told}");
+}
+
+#[test]
+fn a_damaged_record_before_another_chunk_is_told() {
+    the_last_record_of_a_chunk::<SpTreeBuffered<Production>>();
+    the_last_record_of_a_chunk::<SpTreePlain<Production>>();
+    the_last_record_of_a_chunk::<FastFair<FastFairBuffered>>();
+    the_last_record_of_a_chunk::<Cceh<CcehBuffered>>();
+    the_last_record_of_a_chunk::<PSkiplist<SkipBuffered>>();
 }
 
 /// Opening finds the records whole and reads them again when their leaf is first touched: one that the medium has lost
