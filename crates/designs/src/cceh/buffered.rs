@@ -317,18 +317,13 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     #[cold]
     fn trim_logs(&self, session: &mut Session<M>) {
         let logs = &self.buffers.logs;
-        let each = V::LOGS.chunks_min();
-        while let Some((log, chunk)) = logs.take_oldest(each, self.chunks_shared()) {
-            M::mark("cceh.collect");
-            for (_, record) in logs.records(chunk) {
-                if !M::mutant("cceh.no_forced_flush")
-                    && self.release_record(session, record).is_err()
-                {
-                    return logs.keep_oldest(log);
-                }
-            }
-            logs.drop_oldest(session, log);
-        }
+        let (each, shared) = (V::LOGS.chunks_min(), self.chunks_shared());
+        let take = || logs.take_oldest(each, shared).inspect(|_| M::mark("cceh.collect"));
+        logs.trim(session, take, |session, records| {
+            let mut needed =
+                records.iter().flatten().filter(|_| !M::mutant("cceh.no_forced_flush"));
+            needed.try_for_each(|record| Ok(self.release_record(session, *record)?))
+        });
     }
 
     /// Chunks that all logs may have together beside a few of each: twice those that full buffers need.

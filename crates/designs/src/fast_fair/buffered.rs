@@ -303,18 +303,13 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     #[cold]
     fn trim_logs(&self, session: &mut Session<M>) {
         let logs = &self.buffers.logs;
-        let each = if V::SMALL_LOGS { 2 } else { 16 };
-        while let Some((log, chunk)) = logs.take_oldest(each, self.chunks_shared()) {
-            M::mark("fast_fair.collect");
-            for (_, record) in logs.records(chunk) {
-                if !M::mutant("fast_fair.no_forced_flush")
-                    && self.release_record(session, record).is_err()
-                {
-                    return logs.keep_oldest(log);
-                }
-            }
-            logs.drop_oldest(session, log);
-        }
+        let (each, shared) = (if V::SMALL_LOGS { 2 } else { 16 }, self.chunks_shared());
+        let take = || logs.take_oldest(each, shared).inspect(|_| M::mark("fast_fair.collect"));
+        logs.trim(session, take, |session, records| {
+            let mut needed =
+                records.iter().flatten().filter(|_| !M::mutant("fast_fair.no_forced_flush"));
+            needed.try_for_each(|record| Ok(self.release_record(session, *record)?))
+        });
     }
 
     /// Chunks that all logs may have together beside a few of each: twice those that full buffers need.

@@ -26,6 +26,7 @@
 
 mod chunk;
 mod record;
+mod trim;
 
 use std::collections::VecDeque;
 
@@ -35,8 +36,9 @@ use everleaf_machine::{Atomic, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
 use chunk::{link, no_link};
-use record::{Mark, removal_meta};
+use record::Mark;
 pub use record::{Record, SEQUENCE_BOUND, sort_by_sequence};
+pub use trim::GROUP;
 
 use super::head_areas::Tail;
 
@@ -75,15 +77,31 @@ struct Cells<M: Machine> {
     meta: Atomic<u64, M>,
 }
 
+/// A chunk of a log.
+#[derive(Clone, Copy)]
+struct Held {
+    place: u64,
+    /// From which look on trimming does not pass it over.
+    passed: u64,
+}
+
 struct State {
     /// Oldest first.
-    chunks: VecDeque<u64>,
+    chunks: VecDeque<Held>,
     /// Records of the newest.
     used: usize,
     /// Chunks that were ever added in this opening.
     added: u64,
-    /// Whether somebody frees the oldest chunk.
-    is_collected: bool,
+    /// Of the chunks, the one that somebody frees.
+    taken: Option<usize>,
+    /// Whether a chunk was ever passed over.
+    has_passed: bool,
+}
+
+impl State {
+    fn newest(&self) -> Option<u64> {
+        self.chunks.back().map(|chunk| chunk.place)
+    }
 }
 
 /// The logs of a tree.
@@ -96,6 +114,8 @@ pub struct Logs<M: Machine> {
     generation: u32,
     shape: Shape,
     logs: Box<[SpinLock<State, M>]>,
+    /// How often somebody has looked for chunks to free.
+    looks: Atomic<u64, M>,
     /// The chunks that opening found, in the order of their places. One that is given up stays here: no leaf
     /// needs its records then.
     found: Vec<u64>,
@@ -115,9 +135,21 @@ impl<M: Machine> Logs<M> {
         generation: u32,
         shape: Shape,
     ) -> Self {
-        let state = || State { chunks: VecDeque::new(), used: 0, added: 0, is_collected: false };
+        let state =
+            || State { chunks: VecDeque::new(), used: 0, added: 0, taken: None, has_passed: false };
         let logs = (0..shape.logs).map(|_| SpinLock::new(state())).collect();
-        Logs { base, medium, root_object, first_word, generation, shape, logs, found: vec![] }
+        let looks = Atomic::new(0);
+        Logs {
+            base,
+            medium,
+            root_object,
+            first_word,
+            generation,
+            shape,
+            logs,
+            looks,
+            found: vec![],
+        }
     }
 
     /// The word that names the oldest chunk of a log.
@@ -155,13 +187,15 @@ impl<M: Machine> Logs<M> {
     }
 
     /// The record at a place that a valid record or recovery names, if it has this sequence and is still what
-    /// was written: a medium may lose it after opening. Only records of chunks that opening found.
+    /// was written: a medium may lose it after opening. Only records of chunks that opening found, and that were not
+    /// given up and used again since: what a damaged leaf waits for may be in such a place, and is another leaf's now.
     pub fn read_found(&self, place: u64, sequence: u64) -> Option<Record> {
         let chunk = self.found[..self.found.partition_point(|chunk| *chunk <= place)].last()?;
         let is_in_it =
             place - chunk < self.shape.chunk_size() as u64 && place - chunk >= HEADER_SIZE as u64;
         let is_one = is_in_it && place.is_multiple_of(RECORD_SIZE as u64);
-        let words = is_one.then(|| self.words(place))?;
+        let is_old = || self.mark(*chunk)[0] >> 32 != u64::from(self.generation);
+        let words = (is_one && is_old()).then(|| self.words(place))?;
         let record = if M::mutant("sptree.no_record_sum") {
             Some(Record::decode_unchecked(words))
         } else {
@@ -203,21 +237,12 @@ impl<M: Machine> Logs<M> {
         !(end..self.shape.chunk_length).any(|index| is_valid(index).is_some())
     }
 
-    /// Whether so many records of a chunk, which is not the newest of its log, are all that were written, as far as it
-    /// can be told; `next` is the one behind it.
-    pub fn has_all(&self, chunk: u64, count: usize, next: u64) -> bool {
-        match self.before(self.mark(chunk), next) {
-            Some(wanted) => count as u64 >= wanted,
-            None => self.ends_at(chunk, count),
-        }
-    }
-
     /// Where each log ends: what is appended from now on is behind.
     pub fn tails(&self) -> Vec<Tail> {
         let tail = |log: &SpinLock<State, M>| {
             let state = log.lock();
-            let Some(chunk) = state.chunks.back() else { return Tail::default() };
-            let [opening, number] = self.mark(*chunk);
+            let Some(chunk) = state.newest() else { return Tail::default() };
+            let [opening, number] = self.mark(chunk);
             Tail { opening: (opening >> 32) as u32, number, used: state.used as u32 }
         };
         self.logs.iter().map(tail).collect()
@@ -237,13 +262,14 @@ impl<M: Machine> Logs<M> {
     /// Takes over a chunk that recovery found.
     fn adopt(&self, log: usize, chunk: u64) {
         let mut state = self.logs[log].lock();
-        state.chunks.push_back(chunk);
+        state.chunks.push_back(Held { place: chunk, passed: 0 });
         state.used = self.shape.chunk_length;
     }
 
     /// All chunks there are, as the running tree knows them.
     pub fn chunks(&self) -> Vec<u64> {
-        self.logs.iter().flat_map(|log| log.lock().chunks.clone()).collect()
+        let chunks = self.logs.iter().flat_map(|log| log.lock().chunks.clone());
+        chunks.map(|chunk| chunk.place).collect()
     }
 
     /// Ends the adoption of chunks: from now on records of theirs can be found.
@@ -268,7 +294,7 @@ impl<M: Machine> Logs<M> {
         if grows {
             self.add_chunk(session, log, &mut state)?;
         }
-        let chunk = *state.chunks.back().expect("there is a chunk");
+        let chunk = state.newest().expect("there is a chunk");
         let place = Self::place(chunk, state.used);
         let [key, value, link, meta] = record.encode(self.mark(chunk));
         let cells = self.cells(place);
@@ -289,36 +315,6 @@ impl<M: Machine> Logs<M> {
         Ok((place, grows))
     }
 
-    /// Makes the newest record of a key one of its removal, durably, if its number is above `flushed`; false if
-    /// there is none. For who has no room for another record. One word of it changes, so a crash leaves the one or
-    /// the other. Reads all of the log.
-    ///
-    /// The caller has the key's leaf locked, which needs the record: so nobody appends one of the key, and its chunk
-    /// stays.
-    #[cold]
-    pub fn turn_to_removal(&self, key: u64, flushed: u64) -> bool {
-        let mut newest: Option<(u64, u64, Mark)> = None;
-        for state in self.logs.iter() {
-            // Locked: nobody appends what is read here, or frees a chunk.
-            let state = state.lock();
-            for chunk in &state.chunks {
-                for (place, record) in self.records(*chunk).filter(|(_, record)| record.key == key)
-                {
-                    if record.sequence > newest.map_or(flushed, |(sequence, ..)| sequence) {
-                        newest = Some((record.sequence, place, self.mark(*chunk)));
-                    }
-                }
-            }
-        }
-        let Some((_, place, mark)) = newest else { return false };
-        let word = &self.cells(place).meta;
-        // Release: as in `append`; the other words stay what they are.
-        word.store(removal_meta(mark, self.words(place)), Ordering::Release);
-        // Persist: the removal before the write returns.
-        self.medium.persist(word.as_ptr(), 8);
-        true
-    }
-
     /// The log of a session.
     #[inline(always)]
     pub fn of(&self, session: &Session<M>) -> usize {
@@ -334,10 +330,10 @@ impl<M: Machine> Logs<M> {
     ) -> Result<(), AllocError> {
         let chunk = session.allocate_record(self.shape.chunk_size())?;
         let mark = [u64::from(self.generation) << 32 | log as u64, state.added];
-        let last = state.chunks.back().copied();
+        let last = state.newest();
         self.write_head(chunk, mark, if last.is_some() { state.used as u64 } else { 0 });
         self.lead_to(log, last, Some(chunk));
-        state.chunks.push_back(chunk);
+        state.chunks.push_back(Held { place: chunk, passed: 0 });
         state.used = 0;
         state.added += 1;
         Ok(())
@@ -359,50 +355,6 @@ impl<M: Machine> Logs<M> {
     pub fn bytes(&self) -> u64 {
         let chunks: usize = self.logs.iter().map(|log| log.lock().chunks.len()).sum();
         (chunks * self.shape.chunk_size()) as u64
-    }
-
-    /// The log with the most chunks and its oldest, if all logs have more than `shared` and `each` for every
-    /// one that has been written since the pool was opened; nothing if somebody is at work on it. To be
-    /// followed by [`Self::drop_oldest`] or [`Self::keep_oldest`].
-    pub fn take_oldest(&self, each: usize, shared: usize) -> Option<(usize, u64)> {
-        let (mut longest, mut limit, mut count) = ((0, 1), shared, 0);
-        for (log, state) in self.logs.iter().enumerate() {
-            let state = state.lock();
-            let chunks = state.chunks.len();
-            if state.added > 0 {
-                limit += each;
-                count += chunks;
-            } else {
-                // The last chunk stays until the log is written again.
-                count += chunks.saturating_sub(1);
-            }
-            if chunks > longest.1 {
-                longest = (log, chunks);
-            }
-        }
-        let mut state = self.logs[longest.0].lock();
-        // The newest chunk is being written.
-        if count <= limit || state.is_collected || state.chunks.len() < 2 {
-            return None;
-        }
-        state.is_collected = true;
-        state.chunks.front().map(|chunk| (longest.0, *chunk))
-    }
-
-    /// Ends [`Self::take_oldest`]: the chunk stays.
-    pub fn keep_oldest(&self, log: usize) {
-        self.logs[log].lock().is_collected = false;
-    }
-
-    /// Ends [`Self::take_oldest`]: nobody needs the chunk.
-    pub fn drop_oldest(&self, session: &mut Session<M>, log: usize) {
-        let mut state = self.logs[log].lock();
-        let chunk = state.chunks.pop_front().expect("it was taken");
-        let next = *state.chunks.front().expect("the newest is not taken");
-        self.lead_to(log, None, Some(next));
-        state.is_collected = false;
-        drop(state);
-        session.free_record(chunk, self.shape.chunk_size());
     }
 }
 

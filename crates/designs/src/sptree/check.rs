@@ -18,6 +18,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if let Err(error) = self.restore_all() {
             problems.push(error.to_string());
         }
+        let damaged = self.logs.damaged();
+        if damaged > 0 {
+            problems.push(format!("{damaged} chunks of the log stay: a record in each is damaged"));
+        }
         if let Err(error) = self.mark_all(used) {
             // The list cannot be followed safely.
             return problems.push(error.to_string());

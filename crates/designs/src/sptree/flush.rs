@@ -8,10 +8,7 @@ use super::layout::{ENTRY_COUNT, HIGH_MAX, slots};
 use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
 use crate::node::write_buffer::{BUFFER_LENGTH, Buffered};
-use crate::node::write_log::{Record, Shape};
-
-/// Records whose leaves are asked for together when a chunk of the log is to be freed.
-const GROUP: usize = 16;
+use crate::node::write_log::{GROUP, Record, Shape};
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Entries that a buffer may have: so few that a half that was split off has room for them.
@@ -151,29 +148,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     #[cold]
     pub(super) fn trim_logs(&self, session: &mut Session<M>) {
         let (each, shared) = self.chunk_limits();
-        while let Some((log, chunk)) = self.logs.take_oldest(each, shared) {
-            M::mark("sptree.collect");
-            let mut count = 0;
-            let mut records = self.logs.records(chunk).map(|(_, record)| record).fuse();
-            let mut group = [None; GROUP];
-            loop {
-                group.fill_with(|| records.next());
-                count += group.iter().flatten().count();
-                if !M::mutant("sptree.no_forced_flush")
-                    && self.release_records(session, &group).is_err()
-                {
-                    return self.logs.keep_oldest(log);
-                }
-                if group.contains(&None) {
-                    break;
-                }
-            }
-            // Behind a record that the medium has lost there may be some that are needed.
-            if count < Self::LOGS.chunk_length && !self.logs.ends_once(chunk) {
-                return self.logs.keep_oldest(log);
-            }
-            self.logs.drop_oldest(session, log);
-        }
+        let take = || self.logs.take_oldest(each, shared).inspect(|_| M::mark("sptree.collect"));
+        self.logs.trim(session, take, |session, records| self.release_records(session, records));
     }
 
     /// Chunks that each log may have, and those that all may have beside: twice those that full buffers need.
@@ -190,6 +166,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         session: &mut Session<M>,
         records: &[Option<Record>; GROUP],
     ) -> Result<(), IndexError> {
+        if M::mutant("sptree.no_forced_flush") {
+            return Ok(());
+        }
         let places = records.map(|record| {
             record.map(|record| {
                 let place = self.place(self.leaf_for(record.key));

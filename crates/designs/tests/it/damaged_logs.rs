@@ -213,6 +213,60 @@ fn a_record_lost_after_opening_is_told_to_whoever_needs_it() {
     }
 }
 
+/// A chunk that a damaged leaf still needs stayed, and with it everything behind it: no log was trimmed any more. It is
+/// passed over, the chunks behind it are freed, and the log that is left out of them leads on.
+#[test]
+fn a_damaged_leaf_keeps_its_chunk_and_no_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let whole = filled::<SpTreeBuffered<Production>>(&path);
+    let keys: BTreeSet<u64> = (0..3000).map(key).collect();
+    let is_record = |at: &usize| {
+        let [key, value, link, meta] = [0, 8, 16, 24].map(|part| word(&whole, at + part));
+        let is_lost = keys.contains(&key) && key >> 58 & 0xF == 0xF;
+        is_lost && value <= 3000 && !keys.contains(&link) && meta & 1 == 1
+    };
+    let records: Vec<usize> = (64..whole.len() - 64).step_by(32).filter(is_record).collect();
+    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+    let mut session = solo.heap().session().expect("a free session");
+    let tree = solo.tree();
+    let file = std::fs::File::options().write(true).open(&path).expect("there");
+    let rot = |by: u8| {
+        for place in records.iter().map(|at| at + 8) {
+            file.write_all_at(&[whole[place] ^ by], place as u64).expect("room");
+        }
+    };
+    rot(0x12);
+    let mut values: Vec<u64> = (1..=3000).collect();
+    let mut told = 0;
+    for round in 1..=20 {
+        for number in 0..3000 {
+            match tree.upsert(&mut session, key(number as u64), round * 10_000) {
+                Ok(_) => values[number] = round * 10_000,
+                Err(_) => told += 1,
+            }
+        }
+    }
+    assert!((20..20 * 1500).contains(&told), "{told} writes to leaves that are not whole");
+    // Sixteen, the two that are damaged, and what was begun since.
+    let chunks = tree.log_bytes() >> 16;
+    assert!((17..20).contains(&chunks), "{chunks} chunks");
+    drop(session);
+    let problems = solo.check().expect("a check").problems;
+    let is_told = |problem: &String| problem.contains("chunks of the log stay");
+    assert!(problems.iter().any(is_told), "{problems:?}");
+    // What was lost comes back, and the process dies.
+    rot(0);
+    drop(solo);
+    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+    let mut session = solo.heap().session().expect("a free session");
+    for (number, value) in (0..).zip(values) {
+        assert_eq!(solo.tree().get(&mut session, key(number)).expect("whole"), Some(value));
+    }
+    drop(session);
+    assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+}
+
 /// A number of flushed writes that nobody wrote was believed; the next write had a number that its record cannot
 /// hold.
 #[test]
