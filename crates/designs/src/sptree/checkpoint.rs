@@ -87,7 +87,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 self.areas.commit(session, &mut turn, writing, &tails);
                 M::mark("sptree.checkpoint");
             }
-            Ok(false) => turn.open = Some(writing),
+            Ok(false) => {
+                self.areas.pause(&mut writing);
+                turn.open = Some(writing);
+            }
             Err(_) => {}
         }
     }
