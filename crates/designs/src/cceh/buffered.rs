@@ -13,7 +13,7 @@ use super::Cceh;
 use super::layout::{NO_KEY, Pair, Segment, hash_of};
 use super::variant::Variant;
 use crate::node::write_buffer::{Buffer, Buffered};
-use crate::node::write_log::Record;
+use crate::node::write_log::{Limit, Record};
 
 impl<V: Variant, M: Machine> Cceh<V, M> {
     /// The number of a segment's place: no two segments have the same.
@@ -317,9 +317,10 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     #[cold]
     fn trim_logs(&self, session: &mut Session<M>) {
         let logs = &self.buffers.logs;
-        let (each, shared) = (V::LOGS.chunks_min(), self.chunks_shared());
-        let take = || logs.take_oldest(each, shared).inspect(|_| M::mark("cceh.collect"));
-        logs.trim(session, take, |session, records| {
+        let shared = self.chunks_shared();
+        let limit = Limit { each: V::LOGS.chunks_min(), shared, most: usize::MAX };
+        let take = || logs.take_oldest(limit).inspect(|_| M::mark("cceh.collect"));
+        logs.trim(session, usize::MAX, take, |session, records| {
             let mut needed =
                 records.iter().flatten().filter(|_| !M::mutant("cceh.no_forced_flush"));
             needed.try_for_each(|record| Ok(self.release_record(session, *record)?))

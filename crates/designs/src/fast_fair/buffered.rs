@@ -11,7 +11,7 @@ use super::FastFair;
 use super::variant::Variant;
 use crate::node::fast_node::{NONCE_BITS, Node, capacity};
 use crate::node::write_buffer::{BUFFER_LENGTH, Buffer, Buffered, overlay};
-use crate::node::write_log::{Record, SEQUENCE_BOUND, Shape, sort_by_sequence};
+use crate::node::write_log::{Limit, Record, SEQUENCE_BOUND, Shape, sort_by_sequence};
 
 /// Keys and values, or words.
 type Pairs = Vec<(u64, u64)>;
@@ -303,9 +303,10 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     #[cold]
     fn trim_logs(&self, session: &mut Session<M>) {
         let logs = &self.buffers.logs;
-        let (each, shared) = (if V::SMALL_LOGS { 2 } else { 16 }, self.chunks_shared());
-        let take = || logs.take_oldest(each, shared).inspect(|_| M::mark("fast_fair.collect"));
-        logs.trim(session, take, |session, records| {
+        let shared = self.chunks_shared();
+        let limit = Limit { each: if V::SMALL_LOGS { 2 } else { 16 }, shared, most: usize::MAX };
+        let take = || logs.take_oldest(limit).inspect(|_| M::mark("fast_fair.collect"));
+        logs.trim(session, usize::MAX, take, |session, records| {
             let mut needed =
                 records.iter().flatten().filter(|_| !M::mutant("fast_fair.no_forced_flush"));
             needed.try_for_each(|record| Ok(self.release_record(session, *record)?))

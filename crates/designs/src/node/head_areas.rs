@@ -334,6 +334,29 @@ impl<M: Machine> HeadAreas<M> {
         }
     }
 
+    /// Gives all blocks back, for when the pool is full; opening reads the whole log then. False if there are none, or
+    /// somebody is at work on them.
+    pub fn give_up(&self, session: &mut Session<M>) -> bool {
+        let Some(mut turn) = self.try_turn() else { return false };
+        turn.open = None;
+        let mut blocks = vec![];
+        for area in 0..2 {
+            let mut block = self.head(area).read_private();
+            while block != 0 {
+                blocks.push(block);
+                block = self.header(block).next.read_private();
+            }
+            // Release: recovery's view.
+            self.head(area).store(0, Ordering::Release);
+        }
+        // Persist: nothing leads to the blocks before they are used again.
+        self.medium.persist(self.head(0).as_ptr(), 16);
+        for block in &blocks {
+            session.free_record(*block, self.block_size());
+        }
+        !blocks.is_empty()
+    }
+
     /// Visits the blocks of both areas, each before it is read, with their size.
     ///
     /// # Errors

@@ -36,9 +36,8 @@ use everleaf_machine::{Atomic, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
 use chunk::{link, no_link};
-use record::Mark;
 pub use record::{Record, SEQUENCE_BOUND, sort_by_sequence};
-pub use trim::GROUP;
+pub use trim::{GROUP, Limit, Newest, Taken};
 
 use super::head_areas::Tail;
 
@@ -66,6 +65,8 @@ impl Shape {
     }
 }
 
+/// Chunks that a pool has room for, for each log that is written.
+const POOL_PER_CHUNK: u64 = 64;
 const HEADER_SIZE: usize = 64;
 const RECORD_SIZE: usize = 32;
 
@@ -83,6 +84,14 @@ struct Held {
     place: u64,
     /// From which look on trimming does not pass it over.
     passed: u64,
+    /// How many chunks had been freed when it was passed over: with another one there may be space for it.
+    freed: u64,
+}
+
+impl Held {
+    fn new(place: u64) -> Self {
+        Held { place, passed: 0, freed: 0 }
+    }
 }
 
 struct State {
@@ -90,6 +99,8 @@ struct State {
     chunks: VecDeque<Held>,
     /// Records of the newest.
     used: usize,
+    /// How many it may have; as many as it has when nothing is added to it any more.
+    end: usize,
     /// Chunks that were ever added in this opening.
     added: u64,
     /// Of the chunks, the one that somebody frees.
@@ -113,9 +124,13 @@ pub struct Logs<M: Machine> {
     first_word: usize,
     generation: u32,
     shape: Shape,
+    /// How many logs sessions share.
+    writers: usize,
     logs: Box<[SpinLock<State, M>]>,
     /// How often somebody has looked for chunks to free.
     looks: Atomic<u64, M>,
+    /// How many were freed.
+    freed: Atomic<u64, M>,
     /// The chunks that opening found, in the order of their places. One that is given up stays here: no leaf
     /// needs its records then.
     found: Vec<u64>,
@@ -135,10 +150,16 @@ impl<M: Machine> Logs<M> {
         generation: u32,
         shape: Shape,
     ) -> Self {
-        let state =
-            || State { chunks: VecDeque::new(), used: 0, added: 0, taken: None, has_passed: false };
+        let state = || State {
+            chunks: VecDeque::new(),
+            used: 0,
+            added: 0,
+            end: 0,
+            taken: None,
+            has_passed: false,
+        };
         let logs = (0..shape.logs).map(|_| SpinLock::new(state())).collect();
-        let looks = Atomic::new(0);
+        let (looks, freed) = (Atomic::new(0), Atomic::new(0));
         Logs {
             base,
             medium,
@@ -146,10 +167,20 @@ impl<M: Machine> Logs<M> {
             first_word,
             generation,
             shape,
+            writers: shape.logs,
             logs,
             looks,
+            freed,
             found: vec![],
         }
+    }
+
+    /// The same for a pool that may have so many bytes: in a small one sessions share fewer logs, each of which has a
+    /// chunk at least.
+    pub fn for_pool(mut self, max_size: u64) -> Self {
+        let enough = max_size / (POOL_PER_CHUNK * self.shape.chunk_size() as u64);
+        self.writers = enough.clamp(1, self.shape.logs as u64) as usize;
+        self
     }
 
     /// The word that names the oldest chunk of a log.
@@ -262,8 +293,8 @@ impl<M: Machine> Logs<M> {
     /// Takes over a chunk that recovery found.
     fn adopt(&self, log: usize, chunk: u64) {
         let mut state = self.logs[log].lock();
-        state.chunks.push_back(Held { place: chunk, passed: 0 });
-        state.used = self.shape.chunk_length;
+        state.chunks.push_back(Held::new(chunk));
+        (state.used, state.end) = (self.shape.chunk_length, self.shape.chunk_length);
     }
 
     /// All chunks there are, as the running tree knows them.
@@ -290,7 +321,7 @@ impl<M: Machine> Logs<M> {
     ) -> Result<(u64, bool), AllocError> {
         let log = self.of(session);
         let mut state = self.logs[log].lock();
-        let grows = state.chunks.is_empty() || state.used == self.shape.chunk_length;
+        let grows = state.used == state.end;
         if grows {
             self.add_chunk(session, log, &mut state)?;
         }
@@ -318,7 +349,7 @@ impl<M: Machine> Logs<M> {
     /// The log of a session.
     #[inline(always)]
     pub fn of(&self, session: &Session<M>) -> usize {
-        session.stripe() % self.shape.logs
+        session.stripe() % self.writers
     }
 
     #[cold]
@@ -333,8 +364,8 @@ impl<M: Machine> Logs<M> {
         let last = state.newest();
         self.write_head(chunk, mark, if last.is_some() { state.used as u64 } else { 0 });
         self.lead_to(log, last, Some(chunk));
-        state.chunks.push_back(Held { place: chunk, passed: 0 });
-        state.used = 0;
+        state.chunks.push_back(Held::new(chunk));
+        (state.used, state.end) = (0, self.shape.chunk_length);
         state.added += 1;
         Ok(())
     }

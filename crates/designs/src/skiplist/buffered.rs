@@ -11,7 +11,7 @@ use super::PSkiplist;
 use super::layout::live;
 use super::variant::Variant;
 use crate::node::write_buffer::{BUFFER_LENGTH, Buffered, overlay};
-use crate::node::write_log::{Record, Shape, sort_by_sequence};
+use crate::node::write_log::{Limit, Record, Shape, sort_by_sequence};
 
 impl<V: Variant, M: Machine> PSkiplist<V, M> {
     /// The logs: of short chunks in small variants.
@@ -201,9 +201,10 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     #[cold]
     fn trim_logs(&self, session: &mut Session<M>) {
         let logs = &self.partitions.buffers.logs;
-        let (each, shared) = (if V::SMALL_LOGS { 2 } else { 16 }, self.chunks_shared());
-        let take = || logs.take_oldest(each, shared).inspect(|_| M::mark("skiplist.collect"));
-        logs.trim(session, take, |session, records| {
+        let shared = self.chunks_shared();
+        let limit = Limit { each: if V::SMALL_LOGS { 2 } else { 16 }, shared, most: usize::MAX };
+        let take = || logs.take_oldest(limit).inspect(|_| M::mark("skiplist.collect"));
+        logs.trim(session, usize::MAX, take, |session, records| {
             let mut needed =
                 records.iter().flatten().filter(|_| !M::mutant("skiplist.no_forced_flush"));
             needed.try_for_each(|record| Ok(self.release_record(session, *record)?))

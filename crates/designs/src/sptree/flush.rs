@@ -8,7 +8,12 @@ use super::layout::{ENTRY_COUNT, HIGH_MAX, slots};
 use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
 use crate::node::write_buffer::{BUFFER_LENGTH, Buffered};
-use crate::node::write_log::{GROUP, Record, Shape};
+use crate::node::write_log::{GROUP, Limit, Newest, Record, Taken};
+
+/// So many chunks of a log are a small part of what is free in the pool.
+const PLENTY: usize = 256;
+/// One of so many parts of what is free in the pool may be the log's.
+const FREE_FOR_LOG: usize = 8;
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Entries that a buffer may have: so few that a half that was split off has room for them.
@@ -147,16 +152,55 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// still need them. What cannot be flushed, because the pool is full or a record is damaged, stays.
     #[cold]
     pub(super) fn trim_logs(&self, session: &mut Session<M>) {
-        let (each, shared) = self.chunk_limits();
-        let take = || self.logs.take_oldest(each, shared).inspect(|_| M::mark("sptree.collect"));
-        self.logs.trim(session, take, |session, records| self.release_records(session, records));
+        let limit = self.chunk_limit();
+        self.trim(session, usize::MAX, || self.logs.take_oldest(limit));
+        if limit.most < PLENTY {
+            // The allocator gives a session places for several chunks at once, and keeps what it frees for it: with many
+            // sessions that is most of a small pool.
+            session.give_back();
+        }
     }
 
-    /// Chunks that each log may have, and those that all may have beside: twice those that full buffers need.
-    fn chunk_limits(&self) -> (usize, usize) {
+    /// Frees the chunks of logs that `take` gives, but no more than `most`; how many there were.
+    fn trim(
+        &self,
+        session: &mut Session<M>,
+        most: usize,
+        take: impl Fn() -> Option<Taken>,
+    ) -> usize {
+        let take = || take().inspect(|_| M::mark("sptree.collect"));
+        self.logs
+            .trim(session, most, take, |session, records| self.release_records(session, records))
+    }
+
+    /// Frees the chunks of logs to which nothing is added any more, when there was no space for another one.
+    #[cold]
+    pub(super) fn make_space_for_log(&self, session: &mut Session<M>) {
+        self.trim(session, usize::MAX, || self.logs.take_for_space(Newest::StaysIfOpen));
+    }
+
+    /// Frees what the log has of a full pool, so that a leaf can be split: chunks to which nothing is added any more,
+    /// or the others, or the checkpoints. False if there is nothing that can be freed.
+    #[cold]
+    pub(super) fn make_space_for_leaf(&self, session: &mut Session<M>) -> bool {
+        if !V::LOGGED {
+            return false;
+        }
+        let by = [Newest::StaysIfOpen, Newest::Goes].into_iter();
+        let mut freed = by
+            .map(|newest| self.trim(session, usize::MAX, || self.logs.take_for_space(newest)) > 0);
+        let is_freed = freed.any(|is_freed| is_freed);
+        is_freed || V::CHECKPOINTED && self.areas.give_up(session)
+    }
+
+    /// Sixteen chunks for each log, and twice those that full buffers need. In a pool that is nearly full less: while
+    /// there is space for splits, so that what old chunks have can go to its leaves.
+    fn chunk_limit(&self) -> Limit {
         let (each, per_leaf) = if G::SLOT_COUNT < 62 { (2, 0) } else { (16, BUFFER_LENGTH * 2) };
-        let Shape { chunk_length, .. } = Self::LOGS;
-        (each, self.leaves.sum() as usize * per_leaf / chunk_length)
+        let shape = Self::LOGS;
+        let shared = self.leaves.sum() as usize * per_leaf / shape.chunk_length;
+        let free = self.heap.pool().max_size().saturating_sub(self.heap.used_bytes());
+        Limit { each, shared, most: free as usize / FREE_FOR_LOG / shape.chunk_size() }
     }
 
     /// Makes sure that these records are not needed any more. Most are not: their leaves have been written

@@ -168,8 +168,7 @@ pub struct Tree<V: Variant, G: Geometry, M: Machine> {
     splits: Tally<M>,
     /// Leaves whose buffers are to be rebuilt from the log.
     unrestored: Tally<M>,
-    /// Keeps the pool open.
-    _heap: Arc<Heap<M>>,
+    heap: Arc<Heap<M>>,
     variant: PhantomData<V>,
 }
 
@@ -223,7 +222,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 (root_object, LOG_WORD),
                 generation,
                 Self::LOGS,
-            ),
+            )
+            .for_pool(heap.pool().max_size()),
             areas: HeadAreas::new(
                 PoolBase::of(&heap),
                 heap.medium(),
@@ -240,7 +240,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             leaves: Tally::new(0),
             splits: Tally::new(0),
             unrestored: Tally::new(0),
-            _heap: heap,
+            heap,
             variant: PhantomData,
         })
     }

@@ -9,6 +9,19 @@ use super::state::LOCK_GENERATION;
 use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
 
+/// How often a write that finds no space makes some and tries again.
+const ATTEMPTS: usize = 3;
+
+/// What a write does to the log, beside a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LogChange {
+    None,
+    /// It has a chunk more.
+    Grown,
+    /// There was no space for one.
+    NoSpace,
+}
+
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// One write.
     ///
@@ -48,35 +61,45 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         session: &mut Session<M>,
         change: &Change,
     ) -> Result<Outcome, IndexError> {
+        let mut attempts = 0;
         loop {
             let place = self.lock_leaf(change.key)?;
             let lock = &place.middle.lock;
             match self.apply_buffered(session, place, change) {
-                Ok(Some((outcome, grows))) => {
+                Ok(Some((outcome, log))) => {
                     let is_flushed = self.buffer(place).len() == 0;
                     if !outcome.changed {
                         lock.unlock_unchanged();
                     } else if !is_flushed || !self.shrink(session, place) {
                         lock.unlock();
                     }
-                    if grows {
-                        self.trim_logs(session);
-                        if V::CHECKPOINTED {
-                            self.checkpoint(session);
+                    match log {
+                        LogChange::None => {}
+                        LogChange::Grown => {
+                            self.trim_logs(session);
+                            if V::CHECKPOINTED {
+                                self.checkpoint(session);
+                            }
                         }
+                        LogChange::NoSpace => self.make_space_for_log(session),
                     }
                     return Ok(outcome);
                 }
                 Ok(None) => lock.unlock(),
                 Err(error) => {
                     lock.unlock();
-                    return Err(error);
+                    // The pool may be full of log. Others take what is freed, too, but not for ever.
+                    let may_try = attempts < ATTEMPTS && error.lacks_space();
+                    if !may_try || !self.make_space_for_leaf(session) {
+                        return Err(error);
+                    }
+                    attempts += 1;
                 }
             }
         }
     }
 
-    /// Does a write on the buffer of a locked leaf; says whether the log has grown. Nothing if room had
+    /// Does a write on the buffer of a locked leaf; says what becomes of the log. Nothing if room had
     /// to be made first.
     #[inline(always)]
     fn apply_buffered(
@@ -84,7 +107,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         session: &mut Session<M>,
         place: LeafAndMiddle<'_, M>,
         change: &Change,
-    ) -> Result<Option<(Outcome, bool)>, IndexError> {
+    ) -> Result<Option<(Outcome, LogChange)>, IndexError> {
         let key = change.key;
         let buffer = self.buffer(place);
         let found = buffer.find(key);
@@ -94,7 +117,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         };
         let (outcome, effect) = change.decide(old);
         let value = match effect {
-            Effect::None => return Ok(Some((outcome, false))),
+            Effect::None => return Ok(Some((outcome, LogChange::None))),
             Effect::Put => Some(change.value),
             Effect::Delete => None,
         };
@@ -102,23 +125,26 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             V::LINKED && place.middle.sequence() - place.middle.flushed() >= Self::CHAIN_LENGTH;
         let has_room = found.is_some() || buffer.len() < Self::BUFFER_CAPACITY;
         let logged = has_room && !is_long;
-        let grows = match logged.then(|| self.log(session, place, (key, value))) {
-            Some(Ok(grows)) => {
-                buffer.put(found.map(|(slot, _)| slot), (key, value));
-                grows
-            }
+        let record = logged.then(|| self.log(session, place, (key, value)));
+        let log = match record {
+            Some(Ok(true)) => LogChange::Grown,
+            Some(Err(_)) => LogChange::NoSpace,
+            None | Some(Ok(false)) => LogChange::None,
+        };
+        match record {
+            Some(Ok(_)) => buffer.put(found.map(|(slot, _)| slot), (key, value)),
             // No room in the buffer, or none in the pool for the log. What is durable in the leaf needs
             // no record.
-            None | Some(Err(_)) if self.write_back(place, Some((key, value))) => false,
+            None | Some(Err(_)) if self.write_back(place, Some((key, value))) => {}
             None | Some(Err(_)) => {
                 let is_full = buffer.len() == 0 || !self.write_back(place, None);
                 let room = if is_full { self.split(session, place) } else { Ok(()) };
                 if room.is_err() && effect == Effect::Delete && self.remove_in_place(place, key) {
-                    return Ok(Some((outcome, false)));
+                    return Ok(Some((outcome, LogChange::NoSpace)));
                 }
                 return room.map(|()| None);
             }
-        };
+        }
         if V::FILTER
             && old.is_none()
             && !M::mutant("sptree.no_filter_add")
@@ -126,7 +152,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         {
             filter.add(key);
         }
-        Ok(Some((outcome, grows)))
+        Ok(Some((outcome, log)))
     }
 
     /// Removes a key of a locked leaf without any room, durably: neither for a record of the log, nor in the leaf for

@@ -11,6 +11,7 @@ mod damaged_logs;
 mod every_tree;
 mod f3_tree;
 mod fast_fair;
+mod full_pools;
 mod masstree;
 mod pactree;
 mod shared_numbers;
