@@ -27,6 +27,7 @@
 mod chunk;
 mod record;
 mod trim;
+mod turn;
 
 use std::collections::VecDeque;
 
@@ -38,6 +39,7 @@ use everleaf_pool::Medium;
 use chunk::{link, no_link};
 pub use record::{Record, SEQUENCE_BOUND, sort_by_sequence};
 pub use trim::{GROUP, Limit, Newest, Taken};
+pub use turn::Needed;
 
 use super::head_areas::Tail;
 

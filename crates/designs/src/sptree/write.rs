@@ -1,6 +1,6 @@
 //! Writes: one leaf locked from beginning to end.
 
-use everleaf_alloc::Session;
+use everleaf_alloc::{AllocError, Session};
 use everleaf_index::build::{Change, Effect, Outcome};
 use everleaf_index::{Geometry, IndexError};
 use everleaf_machine::Machine;
@@ -8,6 +8,7 @@ use everleaf_machine::Machine;
 use super::state::LOCK_GENERATION;
 use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
+use crate::node::write_log::Needed;
 
 /// How often a write that finds no space makes some and tries again.
 const ATTEMPTS: usize = 3;
@@ -139,7 +140,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             None | Some(Err(_)) => {
                 let is_full = buffer.len() == 0 || !self.write_back(place, None);
                 let room = if is_full { self.split(session, place) } else { Ok(()) };
-                if room.is_err() && effect == Effect::Delete && self.remove_in_place(place, key) {
+                if room.is_err() && effect == Effect::Delete {
+                    self.remove_in_place(place, key)?;
                     return Ok(Some((outcome, LogChange::NoSpace)));
                 }
                 return room.map(|()| None);
@@ -156,24 +158,31 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Removes a key of a locked leaf without any room, durably: neither for a record of the log, nor in the leaf for
-    /// what is buffered. False if the medium has lost the record.
+    /// what is buffered.
+    ///
+    /// # Errors
+    /// The medium has lost a record of the leaf.
     #[cold]
-    fn remove_in_place(&self, place: LeafAndMiddle<'_, M>, key: u64) -> bool {
+    fn remove_in_place(&self, place: LeafAndMiddle<'_, M>, key: u64) -> Result<(), AllocError> {
         M::mark("sptree.removed_in_place");
-        let (leaf, buffer) = (place.leaf, self.buffer(place));
+        let (leaf, middle, buffer) = (place.leaf, place.middle, self.buffer(place));
         if let Some((slot, _)) = buffer.find(key) {
             // Its newest record becomes one of the removal, with the same number: those before it count no more.
-            if V::LOGGED && !self.logs.turn_to_removal(key, place.middle.flushed()) {
-                return false;
+            let (newest, flushed) = (middle.sequence(), middle.flushed());
+            let needed = Needed { head: V::LINKED.then(|| middle.head()), newest, flushed };
+            if V::LOGGED && !M::mutant("sptree.turns_nothing") {
+                self.logs.turn_to_removal(key, needed)?;
             }
             buffer.put(Some(slot), (key, None));
         } else if let Some(slot) = leaf.find(key) {
             // What is not buffered has no record that the leaf needs still, which could bring the key back (S8).
             leaf.commit(leaf.bitmap() & !(1 << slot));
-            // Persist: the removal before the lock is opened (S2).
-            leaf.persist_heading(self.medium);
+            if !M::mutant("sptree.no_in_place_flush") {
+                // Persist: the removal before the lock is opened (S2).
+                leaf.persist_heading(self.medium);
+            }
         }
-        true
+        Ok(())
     }
 
     /// The leaf for a key, locked.

@@ -30,6 +30,8 @@ pub(crate) fn draw_hands(random: u64) -> Hands {
 pub(crate) struct Hoard {
     session: Session<Simulated>,
     chunks: Vec<u64>,
+    /// With their sizes.
+    records: Vec<(usize, u64)>,
     blocks: Vec<(usize, u32)>,
 }
 
@@ -52,7 +54,17 @@ impl Hoard {
         }
         spare.into_iter().for_each(|block| session.free_block_of(0, block));
         session.give_back();
-        Ok(Hoard { session, chunks, blocks })
+        Ok(Hoard { session, chunks, records: vec![], blocks })
+    }
+
+    /// Takes what chunks of records have free, too.
+    pub(crate) fn take_records(&mut self) -> Result<(), AllocError> {
+        for size in (16..CHUNK).step_by(16) {
+            while let Some(record) = unless_full(self.session.allocate_record(size))? {
+                self.records.push((size, record));
+            }
+        }
+        Ok(())
     }
 
     /// As [`Self::take`], but that each session has as many blocks at hand as `hands` says: so one finds space
@@ -91,6 +103,9 @@ impl Hoard {
     pub(crate) fn give_back(mut self) {
         for chunk in self.chunks {
             self.session.free_record(chunk, CHUNK);
+        }
+        for (size, record) in self.records {
+            self.session.free_record(record, size);
         }
         for (class, block) in self.blocks {
             self.session.free_block_of(class, block);

@@ -21,6 +21,8 @@ pub struct Space {
     pub blocks_at_hand: usize,
     /// How many blocks the pool still has when the threads come, if nearly all are held back.
     pub blocks_left: Option<usize>,
+    /// Whether there is no place for a record then either, in chunks that have some.
+    pub no_records: bool,
     /// How many each session has at hand then; none: what it has by then.
     pub hands: Option<Hands>,
     /// Whether operations may fail because the pool or the volatile memory is full.
@@ -36,6 +38,7 @@ pub const SPACE_AT_HAND: Space = Space {
     chunk_shift: 12,
     blocks_at_hand: 24,
     blocks_left: None,
+    no_records: false,
     hands: None,
     may_fill: false,
     grows_at_once: false,
@@ -66,6 +69,7 @@ impl Default for Space {
             chunk_shift: 12,
             blocks_at_hand: 0,
             blocks_left: None,
+            no_records: false,
             hands: None,
             may_fill: false,
             grows_at_once: false,

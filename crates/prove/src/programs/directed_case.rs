@@ -73,6 +73,12 @@ impl DirectedCase {
         self
     }
 
+    /// The same in a pool that has no space when the threads come.
+    pub(crate) fn without_space(mut self) -> Self {
+        self.kind = "bare";
+        self
+    }
+
     /// The name of its program.
     pub fn program(&self) -> String {
         format!("{}/{}", self.kind, self.scenario.name)

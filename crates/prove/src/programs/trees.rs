@@ -15,6 +15,7 @@
 //!   directed/NAME         a program made for a planted bug
 //!   refused/NAME          a small program whose operations may be refused memory
 //!   tight/DIGITS/NAME     one in a pool without space but so many blocks that sessions have at hand
+//!   bare/NAME             one that was made for a planted bug, in a pool without space even for a record
 //! ```
 
 use everleaf_index::Tiny as Small;
@@ -99,6 +100,11 @@ fn tight_space(digits: &str) -> Option<Space> {
 /// The scenario of a name, and its space.
 fn scenario_of(name: &str) -> Option<(Scenario, Space)> {
     let (kind, wanted) = name.split_once('/')?;
+    if kind == "bare" {
+        let scenario =
+            safeguards::scenarios().into_iter().find(|scenario| scenario.name == wanted)?;
+        return Some((scenario, Space { no_records: true, ..tight_space("00")? }));
+    }
     if kind == "tight" {
         let (digits, wanted) = wanted.split_once('/')?;
         let scenario = all_structure().find(|scenario| scenario.name == wanted)?;
@@ -144,7 +150,8 @@ fn slots_of<T>(sizes: &[(usize, T)], wide: &[(usize, T)]) -> Vec<usize> {
 impl Programs for Trees {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         let case = self.with_threads(name)?;
-        let own_threads = name.starts_with("anomaly/") || name.starts_with("directed/");
+        let own_threads =
+            ["anomaly/", "directed/", "bare/"].iter().any(|kind| name.starts_with(kind));
         Some(if self.alone && !own_threads { case.alone() } else { case })
     }
 

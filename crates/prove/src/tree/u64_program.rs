@@ -404,7 +404,11 @@ impl Program for U64Program {
                 Some(hands) => Hoard::take_but_for(heap, left, hands, &opened.sessions),
                 None => Hoard::take(heap, left),
             };
-            *opened.hoard.borrow_mut() = Some(hoard.expect("a session and memory for it"));
+            let mut hoard = hoard.expect("a session and memory for it");
+            if self.space.no_records {
+                hoard.take_records().expect("it takes what there is");
+            }
+            *opened.hoard.borrow_mut() = Some(hoard);
         }
     }
 

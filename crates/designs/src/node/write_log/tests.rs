@@ -1,5 +1,9 @@
 //! Records, and what becomes of one that is changed; heads of chunks and links.
 
+use everleaf_alloc::Heap;
+use everleaf_machine::Hardware;
+use everleaf_pool::{Domain, Pool};
+
 use super::*;
 
 #[test]
@@ -26,7 +30,7 @@ fn a_record_that_is_turned_is_one_of_a_removal() {
     let record = Record { key: 7, value: Some(70), sequence: 5, link: 64 };
     let words = record.encode([5, 8]);
     let mut turned = words;
-    turned[3] = removal_meta([5, 8], words);
+    turned[3] = record::removal_meta([5, 8], words);
     assert_eq!(Record::decode(turned, [5, 8]), Some(Record { value: None, ..record }));
     assert_eq!(Record::decode(turned, [5, 9]), None);
 }
@@ -47,4 +51,41 @@ fn no_flipped_bit_of_a_head_or_a_link_is_missed() {
     }
     // A word of the root object that was lost is no end of a log.
     assert!((0..24).all(|log| no_link(log) != 0));
+}
+
+/// Three records, of which the first and the last are of one leaf, and what they say when the key of that leaf is
+/// removed without room, after one of them was damaged.
+fn turned(is_linked: bool, damaged: Option<usize>) -> Result<Option<Option<u64>>, AllocError> {
+    let pool = Pool::in_memory(1 << 20, 1 << 24, Domain::Process).expect("memory");
+    let heap = Heap::<Hardware>::create(pool).expect("room");
+    let mut session = heap.session().expect("a session");
+    let root_object = RootObject::create(&mut session, 7).expect("room");
+    let (base, medium) = (PoolBase::of(&heap), heap.medium());
+    let logs = Logs::new(base, medium, (root_object, 3), 1, Shape::SMALL);
+    logs.create();
+    let mut places = vec![];
+    for (key, value, sequence) in [(5, 50, 1), (9, 90, 1), (5, 51, 2)] {
+        let link = if is_linked && sequence == 2 { places[0] } else { 0 };
+        let record = Record { key, value: Some(value), sequence, link };
+        places.push(logs.append(&mut session, record).expect("room").0);
+    }
+    if let Some(damaged) = damaged {
+        logs.cells(places[damaged]).value.write_private(7);
+    }
+    let head = is_linked.then(|| places[2]);
+    logs.turn_to_removal(5, Needed { head, newest: 2, flushed: 0 })?;
+    Ok(logs.read(places[2], 2).map(|record| record.value))
+}
+
+/// All of the log was read up to the first record that was not whole: one that another leaf had lost hid the newest of
+/// the key, an older one was changed, and a crash brought the key back.
+#[test]
+fn a_lost_record_of_another_leaf_hides_no_newer_one() {
+    assert_eq!(turned(true, None).expect("whole"), Some(None));
+    assert_eq!(turned(true, Some(1)).expect("another leaf's is damaged"), Some(None));
+    assert_eq!(turned(false, None).expect("whole"), Some(None));
+    for (is_linked, damaged) in [(true, 2), (false, 0), (false, 1), (false, 2)] {
+        let told = turned(is_linked, Some(damaged)).expect_err("it may be the newest");
+        assert!(told.to_string().contains("record"), "{told}");
+    }
 }

@@ -1,10 +1,10 @@
-//! The end of old chunks, and a record that is changed where it is.
+//! The end of old chunks.
 
 use everleaf_alloc::Session;
 use everleaf_index::IndexError;
 use everleaf_machine::{Machine, Ordering};
 
-use super::record::{Mark, Record, removal_meta};
+use super::record::Record;
 use super::{Held, Logs, State};
 
 /// Records that are looked at together when a chunk is to be freed.
@@ -172,22 +172,20 @@ impl<M: Machine> Logs<M> {
             count += group.iter().flatten().count();
             release(session, &group)?;
             if group.contains(&None) {
-                return Ok(self.has_all(log, chunk, count));
+                return Ok(self.has_all(&self.logs[log].lock(), chunk, count));
             }
         }
     }
 
-    /// Whether so many records of a chunk are all that were written, as far as it can be told. Behind one that the
-    /// medium has lost there may be some that are needed.
-    fn has_all(&self, log: usize, chunk: u64, count: usize) -> bool {
-        let state = self.logs[log].lock();
+    /// Whether so many records of a chunk of a log are all that were written, as far as it can be told. Behind one that
+    /// the medium has lost there may be some that are needed.
+    pub(super) fn has_all(&self, state: &State, chunk: u64, count: usize) -> bool {
         let place = state.chunks.iter().position(|one| one.place == chunk);
         let next = place.and_then(|place| state.chunks.get(place + 1));
+        let is_ours = self.mark(chunk)[0] >> 32 == u64::from(self.generation);
         match next.and_then(|next| self.before(self.mark(chunk), next.place)) {
             Some(wanted) => count as u64 >= wanted,
-            None if next.is_none() && self.mark(chunk)[0] >> 32 == u64::from(self.generation) => {
-                count == state.used
-            }
+            None if next.is_none() && is_ours => count == state.used,
             None => self.ends_at(chunk, count),
         }
     }
@@ -223,35 +221,5 @@ impl<M: Machine> Logs<M> {
         session.free_record(chunk, self.shape.chunk_size());
         // Relaxed: nothing else is told by it.
         self.freed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Makes the newest record of a key one of its removal, durably, if its number is above `flushed`; false if
-    /// there is none. For who has no room for another record. One word of it changes, so a crash leaves the one or
-    /// the other. Reads all of the log.
-    ///
-    /// The caller has the key's leaf locked, which needs the record: so nobody appends one of the key, and its chunk
-    /// stays.
-    #[cold]
-    pub fn turn_to_removal(&self, key: u64, flushed: u64) -> bool {
-        let mut newest: Option<(u64, u64, Mark)> = None;
-        for state in self.logs.iter() {
-            // Locked: nobody appends what is read here, or frees a chunk.
-            let state = state.lock();
-            for Held { place: chunk, .. } in &state.chunks {
-                for (place, record) in self.records(*chunk).filter(|(_, record)| record.key == key)
-                {
-                    if record.sequence > newest.map_or(flushed, |(sequence, ..)| sequence) {
-                        newest = Some((record.sequence, place, self.mark(*chunk)));
-                    }
-                }
-            }
-        }
-        let Some((_, place, mark)) = newest else { return false };
-        let word = &self.cells(place).meta;
-        // Release: as in `append`; the other words stay what they are.
-        word.store(removal_meta(mark, self.words(place)), Ordering::Release);
-        // Persist: the removal before the write returns.
-        self.medium.persist(word.as_ptr(), 8);
-        true
     }
 }

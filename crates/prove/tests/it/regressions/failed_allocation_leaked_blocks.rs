@@ -18,6 +18,7 @@ use everleaf_prove::programs::{plans, scenarios};
 
 const SPACE: Space = Space {
     blocks_left: None,
+    no_records: false,
     hands: None,
     pool_bytes: 128 << 10,
     chunk_shift: 12,
