@@ -116,7 +116,8 @@ impl Collection<'_, '_> {
         self.make_room(side)?;
         let at = if side == Side::Left { 0 } else { self.header.count - 1 };
         let (id, index) = (self.header.id, self.index_of(at));
-        self.staged.stage.push_element(id, side, index, value)
+        self.staged.stage.push_element(id, side, index, value)?;
+        self.staged.join_singles(self.ready, &self.header, side, index)
     }
 
     /// Makes the entry at a side end with the bounds: where something is put beside it, nothing of it may be.

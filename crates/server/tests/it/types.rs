@@ -14,6 +14,7 @@ mod indices;
 mod lists;
 mod rolled_back;
 pub mod series;
+mod singles;
 mod sorted_sets;
 mod swapping;
 mod taken;

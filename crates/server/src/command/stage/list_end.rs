@@ -99,6 +99,21 @@ impl ListEnd {
         self.is_changed = true;
     }
 
+    /// Puts an element at the other end of those in memory, where its neighbour is.
+    pub fn join(&mut self, element: &[u8]) {
+        let span = (self.bytes.len(), element.len());
+        self.bytes.extend_from_slice(element);
+        match self.side {
+            Side::Left => self.spans.push_back(span),
+            Side::Right => {
+                self.spans.push_front(span);
+                self.first = self.first.wrapping_sub(1);
+            }
+        }
+        self.run_size += runs::size_in_run(element);
+        self.is_changed = true;
+    }
+
     /// Whether the element of an index is the one at the end.
     #[inline]
     pub fn ends_with(&self, index: u64) -> bool {

@@ -9,9 +9,14 @@
 //! more. That what the store has still is so is a condition of the step, as for everything that was read of a
 //! collection.
 //!
+//! Who pushes one by one, and waits for each reply, makes a step of each: entries of one element, which take more room
+//! and are slower to read than a run. So now and then what is pushed takes the elements beside it along that lie one by
+//! one, and becomes a run with them.
+//!
 //! Invariants:
 //! - L1 a list has at most one open end, and what it has in memory is not written: of its elements the stage has what
-//!   it had before, which is the entry `origin`, and those that were read ahead are behind that one;
+//!   it had before, which is the entry `origin`, and those that were read ahead are behind that one; of those that were
+//!   joined to it the stage has the removal, until they are written as what they have become;
 //! - L2 a command that changes or reads members of a list by other ways has its end written before.
 
 use std::collections::VecDeque;
@@ -30,6 +35,8 @@ const SIZE: usize = 64 << 10;
 const END_COUNT_MAX: usize = 8;
 /// Bytes that an element takes besides itself while it is in memory.
 const ELEMENT_OVERHEAD: usize = 16;
+/// So many elements that were pushed one by one become a run: every so many pushes those before are looked at.
+const JOINED: u64 = 16;
 
 impl Stage {
     /// The end of a list, open.
@@ -163,6 +170,62 @@ impl Staged<'_> {
             self.stage.write_run(id);
         }
         Ok(shown.map(|shown| (shown, reaches)))
+    }
+
+    /// Joins the elements that lie one by one beside those that the open end of a list has in memory to these, if they
+    /// are a run together. It is looked for them once in so many pushes, by the index of what was pushed.
+    #[inline]
+    pub fn join_singles(
+        &mut self,
+        ready: &Ready,
+        list: &Header,
+        side: Side,
+        index: u64,
+    ) -> Result<()> {
+        let due = if side == Side::Left { 0 } else { JOINED - 1 };
+        if index % JOINED == due { self.join_beside(ready, list, side) } else { Ok(()) }
+    }
+
+    fn join_beside(&mut self, ready: &Ready, list: &Header, side: Side) -> Result<()> {
+        // A long element is an entry at once, and the end has nothing then, or what is elsewhere.
+        let last = runs::end_of(list, side);
+        let is_it = |end: &&ListEnd| end.id == list.id && end.side == side && end.ends_with(last);
+        let Some(end) = self.stage.ends.iter().find(is_it) else { return Ok(()) };
+        let (len, mut size) = (end.spans.len() as u64, end.run_size);
+        // Enough of them are a run without others; what was read, or would be rolled back, may be among the others.
+        let is_fresh = end.origin.is_none() && end.ahead.is_empty() && self.stage.undo.is_none();
+        let count = list.count.min(JOINED).saturating_sub(len);
+        if !is_fresh || len >= runs::LEN_MIN as u64 || len + count < runs::LEN_MIN as u64 {
+            return Ok(());
+        }
+        let (step, next) = match side {
+            Side::Left => (1, end.first.wrapping_add(len)),
+            Side::Right => (1_u64.wrapping_neg(), end.first.wrapping_sub(1)),
+        };
+        let place = |at: u64| {
+            let index = next.wrapping_add(step.wrapping_mul(at));
+            EntryKey::of(list.id, ListEntry { index, is_run: false })
+        };
+        // Lookups cost less than a scan, which puts whole leaves in order; and mostly a run is there, or all are.
+        let mut found: Vec<Vec<u8>> = Vec::new();
+        for at in 0..count {
+            let copied = |element: &[u8]| runs::takes(1, size, element).then(|| element.to_vec());
+            let Some(Some(element)) = self.see_member(ready, &place(at), copied)? else { break };
+            size += runs::size_in_run(&element);
+            found.push(element);
+        }
+        if len + (found.len() as u64) < runs::LEN_MIN as u64 {
+            return Ok(());
+        }
+        for (element, at) in found.iter().zip(0..) {
+            self.stage.set_member(&place(at), None);
+            let end = self.stage.open_end(list.id, side);
+            end.join(element);
+            let size = element.len() + ELEMENT_OVERHEAD;
+            end.counted += size;
+            self.stage.size += size;
+        }
+        self.stage.check()
     }
 
     /// Reads the next entries at an end of a list, of which nothing is in memory.
