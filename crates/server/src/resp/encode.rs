@@ -35,6 +35,8 @@ const DIGIT_COUNT_MAX: usize = 20;
 #[derive(Debug)]
 pub struct OpenArray {
     start: usize,
+    /// Where its items begin.
+    items: usize,
 }
 
 /// The end of a send buffer, where replies are appended.
@@ -80,6 +82,12 @@ impl<'a> Reply<'a> {
     /// Bytes that may follow.
     pub fn room(&self) -> usize {
         self.size_max.saturating_sub(self.out.len())
+    }
+
+    /// The same, for what ends before this goes on.
+    pub fn here(&mut self) -> Reply<'_> {
+        let Reply { protocol, size_max, .. } = *self;
+        Reply { out: &mut *self.out, protocol, size_max, is_cut: false }
     }
 
     /// The bytes in the buffer, those of earlier replies included.
@@ -163,11 +171,26 @@ impl<'a> Reply<'a> {
             self.is_cut = true;
             return;
         }
+        if bytes.len() < 10 {
+            return self.short_bulk(bytes);
+        }
         // A header of at most 23 bytes, and the line end.
         self.out.reserve(bytes.len() + 25);
         self.header(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Fewer than ten bytes, with one write of a known size.
+    #[inline]
+    fn short_bulk(&mut self, bytes: &[u8]) {
+        let (start, end) = (self.out.len(), 4 + bytes.len());
+        let mut text = *b"$0\r\n            ";
+        text[1] += bytes.len() as u8;
+        text[4..end].copy_from_slice(bytes);
+        text[end..end + 2].copy_from_slice(b"\r\n");
+        self.out.extend_from_slice(&text);
+        self.out.truncate(start + end + 2);
     }
 
     /// Bytes, or absence.
@@ -236,7 +259,14 @@ impl<'a> Reply<'a> {
     pub fn open_array(&mut self) -> OpenArray {
         let start = self.out.len();
         self.out.resize(start + OPEN_HEADER_SIZE, 0);
-        OpenArray { start }
+        OpenArray { start, items: self.out.len() }
+    }
+
+    /// The same where it is most likely to have `len` items: then nothing is moved.
+    pub fn open_array_of(&mut self, len: usize) -> OpenArray {
+        let start = self.out.len();
+        self.array(len);
+        OpenArray { start, items: self.out.len() }
     }
 
     /// Ends an array as a map of `len` pairs.
@@ -261,16 +291,16 @@ impl<'a> Reply<'a> {
     fn close(&mut self, array: OpenArray, mark: u8, len: usize) {
         // The command that wrote the items may have stopped for this.
         self.is_cut |= self.is_full();
-        let items_start = array.start + OPEN_HEADER_SIZE;
-        let items_size = self.out.len() - items_start;
+        let OpenArray { start, items } = array;
         let mut header = Vec::with_capacity(OPEN_HEADER_SIZE);
         header.push(mark);
         push_decimal(&mut header, len as u64);
         header.extend_from_slice(b"\r\n");
-        let header_end = array.start + header.len();
-        self.out[array.start..header_end].copy_from_slice(&header);
-        self.out.copy_within(items_start.., header_end);
-        self.out.truncate(header_end + items_size);
+        if header.len() == items - start {
+            self.out[start..items].copy_from_slice(&header);
+        } else {
+            self.out.splice(start..items, header);
+        }
     }
 
     #[inline]
@@ -345,8 +375,10 @@ mod tests {
     fn bulks_carry_their_size() {
         assert_eq!(written(Protocol::Resp2, |reply| reply.bulk(b"")), "$0\r\n\r\n");
         let text = "x".repeat(12_345);
-        let bulk = written(Protocol::Resp2, |reply| reply.bulk(text.as_bytes()));
-        assert_eq!(bulk, format!("$12345\r\n{text}\r\n"));
+        for size in (0..200).chain([text.len()]) {
+            let bulk = written(Protocol::Resp2, |reply| reply.bulk(&text.as_bytes()[..size]));
+            assert_eq!(bulk, format!("${size}\r\n{}\r\n", &text[..size]));
+        }
     }
 
     #[test]
@@ -395,6 +427,16 @@ mod tests {
                 reply.close_array(array, len);
                 reply.ok();
             });
+            for expected in [0, 3, len, len + 1, 1_000_000] {
+                let known = written(Protocol::Resp2, |reply| {
+                    reply.ok();
+                    let array = reply.open_array_of(expected);
+                    (0..len).for_each(|item| reply.integer(item as i64));
+                    reply.close_array(array, len);
+                    reply.ok();
+                });
+                assert_eq!(known, text, "{expected} were expected");
+            }
             let items: String = (0..len).map(|item| format!(":{item}\r\n")).collect();
             assert_eq!(text, format!("+OK\r\n*{len}\r\n{items}+OK\r\n"));
         }

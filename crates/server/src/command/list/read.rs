@@ -36,11 +36,12 @@ pub fn lindex(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult
 pub fn lrange(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let (first, last) = (integer_arg(request.arg(2))?, integer_arg(request.arg(3))?);
     let Context { keys, reply, .. } = context;
-    let array = reply.open_array();
+    let mut list = find(keys.staged()?, request.arg(1))?;
+    let part = list.as_ref().and_then(|list| ranks(first, last, list.header.count));
+    let expected = part.map_or(0, |(first, last)| last - first + 1);
+    let array = reply.open_array_of(usize::try_from(expected).unwrap_or(0));
     let mut count = 0;
-    if let Some(mut list) = find(keys.staged()?, request.arg(1))?
-        && let Some((first, last)) = ranks(first, last, list.header.count)
-    {
+    if let (Some(list), Some((first, last))) = (&mut list, part) {
         list.walk_elements(first, last, false, |_, element| {
             reply.bulk(element);
             count += 1;

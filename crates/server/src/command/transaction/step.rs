@@ -13,10 +13,10 @@ use crate::command::source::Source;
 use crate::command::stage::{Stage, Staged};
 use crate::command::waiting::service::Service;
 use crate::failure::{CommandResult, Failure};
-use crate::resp::Reply;
 
 /// Runs what works with collections, of which one has this key, as a transaction of its own; perhaps several
-/// times.
+/// times. What it answers goes where replies go at once, and is taken back with each attempt. If it fails, something
+/// of it may be left there.
 pub fn run_step(
     context: &mut Context<'_>,
     key: &[u8],
@@ -26,11 +26,11 @@ pub fn run_step(
     let shared = context.shared;
     let (store, turns): (&Store, _) = (&shared.store, &shared.turns);
     let mut turn = if writes { turns.wait(key) } else { None };
-    let mut answer = Vec::new();
+    let start = context.reply.size();
     for _ in 0..ATTEMPT_COUNT_MAX {
         let mut stage = Stage::beside_others(BATCH_SIZE_MAX, store);
-        answer.clear();
-        let result = run_one(context, act, &mut stage, &mut &*store, &mut answer);
+        context.reply.truncate(start);
+        let result = run_one(context, act, &mut stage, &mut &*store);
         if result.is_err() && stage.is_over() && stage.is_unchanged() {
             // Alone it need not hold what it reads.
             break;
@@ -41,28 +41,24 @@ pub fn run_step(
         };
         if is_done {
             // An error is one only if what was read of header and members fits together.
-            result?;
-            context.reply.encoded(&answer);
-            return Ok(());
+            return result;
         }
         turn = turn.or_else(|| Some(turns.wait_after_conflict(key)));
     }
-    run_step_alone(context, act, &mut answer)?;
-    context.reply.encoded(&answer);
-    Ok(())
+    run_step_alone(context, act, start)
 }
 
 fn run_step_alone(
     context: &mut Context<'_>,
     act: &mut dyn FnMut(&mut Context<'_>) -> CommandResult,
-    answer: &mut Vec<u8>,
+    start: usize,
 ) -> CommandResult {
     let store = Arc::clone(&context.shared.store);
     let mut stage = Stage::new(BATCH_SIZE_MAX);
     let mut service = Service::if_any(context.shared, context.session.client.loop_index);
     store.write_alone(|alone, batch| {
-        answer.clear();
-        run_one(context, act, &mut stage, alone, answer)?;
+        context.reply.truncate(start);
+        run_one(context, act, &mut stage, alone)?;
         if let Some(service) = &mut service {
             service.serve(&mut stage, alone)?;
         }
@@ -78,16 +74,14 @@ fn run_one(
     act: &mut dyn FnMut(&mut Context<'_>) -> CommandResult,
     stage: &mut Stage,
     source: &mut dyn Source,
-    answer: &mut Vec<u8>,
 ) -> CommandResult {
     let shared = context.shared;
     let place = stage.place(&shared.databases, context.session.database);
-    let limit = shared.config.reply_size_max;
     let mut inner = Context {
         shared,
         session: context.session,
         tally: context.tally,
-        reply: Reply::new(answer, context.reply.protocol, limit),
+        reply: context.reply.here(),
         keys: Keys::Stage(Staged {
             stage,
             source,
