@@ -330,12 +330,37 @@ impl Map {
     /// # Errors
     /// The map was dropped.
     pub fn prefetch<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
-        let mut session = self.shared.session()?;
-        let keys = keys.iter().map(K::as_ref);
-        match self.tree.get_many(&mut session.pinned(), keys, Verify::Key, |_, _| {}) {
+        match self.peek(&mut keys.iter().map(K::as_ref), Verify::Key, &mut |_, _| {})? {
             Err(IndexError::Removed) => Err(IndexError::Removed.into()),
             _ => Ok(()),
         }
+    }
+
+    /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses, also while batches are written:
+    /// it waits for none, so that part of one may be seen, as a [scan](Self::scan) may. Only for a batch that depends on
+    /// a key which all those change, read before, and on [no rollback](crate::WriteBatch::expect_no_rollback).
+    ///
+    /// # Errors
+    /// As [`Self::get_many`].
+    #[doc(hidden)]
+    pub fn peek_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut see: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let keys = &mut keys.iter().map(K::as_ref);
+        Ok(self.peek(keys, self.shared.verify, &mut see)??)
+    }
+
+    /// As [`Self::peek_many`], compiled once.
+    fn peek<'k>(
+        &self,
+        keys: &mut dyn Iterator<Item = &'k [u8]>,
+        verify: Verify,
+        see: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<std::result::Result<(), IndexError>> {
+        let mut session = self.shared.session()?;
+        Ok(self.tree.get_many(&mut session.pinned(), keys, verify, see))
     }
 
     /// Whether `key` is there.

@@ -26,6 +26,8 @@ use super::timing::note_slow;
 use super::transaction::complete;
 use crate::failure::{Failure, is_refused_whole};
 use crate::resp::{Reply, Series};
+use crate::types::Kind;
+use crate::types::collection::Collection;
 
 /// Bytes on the stage from which on a series ends.
 const STAGE_SIZE_MAX: usize = 1 << 20;
@@ -33,6 +35,9 @@ const STAGE_SIZE_MAX: usize = 1 << 20;
 const FIRST_ANSWERS_SIZE: usize = 1 << 10;
 /// Bytes of answers from which on a series ends.
 const ANSWER_SIZE_MAX: usize = 64 << 10;
+/// Members that are looked up together: at least, and at most.
+const LOOKED_UP_MIN: usize = 4;
+const LOOKED_UP_MAX: usize = 32;
 /// Time after which a series ends: the longer, the more likely is a conflict.
 const TIME_MAX: Duration = Duration::from_millis(1);
 
@@ -129,6 +134,44 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
     SeriesResult::Alone(end - first)
 }
 
+/// Of a command that asks for one member: its kind, where the member is among its arguments, and how many they are.
+fn member_of(command: usize) -> Option<(Kind, usize, usize)> {
+    match COMMANDS[command].name {
+        "sadd" | "srem" | "sismember" => Some((Kind::Set, 2, 3)),
+        "hget" | "hdel" => Some((Kind::Hash, 2, 3)),
+        "hset" | "hincrby" => Some((Kind::Hash, 2, 4)),
+        "zscore" | "zrem" => Some((Kind::SortedSet, 2, 3)),
+        "zadd" | "zincrby" => Some((Kind::SortedSet, 3, 4)),
+        _ => None,
+    }
+}
+
+/// Looks up what the next commands ask for, if each asks for a member of one collection. Returns the first behind those
+/// that need not be asked about again.
+fn look_ahead(staged: &mut Staged<'_>, series: &Series<'_>, range: Range<usize>) -> usize {
+    let (command, first) = series.request(range.start);
+    let behind = |is_next: &dyn Fn(usize) -> bool| {
+        range.clone().find(|index| !is_next(*index)).unwrap_or(range.end)
+    };
+    let Some((kind, at, len)) = member_of(command) else {
+        return behind(&|index| series.request(index).0 == command);
+    };
+    let member = |index: usize| {
+        let (next, request) = series.request(index);
+        let is_like = next == command && request.len() == len && request.arg(1) == first.arg(1);
+        is_like.then(|| request.arg(at))
+    };
+    let end = behind(&|index| member(index).is_some()).min(range.start + LOOKED_UP_MAX);
+    if end - range.start >= LOOKED_UP_MIN
+        && let Ok(Some(mut collection)) = Collection::find(staged, first.arg(1), kind)
+        && collection.look_up((range.start..end).filter_map(member)).is_err()
+    {
+        // The command that asks for it will meet it again.
+        tracing::trace!("members of a series cannot be looked up together");
+    }
+    end.max(range.start + 1)
+}
+
 /// Runs commands on a stage. Returns false if one failed that had changed it: then it is not among those that are
 /// counted, and the stage is of no use.
 fn stage_all(
@@ -143,9 +186,14 @@ fn stage_all(
     let place = stage.place(&shared.databases, context.session.database);
     let slow_after = shared.settings.slow_log_after();
     let began = Instant::now();
-    let mut passed = Duration::ZERO;
+    let (mut passed, mut looked_up, end) = (Duration::ZERO, range.start, range.end);
     for index in range {
         let (command, request) = series.request(index);
+        if index >= looked_up {
+            let (types, databases) = (&shared.types, &shared.databases);
+            let staged = &mut Staged { stage, source: &mut store, types, databases, place };
+            looked_up = look_ahead(staged, series, index..end);
+        }
         let (start, changes, made) =
             (staging.answers.len(), stage.change_count(), stage.made().len());
         let limit = start.saturating_add(shared.config.reply_size_max);

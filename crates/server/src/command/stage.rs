@@ -16,6 +16,7 @@ mod exchanges;
 mod expiries;
 mod list_end;
 mod list_ends;
+mod looked_up;
 mod moment;
 mod orders;
 mod rollback;
@@ -30,6 +31,7 @@ use everleaf::{
 use self::ahead::Ahead;
 use self::current::Current;
 use self::list_end::ListEnd;
+use self::looked_up::LookedUp;
 use self::moment::Moment;
 use super::limits::BATCH_SIZE_MAX;
 use super::source::Source;
@@ -95,6 +97,8 @@ pub struct Stage {
     ends_before: Vec<ListEnd>,
     /// What was drawn ahead.
     pub ahead: Ahead,
+    /// Members that were looked up before they are asked for.
+    looked_up: LookedUp,
     /// The collection that was changed last.
     current: Option<Current>,
     /// Whether something was rolled back: what is kept between steps may not be taken for what is here then.

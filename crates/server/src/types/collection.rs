@@ -121,6 +121,12 @@ impl<'s, 'a> Collection<'s, 'a> {
         ShortBytes::of_parts([&self.header.id.to_be_bytes(), &hash.to_be_bytes(), member])
     }
 
+    /// Looks members up that the next commands ask for, in their order.
+    pub fn look_up<'m>(&mut self, members: impl Iterator<Item = &'m [u8]>) -> Result<()> {
+        let places = members.map(|member| self.place_of(member)).collect();
+        self.staged.look_up(self.ready, places)
+    }
+
     /// Shows what a member has, if it is there.
     pub fn see<R>(&mut self, member: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let place = self.place_of(member);

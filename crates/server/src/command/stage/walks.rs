@@ -45,8 +45,12 @@ impl Staged<'_> {
         key: &[u8],
         see: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
+        let known = self.stage.looked_up.take(key);
         if let Some(value) = self.stage.members.get(key) {
             return Ok(value.map(see));
+        }
+        if let Some(value) = known {
+            return Ok(value.map(|value| see(&value)));
         }
         let (mut see, mut result) = (Some(see), None);
         self.source.read_member(&ready.members, key, &mut |value| {
