@@ -3,9 +3,10 @@
 //!
 //! With `--threads` Everleaf has so many event loops, otherwise one per CPU.
 //! `FOLDER` has a release build of `everleaf` (as `target/release`). Parts: `commands` (all of redis-benchmark, with 1
-//! and with 32 requests in flight), `ycsb` (its six mixes of commands), `sorted-set` (one of 10^7 members: memory, and
-//! speed), `tls`. Without a part all of them. Each prints a section of `docs/results/servers.md`. Nothing is
-//! written to a disk by anybody: what is compared survives the death of the process at most. For a quiet machine.
+//! and with 32 requests in flight; `commands:lpush,lpop` those tests alone), `ycsb` (its six mixes of commands),
+//! `sorted-set` (one of 10^7 members: memory, and speed), `tls`. Without a part all of them. Each prints a section of
+//! `docs/results/servers.md`. Nothing is written to a disk by anybody: what is compared survives the death of the
+//! process at most. For a quiet machine.
 //! `processor` is for a machine that is not: the processor's time that the servers take for a command with 32 in
 //! flight; also with Everleaf's durability `interval`, on the disk that `FOLDER` is on. `removal` has a set of 10^7
 //! members removed, and one expire, and tells what another client notices; `removal:COUNT` one of so many. `claims`
@@ -14,6 +15,7 @@
 
 mod claims;
 mod client;
+mod commands;
 mod contender;
 mod processor;
 mod removal;
@@ -24,7 +26,7 @@ use std::path::Path;
 use contender::Contender;
 
 const USAGE: &str = "usage: cargo xtask servers FOLDER [--threads N] \
-    [commands|ycsb|sorted-set|tls|processor|claims|removal[:COUNT] ..]";
+    [commands[:TEST,..]|ycsb|sorted-set|tls|processor|claims|removal[:COUNT] ..]";
 
 /// Measures and prints sections.
 pub fn run(arguments: &[String]) -> bool {
@@ -50,13 +52,16 @@ fn measure(arguments: &[String]) -> Result<(), String> {
     let all = ["commands", "ycsb", "sorted-set", "tls"].map(String::from);
     for part in if parts.is_empty() { &all[..] } else { parts } {
         let section = match part.as_str() {
-            "commands" => sections::commands(&contenders)?,
+            "commands" => sections::commands(&contenders, "")?,
             "ycsb" => sections::ycsb(&contenders)?,
             "sorted-set" => sections::sorted_set(&contenders)?,
             "tls" => sections::tls(&contenders)?,
             "claims" => claims::section(&contenders)?,
             "removal" => removal::section(&contenders, sections::MEMBERS)?,
             "processor" => processor::section(&contenders, Path::new(folder))?,
+            part if part.starts_with("commands:") => {
+                sections::commands(&contenders, &part["commands:".len()..])?
+            }
             part => {
                 let count = part.strip_prefix("removal:").and_then(|count| count.parse().ok());
                 removal::section(&contenders, count.ok_or(USAGE)?)?

@@ -13,6 +13,9 @@ pub struct Figures {
     pub p99_ms: f64,
 }
 
+/// The name of a row of a table, and the figures of everybody.
+pub type Row = (String, Vec<Figures>);
+
 /// Runs redis-benchmark: the figures of each of its tests, in its order.
 pub fn benchmark(port: u16, arguments: &[&str]) -> Result<Vec<(String, Figures)>, String> {
     let mut command = Command::new("redis-benchmark");

@@ -3,23 +3,18 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::client::{Connection, Figures, benchmark, medians, mixed, together};
+use super::client::{Connection, Figures, Row, benchmark, medians, mixed, together};
+use super::commands::{ROUNDS, rows};
 use super::contender::{Contender, Folder, Server, certificates};
 
-/// Each round asks everybody, another one first.
-const ROUNDS: usize = 3;
 /// Everleaf's aims: of the others' speed, with one request in flight and with 32.
 const AIMS: [(&str, f64); 2] = [("1", 1.0), ("32", 1.5)];
-/// Requests of a test, with one in flight and with 32.
-const REQUESTS: [&str; 2] = ["30000", "100000"];
 /// Records of YCSB, its clients, and how long each mix is run.
 const RECORDS: u64 = 100_000;
 const CLIENTS: usize = 16;
 const TIME: Duration = Duration::from_millis(1500);
 /// Members of the large sorted set.
 pub const MEMBERS: u64 = 10_000_000;
-
-type Row = (String, Vec<Figures>);
 
 /// A table: Everleaf's figures first, then those of the others, and what is below the aim in words.
 fn table(contenders: &[Contender], rows: &[Row], aim: f64) -> String {
@@ -51,43 +46,22 @@ fn table(contenders: &[Contender], rows: &[Row], aim: f64) -> String {
     text
 }
 
-/// Everybody's figures of the tests of redis-benchmark with these arguments.
-fn rows(servers: &[Server], rounds: usize, arguments: &[&str]) -> Result<Vec<Row>, String> {
-    let mut found: Vec<Vec<Vec<(String, Figures)>>> = servers.iter().map(|_| vec![]).collect();
-    for round in 0..rounds {
-        for turn in 0..servers.len() {
-            let index = (turn + round) % servers.len();
-            found[index].push(benchmark(servers[index].port, arguments)?);
-        }
-    }
-    let order: Vec<String> = found[0][0].iter().map(|(name, _)| name.clone()).collect();
-    let all: Vec<_> = found.iter().map(|rounds| medians(rounds)).collect();
-    let row = |name: String| {
-        let figures = all.iter().map(|it| it.get(&name).copied());
-        let figures: Option<Vec<Figures>> = figures.collect();
-        figures
-            .map(|figures| (name.clone(), figures))
-            .ok_or_else(|| format!("{name} is not of all"))
-    };
-    order.into_iter().map(row).collect()
-}
-
 fn start_all(contenders: &[Contender], folder: &Folder) -> Result<Vec<Server>, String> {
     contenders.iter().map(|it| it.start(&folder.0)).collect()
 }
 
-/// All tests of redis-benchmark.
-pub fn commands(contenders: &[Contender]) -> Result<String, String> {
+/// The tests of redis-benchmark of these names, parted by commas, or all.
+pub fn commands(contenders: &[Contender], tests: &str) -> Result<String, String> {
     let mut text = String::new();
-    for ((pipeline, aim), requests) in AIMS.into_iter().zip(REQUESTS) {
+    for (pipeline, aim) in AIMS {
         let folder = Folder::new()?;
         let servers = start_all(contenders, &folder)?;
-        let arguments = ["-P", pipeline, "-n", requests, "-c", "50", "-r", "100000"];
-        let rows = rows(&servers, ROUNDS, &arguments)?;
+        let rows = rows(&servers, pipeline, tests)?;
         let _ = write!(
             text,
             "## redis-benchmark, {pipeline} in flight\n\n50 connections, keys of 100,000; medians of {ROUNDS} \
-             rounds of {requests} requests.\n\n{}\n",
+             rounds, each of as many requests as take the fastest a second at least. What is taken by LPOP, RPOP, SPOP \
+             and ZPOPMIN was put there before each round.\n\n{}\n",
             table(contenders, &rows, aim)
         );
     }
