@@ -12,6 +12,7 @@ mod forged;
 mod full;
 mod indices;
 mod lists;
+mod looked_up;
 mod rolled_back;
 pub mod series;
 mod singles;

@@ -1,9 +1,9 @@
 //! Members that were looked up before the commands that ask for them are run.
 //!
-//! A lookup waits for memory several times. Those of a pipeline of `SADD`s, `HSET`s or `ZADD`s are made together, where one
-//! goes on while others wait; and what the batch will change lies in the cache then. What the store has is kept as it
-//! was read, behind the header: that it still is so is a condition of the step, as for everything that was read of a
-//! collection. What the stage itself writes comes first everywhere.
+//! A lookup waits for memory several times. Those of a pipeline of `SADD`s, `HSET`s or `ZADD`s are made together, where
+//! one goes on while others wait; and what the batch will change lies in the cache then. What the store has is kept
+//! as it was read, behind the header: that it still is so is a condition of the step, as for everything that was read
+//! of a collection. What the stage itself writes comes first everywhere.
 
 use crate::failure::Result;
 use crate::short_bytes::ShortBytes;

@@ -4,8 +4,8 @@ use super::lists::{array, bulk};
 use super::series::pipeline;
 use crate::support::TestServer;
 
-/// Each element that was pushed by itself, by a client that waits for the reply, stayed an entry: a list of 600 was read
-/// from as many.
+/// Each element that was pushed by itself, by a client that waits for the reply, stayed an entry: a list of 600 was
+/// read from as many.
 #[test]
 fn what_is_pushed_one_by_one_becomes_runs() {
     let server = TestServer::start();
