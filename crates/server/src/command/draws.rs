@@ -54,7 +54,8 @@ pub fn answer(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> C
     let draws = Draws::parse(request, kind)?;
     let mut budget = CopyBudget::of(&context.reply);
     let array = draws.count.map(|_| context.reply.open_array());
-    let drawn = draws.draw(context, draws.count.unwrap_or(1), &mut budget)?;
+    let count = draws.count.unwrap_or(1);
+    let drawn = draws.draw(context, count, count, &mut budget)?;
     match array {
         Some(array) => context.reply.close_array(array, draws.items(drawn, &context.reply)),
         None if drawn == 0 => context.reply.null(),
@@ -77,7 +78,7 @@ pub fn answer_in_steps(
         let mut found = 0;
         run_step(context, draws.key, false, &mut |inner| {
             let mut budget = CopyBudget::of(&inner.reply);
-            found = draws.draw(inner, count, &mut budget)?;
+            found = draws.draw(inner, count, left, &mut budget)?;
             Ok(())
         })?;
         if context.reply.is_full() {
@@ -117,19 +118,22 @@ impl<'a> Draws<'a> {
         Ok(Draws { key: request.arg(1), kind, count, values })
     }
 
-    /// Shows so many members. Returns how many it has shown.
+    /// Shows so many members, of those that are left to be shown, for which there has to be room. Returns how many it has
+    /// shown.
     fn draw(
         &self,
         context: &mut Context<'_>,
         count: i64,
+        left: i64,
         budget: &mut CopyBudget,
     ) -> Result<usize> {
         let Context { keys, reply, .. } = context;
         let found = Collection::find(keys.staged()?, self.key, self.kind)?;
         let Some(mut collection) = found else { return Ok(0) };
         // That all of them fit is asked before the first.
-        let wanted = self.count.filter(|wanted| *wanted < 0 && collection.header.count > 0);
-        wanted.map_or(Ok(()), |wanted| budget.check_count(wanted.unsigned_abs()))?;
+        if left < 0 && collection.header.count > 0 {
+            budget.check_count(left.unsigned_abs())?;
+        }
         let mut drawn = 0;
         draw(&mut collection, count, budget, &mut |member, value| {
             drawn += 1;

@@ -55,6 +55,20 @@ fn what_is_asked_for_many_times_is_not_held_many_times() {
     server.stop();
 }
 
+/// The count of a command that takes several steps was compared in each of them with the room that those before it had
+/// left: a reply that fits was refused.
+#[test]
+fn draws_in_several_steps_may_fill_a_reply() {
+    let server = TestServer::with(|config| config.reply_size_max = 400_000);
+    let mut client = server.connect();
+    assert_eq!(client.line("SADD s m"), ":1");
+    // An element takes seven bytes, of at least six that a count is refused by.
+    let reply = client.line("SRANDMEMBER s -55000");
+    assert_eq!(reply.matches("\"m\"").count(), 55_000, "{reply:.80}");
+    assert!(client.line("SRANDMEMBER s -58000").starts_with(TOO_LONG));
+    assert!(client.line("SRANDMEMBER s -70000").starts_with(TOO_LONG));
+}
+
 /// A collection of long values comes in steps that are no longer than a reply may be: what was refused at each step.
 #[test]
 fn a_scan_of_long_values_ends_each_step_early() {
