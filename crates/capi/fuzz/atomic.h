@@ -157,11 +157,12 @@ static void step_watch(program *p) {
 static void step_defer(program *p) {
     key_room room;
     el_slice key = take_key(p, &room), value = take_value(p);
-    bool failed = true, read_only = true;
+    bool failed = true, gone = true, read_only = true;
     MUST(el_store_defer_sync(p->store) == EL_OK && el_put(p->map, key, value) == EL_OK);
     set_pair(&p->now, key, value);
     MUST(el_store_wait_deferred(p->store) == EL_OK);
     MUST(el_store_has_log_failed(p->store, &failed) == EL_OK && !failed);
+    MUST(el_store_is_pool_gone(p->store, &gone) == EL_OK && !gone);
     MUST(el_store_is_read_only(p->store, &read_only) == EL_OK && !read_only);
     el_rebuilt rebuilt;
     MUST(el_store_rebuilt(p->store, NULL, NULL, el_room(&rebuilt, sizeof rebuilt), NULL) == EL_NOT_FOUND);

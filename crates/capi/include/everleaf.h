@@ -144,6 +144,10 @@ typedef struct el_watch el_watch;
 // Any other error: see its text.
 #define EL_OTHER -28
 
+// The pool's file was removed, or another lies in its place: nothing can be written any more, but what there is can be
+// saved (`el_store_save`).
+#define EL_POOL_GONE -29
+
 // No bound: from the first key, or to the last.
 #define EL_UNBOUNDED 0
 
@@ -414,6 +418,9 @@ typedef struct {
     uint64_t skipped;
     // Damages of the log, if it was salvaged: what was logged behind the first of them is lost.
     uint64_t damages;
+    // 1 if the file that was replaced is kept beside the pool, as it may be another pool, or have what the log has not;
+    // 0 otherwise. Nothing removes it.
+    uint64_t kept;
 } el_rebuilt;
 
 // What a repair kept and what it had to drop. Later versions add fields at the end.
@@ -596,12 +603,17 @@ int el_store_wait_deferred(const el_store *store);
 int el_store_has_log_failed(const el_store *store,
                             bool *failed);
 
+// Stores at `gone` whether the file of the pool was removed, or another lies in its place, so that every write is refused
+// (`EL_POOL_GONE`). What there is can be saved.
+int el_store_is_pool_gone(const el_store *store,
+                          bool *gone);
+
 // Stores at `read_only` whether the store was opened so.
 int el_store_is_read_only(const el_store *store, bool *read_only);
 
 // `EL_OK` if the pool was made from its log when it was opened, because its machine had crashed: stores an
-// `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, and then each
-// damage. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
+// `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, then each damage,
+// and then the path of the file that was kept. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
 int el_store_rebuilt(const el_store *store,
                      el_text_fn tell,
                      void *context,

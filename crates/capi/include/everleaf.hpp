@@ -747,7 +747,8 @@ class store {
         detail::check(el_store_save(handle_.get(), &pairs));
         return pairs;
     }
-    // What the pool was made from when it was opened, and what was wrong with that; nothing: it was as it was left.
+    // What the pool was made from when it was opened, and what was wrong with that (last the path of the file that was
+    // kept, if one was); nothing: it was as it was left.
     std::optional<std::pair<el_rebuilt, std::vector<std::string>>> rebuilt() const {
         std::pair<el_rebuilt, std::vector<std::string>> found{};
         const el_buffer room = el_room(&found.first, sizeof found.first);
@@ -786,6 +787,8 @@ class store {
     }
     // Whether the log has failed, so that nothing can be written any more.
     bool has_log_failed() const { return asked(el_store_has_log_failed); }
+    // Whether the file of the pool is gone, so that nothing can be written any more; what there is can be saved.
+    bool is_pool_gone() const { return asked(el_store_is_pool_gone); }
     bool is_read_only() const { return asked(el_store_is_read_only); }
     // The files of the log that were found damaged, or belong to what a log has lost. Nothing needs them.
     std::vector<std::string> put_aside_files() const {

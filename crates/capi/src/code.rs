@@ -73,6 +73,9 @@ pub const EL_OUT_OF_MEMORY: c_int = -26;
 pub const EL_STILL_OPEN: c_int = -27;
 /// Any other error: see its text.
 pub const EL_OTHER: c_int = -28;
+/// The pool's file was removed, or another lies in its place: nothing can be written any more, but what there is can be
+/// saved (`el_store_save`).
+pub const EL_POOL_GONE: c_int = -29;
 
 /// An error on its way to the caller. It is one pointer, so that a result that is no error costs little to
 /// hand on.
@@ -125,7 +128,8 @@ fn code_of(error: &Error) -> c_int {
         | Error::TooManySessions(_)
         | Error::OtherStore(_)
         | Error::Unsupported(_) => EL_UNSUPPORTED,
-        Error::PoolGone(_) | Error::Io(..) => EL_IO,
+        Error::PoolGone(_) => EL_POOL_GONE,
+        Error::Io(..) => EL_IO,
         Error::MapDropped => EL_MAP_DROPPED,
         Error::NotSorted(_) => EL_NOT_SORTED,
         Error::OutOfMemory(_) => EL_OUT_OF_MEMORY,
@@ -167,6 +171,7 @@ pub fn meaning(code: c_int) -> &'static CStr {
         EL_MAP_DROPPED => c"the map was dropped",
         EL_NOT_SORTED => c"the keys are not in order",
         EL_OUT_OF_MEMORY => c"there is no memory",
+        EL_POOL_GONE => c"the file of the pool is gone",
         EL_STILL_OPEN => c"something of the store is still held",
         _ => c"an error: see el_last_error",
     }

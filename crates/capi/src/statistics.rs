@@ -102,6 +102,7 @@ impl From<&Rebuilt> for el_rebuilt {
             replayed: from.replayed,
             skipped: from.skipped.len() as u64,
             damages: from.damages.len() as u64,
+            kept: from.kept.is_some().into(),
         }
     }
 }
@@ -206,6 +207,9 @@ pub struct el_rebuilt {
     pub skipped: u64,
     /// Damages of the log, if it was salvaged: what was logged behind the first of them is lost.
     pub damages: u64,
+    /// 1 if the file that was replaced is kept beside the pool, as it may be another pool, or have what the log has not;
+    /// 0 otherwise. Nothing removes it.
+    pub kept: u64,
 }
 
 /// What a repair kept and what it had to drop. Later versions add fields at the end.
@@ -235,7 +239,7 @@ numbers! {
 numbers! {
     el_map_statistics: keys, expiring_keys, expiring_mean_ms, leaves, height, splits, merges,
 }
-numbers! { el_rebuilt: snapshot_pairs, replayed, skipped, damages }
+numbers! { el_rebuilt: snapshot_pairs, replayed, skipped, damages, kept }
 numbers! { el_repaired: kept, doubtful, maps, lost, dropped, is_complete }
 
 #[cfg(test)]
@@ -288,7 +292,8 @@ mod tests {
             merges: 7,
         };
         assert!(is_ascending(&numbers.to_bytes(), size_of::<el_map_statistics>()));
-        let numbers = el_rebuilt { snapshot_pairs: 1, replayed: 2, skipped: 3, damages: 4 };
+        let numbers =
+            el_rebuilt { snapshot_pairs: 1, replayed: 2, skipped: 3, damages: 4, kept: 5 };
         assert!(is_ascending(&numbers.to_bytes(), size_of::<el_rebuilt>()));
         let numbers =
             el_repaired { kept: 1, doubtful: 2, maps: 3, lost: 4, dropped: 5, is_complete: 6 };

@@ -57,6 +57,20 @@ pub extern "C" fn el_store_has_log_failed(
     })
 }
 
+/// Stores at `gone` whether the file of the pool was removed, or another lies in its place, so that every write is refused
+/// (`EL_POOL_GONE`). What there is can be saved.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_store_is_pool_gone(
+    store: Option<&el_store>,
+    gone: Option<&mut MaybeUninit<bool>>,
+) -> c_int {
+    entry(|| {
+        let place = wanted(gone)?;
+        place.write(shared(store)?.with(|store| Ok(store.is_pool_gone()))?);
+        Ok(EL_OK)
+    })
+}
+
 /// Stores at `read_only` whether the store was opened so.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_is_read_only(
@@ -71,8 +85,8 @@ pub extern "C" fn el_store_is_read_only(
 }
 
 /// `EL_OK` if the pool was made from its log when it was opened, because its machine had crashed: stores an
-/// `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, and then each
-/// damage. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
+/// `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, then each damage,
+/// and then the path of the file that was kept. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_rebuilt(
     store: Option<&el_store>,
@@ -86,6 +100,9 @@ pub extern "C" fn el_store_rebuilt(
         let found = shared(store)?.with(|store| Ok(store.rebuilt().cloned()))?;
         let Some(found) = found else { return Ok(EL_NOT_FOUND) };
         tell_all(tell, context, found.skipped.iter().chain(&found.damages));
+        if let (Some(tell), Some(kept)) = (tell, &found.kept) {
+            tell(context, el_slice::shown(kept.as_os_str().as_bytes()));
+        }
         fill(el_rebuilt::from(&found), buffer, known);
         Ok(EL_OK)
     })

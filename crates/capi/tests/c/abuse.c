@@ -71,6 +71,7 @@ static void use_no_handle(void *any) {
     void *copy;
     size_t size;
     uint64_t number;
+    bool is_gone;
     EXPECT(el_store_close(store), EL_BAD_HANDLE);
     EXPECT(el_store_map(store, NULL, true, &made), EL_BAD_HANDLE);
     EXPECT(el_store_drop_map(store, "m"), EL_BAD_HANDLE);
@@ -81,6 +82,7 @@ static void use_no_handle(void *any) {
     EXPECT(el_store_defer_sync(store), EL_BAD_HANDLE);
     EXPECT(el_store_wait_deferred(store), EL_BAD_HANDLE);
     EXPECT(el_store_rebuilt(store, NULL, NULL, el_room(room, sizeof room), &size), EL_BAD_HANDLE);
+    EXPECT(el_store_is_pool_gone(store, &is_gone), EL_BAD_HANDLE);
     EXPECT(el_store_put_aside_files(store, NULL, NULL, &size), EL_BAD_HANDLE);
     EXPECT(el_fetch_add(map, k, 1, NULL), EL_BAD_HANDLE);
     EXPECT(el_take(map, k, &copy, &size), EL_BAD_HANDLE);

@@ -214,7 +214,7 @@ int main(int, char **arguments) {
         EXPECT(store.write(conditions.put(own, "aa", "5")) && !store.write(conditions) && own.get("aa") == "5");
         everleaf::batch rolled;
         EXPECT(!store.write(rolled.remove(own, "aa").expect_no_rollback(store.rollback_count() + 1)));
-        EXPECT(!store.has_log_failed() && !store.is_read_only() && store.put_aside_files().empty());
+        EXPECT(!store.has_log_failed() && !store.is_pool_gone() && !store.is_read_only() && store.put_aside_files().empty());
         store.return_space();
         EXPECT(everleaf::version() == EL_VERSION && !everleaf::upgrade(copy).empty() && everleaf::upgrade(copy).empty());
         EXPECT(everleaf::store(copy, everleaf::options().read_only(true)).is_read_only());

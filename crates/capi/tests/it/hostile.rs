@@ -75,6 +75,7 @@ fn with_all_handles(any: *mut c_void) -> Vec<c_int> {
         el_store_defer_sync(store()),
         el_store_wait_deferred(store()),
         el_store_has_log_failed(store(), Some(&mut Room::uninit())),
+        el_store_is_pool_gone(store(), Some(&mut Room::uninit())),
         el_store_is_read_only(store(), Some(&mut Room::uninit())),
         el_store_rebuilt(store(), None, null, none(), None),
         el_store_put_aside_files(store(), None, null, None),

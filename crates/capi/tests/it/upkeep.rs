@@ -139,7 +139,7 @@ fn a_damaged_log_is_salvaged_when_asked_for() {
 
     let store = open_at(&path, &[(EL_SALVAGE_LOG, 1)]);
     let mut lines = vec![];
-    let [snapshot_pairs, replayed, skipped, damages] = numbers::<el_rebuilt, 4>(|room| {
+    let [snapshot_pairs, replayed, skipped, damages, kept] = numbers::<el_rebuilt, 5>(|room| {
         let mut known = Room::uninit();
         lines = told(|context| {
             el_store_rebuilt(at(store), Some(keep), context, room, Some(&mut known))
@@ -147,6 +147,7 @@ fn a_damaged_log_is_salvaged_when_asked_for() {
         stored(known)
     });
     assert_eq!((snapshot_pairs, skipped, damages), (0, 0, lines.len() as u64), "{lines:?}");
+    assert_eq!(kept, 0, "there was no file");
     assert!(damages > 0 && (75..300).contains(&replayed), "{replayed}");
     let mut count = Room::uninit();
     let files =
@@ -159,6 +160,46 @@ fn a_damaged_log_is_salvaged_when_asked_for() {
     assert_eq!(el_store_free(at_mut(store)), EL_OK);
     let store = open_at(&path, &[]);
     assert_eq!(el_store_rebuilt(at(store), None, NULL, buffer(&mut []), None), EL_NOT_FOUND);
+    assert_eq!(el_store_free(at_mut(store)), EL_OK);
+}
+
+/// What a program in C was not told: that the file that was replaced is kept, and where.
+#[test]
+fn a_file_that_was_kept_is_told_with_its_path() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.pool");
+    make(&path, &[(EL_DURABILITY_OF_NEW, EL_POWER)], 30);
+    fs::write(&path, "no pool").expect("room");
+    let store = open_at(&path, &[]);
+    let mut lines = vec![];
+    let [_, replayed, skipped, damages, kept] = numbers::<el_rebuilt, 5>(|room| {
+        let mut known = Room::uninit();
+        lines = told(|context| {
+            el_store_rebuilt(at(store), Some(keep), context, room, Some(&mut known))
+        });
+        stored(known)
+    });
+    assert_eq!((replayed, skipped, damages, kept), (30, 0, 0, 1));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(fs::read(&lines[0]).expect("it is there"), b"no pool");
+    assert_eq!(el_store_free(at_mut(store)), EL_OK);
+}
+
+/// What had the code of any refusal of the system: the file of a pool is gone.
+#[test]
+fn a_pool_that_has_lost_its_file_has_a_code_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.pool");
+    make(&path, &[], 3);
+    let store = open_at(&path, &[]);
+    assert!(!made(|room| el_store_is_pool_gone(at(store), room)));
+    fs::remove_file(&path).expect("it is there");
+    assert_eq!(el_store_sync(at(store)), EL_POOL_GONE);
+    assert!(made(|room| el_store_is_pool_gone(at(store), room)));
+    let mut pairs = Room::uninit();
+    assert_eq!(el_store_save(at(store), Some(&mut pairs)), EL_OK);
+    assert_eq!(stored(pairs), 3);
+    assert_eq!(el_store_close(at(store)), EL_POOL_GONE);
     assert_eq!(el_store_free(at_mut(store)), EL_OK);
 }
 
