@@ -21,6 +21,13 @@ create_exception!(everleaf, Closed, Error, "The store was closed.");
 create_exception!(everleaf, ReadOnly, Error, "The store was opened read-only.");
 create_exception!(everleaf, Full, Error, "The disk is full, or the pool is at its maximum size.");
 create_exception!(everleaf, Corrupt, Error, "Something in the pool is damaged.");
+create_exception!(
+    everleaf,
+    PoolGone,
+    Error,
+    "The file of the pool was removed, or another lies in its place: nothing is written any more. What there is can be \
+     saved."
+);
 
 /// The exception for an error of the library.
 pub fn raised(error: everleaf::Error) -> PyErr {
@@ -33,6 +40,7 @@ pub fn raised(error: everleaf::Error) -> PyErr {
         Of::ReadOnly => ReadOnly::new_err(text),
         Of::DiskFull(_) | Of::PoolFull(_) => Full::new_err(text),
         Of::OutOfMemory(_) => PyMemoryError::new_err(text),
+        Of::PoolGone(_) => PoolGone::new_err(text),
         Of::Corrupt(_) | Of::NotAPool(_) => Corrupt::new_err(text),
         _ => Error::new_err(text),
     }

@@ -28,7 +28,9 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _everleaf {
     #[pymodule_export]
-    use super::failure::{Closed, Corrupt, Error, Forked, Full, Locked, NotFound, ReadOnly};
+    use super::failure::{
+        Closed, Corrupt, Error, Forked, Full, Locked, NotFound, PoolGone, ReadOnly,
+    };
     #[pymodule_export]
     use super::files::{compact, repair, restore, upgrade};
     #[pymodule_export]

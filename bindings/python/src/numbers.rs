@@ -66,6 +66,7 @@ pub fn of_rebuilt<'py>(py: Python<'py>, found: &Rebuilt) -> PyResult<Bound<'py, 
     report.set_item("replayed", found.replayed)?;
     report.set_item("skipped", &found.skipped)?;
     report.set_item("damages", &found.damages)?;
+    report.set_item("kept", &found.kept)?;
     Ok(report)
 }
 

@@ -234,6 +234,11 @@ impl RawStore {
         py.detach(|| self.with(|store| Ok(store.has_log_failed())))
     }
 
+    /// Whether the file of the pool was removed, or another lies in its place.
+    fn is_pool_gone(&self, py: Python<'_>) -> PyResult<bool> {
+        py.detach(|| self.with(|store| Ok(store.is_pool_gone())))
+    }
+
     /// Whether it was opened read-only.
     fn is_read_only(&self, py: Python<'_>) -> PyResult<bool> {
         py.detach(|| self.with(|store| Ok(store.is_read_only())))

@@ -182,12 +182,42 @@ def test_a_damaged_log_is_salvaged_when_asked_for(tmp_path: Path) -> None:
         everleaf.open(path)
     with everleaf.open(path, salvage_log=True) as store:
         found = store.rebuilt
-        assert found is not None and found.damages and found.replayed > 0 and found.snapshot_pairs == 0
+        assert found is not None and found.kept is None and found.damages and found.replayed > 0 and found.snapshot_pairs == 0
         count = len(store)
         assert 0 < count < 300 and list(store) == [b"%03d" % number for number in range(count)]
         assert all(Path(name).exists() for name in store.put_aside_files())
     with everleaf.open(path) as store:
         assert len(store) == count and store.rebuilt is None
+
+
+def test_a_file_that_was_kept_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.pool"
+    with everleaf.open(path, durability="power", max_size=1 << 26) as store:
+        store[b"key"] = b"value"
+    path.write_bytes(b"no pool")
+    with everleaf.open(path) as store:
+        found = store.rebuilt
+        assert found is not None and found.kept is not None and found.replayed == 1
+        assert Path(found.kept).read_bytes() == b"no pool"
+        assert store[b"key"] == b"value"
+
+
+def test_a_pool_that_has_lost_its_file_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.pool"
+    store = everleaf.open(path)
+    store[b"key"] = b"value"
+    assert not store.pool_gone
+    path.unlink()
+    with pytest.raises(everleaf.PoolGone):
+        store.sync()
+    assert store.pool_gone and store[b"key"] == b"value"
+    with pytest.raises(everleaf.PoolGone):
+        store[b"key"] = b"later"
+    assert store.save() == 1
+    with pytest.raises(everleaf.PoolGone):
+        store.close()
+    with everleaf.open(tmp_path / "a.pool.backup") as copy:
+        assert copy[b"key"] == b"value"
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from ._everleaf import (
     Full,
     Locked,
     NotFound,
+    PoolGone,
     ReadOnly,
     __version__,
     restore,
@@ -29,6 +30,6 @@ from ._map import Batch, Map, Refused, View, Watch
 from ._store import Store, open
 
 __all__ = [
-    "Batch", "Closed", "Corrupt", "Error", "Forked", "Full", "Locked", "Map", "NotFound", "ReadOnly", "Rebuilt", "Refused",
-    "Repaired", "Store", "View", "Watch", "__version__", "codecs", "compact", "open", "repair", "restore", "upgrade",
+    "Batch", "Closed", "Corrupt", "Error", "Forked", "Full", "Locked", "Map", "NotFound", "PoolGone", "ReadOnly", "Rebuilt",
+    "Refused", "Repaired", "Store", "View", "Watch", "__version__", "codecs", "compact", "open", "repair", "restore", "upgrade",
 ]

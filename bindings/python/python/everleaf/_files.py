@@ -23,6 +23,8 @@ class Rebuilt:
     """Why newer snapshots were passed over."""
     damages: list[str]
     """What was damaged in the log, if it was salvaged: what was logged behind the first of it is lost."""
+    kept: Optional[os.PathLike[str]] = None
+    """Where the file is that was replaced, if it may be another pool, or have what the log has not. Nothing removes it."""
 
 
 @dataclass(frozen=True)

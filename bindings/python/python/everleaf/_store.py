@@ -133,6 +133,12 @@ class Store(Map[Any, Any]):
         """Whether its log has failed: then every write is refused until it is opened anew."""
         return self._store.has_log_failed()
 
+    @property
+    def pool_gone(self) -> bool:
+        """Whether the file of its pool was removed, or another lies in its place, so that every write is refused
+        (`PoolGone`); never where there is a log. What there is can be saved (`save`, `backup`)."""
+        return self._store.is_pool_gone()
+
     def events(self) -> list[str]:
         """What the store did by itself since this was called last, a line for each: snapshots in the background and their
         failures, a log that failed, its closing. Of more than 1000 lines the first are lost. Also of a closed store."""
