@@ -8,6 +8,7 @@ mod copies;
 mod cut_short;
 mod damage;
 mod exit_codes;
+mod following;
 mod guide;
 mod help;
 mod importing;
