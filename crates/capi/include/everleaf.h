@@ -418,8 +418,8 @@ typedef struct {
     uint64_t skipped;
     // Damages of the log, if it was salvaged: what was logged behind the first of them is lost.
     uint64_t damages;
-    // 1 if the file that was replaced is kept beside the pool, as it may be another pool, or have what the log has not;
-    // 0 otherwise. Nothing removes it.
+    // 1 if the file that was replaced is kept beside the pool, as it may be another pool, or have what the log has
+    // not; 0 otherwise. Nothing removes it.
     uint64_t kept;
 } el_rebuilt;
 
@@ -603,8 +603,8 @@ int el_store_wait_deferred(const el_store *store);
 int el_store_has_log_failed(const el_store *store,
                             bool *failed);
 
-// Stores at `gone` whether the file of the pool was removed, or another lies in its place, so that every write is refused
-// (`EL_POOL_GONE`). What there is can be saved.
+// Stores at `gone` whether the file of the pool was removed, or another lies in its place, so that every write is
+// refused (`EL_POOL_GONE`). What there is can be saved.
 int el_store_is_pool_gone(const el_store *store,
                           bool *gone);
 

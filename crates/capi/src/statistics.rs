@@ -207,8 +207,8 @@ pub struct el_rebuilt {
     pub skipped: u64,
     /// Damages of the log, if it was salvaged: what was logged behind the first of them is lost.
     pub damages: u64,
-    /// 1 if the file that was replaced is kept beside the pool, as it may be another pool, or have what the log has not;
-    /// 0 otherwise. Nothing removes it.
+    /// 1 if the file that was replaced is kept beside the pool, as it may be another pool, or have what the log has
+    /// not; 0 otherwise. Nothing removes it.
     pub kept: u64,
 }
 

@@ -57,8 +57,8 @@ pub extern "C" fn el_store_has_log_failed(
     })
 }
 
-/// Stores at `gone` whether the file of the pool was removed, or another lies in its place, so that every write is refused
-/// (`EL_POOL_GONE`). What there is can be saved.
+/// Stores at `gone` whether the file of the pool was removed, or another lies in its place, so that every write is
+/// refused (`EL_POOL_GONE`). What there is can be saved.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_is_pool_gone(
     store: Option<&el_store>,

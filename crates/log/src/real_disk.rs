@@ -83,8 +83,8 @@ impl RealDisk {
         Ok(File::from(opened?))
     }
 
-    /// Takes a descriptor to keep, if there is none and the system has one. It is a file of its own, and no copy: the limit may
-    /// be that of the whole system.
+    /// Takes a descriptor to keep, if there is none and the system has one. It is a file of its own, and no copy: the
+    /// limit may be that of the whole system.
     fn keep_descriptor(&self) {
         let Ok(mut kept) = self.kept.try_lock() else { return };
         if kept.is_none() {

@@ -200,9 +200,9 @@ fn remove_unfinished<D: Disk>(disk: &D, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Puts the snapshots aside that are damaged. Whether one is from behind the end nobody knows. LSNs from there on are given
-/// again, and if it can be read some day, it must not be taken for a snapshot of what they stand for then. The segment
-/// that is begun behind this makes the new names durable.
+/// Puts the snapshots aside that are damaged. Whether one is from behind the end nobody knows. LSNs from there on are
+/// given again, and if it can be read some day, it must not be taken for a snapshot of what they stand for then. The
+/// segment that is begun behind this makes the new names durable.
 fn leave_damaged<D: Disk>(disk: &D, snapshots: &[FoundSnapshot]) -> Result<()> {
     let mut damaged = snapshots.iter().filter(|found| found.damage.is_some());
     damaged.try_for_each(|found| put_aside(disk, found.sequence, "damaged"))

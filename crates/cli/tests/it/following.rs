@@ -120,8 +120,8 @@ fn write_all(source: &mut Client, count: usize, commands: impl Fn(usize) -> Vec<
     }
 }
 
-/// What was lost: a session that was prolonged while the target fell behind; and memory, for each key that had a time and
-/// was gone at the source.
+/// What was lost: a session that was prolonged while the target fell behind; and memory, for each key that had a time
+/// and was gone at the source.
 #[test]
 #[ignore = "a long run: two minutes beside Redis"]
 fn who_is_faster_than_the_follower_loses_nothing() {

@@ -3,8 +3,8 @@
 use crate::common::PoolFolder;
 use crate::serving::Serving;
 
-/// What was lost at an orderly end: all that a server had whose pool was removed, or replaced, with a sentence that named
-/// a command of the server that had just ended.
+/// What was lost at an orderly end: all that a server had whose pool was removed, or replaced, with a sentence that
+/// named a command of the server that had just ended.
 #[test]
 fn a_server_that_has_lost_its_pool_saves_it_when_it_ends() {
     for is_replaced in [false, true] {

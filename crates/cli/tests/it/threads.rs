@@ -1,7 +1,7 @@
 //! Commands for which no thread, or too few, can be started: no address is left for their stacks.
 //!
-//! What was lost: `load`, `serve` and an opening that rebuilds a pool ended by a panic, and a server said that it is ready
-//! before it had its threads.
+//! What was lost: `load`, `serve` and an opening that rebuilds a pool ended by a panic, and a server said that it is
+//! ready before it had its threads.
 
 use crate::common::{Ended, PoolFolder};
 use std::io::{BufRead, BufReader};

@@ -158,8 +158,8 @@ impl<D: Disk> SnapshotReader<D> {
     }
 }
 
-/// Asks the disk for something of a snapshot, and again if its medium cannot be read: it may be able to the next time. What
-/// it cannot read then is damaged. Any other answer is about this moment.
+/// Asks the disk for something of a snapshot, and again if its medium cannot be read: it may be able to the next time.
+/// What it cannot read then is damaged. Any other answer is about this moment.
 fn ask<T>(name: &str, mut question: impl FnMut() -> io::Result<T>) -> Result<T> {
     let mut tries = 1;
     loop {

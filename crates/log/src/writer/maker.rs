@@ -45,8 +45,8 @@ pub(super) struct Maker<'a, D> {
 }
 
 impl<D: Disk> Maker<'_, D> {
-    /// Opens a file. Where no descriptor is left, by the one that the disk keeps for this; if another thread was faster,
-    /// or it could not get one since the last time, by waiting.
+    /// Opens a file. Where no descriptor is left, by the one that the disk keeps for this; if another thread was
+    /// faster, or it could not get one since the last time, by waiting.
     fn with_descriptor<F>(&self, open: impl Fn() -> io::Result<F>) -> io::Result<F> {
         match open() {
             Err(error) if lacks_descriptor(&error) => drop(self.disk.give_descriptor()),

@@ -215,8 +215,8 @@ fn who_waits_for_a_snapshot_that_cannot_be_begun_is_told() {
     }
 }
 
-/// What was told: damage, and to restore a backup, of a log that was whole, where the snapshot that was owed was there, the
-/// log did not say so yet, and no descriptor was left to open it.
+/// What was told: damage, and to restore a backup, of a log that was whole, where the snapshot that was owed was there,
+/// the log did not say so yet, and no descriptor was left to open it.
 #[test]
 fn a_snapshot_that_cannot_be_read_for_a_moment_still_counts() {
     let (disk, log) = begun(vec![]);

@@ -64,8 +64,8 @@ fn short() -> SimulatedDisk {
     disk
 }
 
-/// The same after a life that wrote ten more and another snapshot, of which the disk has lost all but that: it said that
-/// more was durable than it was.
+/// The same after a life that wrote ten more and another snapshot, of which the disk has lost all but that: it said
+/// that more was durable than it was.
 fn lost() -> (SimulatedDisk, String) {
     let (disk, longer) = (short(), short());
     let (log, _) = Log::open(longer.clone(), &owned()).unwrap();
@@ -81,8 +81,8 @@ fn lost() -> (SimulatedDisk, String) {
     (disk, name)
 }
 
-/// What was lost: keys. A snapshot from behind the end that could not be read was taken for one from before it. Behind as
-/// many writes as the disk had lost, a pool was made of it that never was.
+/// What was lost: keys. A snapshot from behind the end that could not be read was taken for one from before it. Behind
+/// as many writes as the disk had lost, a pool was made of it that never was.
 #[test]
 fn a_snapshot_of_a_lost_life_that_cannot_be_read_is_not_used() {
     for (times, kind) in [(0, "stale"), (1, "stale"), (2, "stale"), (usize::MAX, "damaged")] {
@@ -122,7 +122,8 @@ fn what_cannot_be_read_at_this_moment_is_an_error_that_changes_nothing() {
     assert!(!disk.names().contains(&name));
 }
 
-/// A bad sector of a snapshot keeps nobody from a pool that is whole, nor from one that the snapshot before can make again.
+/// A bad sector of a snapshot keeps nobody from a pool that is whole, nor from one that the snapshot before can make
+/// again.
 #[test]
 fn a_snapshot_that_its_disk_cannot_read_is_put_aside() {
     let disk = short();

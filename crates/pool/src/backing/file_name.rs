@@ -87,8 +87,8 @@ fn is_hidden(file: &File) -> bool {
 mod tests {
     use super::*;
 
-    /// What was not noticed: a file that is removed on a network file system, or whose one name is a mount. What was told
-    /// and not so: one whose file system was mounted anew.
+    /// What was not noticed: a file that is removed on a network file system, or whose one name is a mount. What was
+    /// told and not so: one whose file system was mounted anew.
     #[test]
     fn what_is_seen_tells_what_has_become_of_the_name() {
         use FileName::{Kept, Removed, Replaced};

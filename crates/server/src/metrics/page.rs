@@ -190,8 +190,8 @@ pub fn illness(shared: &Shared) -> Option<&'static str> {
     }
     if shared.store.is_pool_gone() {
         return Some(
-            "the file of the pool is gone: every write is refused. SAVE saves what there is, and so does an orderly end \
-             of the server, but not a kill",
+            "the file of the pool is gone: every write is refused. SAVE saves what there is, and so does an orderly \
+             end of the server, but not a kill",
         );
     }
     shared.store.is_read_only().then_some("the store takes no writes")
