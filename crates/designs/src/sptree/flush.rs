@@ -155,8 +155,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let limit = self.chunk_limit();
         self.trim(session, usize::MAX, || self.logs.take_oldest(limit));
         if limit.most < PLENTY {
-            // The allocator gives a session places for several chunks at once, and keeps what it frees for it: with many
-            // sessions that is most of a small pool.
+            // The allocator gives a session places for several chunks at once, and keeps what it frees for it: with
+            // many sessions that is most of a small pool.
             session.give_back();
         }
     }

@@ -65,8 +65,8 @@ impl State {
 }
 
 impl<M: Machine> Logs<M> {
-    /// The log with the most chunks and the oldest of them, if all logs have more than the limit; nothing if somebody is
-    /// at work on it. Chunks that are passed over do not count.
+    /// The log with the most chunks and the oldest of them, if all logs have more than the limit; nothing if somebody
+    /// is at work on it. Chunks that are passed over do not count.
     pub fn take_oldest(&self, Limit { each, shared, most }: Limit) -> Option<Taken> {
         let (mut longest, mut written, mut count) = ((0, 1), 0, 0);
         let look = self.look();
@@ -130,8 +130,8 @@ impl<M: Machine> Logs<M> {
     /// Frees the chunks that `take` gives, as long as it gives some, but no more than `most`; how many there were.
     ///
     /// `release` makes sure that the records that it gets are not needed any more, or says why it cannot: then their
-    /// chunk stays, and trimming passes it over, so that those behind it are looked at too. If it was for want of space,
-    /// it is looked at again after a while; a chunk with damage stays as long as the pool is open.
+    /// chunk stays, and trimming passes it over, so that those behind it are looked at too. If it was for want of
+    /// space, it is looked at again after a while; a chunk with damage stays as long as the pool is open.
     pub fn trim(
         &self,
         session: &mut Session<M>,
