@@ -34,6 +34,35 @@ fn a_server_that_has_lost_its_pool_saves_it_when_it_ends() {
     }
 }
 
+/// A supervisor starts the server of a lost pool with an empty one. Nobody was told that what was saved lies beside it.
+#[test]
+fn who_serves_a_new_pool_is_told_of_what_was_saved() {
+    let place = PoolFolder::empty();
+    let arguments = ["pool", "--durability", "process"];
+    for (saved, is_told) in [("pool.saved", true), ("pool.backup", true), ("pool.other", false)] {
+        let serving = Serving::start(&place, &arguments);
+        assert!(!serving.before().contains("restore"), "{}", serving.before());
+        serving.ask("SET key value\r\n", "+OK\r\n");
+        serving.signal("TERM");
+        assert_eq!(serving.end().code, 0);
+        place.run(["backup", "pool", saved, "--quiet"]).succeeded();
+        // With the pool there nothing is to be told.
+        let serving = Serving::start(&place, &arguments);
+        assert!(!serving.before().contains("restore"), "{}", serving.before());
+        serving.signal("TERM");
+        assert_eq!(serving.end().code, 0);
+        std::fs::remove_file(place.path("pool")).expect("it is there");
+        let serving = Serving::start(&place, &arguments);
+        let told = serving.before().contains(&format!("everleaf restore {saved}"));
+        assert_eq!(told, is_told, "{saved}: {}", serving.before());
+        serving.signal("TERM");
+        assert_eq!(serving.end().code, 0);
+        for name in ["pool", saved] {
+            std::fs::remove_file(place.path(name)).expect("it is there");
+        }
+    }
+}
+
 /// What `--json` did not tell: what a pool was rebuilt from, and where the file is that was there.
 #[test]
 fn a_rebuilt_pool_is_told_as_json_and_a_kept_file_always() {

@@ -12,6 +12,7 @@ pub struct Serving {
     child: Child,
     address: String,
     ready: String,
+    before: String,
 }
 
 impl Serving {
@@ -24,9 +25,9 @@ impl Serving {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
         let stderr = child.stderr.as_mut().expect("it is piped");
         let mut lines = BufReader::with_capacity(1, stderr);
-        let mut ready = String::new();
-        // What is logged before it is passed over.
+        let (mut ready, mut before) = (String::new(), String::new());
         while !ready.starts_with("everleaf: ready on ") {
+            before.push_str(&ready);
             ready.clear();
             let size = lines.read_line(&mut ready).expect("stderr can be read");
             assert_ne!(size, 0, "it ended before it was ready");
@@ -34,7 +35,12 @@ impl Serving {
         let rest = ready.strip_prefix("everleaf: ready on ");
         let address = rest.and_then(|rest| rest.split(',').next()).unwrap_or_default().to_string();
         assert!(!address.is_empty(), "{ready}");
-        Self { child, address, ready }
+        Self { child, address, ready, before }
+    }
+
+    /// What was logged before it was ready.
+    pub fn before(&self) -> &str {
+        &self.before
     }
 
     pub fn address(&self) -> &str {
@@ -346,7 +352,7 @@ fn with_json_the_ready_line_is_an_object_on_the_standard_output() {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let serving = Serving { child, address: String::new(), ready: line };
+    let serving = Serving { child, address: String::new(), ready: line, before: String::new() };
     let ready: serde_json::Value = serde_json::from_str(&serving.ready).unwrap();
     assert!(ready["ready"].as_str().unwrap().starts_with("127.0.0.1:"));
     assert_eq!(ready["keys"], 0);

@@ -11,6 +11,7 @@
 //! the stage answers its error, and harms no other. What conflicts with others too often, or is refused as a whole,
 //! is run command by command.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use everleaf::Store;
@@ -177,7 +178,7 @@ fn look_ahead(staged: &mut Staged<'_>, series: &Series<'_>, range: Range<usize>)
 fn stage_all(
     context: &mut Context<'_>,
     series: &Series<'_>,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
     stage: &mut Stage,
     mut store: &Store,
     staging: &mut Staging,
