@@ -15,6 +15,7 @@ use everleaf_machine::simulated::{Plan, Random};
 
 use crate::machine::backing::SIZE_MIN;
 use crate::machine::space::{SPACE_AT_HAND, Space};
+use crate::programs::keys::{filler, numbers, words};
 use crate::tree::bytes_program::{AnyWords, BytesProgram};
 use crate::tree::living::AnyTree;
 use crate::tree::operation::{Operation, Range};
@@ -25,7 +26,8 @@ use crate::tree::u64_program::U64Program;
 pub enum Keys {
     /// Numbers that follow each other; strings of one byte.
     Near,
-    /// Numbers with one fingerprint; strings with a long common prefix.
+    /// Numbers with one fingerprint; strings with a long common prefix, of which some have entries that do not tell
+    /// them apart.
     Alike,
     /// The ends of the key space and of its classes; strings that contain each other.
     Edges,
@@ -82,8 +84,6 @@ pub const ENDING: u16 = 1;
 const KEYS_MAX: usize = 30;
 /// Keys that fill a pool.
 const FILLERS: u64 = 80;
-/// Between the classes of fingerprints that an inner node tells apart.
-const CLASS: u64 = 1 << 61;
 
 /// A program that is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,54 +257,6 @@ struct Parts {
     walk: Vec<Operation>,
     warm: Vec<Operation>,
     plan: Plan<Operation>,
-}
-
-pub(crate) fn numbers(kind: Keys, count: usize) -> Vec<u64> {
-    let many = count as u64;
-    match kind {
-        Keys::Near => (1..=many).collect(),
-        Keys::Alike => {
-            let fingerprint = |key: u64| (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56).max(1);
-            (1..).filter(|key| fingerprint(*key) == fingerprint(1)).take(count).collect()
-        }
-        Keys::Edges => {
-            let around = |class: u64| [class.wrapping_sub(1), class, class + 1];
-            let classes = (0..8).flat_map(|class| around(class * CLASS));
-            let mut keys: Vec<u64> = [u64::MAX - 1, 0, 1].into_iter().chain(classes).collect();
-            keys.truncate(count.max(4));
-            keys.sort_unstable();
-            keys.dedup();
-            keys
-        }
-        Keys::Far => (0..many).map(|key| key * (u64::MAX / many)).collect(),
-    }
-}
-
-pub(crate) fn words(kind: Keys, count: usize) -> Vec<Vec<u8>> {
-    let word = |number: usize| match kind {
-        Keys::Near => vec![b'a' + number as u8],
-        Keys::Alike => format!("a prefix of more than eight bytes/{number:02}").into_bytes(),
-        Keys::Edges => match number % 3 {
-            0 => vec![0xFF; number / 3],
-            1 => vec![b'1'; 6 + number / 3],
-            _ => vec![0; 1 + number / 3],
-        },
-        Keys::Far => {
-            let mut bytes = vec![(number * 37 % 251) as u8];
-            bytes.extend(std::iter::repeat_n(b'.', number * 7 % 40));
-            bytes.extend(number.to_string().bytes());
-            bytes
-        }
-    };
-    (0..count).map(word).collect()
-}
-
-/// A key that takes some space, behind all others.
-fn filler(kind: Keys, number: u64) -> Vec<u8> {
-    let mut bytes = vec![0xFF; if kind == Keys::Edges { 12 } else { 2 }];
-    bytes.extend(format!("{number:04}").into_bytes());
-    bytes.resize(bytes.len() + 150 * (number as usize % 7), b'.');
-    bytes
 }
 
 /// One phase of a walk: it fills, drains, thins or stirs a part of the keys.

@@ -6,6 +6,7 @@
 //! | `plans`, `exhaustion` | programs by chance; with too little space or memory |
 //! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
 //! | `tiny` | programs that are made so small that every order is run |
+//! | `keys` | the keys of these, of several kinds |
 //! | `long` | long walks of one thread through trees with many keys, and wide nodes |
 //! | `anomalies` | what the published protocols of the other trees lose, each in a program |
 //! | `safeguards`, `directed_case` | programs made for planted bugs that few others miss |
@@ -15,6 +16,7 @@
 pub mod anomalies;
 pub mod directed_case;
 pub mod exhaustion;
+pub(crate) mod keys;
 pub mod long;
 pub mod made;
 pub(crate) mod meetings;

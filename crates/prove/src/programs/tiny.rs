@@ -21,9 +21,8 @@ use everleaf_machine::simulated::{Plan, Random, mix};
 
 use crate::machine::hoard::draw_hands;
 use crate::machine::space::{SPACE_AT_HAND, Space};
-use crate::programs::made::{
-    CLEAR, KEYS, KINDS, Keys, ROOMS, Room, name_in, named, numbers, operation_of, words,
-};
+use crate::programs::keys::{numbers, words};
+use crate::programs::made::{CLEAR, KEYS, KINDS, Keys, ROOMS, Room, name_in, named, operation_of};
 use crate::tree::bytes_program::{AnyWords, BytesProgram};
 use crate::tree::living::AnyTree;
 use crate::tree::operation::{Operation, Range};
