@@ -424,7 +424,6 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("sptree-checkpointed", "sptree.checkpoint_ignores_locks"),
     of("sptree-checkpointed", "sptree.checkpoint_late_tails"),
     of("sptree-checkpointed", "sptree.checkpoint_names_key"),
-    of("sptree-checkpointed", "sptree.checkpoint_no_drain"),
     of("sptree-checkpointed", "sptree.split_covers_first"),
     of("sptree-plain", "sptree.replays_backwards"),
     of("sptree-plain", "sptree.replays_flushed"),

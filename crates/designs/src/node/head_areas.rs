@@ -284,7 +284,7 @@ impl<M: Machine> HeadAreas<M> {
 
     /// Ends a turn in which the checkpoint was not completed: the next one may be another thread's.
     pub fn pause(&self, writing: &mut Writing) {
-        if std::mem::take(&mut writing.is_flushed) && !M::mutant("sptree.checkpoint_no_drain") {
+        if std::mem::take(&mut writing.is_flushed) {
             // Persist: the blocks of this turn, before the other area is written over: no other thread's drain covers
             // these flushes.
             self.medium.drain();

@@ -60,9 +60,6 @@ fn logged() -> Vec<DirectedCase> {
     let mut newest_goes = vec![Insert(1, 10), Insert(2, 20), Update(2, 21), Insert(3, 30)];
     newest_goes.extend([Insert(4, 40), Insert(5, 50), Insert(6, 60)]);
     newest_goes.extend([Update(1, 11), Update(1, 12), Update(1, 13), Insert(8, 80)]);
-    // Five leaves or more, and a checkpoint of all of them: three turns, with three entries in a block.
-    let mut five_leaves = (1..12).map(|key| Insert(key, key * 10)).collect::<Vec<_>>();
-    five_leaves.extend([Update(1, 11), Update(3, 31)]);
     // In leaves of 3 slots with a buffer of one entry: 1 and 2, and 3 to 5. Both buffers have something.
     let mut two_leaves = [1, 2, 3, 4, 5].map(|key| Insert(key, key * 10)).to_vec();
     two_leaves.push(Update(1, 9));
@@ -115,17 +112,6 @@ fn logged() -> Vec<DirectedCase> {
             ("sptree-checkpointed", "sptree.checkpoint_late_tails", line, 1, 2000),
             &two_leaves,
             &[&[Update(1, 11), Update(1, 12)], &[Update(5, 51)]],
-        ),
-        // The first thread ends a block in its second turn; the other completes the checkpoint, and begins the next one
-        // where the one before is.
-        guarded(
-            "a checkpoint of several blocks by two threads",
-            ("sptree-checkpointed", "sptree.checkpoint_no_drain", line, 0, 100),
-            &five_leaves,
-            &[
-                &[Update(1, 12), Update(5, 51), Update(7, 71), Update(9, 91), Update(9, 92)],
-                &[11, 11, 11, 7, 7, 7].map(|key| Update(key, 111)),
-            ],
         ),
         // The leaf of 3 slots is full, and has the buffer of one entry, the removal, when 4 takes its slot.
         guarded(
