@@ -68,14 +68,7 @@ fn serve(
     let options = args.new_pool.apply(options)?;
     let saved = saved_beside_nothing(&pool);
     let store = Arc::new(open::with_progress(options, &pool, global)?);
-    if let Some(saved) = saved.filter(|_| store.rebuilt().is_none()) {
-        tracing::warn!(
-            "{pool} was not there and is new, but {saved} is: if that should be served, stop this server, move {pool} \
-             away, and `everleaf restore {saved} {pool}`",
-            pool = pool.display(),
-            saved = saved.display()
-        );
-    }
+    tell_of_saved(saved.as_deref().filter(|_| store.rebuilt().is_none()), &pool);
     let recovered = started.elapsed();
     if args.durability.is_none() {
         tell_of_process(&store.statistics(), &pool);
@@ -179,6 +172,17 @@ fn saved_beside_nothing(pool: &Path) -> Option<PathBuf> {
         PathBuf::from(name)
     };
     [".saved", ".backup"].into_iter().map(beside).find(|saved| saved.exists())
+}
+
+/// Warns who serves a new pool of what was saved of another.
+fn tell_of_saved(saved: Option<&Path>, pool: &Path) {
+    let Some(saved) = saved else { return };
+    tracing::warn!(
+        "{pool} was not there and is new, but {saved} is: if that should be served, stop this server, move {pool} \
+         away, and `everleaf restore {saved} {pool}`",
+        pool = pool.display(),
+        saved = saved.display()
+    );
 }
 
 /// Says what a crash of the machine does to a pool that was made without a log.

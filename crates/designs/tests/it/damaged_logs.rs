@@ -240,9 +240,9 @@ fn a_damaged_leaf_keeps_its_chunk_and_no_other() {
     let mut values: Vec<u64> = (1..=3000).collect();
     let mut told = 0;
     for round in 1..=20 {
-        for number in 0..3000 {
-            match tree.upsert(&mut session, key(number as u64), round * 10_000) {
-                Ok(_) => values[number] = round * 10_000,
+        for (number, value) in (0..).zip(&mut values) {
+            match tree.upsert(&mut session, key(number), round * 10_000) {
+                Ok(_) => *value = round * 10_000,
                 Err(_) => told += 1,
             }
         }

@@ -5,9 +5,7 @@
 use std::path::Path;
 
 use everleaf_designs::{SpTree, SpTreeBuffered, SpTreeCheckpointed, SpTreePlain};
-use everleaf_index::{
-    CreateMode, Design, OrderedIndex, Pool, PoolOptions, Production, SingleTreePool,
-};
+use everleaf_index::{CreateMode, Design, Pool, PoolOptions, Production, SingleTreePool};
 
 /// Threads would have as many: each could have a log of its own.
 const SESSIONS: usize = 8;

@@ -61,9 +61,10 @@ fn connections_leave_descriptors_for_the_log() {
 
 /// The processor time that a process has taken, in ticks.
 fn ticks_of(process: u32) -> u64 {
-    let line = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let (_, fields) = line.rsplit_once(')').unwrap();
-    fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    let line = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
+    let (_, fields) = line.rsplit_once(')').expect("the name of its program");
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks.map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
 }
 
 /// Who accepts turned round and round, a core for nothing, from when there were fewer descriptors than were taken, as the
