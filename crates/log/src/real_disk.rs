@@ -103,8 +103,8 @@ fn sync_parent(folder: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Gives a new file to the owner of its folder, if we may: what root writes to the log of a service's user would lock that
-/// user out of the log.
+/// Gives a new file to the owner of its folder, if we may: what root writes to the log of a service's user would
+/// lock that user out of the log.
 fn give_to_owner(file: &File, folder: &File) {
     let (Ok(file_status), Ok(folder_status)) = (fstat(file), fstat(folder)) else { return };
     let (owner, group) = (folder_status.st_uid, folder_status.st_gid);

@@ -14,7 +14,7 @@ use crate::{Result, Store};
 impl Store {
     /// Whether the file of the pool was removed or replaced while it is open
     /// ([`Error::PoolGone`](crate::Error::PoolGone)). Looks for it; writes may be refused a moment later. Always false
-    /// of a store with a log, from which the pool is made again.
+    /// of a store with a log, from which the pool is rebuilt.
     pub fn is_pool_gone(&self) -> bool {
         self.shared().loss().is_some()
     }
@@ -70,7 +70,8 @@ impl Shared {
         if self.name.is_gate_raised.load(Ordering::Acquire) {
             return;
         }
-        // Whoever comes meanwhile waits as well, or would say that all is refused while such writes are acknowledged.
+        // A thread that comes meanwhile waits as well, or would say that all is refused while such writes are
+        // acknowledged.
         if self.raise(0).is_err() {
             // The caller is inside of an operation: the next look does it.
             return;

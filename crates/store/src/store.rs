@@ -347,9 +347,8 @@ impl Store {
         self.shared.snapshot()
     }
 
-    /// Saves what there is: a [snapshot](Self::snapshot) if the store has a log, otherwise a backup beside the pool, with its
-    /// name and `.backup` behind it, in place of the last one; one of another pool is kept as `.backup.replaced`. Returns the
-    /// number of pairs.
+    /// Saves what there is: a [snapshot](Self::snapshot) if the store has a log, otherwise a backup beside the pool, as
+    /// `POOL.backup`, in place of the last one; another pool's stays, as `POOL.backup.replaced`. Returns the pairs.
     ///
     /// # Errors
     /// As [`Self::snapshot`] and [`Self::backup`]; the store has no file; at the place of the backup is something

@@ -161,7 +161,8 @@ fn begin_log(args: &ServeArgs) {
     }
 }
 
-/// What was saved of a pool, if the pool itself is not there: a supervisor starts the server of a lost pool with an empty one.
+/// What was saved of a pool, if the pool itself is not there: a supervisor starts the server of a lost pool with an
+/// empty one.
 fn saved_beside_nothing(pool: &Path) -> Option<PathBuf> {
     if pool.exists() {
         return None;

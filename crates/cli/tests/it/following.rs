@@ -124,7 +124,7 @@ fn write_all(source: &mut Client, count: usize, commands: impl Fn(usize) -> Vec<
 /// and was gone at the source.
 #[test]
 #[ignore = "a long run: two minutes beside Redis"]
-fn who_is_faster_than_the_follower_loses_nothing() {
+fn very_many_writes_behind_which_the_target_falls_lose_nothing() {
     let place = PoolFolder::empty();
     let Some(redis) = Redis::start("redis-server", &place, &[]) else { return };
     let serving = Serving::start(&place, &["pool", "--durability", "process", "--max-size", "4G"]);
@@ -166,7 +166,7 @@ fn who_is_faster_than_the_follower_loses_nothing() {
             println!("{:?}: {} ms left", start.elapsed(), target.time_left("session"));
         }
         source.line("PERSIST session");
-        // Relaxed: as above.
+        // Relaxed: a hint to stop.
         is_over.store(true, Ordering::Relaxed);
     });
     await_step(&mut source, &mut target, "third");

@@ -31,7 +31,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
     }
 
     /// Begins a search for a group of keys, at least one, as [`Self::get_many_payloads`]: it goes on under the same pin
-    /// by [`Self::match_group`] and [`Self::take_group`]. Hashed leaves are looked at in the second of these steps only.
+    /// by [`Self::match_group`] and [`Self::take_group`]. Hashed leaves are looked at in the second of these steps
+    /// only.
     #[inline(always)]
     pub fn approach_group(&self, keys: &[K::Key<'_>], run: &mut Run<M>) -> Option<Approached<M>> {
         match self {

@@ -108,7 +108,7 @@ fn a_snapshot_of_a_lost_life_that_cannot_be_read_is_not_used() {
 
 /// Whether one is from behind the end nobody knows then: nothing is opened, and nothing changed.
 #[test]
-fn what_cannot_be_read_at_this_moment_is_an_error_that_changes_nothing() {
+fn what_cannot_be_read_now_is_an_error_that_changes_nothing() {
     let (disk, name) = lost();
     let names = disk.names();
     for errno in [EMFILE, ENFILE, ENOMEM] {
@@ -149,7 +149,7 @@ fn a_snapshot_that_its_disk_cannot_read_is_put_aside() {
         let (_, recovered) = Log::open(disk, &options).unwrap();
         assert_eq!(rebuilt(&recovered).0.len(), 22);
     }
-    // What is read only when a pool is made again: a lack of this moment does not put aside what is whole.
+    // What is read only when a pool is rebuilt: a lack of this moment does not put aside what is whole.
     let (_, recovered) = Log::open(disk.clone(), &options()).unwrap();
     disk.refuse(&name, EMFILE, 1);
     let error = recovered.replay_start().unwrap_err();

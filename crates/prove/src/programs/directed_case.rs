@@ -94,3 +94,13 @@ impl DirectedCase {
         exhaustive(&base, self.preemptions)
     }
 }
+
+/// A program that was made for one planted bug.
+pub(crate) fn guarded(
+    name: &'static str,
+    met: Expectation,
+    history: &[Operation],
+    plan: &[&[Operation]],
+) -> DirectedCase {
+    DirectedCase::new(("directed", name), met, history, plan)
+}

@@ -6,18 +6,9 @@ mod sptree;
 
 use everleaf_machine::simulated::Domain;
 
-use crate::programs::directed_case::{DirectedCase, Expectation};
+use crate::programs::directed_case::{DirectedCase, guarded};
 use crate::programs::scenarios::Scenario;
 use crate::tree::operation::Operation::{self, Get, Insert, Remove, Scan, Update};
-
-fn guarded(
-    name: &'static str,
-    met: Expectation,
-    history: &[Operation],
-    plan: &[&[Operation]],
-) -> DirectedCase {
-    DirectedCase::new(("directed", name), met, history, plan)
-}
 
 /// All of them.
 pub fn safeguards() -> Vec<DirectedCase> {

@@ -61,8 +61,8 @@ fn landing_the_larger_small_programs_keep_batches_whole() {
     keep_whole(true);
 }
 
-/// Beside those with fillers, which have two thirds of all crash states, those that have a third of the rest: the longest,
-/// and with hashed leaves what is everyday without.
+/// Beside those with fillers, which have two thirds of all crash states, those that have a third of the rest: the
+/// longest, and with hashed leaves what is everyday without.
 const LARGE: [&str; 2] = ["small/swap, batch, at once", "hashed/small/move, full"];
 
 /// Those of landings or the others.

@@ -118,8 +118,8 @@ impl<'a> Draws<'a> {
         Ok(Draws { key: request.arg(1), kind, count, values })
     }
 
-    /// Shows so many members, of those that are left to be shown, for which there has to be room. Returns how many it has
-    /// shown.
+    /// Shows so many members, of those that are left to be shown, for which there has to be room. Returns how many
+    /// it has shown.
     fn draw(
         &self,
         context: &mut Context<'_>,

@@ -1,5 +1,6 @@
-//! Which pool a copy is of: half of a copy's number is chance, and the other half follows from that and from the number of
-//! the pool that was copied. Older versions gave copies numbers of chance alone, so of theirs nobody can tell.
+//! Which pool a copy is of: half of a copy's number is chance, and the other half follows from that and from the
+//! number of the pool that was copied. Older versions gave copies numbers of chance alone, so of theirs nobody can
+//! tell.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::SystemTime;

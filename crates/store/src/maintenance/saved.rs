@@ -28,8 +28,8 @@ pub struct OldBackup {
 }
 
 impl OldBackup {
-    /// Keeps it under another name as well, unless it is a copy of the pool with the number `pool`: it may be all there is
-    /// of another.
+    /// Keeps it under another name as well, unless it is a copy of the pool with the number `pool`: it may be all
+    /// there is of another.
     ///
     /// # Errors
     /// What the file system answers; a thousand have been kept.

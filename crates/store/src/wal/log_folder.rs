@@ -129,8 +129,8 @@ impl Folder for RealFolder {
     }
 }
 
-/// Gives a new folder to the owner of the pool that it is beside, if there is one and we may: root would lock a service's
-/// user out of its own log.
+/// Gives a new folder to the owner of the pool that it is beside, if there is one and we may: root would lock a
+/// service's user out of its own log.
 fn give_to_owner_of_pool(folder: &Path) {
     let (pool, found) = (std::fs::metadata(folder.with_extension("")), std::fs::metadata(folder));
     if let (Ok(pool), Ok(found)) = (pool, found)

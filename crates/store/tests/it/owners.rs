@@ -29,8 +29,8 @@ fn assert_all_are_the_owners(folder: &Path, when: &str) {
     }
 }
 
-/// Root maintained the pool of a service's user: the files that this added to the log were root's, and the service could
-/// not read its own log any more.
+/// Root maintained the pool of a service's user: the files that this added to the log were root's, and the service
+/// could not read its own log any more.
 #[test]
 fn what_root_adds_to_a_users_pool_is_the_users() {
     let folder = tempfile::tempdir().expect("a folder");

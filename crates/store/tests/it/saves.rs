@@ -14,8 +14,8 @@ fn value(path: &Path, key: &str) -> Option<Vec<u8>> {
     store.default_map().get(key).expect("readable")
 }
 
-/// A store had lost its file, and saved all that there was to `pool.backup`. A supervisor started it anew, with an empty
-/// pool, whose first save replaced that backup.
+/// A store had lost its file, and saved all that there was to `pool.backup`. A supervisor started it anew, with an
+/// empty pool, whose first save replaced that backup.
 #[test]
 fn the_save_of_a_new_pool_keeps_the_backup_of_the_lost_one() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -56,8 +56,8 @@ fn the_save_of_a_restored_pool_keeps_what_it_was_restored_from() {
     assert_eq!(value(&path("pool.backup.replaced"), "a").as_deref(), Some(&b"1"[..]));
 }
 
-/// A backup that was killed behind its end left a second name of its file, which no later call removed: they were refused,
-/// since the backup was there. Whoever deleted it got no space back.
+/// A backup that was killed behind its end left a second name of its file, which no later call removed: they were
+/// refused, since the backup was there. To delete it gave no space back.
 #[test]
 fn a_backup_that_is_there_loses_its_second_name() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -3,8 +3,8 @@
 
 use everleaf_machine::simulated::Domain;
 
-use super::{guarded, long_log};
-use crate::programs::directed_case::DirectedCase;
+use super::long_log;
+use crate::programs::directed_case::{DirectedCase, guarded};
 use crate::tree::operation::Operation::{Get, Insert, Remove};
 
 /// All of them.

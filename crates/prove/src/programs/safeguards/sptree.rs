@@ -2,8 +2,7 @@
 
 use everleaf_machine::simulated::Domain;
 
-use super::guarded;
-use crate::programs::directed_case::DirectedCase;
+use crate::programs::directed_case::{DirectedCase, guarded};
 use crate::tree::operation::Operation::{Get, Insert, Remove, Scan, Update};
 
 /// All of them.

@@ -136,8 +136,8 @@ fn copy(
 }
 
 /// Passes commands on until no change has come for so long; returns how many there were. Says when nothing waits, and
-/// when the target has fallen behind. A source that is lost is reached again, and what it could not say is no silence; nor
-/// is the time in which this process was stopped.
+/// when the target has fallen behind. A source that is lost is reached again, and what it could not say is no
+/// silence; nor is the time in which this process was stopped.
 fn follow(
     from: &mut Replica,
     to: &mut Target,

@@ -1,6 +1,6 @@
 //! Times that count from when a command is run, or are in seconds: Redis before 7.0 sends them to its replicas as they
-//! were said. They become times since 1970 in milliseconds, as of the moment in which they are read, and only those are held
-//! back (`held.rs`).
+//! were said. They become times since 1970 in milliseconds, as of the moment in which they are read, and only those
+//! are held back (`held.rs`).
 
 use super::changes::Command;
 
@@ -24,7 +24,8 @@ fn replace(command: &mut Command, words: &[&[u8]]) {
     *command = words.iter().map(|word| word.to_vec()).collect();
 }
 
-/// Writes a command so that its time is one since 1970 in milliseconds. What cannot be read is left to the target to refuse.
+/// Writes a command so that its time is one since 1970 in milliseconds. What cannot be read is left to the target to
+/// refuse.
 pub fn make_absolute(command: &mut Command, now_ms: u64) {
     let Some(name) = command.first().map(|name| name.to_ascii_uppercase()) else { return };
     match (&name[..], command.len()) {
@@ -85,8 +86,8 @@ pub fn make_absolute(command: &mut Command, now_ms: u64) {
 mod tests {
     use super::*;
 
-    /// What was lost: sessions of a source before Redis 7.0, whose times were passed on as they were said. They were not
-    /// held back, and were gone at the target when the command came that prolonged them.
+    /// What was lost: sessions of a source before Redis 7.0, whose times were passed on as they were said. They were
+    /// not held back, and were gone at the target when the command came that prolonged them.
     #[test]
     fn times_become_those_since_1970_in_milliseconds() {
         let look = |text: &str, expected: &str| {
