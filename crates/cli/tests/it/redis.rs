@@ -9,8 +9,10 @@
 use crate::common::PoolFolder;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -100,10 +102,23 @@ impl Redis {
     }
 }
 
-/// A port that nobody uses.
+/// Ports below those that the system hands out.
+const PORTS: Range<u16> = 11_000..20_000;
+
+/// A port that nobody uses. What the system itself hands out is given to the next test that asks for any port while
+/// the server that it was meant for still starts: then another test's server is asked, and nobody sees why.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    // Processes that run beside each other begin at different ports.
+    let first = std::process::id().wrapping_mul(61);
+    for _ in PORTS {
+        let number = first.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (number % PORTS.len() as u32) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("none of the ports {PORTS:?} is free");
 }
 
 impl Drop for Redis {

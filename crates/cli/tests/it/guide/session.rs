@@ -1,15 +1,18 @@
 //! A shell that runs the commands of a page in a folder of its own.
 
 use super::block::{Command, is_printed};
-use std::net::TcpListener;
+use crate::redis::free_port;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command as Process, Stdio};
+use std::process::{Child, Command as Process, Stdio};
+use std::time::{Duration, Instant};
 
 /// What pages write for the ports of the server and of a Redis server; each run gets free ones.
 const PORTS: [&str; 2] = ["6399", "6379"];
 /// Begins the lines that part the output.
 const MARK: &str = "@@guide";
+/// How long a page may take: each takes seconds, and what has not ended by then waits for what does not come.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The commands of a page, with their lines in it.
 #[derive(Default)]
@@ -35,7 +38,7 @@ impl Session {
     /// Runs everything in one shell, and compares.
     pub fn run(&self, page: &str) {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let ports = free_ports();
+        let ports = PORTS.map(|_| free_port().to_string());
         let replaced = |text: &str| {
             let pairs = PORTS.iter().zip(&ports);
             pairs.fold(text.to_string(), |text, (port, free)| text.replace(port, free))
@@ -44,18 +47,21 @@ impl Session {
             std::fs::write(folder.path().join(name), replaced(text)).expect("it can be written");
         }
         let script = replaced(&self.script());
-        let (output, ended) = shell(folder.path(), &script);
+        let (output, ended) = shell(folder.path(), &script, PATIENCE);
+        let logs = logs_of(folder.path());
         for (number, (line, command)) in self.commands.iter().enumerate() {
             let at = format!("{page}:{line}: `{}`", command.text);
-            let (printed, code) = part(&output, number)
-                .unwrap_or_else(|| panic!("{at}: the shell did not get to its end\n{output}"));
-            assert_eq!(code, "0", "{at}\n{printed}");
+            let (printed, code) = part(&output, number).unwrap_or_else(|| {
+                panic!("{at}: the shell did not get to its end\n{output}\n{logs}")
+            });
+            assert_eq!(code, "0", "{at}\n{printed}\n{logs}");
             let page: Vec<String> = command.prints.iter().map(|line| replaced(line)).collect();
             let is_right =
                 page.is_empty() || is_printed(&page, &printed.lines().collect::<Vec<_>>());
-            assert!(is_right, "{at}\n---- the page\n{}\n---- printed\n{printed}", page.join("\n"));
+            let page = page.join("\n");
+            assert!(is_right, "{at}\n---- the page\n{page}\n---- printed\n{printed}\n{logs}");
         }
-        assert!(ended, "{page}: the shell failed\n{output}");
+        assert!(ended, "{page}: the shell failed\n{output}\n{logs}");
     }
 
     /// The script: each command is followed by a line with its number and how it ended.
@@ -85,17 +91,32 @@ fn part(output: &str, number: usize) -> Option<(&str, &str)> {
     Some((&rest[..end], code))
 }
 
-/// Ports that nobody listens on.
-fn free_ports() -> [String; 2] {
-    let listeners = PORTS.map(|_| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
-    listeners.map(|listener| {
-        let address = listener.local_addr().expect("it has an address");
-        address.port().to_string()
-    })
+/// What was written to the logs in a folder.
+fn logs_of(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).expect("it is there").flatten();
+    let logs = entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "log"));
+    let files = logs.filter(|entry| entry.path().is_file());
+    let shown = files.map(|entry| {
+        let text = std::fs::read(entry.path()).unwrap_or_default();
+        format!("---- {}\n{}", entry.path().display(), String::from_utf8_lossy(&text))
+    });
+    shown.collect()
 }
 
-/// Runs a script to its end; what it printed, and whether it ended well. What it left running is killed.
-fn shell(folder: &Path, script: &str) -> (String, bool) {
+/// Waits until a process has ended, for so long.
+fn has_ended(child: &mut Child, patience: Duration) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < patience {
+        if child.try_wait().expect("it is ours").is_some() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+/// Runs a script to its end, or for so long; what it printed, and whether it ended well. What runs then is killed.
+fn shell(folder: &Path, script: &str, patience: Duration) -> (String, bool) {
     let output = folder.join(".output");
     let file = std::fs::File::create(&output).expect("it can be made");
     let program = Path::new(crate::PROGRAM).parent().expect("it is in a folder");
@@ -108,12 +129,13 @@ fn shell(folder: &Path, script: &str) -> (String, bool) {
     bash.env("HOME", folder).env("LC_ALL", "C").env_remove("EVERLEAF_POOL");
     bash.env_remove("EVERLEAF_REQUIREPASS").process_group(0);
     let mut child = bash.spawn().expect("bash runs");
-    let status = child.wait().expect("it ends");
+    let has_ended = has_ended(&mut child, patience);
     // Whether there was anything left to kill does not matter.
     let group = format!("-{}", child.id());
     let _ = Process::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
+    let status = child.wait().expect("it ends");
     let text = std::fs::read(&output).expect("it is there");
-    let is_good = status.signal().is_none();
+    let is_good = has_ended && status.signal().is_none();
     (String::from_utf8_lossy(&text).into_owned(), is_good)
 }
 
@@ -141,4 +163,14 @@ fn another_output_is_told() {
 #[should_panic(expected = "left: \"3\"")]
 fn a_command_that_fails_is_told() {
     run_of("(exit 3)", &[]);
+}
+
+/// What did not end: continuous integration, by a loop of a page that waited for a program that had failed.
+#[test]
+fn a_shell_that_waits_for_ever_is_ended() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let script = "echo why > server.log; echo begun; until false; do sleep 0.1; done";
+    let (output, ended) = shell(folder.path(), script, Duration::from_secs(1));
+    assert_eq!((output.as_str(), ended), ("begun\n", false));
+    assert!(logs_of(folder.path()).ends_with("server.log\nwhy\n"));
 }
