@@ -28,6 +28,7 @@ mod publish;
 mod python;
 mod sbom;
 mod servers;
+mod silence;
 mod summary;
 mod tidy;
 mod tiers;

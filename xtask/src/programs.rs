@@ -8,11 +8,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{mem, thread};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::silence;
 use crate::summary::{Reader, Totals};
 
 /// A test program that Cargo built.
@@ -109,11 +110,24 @@ fn command_of(program: &Program) -> Command {
 
 /// How long nothing must come before it is looked at whether a program has ended.
 const SILENCE: Duration = Duration::from_millis(500);
+/// How long a program whose tests each print a line may print none. The longest of them takes some minutes on a machine
+/// that does other things as well; a longer silence is a test that waits for what never comes, and all would wait with it.
+const SILENCE_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Runs a job and hands each line of its output to `print`; its errors go where `print` sends them, too,
-/// if they are `together`, and to our own otherwise. Returns what it did, its totals with the names of what
-/// failed, and whether it passed.
+/// if they are `together`, and to our own otherwise. One whose errors are with its output is ended when it has
+/// printed nothing for [`SILENCE_MAX`]; others may be searches of hours. Returns what it did, its totals with the
+/// names of what failed, and whether it passed.
 pub fn run(job: Job, together: bool, print: &mut dyn FnMut(&[u8])) -> (Ran, Totals, bool) {
+    run_for(job, together, if together { SILENCE_MAX } else { Duration::MAX }, print)
+}
+
+fn run_for(
+    job: Job,
+    together: bool,
+    silence_max: Duration,
+    print: &mut dyn FnMut(&[u8]),
+) -> (Ran, Totals, bool) {
     let Job { name, package, mut command } = job;
     let mut ran = Ran { name, package, ..Ran::default() };
     let mut reader = Reader::default();
@@ -133,9 +147,13 @@ pub fn run(job: Job, together: bool, print: &mut dyn FnMut(&[u8])) -> (Ran, Tota
                 ran.tests.extend(time_of(&text));
                 print(line);
             };
-            pass_on(output, || has_ended(&child), &mut see);
+            let is_silent = !pass_on(output, || has_ended(&child), silence_max, &mut see);
+            if is_silent {
+                silence::end(&child);
+            }
             ran.cpu = cpu_when_ended(&child);
             match child.wait() {
+                Ok(_) if is_silent => Err(silence::said(silence_max)),
                 Ok(status) if status.success() => Ok(()),
                 Ok(status) => Err(status.to_string()),
                 Err(error) => Err(error.to_string()),
@@ -159,12 +177,14 @@ pub fn print_now(bytes: &[u8]) {
 }
 
 /// Shows the lines of a program's output until that ends, or until the program has and nothing comes any more:
-/// a process that it has left behind may hold the other end for ever.
+/// a process that it has left behind may hold the other end for ever. Returns whether it ended, and not only was
+/// silent for so long.
 fn pass_on(
     output: impl Read + Send + 'static,
     has_ended: impl Fn() -> bool,
+    silence_max: Duration,
     see: &mut dyn FnMut(&[u8]),
-) {
+) -> bool {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         let mut reader = BufReader::new(output);
@@ -176,14 +196,20 @@ fn pass_on(
             }
         }
     });
-    let mut was_ended = false;
+    let (mut was_ended, mut heard) = (false, Instant::now());
     loop {
         match lines.recv_timeout(SILENCE) {
-            Ok(line) => see(&line),
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) if was_ended => break,
+            Ok(line) => {
+                see(&line);
+                heard = Instant::now();
+            }
+            Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) if was_ended => return true,
             // What it wrote last may come now.
             Err(RecvTimeoutError::Timeout) => was_ended = has_ended(),
+        }
+        if !was_ended && heard.elapsed() >= silence_max {
+            return false;
         }
     }
 }
@@ -261,6 +287,27 @@ mod tests {
         let (_, _, passed) = run(job, true, &mut |line| printed.extend_from_slice(line));
         assert!(!passed && printed.starts_with(b"test result: ok. 1 passed"));
         assert!(start.elapsed() < std::time::Duration::from_secs(25), "it was waited for");
+    }
+
+    /// What was lost: 90 minutes of continuous integration, and everything that it was to let land.
+    #[test]
+    fn a_program_that_waits_for_ever_is_ended_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let alive = folder.path().join("alive");
+        let script =
+            "echo 'test a ... ok'; (until false; do touch \"$0\"; sleep 0.05; done) & wait";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(&alive);
+        let job = Job { name: "stuck".into(), package: "stuck".into(), command };
+        let (_, totals, passed) = run_for(job, true, Duration::from_secs(1), &mut |_| ());
+        assert!(!passed && totals.failed == 1, "{totals:?}");
+        // Its child is no more: nobody makes the file again.
+        let is_made = || {
+            let _ = std::fs::remove_file(&alive);
+            thread::sleep(Duration::from_millis(200));
+            alive.exists()
+        };
+        assert!((0..50).any(|_| !is_made()), "its child goes on");
     }
 
     #[test]
