@@ -28,17 +28,20 @@ const LANDING: &Runs = &[
 /// The variable of a child that has those instead.
 const IS_LANDING: &str = "EVERLEAF_DESIGNS_LANDING";
 
+/// What the names have in them of the tests that [`one_thread`] and [`shared`] are in.
+const COMPARISONS: [&str; 3] = ["agree", "shared_by_threads", "threads_share"];
+
 fn is_landing() -> bool {
     std::env::var_os(IS_LANDING).is_some()
 }
 
-/// All tests again, with more and longer comparisons, in a process of their own.
+/// The comparisons again, more and longer, in a process of their own.
 #[test]
 #[ignore = "guards a landing"]
 fn landing_trees_agree_with_a_btreemap_on_more_seeds() {
     let program = std::env::current_exe().expect("this program");
-    let output =
-        std::process::Command::new(program).env(IS_LANDING, "1").output().expect("it starts");
+    let mut child = std::process::Command::new(program);
+    let output = child.env(IS_LANDING, "1").args(COMPARISONS).output().expect("it starts");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}");
     let count = printed.lines().filter(|line| line.ends_with(" ... ok")).count();

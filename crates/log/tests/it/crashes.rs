@@ -122,8 +122,13 @@ fn a_run_that_ends_by_a_panic_finds_no_planted_bug() {
     assert_eq!(hunt("caller.panics", 3), None);
 }
 
-/// Those that more than a hundred runs look for, and so three quarters of the time of all.
-const SLOW: [&str; 2] = ["snapshot.no_reach_check", "snapshot.trusts_stale"];
+/// Those that more than fifteen runs look for, and so most of the time of all.
+const SLOW: [&str; 4] = [
+    "log.checks_first_block",
+    "log.tick_forgets",
+    "snapshot.no_reach_check",
+    "snapshot.trusts_stale",
+];
 
 /// `LOG_MUTANT=<name>` hunts one.
 #[test]
