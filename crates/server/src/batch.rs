@@ -7,16 +7,18 @@
 //! Consecutive commands of collections are collected and done as one step (`command/series.rs`), and so are
 //! consecutive `MSET`s (`command/mset_series.rs`).
 
+mod batch_end;
 mod group;
 
 use std::ops::ControlFlow;
 
+pub use self::batch_end::BatchEnd;
 use self::group::Group;
 use crate::client_state::ClientState;
 use crate::command::context::Context;
 use crate::command::dispatch::dispatch;
 use crate::command::keys::Keys;
-use crate::command::series::{self, SeriesResult};
+use crate::command::series::{self, Undone};
 use crate::command::{counter, facts, mset_series};
 use crate::exclusion::Entered;
 use crate::failure::Failure;
@@ -47,17 +49,10 @@ pub struct Batch<'a> {
     pub out: &'a mut Vec<u8>,
     /// Size of `out` from which on no further request is run.
     pub pause_size: usize,
+    /// Whether a request that is all there is may be left to be done together with those of others.
+    pub can_gather: bool,
     /// Nobody is alone meanwhile; given away only while a request is run alone.
     pub entered: Option<Entered<'a>>,
-}
-
-/// How far a batch came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchEnd {
-    /// Bytes of the requests that were run.
-    pub consumed: usize,
-    /// True if it ended because the replies must be sent first, or a command waits.
-    pub is_paused: bool,
 }
 
 /// The requests that can be collected.
@@ -99,12 +94,18 @@ impl Batch<'_> {
                         self.refuse(error);
                         at = bytes.len();
                     }
-                    return BatchEnd { consumed: at, is_paused: false };
+                    return BatchEnd::done(at);
                 }
             };
             let next = match self.next(rest) {
                 // Nothing is behind it with which it could be done as one step.
-                Next::Serial(_) if series.is_empty() && at + size == bytes.len() => Next::Other,
+                Next::Serial(command) if series.is_empty() && at + size == bytes.len() => {
+                    if at == 0 && self.can_gather && is_gathered(command) {
+                        self.session.last_command = command;
+                        return BatchEnd { gathered: Some(command), ..BatchEnd::done(size) };
+                    }
+                    Next::Other
+                }
                 next => next,
             };
             let can_wait = match next {
@@ -129,10 +130,10 @@ impl Batch<'_> {
             self.run_next(rest);
             limits = self.limits();
             if self.session.closing {
-                return BatchEnd { consumed: bytes.len(), is_paused: false };
+                return BatchEnd::done(bytes.len());
             }
             if self.out.len() > self.pause_size || self.session.waiting.is_some() {
-                return BatchEnd { consumed: at, is_paused: true };
+                return BatchEnd::paused(at);
             }
         }
     }
@@ -269,20 +270,20 @@ impl Batch<'_> {
         while first < series.len() {
             let mut context = self.context();
             let outcome = match series.len() - first {
-                1 => SeriesResult::Alone(1),
+                1 => Err(Undone::Alone(1)),
                 _ if series.request(first).0 == facts::MSET => {
                     mset_series::run(&mut context, series, first)
                 }
                 _ => series::run(&mut context, series, first),
             };
             let (count, failure) = match outcome {
-                SeriesResult::Done(count) => {
+                Ok(count) => {
                     first += count;
                     self.check_output(series.end(first - 1))?;
                     continue;
                 }
-                SeriesResult::Alone(count) => (count, None),
-                SeriesResult::Failed(count, failure) => (count, Some(failure)),
+                Err(Undone::Alone(count)) => (count, None),
+                Err(Undone::Failed(count, failure)) => (count, Some(failure)),
             };
             for index in first..first + count {
                 let (command, request) = series.request(index);
@@ -346,7 +347,7 @@ impl Batch<'_> {
             return ControlFlow::Continue(());
         }
         self.parser.restart();
-        ControlFlow::Break(BatchEnd { consumed: end, is_paused: true })
+        ControlFlow::Break(BatchEnd::paused(end))
     }
 
     fn run_sets(&mut self, keys: &[&[u8]], values: &[&[u8]]) {
@@ -457,7 +458,7 @@ impl Batch<'_> {
 
 /// What a command works with whose answer may make `out` grow up to a limit.
 #[inline]
-fn context_of<'c>(
+pub fn context_of<'c>(
     shared: &'c Shared,
     session: &'c mut ClientState,
     tally: &'c mut Tally,
@@ -468,6 +469,11 @@ fn context_of<'c>(
     let map = shared.databases.map_of(session.database);
     let keys = Keys::Store(&shared.store, map, &shared.types);
     Context { shared, session, tally, reply, keys, later: None }
+}
+
+/// Whether a command gains by being done together with those of other connections: who only reads writes no batch.
+fn is_gathered(command: usize) -> bool {
+    command != facts::MSET && facts::COMMANDS[command].writes()
 }
 
 /// Whether one more request, of this command, may follow the others of a series.

@@ -26,7 +26,10 @@
 
 mod memory;
 mod output;
+mod together;
 mod waiting;
+
+pub use self::together::run_gathered;
 
 use std::io::{self, ErrorKind};
 
@@ -35,6 +38,7 @@ use mio::event::Event;
 use crate::batch::Batch;
 use crate::client_state::{ClientState, ReplyMode};
 use crate::command::queue::Transaction;
+use crate::gathered::Gathered;
 use crate::registry::Client;
 use crate::resp::Parser;
 use crate::scratch::{Scratch, Turn, TurnReplies};
@@ -331,14 +335,14 @@ impl Connection {
             }
             return Ok(());
         }
-        let Scratch { input, replies } = scratch;
+        let Scratch { input, replies, gathered } = scratch;
         input[..kept].copy_from_slice(&self.leftover);
         let size = self.read_into(&mut input[kept..], tally)?;
         if size == 0 {
             return Ok(());
         }
         let bytes = &input[..kept + size];
-        let consumed = self.run(bytes, replies, shared, tally)?;
+        let consumed = self.run(bytes, replies, gathered, shared, tally)?;
         self.leftover.clear();
         self.leftover.extend_from_slice(&bytes[consumed..]);
         self.trim();
@@ -410,7 +414,8 @@ impl Connection {
         tally: &mut Tally,
     ) -> Result<(), Broken> {
         let mut bytes = std::mem::take(&mut self.leftover);
-        let consumed = self.run(&bytes, &mut scratch.replies, shared, tally)?;
+        let Scratch { replies, gathered, .. } = scratch;
+        let consumed = self.run(&bytes, replies, gathered, shared, tally)?;
         if consumed == bytes.len() {
             bytes.clear();
         } else {
@@ -422,17 +427,22 @@ impl Connection {
     }
 
     /// Runs the complete requests in `bytes`. Their replies are sent with one write: at the end of
-    /// the turn if this connection has nothing more to do now, else at once. Returns the number of
-    /// bytes that are done with.
+    /// the turn if this connection has nothing more to do now, else at once. One that is all there is
+    /// may be left to be done then, too (`gathered.rs`). Returns the number of bytes that are done with.
     fn run(
         &mut self,
         bytes: &[u8],
         replies: &mut TurnReplies,
+        gathered: &mut Gathered,
         shared: &Shared,
         tally: &mut Tally,
     ) -> Result<usize, Broken> {
-        let mut draft = replies.draft();
+        let manner = (self.session.database, self.session.protocol);
         let use_draft = self.output.is_empty();
+        // With more to do now it would be served again before that is done (G2).
+        let can_gather = use_draft && gathered.takes(bytes.len(), manner) && !self.has_work();
+        let turn = replies.turn();
+        let mut draft = replies.draft();
         let (out, unsent_start) =
             if use_draft { draft.buffer() } else { (&mut self.output, self.sent) };
         let loop_index = self.session.client.loop_index;
@@ -443,10 +453,16 @@ impl Connection {
             tally,
             pause_size: unsent_start + shared.config.output_pause_size,
             out,
+            can_gather,
             entered: Some(shared.exclusion.enter(loop_index)),
         };
         let end = batch.run(bytes);
         self.backlog = end.is_paused;
+        if let Some(command) = end.gathered {
+            gathered.add(self.place, command, &self.parser.request(bytes), manner);
+            self.deferred = Some(turn);
+            return Ok(end.consumed);
+        }
         if use_draft {
             self.send_draft(draft, shared, tally)?;
         } else {

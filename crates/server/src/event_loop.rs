@@ -16,7 +16,7 @@ use mio::{Events, Poll, Token};
 use crate::blocked_clients::BlockedClients;
 use crate::client_state::ClientState;
 use crate::command::error_reply::write_maybe_lost;
-use crate::connection::{Connection, Fate};
+use crate::connection::{Connection, Fate, run_gathered};
 use crate::registry::Client;
 use crate::resp::{Protocol, Reply};
 use crate::scratch::Scratch;
@@ -144,6 +144,7 @@ impl<'a> EventLoop<'a> {
         let now_ms = self.shared.now_ms();
         let woken = events.iter().any(|event| event.token() == WAKER);
         let unfinished = self.unfinished.take();
+        self.scratch.gathered.begin(events.iter().count() + unfinished.len());
         if woken {
             // First, while no reply waits that they could overtake.
             self.take_deliveries(now_ms);
@@ -194,8 +195,9 @@ impl<'a> EventLoop<'a> {
         }
         self.note_waiting(index);
         self.note_monitor(index);
-        let replies = &self.scratch.replies;
-        if replies.count() >= DEFERRED_COUNT_MAX || replies.size() > DEFERRED_SIZE_MAX {
+        let Scratch { replies, gathered, .. } = &self.scratch;
+        let count = replies.count() + gathered.len();
+        if count >= DEFERRED_COUNT_MAX || replies.size() > DEFERRED_SIZE_MAX {
             self.end_turn();
         }
     }
@@ -275,8 +277,13 @@ impl<'a> EventLoop<'a> {
         loops.iter().for_each(|index| self.shared.control.wake(*index));
     }
 
-    /// Sends the replies that wait for it.
+    /// Does what was gathered, and sends the replies that wait for it.
     fn end_turn(&mut self) {
+        let (Scratch { gathered, replies, .. }, connections) =
+            (&mut self.scratch, &mut self.connections);
+        if !gathered.is_empty() {
+            run_gathered(gathered, connections, replies, self.shared, &mut self.tally);
+        }
         self.send_deliveries();
         // First, so that who has a reply finds its request counted.
         self.count();

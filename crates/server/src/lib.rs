@@ -70,6 +70,7 @@ mod error;
 mod event_loop;
 mod exclusion;
 mod failure;
+mod gathered;
 mod glob;
 mod latency;
 mod metrics;

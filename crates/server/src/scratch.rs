@@ -13,6 +13,8 @@
 //! Invariants: the parts follow one another without a gap, from the first byte (I1); bytes behind the
 //! last part belong to the one draft there can be, and go when it goes (I2).
 
+use crate::gathered::Gathered;
+
 /// Size of the read buffer of an event loop.
 pub const INPUT_SIZE: usize = 64 << 10;
 /// Buffer capacity an event loop keeps for replies.
@@ -25,11 +27,14 @@ pub struct Scratch {
     /// What was read last.
     pub input: Vec<u8>,
     pub replies: TurnReplies,
+    /// Commands that are done at the end of the turn.
+    pub gathered: Gathered,
 }
 
 impl Scratch {
     pub fn new() -> Self {
-        Scratch { input: vec![0; INPUT_SIZE], replies: TurnReplies::default() }
+        let (replies, gathered) = (TurnReplies::default(), Gathered::default());
+        Scratch { input: vec![0; INPUT_SIZE], replies, gathered }
     }
 }
 
@@ -68,6 +73,11 @@ impl TurnReplies {
     /// The number of parts that wait.
     pub fn count(&self) -> usize {
         self.parts.len()
+    }
+
+    /// This turn.
+    pub fn turn(&self) -> Turn {
+        Turn(self.number)
     }
 
     /// Whether this is still the turn.

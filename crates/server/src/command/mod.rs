@@ -56,7 +56,7 @@ mod staged_members;
 mod staged_value;
 mod string;
 mod table;
-mod timing;
+pub mod timing;
 pub mod transaction;
 mod undo;
 pub mod waiting;

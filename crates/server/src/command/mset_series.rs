@@ -10,7 +10,7 @@ use everleaf::{Error, WriteBatch};
 
 use super::context::Context;
 use super::facts;
-use super::series::SeriesResult;
+use super::series::{SeriesResult, Undone};
 use super::timing::note_slow;
 use crate::failure::{Failure, is_refused_whole};
 use crate::resp::Series;
@@ -43,7 +43,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
         for (key, value) in pairs {
             if shared.types.would_be_header(value) {
                 // Refused by itself, behind those before it.
-                return SeriesResult::Alone(end + 1 - first);
+                return Err(Undone::Alone(end + 1 - first));
             }
             batch.put(map, key, value);
         }
@@ -51,10 +51,10 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
     }
     if let Err(error) = shared.store.write(&batch) {
         // Nothing was answered, and a pair may be put twice: what one damaged key refuses is no matter of the others.
-        return match is_refused_whole(&error) || matches!(error, Error::Corrupt(_)) {
-            true => SeriesResult::Alone(end - first),
-            false => SeriesResult::Failed(end - first, Failure::Store(error)),
-        };
+        return Err(match is_refused_whole(&error) || matches!(error, Error::Corrupt(_)) {
+            true => Undone::Alone(end - first),
+            false => Undone::Failed(end - first, Failure::Store(error)),
+        });
     }
     context.session.last_command = facts::MSET;
     context.tally.commands += (end - first) as u64;
@@ -68,5 +68,5 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
             }
         }
     }
-    SeriesResult::Done(end - first)
+    Ok(end - first)
 }

@@ -42,29 +42,59 @@ const LOOKED_UP_MAX: usize = 32;
 /// Time after which a series ends: the longer, the more likely is a conflict.
 const TIME_MAX: Duration = Duration::from_millis(1);
 
-/// The commands of a series that were run on a stage.
+/// The commands of a series that were run on a stage: the first of those that were to be run.
 #[derive(Default)]
-struct Staging {
-    /// How many they are.
-    count: usize,
-    answers: Vec<u8>,
-    /// The slow ones.
-    slow: Vec<(usize, Duration)>,
+pub struct Answers {
+    bytes: Vec<u8>,
+    /// Where the answer of each ends.
+    ends: Vec<usize>,
+    /// The slow ones, by their places in the series.
+    pub slow: Vec<(usize, Duration)>,
 }
 
-/// What became of the first requests of a series from one on.
-pub enum SeriesResult {
-    /// So many were done as one step, and are answered.
-    Done(usize),
-    /// So many must be run by themselves: nothing was done, or answered.
+impl Answers {
+    /// How many commands were run.
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The answer of each.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+}
+
+/// Why none of the first requests of a series from one on is done, or answered.
+pub enum Undone {
+    /// So many must be run by themselves.
     Alone(usize),
-    /// The store refused what so many wanted, and nothing was answered. Whether anything was done is as with a
-    /// single command.
+    /// The store refused what so many wanted. Whether anything was done is as with a single command.
     Failed(usize, Failure),
 }
 
+/// How many were done as one step, and are answered; or why none was.
+pub type SeriesResult = Result<usize, Undone>;
+
 /// Carries out the first requests of a series from one on, as one step, and answers them.
 pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> SeriesResult {
+    let answers = run_unanswered(context, series, first)?;
+    context.reply.encoded(&answers.bytes);
+    context.session.last_command = series.request(first + answers.count() - 1).0;
+    if let Some(limit) = context.shared.settings.slow_log_after() {
+        for (index, duration) in &answers.slow {
+            note_slow(context, &series.request(*index).1, limit, *duration);
+        }
+    }
+    Ok(answers.count())
+}
+
+/// The same, and gives the answers back. Of the session only the database and the protocol count.
+pub fn run_unanswered(
+    context: &mut Context<'_>,
+    series: &Series<'_>,
+    first: usize,
+) -> Result<Answers, Undone> {
     let shared = context.shared;
     let mut end = series.len();
     // What is of several steps is done by itself, behind those before it.
@@ -74,14 +104,14 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
     };
     if let Some(long) = (first..end).find(is_long) {
         if long == first {
-            return SeriesResult::Alone(1);
+            return Err(Undone::Alone(1));
         }
         end = long;
     }
     let makes = (first..end).any(|index| COMMANDS[series.request(index).0].makes_collections());
     if makes && shared.types.begin(&shared.store).is_err() {
         // Those that make nothing can do without.
-        return SeriesResult::Alone(end - first);
+        return Err(Undone::Alone(end - first));
     }
     let store: &Store = &shared.store;
     let keys = || {
@@ -97,27 +127,25 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
     while attempts < ATTEMPT_COUNT_MAX {
         let mut stage = Stage::beside_others(BATCH_SIZE_MAX, store);
         stage.expect_many();
-        let answers = Vec::with_capacity(FIRST_ANSWERS_SIZE);
-        let mut staging = Staging { answers, ..Staging::default() };
-        if !stage_all(context, series, first..end, &mut stage, store, &mut staging) {
+        let bytes = Vec::with_capacity(FIRST_ANSWERS_SIZE);
+        let ends = Vec::with_capacity(end - first);
+        let mut answers = Answers { bytes, ends, slow: Vec::new() };
+        if !stage_all(context, series, first..end, &mut stage, store, &mut answers) {
             // Those before it are run again without it.
-            end = first + staging.count;
+            end = first + answers.count();
         } else {
             match complete(context, &mut stage, store) {
-                Ok(true) => {
-                    finish(context, series, first, &staging);
-                    return SeriesResult::Done(staging.count);
-                }
+                Ok(true) => return Ok(answers),
                 Ok(false) => {}
                 Err(failure) => {
                     *context.tally = before;
                     // Behind what was on the stage nothing was looked at.
-                    return match failure {
+                    return Err(match failure {
                         Failure::Store(error) if is_refused_whole(&error) => {
-                            SeriesResult::Alone(staging.count)
+                            Undone::Alone(answers.count())
                         }
-                        failure => SeriesResult::Failed(staging.count, failure),
-                    };
+                        failure => Undone::Failed(answers.count(), failure),
+                    });
                 }
             }
             attempts += 1;
@@ -129,10 +157,10 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
         }
         *context.tally = before;
         if end == first {
-            return SeriesResult::Alone(1);
+            return Err(Undone::Alone(1));
         }
     }
-    SeriesResult::Alone(end - first)
+    Err(Undone::Alone(end - first))
 }
 
 /// Of a command that asks for one member: its kind, where the member is among its arguments, and how many they are.
@@ -181,7 +209,7 @@ fn stage_all(
     range: Range<usize>,
     stage: &mut Stage,
     mut store: &Store,
-    staging: &mut Staging,
+    answers: &mut Answers,
 ) -> bool {
     let shared = context.shared;
     let place = stage.place(&shared.databases, context.session.database);
@@ -196,13 +224,13 @@ fn stage_all(
             looked_up = look_ahead(staged, series, index..end);
         }
         let (start, changes, made) =
-            (staging.answers.len(), stage.change_count(), stage.made().len());
+            (answers.bytes.len(), stage.change_count(), stage.made().len());
         let limit = start.saturating_add(shared.config.reply_size_max);
         let mut inner = Context {
             shared,
             session: context.session,
             tally: context.tally,
-            reply: Reply::new(&mut staging.answers, context.reply.protocol, limit),
+            reply: Reply::new(&mut answers.bytes, context.reply.protocol, limit),
             keys: Keys::Stage(Staged {
                 stage,
                 source: &mut store,
@@ -226,29 +254,19 @@ fn stage_all(
             }
         }
         context.tally.commands += 1;
-        staging.count += 1;
+        answers.ends.push(answers.bytes.len());
         let before = std::mem::replace(&mut passed, began.elapsed());
         if slow_after.is_some_and(|limit| passed - before >= limit) {
-            staging.slow.push((index, passed - before));
+            answers.slow.push((index, passed - before));
         }
         let is_wanted = || {
             let mut made = stage.made()[made..].iter();
             made.any(|(place, key)| shared.waiters.may_want(*place, key))
         };
-        let is_full = stage.size() > STAGE_SIZE_MAX || staging.answers.len() > ANSWER_SIZE_MAX;
+        let is_full = stage.size() > STAGE_SIZE_MAX || answers.bytes.len() > ANSWER_SIZE_MAX;
         if is_full || is_wanted() || passed > TIME_MAX {
             break;
         }
     }
     true
-}
-
-/// Answers the commands that are done.
-fn finish(context: &mut Context<'_>, series: &Series<'_>, first: usize, staging: &Staging) {
-    context.reply.encoded(&staging.answers);
-    context.session.last_command = series.request(first + staging.count - 1).0;
-    let Some(limit) = context.shared.settings.slow_log_after() else { return };
-    for (index, duration) in &staging.slow {
-        note_slow(context, &series.request(*index).1, limit, *duration);
-    }
 }

@@ -10,6 +10,7 @@ mod commands;
 mod descriptors;
 mod differential;
 mod durability;
+mod gathered;
 mod hostile;
 mod kills;
 mod latency;

@@ -35,6 +35,18 @@ impl KeptRequests {
         self.ends.push(KeptEnd { bytes: self.bytes.len(), spans: self.spans.len(), command });
     }
 
+    /// Forgets all of them; the memory is kept.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+        self.ends.clear();
+    }
+
+    /// Bytes of all of them.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The number of requests.
     pub fn len(&self) -> usize {
         self.ends.len()

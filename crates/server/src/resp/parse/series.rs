@@ -40,6 +40,13 @@ impl<'b> Series<'b> {
         !parser.is_inline
     }
 
+    /// Adds a request that stays where it is kept.
+    pub fn add(&mut self, command: usize, request: &Request<'b>) {
+        let (first_span, end) = (self.spans.len(), self.entries.len());
+        self.entries.push(SeriesEntry { command, bytes: request.bytes, first_span, end });
+        self.spans.extend_from_slice(request.spans);
+    }
+
     /// The number of requests.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -1,0 +1,209 @@
+//! Commands that several clients send at the same moment, one each, which are done as one step: each client is answered
+//! as if it were alone.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail")]
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
+
+use everleaf_server::{Config, DebugCommand};
+
+use crate::support::{Client, TestServer, encode, eventually, open};
+
+/// One event loop, which can be kept busy.
+fn one_loop(config: &mut Config) {
+    (config.threads, config.debug_command) = (1, DebugCommand::Yes);
+}
+
+/// Sends a line with each client while the event loop is busy, so that they are ready together. Returns the replies.
+fn together(server: &TestServer, clients: &mut [Client], lines: &[String]) -> Vec<String> {
+    let mut busy = server.connect();
+    assert_eq!(busy.line("PING"), "+PONG");
+    busy.send(&encode(&["DEBUG", "SLEEP", "0.2"]));
+    thread::sleep(Duration::from_millis(50));
+    for (client, line) in clients.iter_mut().zip(lines) {
+        client.send(&encode(&line.split_whitespace().collect::<Vec<_>>()));
+    }
+    assert_eq!(busy.reply(), "+OK");
+    clients.iter_mut().zip(lines).map(|(client, _)| client.reply()).collect()
+}
+
+fn connect(server: &TestServer, count: usize) -> Vec<Client> {
+    let mut clients: Vec<Client> = (0..count).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.line("PING"), "+PONG"));
+    clients
+}
+
+fn assert_whole(server: &TestServer) {
+    let report = everleaf_server::check_collections(&server.store).unwrap();
+    assert_eq!(report.problems, Vec::<String>::new());
+}
+
+/// Each was a step of its own, and its element an entry.
+#[test]
+fn what_many_clients_push_becomes_one_run() {
+    let server = TestServer::with(one_loop);
+    let mut clients = connect(&server, 20);
+    let is_one_run = |attempt: usize, clients: &mut [Client]| {
+        let list = format!("list{attempt}");
+        let lines: Vec<String> = (0..20).map(|number| format!("RPUSH {list} e{number}")).collect();
+        let replies = together(&server, clients, &lines);
+        // Each is told where its element is.
+        let shown = clients[0].line(&format!("LRANGE {list} 0 -1"));
+        let shown: Vec<&str> = shown.trim_matches(['[', ']']).split(' ').collect();
+        for (number, reply) in replies.iter().enumerate() {
+            let len: usize = reply.strip_prefix(':').unwrap().parse().unwrap();
+            assert_eq!(shown[len - 1], format!("\"e{number}\""), "{replies:?}");
+        }
+        let id = {
+            let header = server.store.default_map().get(&list).unwrap().unwrap();
+            u64::from_le_bytes(header[24..32].try_into().unwrap()).to_be_bytes()
+        };
+        let members = server.store.map("server.members").unwrap();
+        members.range(..).filter(|pair| pair.as_ref().unwrap().0.starts_with(&id)).count() == 1
+    };
+    // On a busy machine some may come late.
+    assert!((0..20).any(|attempt| is_one_run(attempt, &mut clients)));
+    assert_whole(&server);
+}
+
+#[test]
+fn each_client_is_answered_as_if_it_were_alone() {
+    let server = TestServer::with(one_loop);
+    let mut first = server.connect();
+    for line in ["SET text t", "SADD three a", "RPUSH source x y"] {
+        first.line(line);
+    }
+    let mut waiting = server.connect();
+    waiting.send(&encode(&["BLPOP", "queue", "0"]));
+    eventually("it waits", || first.line("INFO clients").contains("blocked_clients:1"));
+    // What a client has said before, what it asks, and what it is answered.
+    let table = [
+        ("", "HSET hash f 1", ":1"),
+        ("", "SADD text x", "-WRONGTYPE"),
+        ("", "ZADD sorted one a", "-ERR value is not a valid float"),
+        ("", "SADD set a b", ":2"),
+        ("", "SPOP none", "nil"),
+        ("SELECT 1", "SADD set a b c", ":3"),
+        ("", "GET text", "\"t\""),
+        ("", "ZADD sorted INCR 1.5 m", "\"1.5\""),
+        ("HELLO 3", "SPOP three 2", "(\"a\")"),
+        ("", "RPUSH queue job", ":1"),
+        ("MULTI", "SADD set c", "+QUEUED"),
+        ("", "HSET hash f", "-ERR wrong number"),
+        ("", "LPOP source 2", "[\"x\" \"y\"]"),
+        ("", "HINCRBY counter n 5", ":5"),
+        ("", "XADD set", "-ERR unknown command"),
+        ("", "ZADD other 2 a 1 b", ":2"),
+    ];
+    let mut clients = connect(&server, table.len());
+    for (client, (before, ..)) in clients.iter_mut().zip(&table) {
+        if !before.is_empty() {
+            let reply = client.line(before);
+            assert!(!reply.starts_with('-'), "{before}: {reply}");
+        }
+    }
+    let lines: Vec<String> = table.iter().map(|(_, line, _)| line.to_string()).collect();
+    let replies = together(&server, &mut clients, &lines);
+    for (reply, (_, line, wanted)) in replies.iter().zip(&table) {
+        assert!(reply.starts_with(wanted), "{line}: {reply} instead of {wanted}");
+    }
+    assert_eq!(waiting.reply(), "[\"queue\" \"job\"]");
+    assert_eq!(first.line("LLEN queue"), ":0");
+    assert_eq!(first.line("SCARD set"), ":2");
+    assert_eq!(first.line("EXISTS source three"), ":0");
+    assert_eq!(first.line("ZRANGE other 0 -1"), "[\"b\" \"a\"]");
+    // What the clients ask next is theirs, too.
+    for (client, (before, ..)) in clients.iter_mut().zip(&table) {
+        if *before != "MULTI" {
+            assert_eq!(client.line("ECHO still"), "\"still\"", "{before}");
+        }
+    }
+    assert_whole(&server);
+}
+
+#[test]
+fn what_a_client_sent_before_it_closed_is_done() {
+    let server = TestServer::with(one_loop);
+    let mut busy = server.connect();
+    busy.send(&encode(&["DEBUG", "SLEEP", "0.2"]));
+    thread::sleep(Duration::from_millis(50));
+    for number in 0..20 {
+        server.connect().send(&encode(&["SADD", "set", &number.to_string()]));
+    }
+    assert_eq!(busy.reply(), "+OK");
+    eventually("all were done", || busy.line("SCARD set") == ":20");
+    assert_whole(&server);
+}
+
+/// Each value of a counter is told once, and those that a client is told rise.
+#[test]
+fn no_client_is_told_what_another_asked_for() {
+    const CLIENTS: u64 = 12;
+    const REQUESTS: u64 = 150;
+    for threads in [1, 2] {
+        let server = TestServer::with(|config| config.threads = threads);
+        let ask = |client: &mut Client, number: u64, request: u64| {
+            assert!(client.line(&format!("RPUSH list{number} {request}")).starts_with(':'));
+            assert_eq!(client.line(&format!("LPOP list{number}")), format!("\"{request}\""));
+            let reply = client.line(&format!("ZADD sorted {request} {number}:{request}"));
+            assert_eq!(reply, ":1");
+            let told = client.line("HINCRBY counter n 1");
+            told.strip_prefix(':').unwrap().parse::<u64>().unwrap()
+        };
+        let told: Vec<Vec<u64>> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..CLIENTS)
+                .map(|number| {
+                    let mut client = server.connect();
+                    scope.spawn(move || {
+                        (0..REQUESTS).map(|request| ask(&mut client, number, request)).collect()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(told.iter().all(|told| told.is_sorted()), "{threads} event loops");
+        let all: BTreeSet<u64> = told.into_iter().flatten().collect();
+        assert!(all.into_iter().eq(1..=CLIENTS * REQUESTS), "{threads} event loops");
+        let mut client = server.connect();
+        assert_eq!(client.line("ZCARD sorted"), format!(":{}", CLIENTS * REQUESTS));
+        assert_whole(&server);
+    }
+}
+
+/// Where the pool has no room for all of them together, each is answered by itself.
+#[test]
+fn a_full_pool_refuses_what_does_not_fit_of_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("small.pool"), 32 << 20);
+    let server = TestServer::on(folder, store, one_loop);
+    let mut clients = connect(&server, 16);
+    let mut filler = server.connect();
+    let mut key = 0;
+    for size in [1 << 20, 64 << 10, 4 << 10, 500] {
+        let value = "v".repeat(size);
+        while filler.line(&format!("SET filler{key} {value}")) == "+OK" {
+            key += 1;
+        }
+    }
+    let long = "m".repeat(900);
+    let lines: Vec<String> = (0..16).map(|number| format!("SADD set{number} {long}")).collect();
+    let replies = together(&server, &mut clients, &lines);
+    let is_refused = |reply: &String| reply.starts_with("-OOM");
+    assert!(replies.iter().any(is_refused), "{replies:?}");
+    for (number, reply) in replies.iter().enumerate() {
+        let count = filler.line(&format!("SCARD set{number}"));
+        match is_refused(reply) {
+            true => assert_eq!(count, ":0"),
+            false => assert_eq!((&reply[..], &count[..]), (":1", ":1")),
+        }
+    }
+    // What takes none goes on.
+    let lines: Vec<String> = (0..16).map(|number| format!("SREM set{number} {long}")).collect();
+    let removed = together(&server, &mut clients, &lines);
+    for (reply, removed) in replies.iter().zip(removed) {
+        assert_eq!(removed, if is_refused(reply) { ":0" } else { ":1" });
+    }
+    assert_whole(&server);
+}
