@@ -100,7 +100,7 @@ impl Batch<'_> {
             let next = match self.next(rest) {
                 // Nothing is behind it with which it could be done as one step.
                 Next::Serial(command) if series.is_empty() && at + size == bytes.len() => {
-                    if at == 0 && self.can_gather && is_gathered(command) {
+                    if at == 0 && self.can_gather && is_gathered(command, self.parser.arg_count()) {
                         self.session.last_command = command;
                         return BatchEnd { gathered: Some(command), ..BatchEnd::done(size) };
                     }
@@ -471,9 +471,13 @@ pub fn context_of<'c>(
     Context { shared, session, tally, reply, keys, later: None }
 }
 
-/// Whether a command gains by being done together with those of other connections: who only reads writes no batch.
-fn is_gathered(command: usize) -> bool {
-    command != facts::MSET && facts::COMMANDS[command].writes()
+/// Whether a command of a collection with so many arguments is done together with those of other connections. Who only
+/// reads writes no batch, and gains nothing; who may take long would hold all of them.
+fn is_gathered(command: usize, arg_count: usize) -> bool {
+    let entry = &facts::COMMANDS[command];
+    // What needs no more than a key takes a count behind it, which may be that of all members.
+    let is_quick = facts::is_fast(command) && (arg_count == 2 || !entry.accepts(2));
+    command != facts::MSET && entry.writes() && is_quick
 }
 
 /// Whether one more request, of this command, may follow the others of a series.
@@ -493,7 +497,8 @@ fn is_name<const LENGTH: usize>(name: &[u8], lower: [u8; LENGTH]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_name;
+    use super::{is_gathered, is_name};
+    use crate::command::facts;
 
     #[test]
     fn only_the_letters_of_a_name_match_it() {
@@ -505,5 +510,28 @@ mod tests {
         }
         let matching = (0..=255u8).filter(|&byte| is_name(&[byte, b'e', b't'], *b"get"));
         assert_eq!(matching.collect::<Vec<_>>(), b"Gg");
+    }
+
+    #[test]
+    fn only_quick_changes_of_collections_are_gathered() {
+        let all = |arg_count| {
+            let is_one = |index: &usize| {
+                facts::is_serial(*index)
+                    && facts::COMMANDS[*index].accepts(arg_count)
+                    && is_gathered(*index, arg_count)
+            };
+            let mut names: Vec<&str> =
+                (0..facts::COUNT).filter(is_one).map(|index| facts::COMMANDS[index].name).collect();
+            names.sort_unstable();
+            names.join(" ")
+        };
+        assert_eq!(all(2), "lpop rpop spop zpopmax zpopmin");
+        // With a count they may take as long as they like, and LREM and its like do.
+        assert_eq!(all(3), "hdel lpush lpushx rpush rpushx sadd srem zrem");
+        let fields = "hdel hincrby hincrbyfloat hmset hset hsetnx";
+        assert_eq!(
+            all(4),
+            format!("{fields} lpush lpushx rpush rpushx sadd srem zadd zincrby zrem")
+        );
     }
 }

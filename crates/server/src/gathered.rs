@@ -7,6 +7,8 @@
 //! (`command/series.rs`). No reply is later for it, since replies leave at the end of the turn. Commands of different
 //! clients that have no reply yet may be done in any order.
 //!
+//! A step takes as long as the commands of all, and they repeat it together; so only quick ones are gathered.
+//!
 //! Invariants: what is gathered is done in its turn, before the replies that were left to the end of it leave (G1); a
 //! connection has one command among them at most, nothing of it came behind that, and it is not served again before
 //! that is done (G2); all are of one database and one protocol (G3).
