@@ -165,8 +165,7 @@ impl Batch<'_> {
     fn next<'b>(&self, rest: &'b [u8]) -> Next<'b> {
         // Those that are collected are not timed, or not all of them, and shown to nobody.
         let generation = self.shared.acl.generation();
-        let is_seen = self.times_all() || self.shared.monitors.any();
-        if !self.session.is_plain(generation) || is_seen {
+        if !self.session.is_plain(generation) || is_each_seen(self.shared) {
             return Next::Other;
         }
         let Some(name) = self.parser.wire_arg(rest, 0) else { return Next::Other };
@@ -187,12 +186,6 @@ impl Batch<'_> {
                 _ => Next::Other,
             },
         }
-    }
-
-    /// Whether also those commands must be timed that are quick.
-    fn times_all(&self) -> bool {
-        (0..TIMED_US_MIN).contains(&self.shared.settings.slow_log_us())
-            || self.shared.latency.wants_times()
     }
 
     /// Runs the request that was just parsed, alone if it must be.
@@ -469,6 +462,14 @@ pub fn context_of<'c>(
     let map = shared.databases.map_of(session.database);
     let keys = Keys::Store(&shared.store, map, &shared.types);
     Context { shared, session, tally, reply, keys, later: None }
+}
+
+/// Whether commands are shown to somebody, or those that are quick are timed, too: then each is run by itself.
+#[inline]
+pub fn is_each_seen(shared: &Shared) -> bool {
+    (0..TIMED_US_MIN).contains(&shared.settings.slow_log_us())
+        || shared.latency.wants_times()
+        || shared.monitors.any()
 }
 
 /// Whether a command of a collection with so many arguments is done together with those of other connections. Who only

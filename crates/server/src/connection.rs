@@ -439,7 +439,7 @@ impl Connection {
     ) -> Result<usize, Broken> {
         let manner = (self.session.database, self.session.protocol);
         let use_draft = self.output.is_empty();
-        // With more to do now it would be served again before that is done (G2).
+        // With more to do now it would be served again before that is done (G2). A server that stops has more to do.
         let can_gather = use_draft && gathered.takes(bytes.len(), manner) && !self.has_work();
         let turn = replies.turn();
         let mut draft = replies.draft();

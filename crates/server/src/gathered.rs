@@ -7,9 +7,12 @@
 //! (`command/series.rs`). No reply is later for it, since replies leave at the end of the turn. Commands of different
 //! clients that have no reply yet may be done in any order.
 //!
-//! A step takes as long as the commands of all, and they repeat it together; so only quick ones are gathered.
+//! Whether a command may be run is looked at when it is run, not only when it is read: a connection may have been closed
+//! since, its user changed, or somebody may want to be shown all commands. A step takes as long as the commands of all,
+//! and they repeat it together; so only quick ones are gathered.
 //!
-//! Invariants: what is gathered is done in its turn, before the replies that were left to the end of it leave (G1); a
+//! Invariants: what is gathered is done in its turn, before the replies that were left to the end of it leave, or not at
+//! all if its connection is closed before (G1); a
 //! connection has one command among them at most, nothing of it came behind that, and it is not served again before
 //! that is done (G2); all are of one database and one protocol (G3).
 
@@ -33,7 +36,8 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Begins a turn in which so many connections are ready. For one alone nothing would come of it.
+    /// Begins a turn in which so many connections are ready, or one fewer: the waker counts, too. For one alone nothing
+    /// would come of it.
     pub fn begin(&mut self, ready: usize) {
         self.is_open = ready > 1;
     }

@@ -78,7 +78,7 @@ pub type SeriesResult = Result<usize, Undone>;
 
 /// Carries out the first requests of a series from one on, as one step, and answers them.
 pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> SeriesResult {
-    let answers = run_unanswered(context, series, first)?;
+    let answers = run_unanswered(context, series, first..series.len())?;
     context.reply.encoded(&answers.bytes);
     context.session.last_command = series.request(first + answers.count() - 1).0;
     if let Some(limit) = context.shared.settings.slow_log_after() {
@@ -89,14 +89,15 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
     Ok(answers.count())
 }
 
-/// The same, and gives the answers back. Of the session only the database and the protocol count.
+/// The same with the first of some requests, and gives the answers back. Of the session only the database and the
+/// protocol count.
 pub fn run_unanswered(
     context: &mut Context<'_>,
     series: &Series<'_>,
-    first: usize,
+    range: Range<usize>,
 ) -> Result<Answers, Undone> {
     let shared = context.shared;
-    let mut end = series.len();
+    let Range { start: first, mut end } = range;
     // What is of several steps is done by itself, behind those before it.
     let is_long = |index: &usize| {
         let (command, request) = series.request(*index);
@@ -115,7 +116,7 @@ pub fn run_unanswered(
     }
     let store: &Store = &shared.store;
     let keys = || {
-        let requests = (first..series.len()).map(|index| series.request(index));
+        let requests = range.clone().map(|index| series.request(index));
         // Who only reads waits for nobody.
         requests
             .filter(|(command, _)| COMMANDS[*command].writes())

@@ -1,9 +1,10 @@
 //! Commands of several connections that are done together (`gathered.rs`), and their replies.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::Connection;
-use crate::batch::context_of;
+use crate::batch::{context_of, is_each_seen};
 use crate::command::dispatch::dispatch;
 use crate::command::series::{self, Answers, Undone};
 use crate::command::timing;
@@ -14,8 +15,8 @@ use crate::scratch::TurnReplies;
 use crate::shared::Shared;
 use crate::statistics::Tally;
 
-/// Does what was gathered in an event loop that has these connections, and leaves the replies to the end of the turn.
-/// What came from a connection that was closed since is done only if it is done together with others.
+/// Does what was gathered in an event loop that has these connections, and leaves the replies to the end of the turn;
+/// what came from a connection that is closed, or killed, is not done.
 pub fn run_gathered(
     gathered: &mut Gathered,
     connections: &mut [Option<Box<Connection>>],
@@ -26,16 +27,7 @@ pub fn run_gathered(
     let (series, mut first) = (gathered.series(), 0);
     while first < gathered.len() {
         let places = &gathered.places()[first..];
-        // Any of them: what they differ in does not matter to the commands (G3).
-        let found = places.iter().copied().find(|place| connections[*place].is_some());
-        let Some(any) = found else { break };
-        let Some(any) = &mut connections[any] else { break };
-        let _entered = shared.exclusion.enter(any.client().loop_index);
-        let done = match places.len() {
-            1 => Err(Undone::Alone(1)),
-            _ => any.run_together(&series, first, shared, tally),
-        };
-        let (count, failure) = match done {
+        let (count, failure) = match run_first(&series, first, places, connections, shared, tally) {
             Ok(answers) => {
                 for (answer, place) in answers.iter().zip(places) {
                     if let Some(connection) = &mut connections[*place] {
@@ -66,19 +58,47 @@ pub fn run_gathered(
     gathered.clear();
 }
 
+/// Carries out as one step the first of those requests that may still be run without a further look: since they were
+/// read others may have closed a connection, changed a user, or begun to look on. The first request must be run by
+/// itself, if at all, unless there are two.
+fn run_first(
+    series: &Series<'_>,
+    first: usize,
+    places: &[usize],
+    connections: &mut [Option<Box<Connection>>],
+    shared: &Shared,
+    tally: &mut Tally,
+) -> Result<Answers, Undone> {
+    let generation = shared.acl.generation();
+    let may_run = |place: &&usize| {
+        let connection = connections[**place].as_ref();
+        connection.is_some_and(|it| !it.client().is_killed() && it.session.is_plain(generation))
+    };
+    let count = match is_each_seen(shared) {
+        true => 0,
+        false => places.iter().take_while(may_run).count(),
+    };
+    match places.first().and_then(|place| connections[*place].as_mut()) {
+        // Any of them: what they differ in does not matter to the commands (G3).
+        Some(any) if count > 1 => any.run_together(series, first..first + count, shared, tally),
+        _ => Err(Undone::Alone(1)),
+    }
+}
+
 impl Connection {
-    /// Carries out the first requests of a series from one on, of any connections of this loop which have the database
-    /// and the protocol of this one, as one step.
+    /// Carries out the first of some requests, of any connections of this loop which have the database and the protocol
+    /// of this one, as one step.
     fn run_together(
         &mut self,
         series: &Series<'_>,
-        first: usize,
+        range: Range<usize>,
         shared: &Shared,
         tally: &mut Tally,
     ) -> Result<Answers, Undone> {
+        let _entered = shared.exclusion.enter(self.client().loop_index);
         let mut unused = Vec::new();
         let mut context = context_of(shared, &mut self.session, tally, &mut unused, usize::MAX);
-        series::run_unanswered(&mut context, series, first)
+        series::run_unanswered(&mut context, series, range)
     }
 
     /// Leaves a reply to the end of the turn.
@@ -89,7 +109,7 @@ impl Connection {
     }
 
     /// Carries out a request of this connection by itself, or answers it with a failure, and leaves the reply to the
-    /// end of the turn.
+    /// end of the turn. Not if the connection is about to be closed.
     fn run_alone(
         &mut self,
         request: &Request<'_>,
@@ -98,6 +118,10 @@ impl Connection {
         shared: &Shared,
         tally: &mut Tally,
     ) {
+        if self.client().is_killed() {
+            return;
+        }
+        let _entered = shared.exclusion.enter(self.client().loop_index);
         let mut draft = replies.draft();
         let (out, start) = draft.buffer();
         let limit = start.saturating_add(shared.config.reply_size_max);

@@ -16,16 +16,27 @@ fn one_loop(config: &mut Config) {
     (config.threads, config.debug_command) = (1, DebugCommand::Yes);
 }
 
-/// Sends a line with each client while the event loop is busy, so that they are ready together. Returns the replies.
-fn together(server: &TestServer, clients: &mut [Client], lines: &[String]) -> Vec<String> {
+/// Sends something while the event loop is busy, so that it finds all of it at once.
+fn while_busy(server: &TestServer, send: impl FnOnce()) {
     let mut busy = server.connect();
     assert_eq!(busy.line("PING"), "+PONG");
     busy.send(&encode(&["DEBUG", "SLEEP", "0.2"]));
     thread::sleep(Duration::from_millis(50));
-    for (client, line) in clients.iter_mut().zip(lines) {
-        client.send(&encode(&line.split_whitespace().collect::<Vec<_>>()));
-    }
+    send();
     assert_eq!(busy.reply(), "+OK");
+}
+
+fn request(line: &str) -> Vec<u8> {
+    encode(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+/// Sends a line with each client, so that they are ready together, and returns the replies.
+fn together(server: &TestServer, clients: &mut [Client], lines: &[String]) -> Vec<String> {
+    while_busy(server, || {
+        for (client, line) in clients.iter_mut().zip(lines) {
+            client.send(&request(line));
+        }
+    });
     clients.iter_mut().zip(lines).map(|(client, _)| client.reply()).collect()
 }
 
@@ -126,14 +137,13 @@ fn each_client_is_answered_as_if_it_were_alone() {
 #[test]
 fn what_a_client_sent_before_it_closed_is_done() {
     let server = TestServer::with(one_loop);
-    let mut busy = server.connect();
-    busy.send(&encode(&["DEBUG", "SLEEP", "0.2"]));
-    thread::sleep(Duration::from_millis(50));
-    for number in 0..20 {
-        server.connect().send(&encode(&["SADD", "set", &number.to_string()]));
-    }
-    assert_eq!(busy.reply(), "+OK");
-    eventually("all were done", || busy.line("SCARD set") == ":20");
+    while_busy(&server, || {
+        for number in 0..20 {
+            server.connect().send(&request(&format!("SADD set {number}")));
+        }
+    });
+    let mut client = server.connect();
+    eventually("all were done", || client.line("SCARD set") == ":20");
     assert_whole(&server);
 }
 
@@ -206,4 +216,67 @@ fn a_full_pool_refuses_what_does_not_fit_of_each() {
         assert_eq!(removed, if is_refused(reply) { ":0" } else { ":1" });
     }
     assert_whole(&server);
+}
+
+/// What others do between the moment when a command was read and that when it is run.
+#[test]
+fn commands_are_admitted_when_they_are_run() {
+    let server = TestServer::with(one_loop);
+    let mut admin = server.connect();
+    let changes = [
+        ("ACL DELUSER bob", ""),
+        ("ACL SETUSER bob -@all", "-NOPERM this user has no permissions to run the 'sadd' command"),
+        ("ACL SETUSER bob resetkeys ~other", "-NOPERM this user has no permissions to access one"),
+        ("CLIENT KILL ID", ""),
+    ];
+    for (change, refusal) in changes {
+        assert_eq!(admin.line("ACL SETUSER bob reset on nopass ~* +@all"), "+OK");
+        let mut clients = connect(&server, 3);
+        assert_eq!(clients[1].line("AUTH bob any"), "+OK");
+        let id = clients[1].line("CLIENT ID");
+        let change = match change {
+            "CLIENT KILL ID" => format!("{change} {}", id.trim_start_matches(':')),
+            _ => change.to_string(),
+        };
+        while_busy(&server, || {
+            for (client, set) in clients.iter_mut().zip(["other", "set", "other"]) {
+                client.send(&request(&format!("SADD {set} member")));
+            }
+            admin.send(&[request(&change), request("DEL set")].concat());
+        });
+        assert!(matches!(&admin.reply()[..], "+OK" | ":1"), "{change}");
+        match &admin.reply()[..] {
+            // On a busy machine it may have come before.
+            ":1" => assert_eq!(clients[1].reply(), ":1", "{change}"),
+            _ if refusal.is_empty() => clients[1].assert_closed(),
+            _ => assert!(clients[1].reply().starts_with(refusal), "{change}"),
+        }
+        assert_eq!(admin.line("EXISTS set"), ":0", "{change}: it was done behind that");
+        for index in [0, 2] {
+            assert!(matches!(&clients[index].reply()[..], ":1" | ":0"), "{change}");
+        }
+        assert_eq!(admin.line("DEL other"), ":1");
+    }
+    assert_whole(&server);
+}
+
+#[test]
+fn who_begins_to_monitor_is_shown_what_is_run_then() {
+    let server = TestServer::with(one_loop);
+    let mut clients = connect(&server, 3);
+    let is_shown = |clients: &mut [Client]| {
+        let mut monitor = server.connect();
+        assert_eq!(monitor.line("PING"), "+PONG");
+        while_busy(&server, || {
+            clients.iter_mut().for_each(|client| client.send(&request("SADD set member")));
+            monitor.send(&request("MONITOR"));
+        });
+        clients.iter_mut().for_each(|client| assert!(client.reply().starts_with(':')));
+        clients[0].line("PING");
+        monitor.send(&request("QUIT"));
+        let shown = String::from_utf8(monitor.rest()).unwrap();
+        shown.matches("\"SADD\" \"set\" \"member\"").count() == clients.len()
+    };
+    // On a busy machine some may have come before.
+    assert!((0..10).any(|_| is_shown(&mut clients)));
 }
