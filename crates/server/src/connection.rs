@@ -224,6 +224,11 @@ impl Connection {
     pub fn send_deferred(&mut self, replies: &[u8], shared: &Shared, tally: &mut Tally) -> Fate {
         let result = self.send_part(replies, shared, tally);
         self.count_memory(shared);
+        self.fate_after(result)
+    }
+
+    /// What it wants after replies were sent at the end of a turn, or could not be.
+    fn fate_after(&self, result: Result<(), Broken>) -> Fate {
         match result {
             // Something arrived while the replies waited.
             Ok(()) if self.has_work() => Fate::More,

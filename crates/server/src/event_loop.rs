@@ -6,6 +6,8 @@
 //! allows is put on a list and served again after the others; only while that list is not empty
 //! does the loop poll without waiting.
 
+mod places;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -13,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 
+use self::places::Places;
 use crate::blocked_clients::BlockedClients;
 use crate::client_state::ClientState;
 use crate::command::error_reply::write_maybe_lost;
 use crate::connection::{Connection, Fate, run_gathered};
 use crate::registry::Client;
 use crate::resp::{Protocol, Reply};
-use crate::scratch::Scratch;
+use crate::scratch::{DEFERRED_SIZE_MAX, Scratch};
 use crate::shared::{LoopState, Shared};
 use crate::socket::Socket;
 use crate::statistics::Tally;
@@ -34,8 +37,6 @@ const EVENT_COUNT: usize = 256;
 const DEFERRED_COUNT_MAX: usize = 64;
 /// How long a connection waits for its peer to end it, in milliseconds, after all was said.
 const LINGER_MS: u64 = 5_000;
-/// Replies, in bytes, that may wait for the end of the turn.
-const DEFERRED_SIZE_MAX: usize = 256 << 10;
 
 /// An event loop and its connections.
 pub struct EventLoop<'a> {
@@ -71,36 +72,6 @@ struct Lingering {
     until_ms: u64,
     index: usize,
     client_id: u64,
-}
-
-/// Places of connections, each once.
-#[derive(Debug, Default)]
-struct Places {
-    list: Vec<usize>,
-    is_listed: Vec<bool>,
-}
-
-impl Places {
-    /// Adds a place, unless it is there.
-    fn add(&mut self, place: usize) {
-        if place >= self.is_listed.len() {
-            self.is_listed.resize(place + 1, false);
-        }
-        if !std::mem::replace(&mut self.is_listed[place], true) {
-            self.list.push(place);
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
-    /// Takes all out, in the order in which they came.
-    fn take(&mut self) -> Vec<usize> {
-        let list = std::mem::take(&mut self.list);
-        list.iter().for_each(|&place| self.is_listed[place] = false);
-        list
-    }
 }
 
 impl<'a> EventLoop<'a> {
@@ -277,13 +248,26 @@ impl<'a> EventLoop<'a> {
         loops.iter().for_each(|index| self.shared.control.wake(*index));
     }
 
-    /// Does what was gathered, and sends the replies that wait for it.
+    /// Does what was gathered, and sends the replies that wait for it; of many bytes some before the rest is done.
     fn end_turn(&mut self) {
-        let (Scratch { gathered, replies, .. }, connections) =
-            (&mut self.scratch, &mut self.connections);
-        if !gathered.is_empty() {
-            run_gathered(gathered, connections, replies, self.shared, &mut self.tally);
+        while !self.scratch.gathered.is_empty() {
+            let Scratch { gathered, replies, .. } = &mut self.scratch;
+            let (connections, tally) = (&mut self.connections, &mut self.tally);
+            for (index, fate) in run_gathered(gathered, connections, replies, self.shared, tally) {
+                self.carry_out(index, fate);
+            }
+            if !self.scratch.gathered.is_empty() {
+                self.send_replies();
+            }
         }
+        self.send_replies();
+        // Not before: what is gathered knows connections by their places.
+        self.free.append(&mut self.freed);
+        self.count();
+    }
+
+    /// Sends the replies that wait for the end of the turn.
+    fn send_replies(&mut self) {
         self.send_deliveries();
         // First, so that who has a reply finds its request counted.
         self.count();
@@ -291,15 +275,19 @@ impl<'a> EventLoop<'a> {
         for (index, replies) in turn.parts() {
             // The place is empty if the connection was closed since.
             let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
-            match connection.send_deferred(replies, self.shared, &mut self.tally) {
-                Fate::Wait => {}
-                Fate::More | Fate::Linger => self.unfinished.add(index),
-                Fate::Close => self.close(index),
-            }
+            let fate = connection.send_deferred(replies, self.shared, &mut self.tally);
+            self.carry_out(index, fate);
         }
         self.scratch.replies.reuse(turn);
-        self.free.append(&mut self.freed);
-        self.count();
+    }
+
+    /// Does what a connection wants whose replies were sent.
+    fn carry_out(&mut self, index: usize, fate: Fate) {
+        match fate {
+            Fate::Wait => {}
+            Fate::More | Fate::Linger => self.unfinished.add(index),
+            Fate::Close => self.close(index),
+        }
     }
 
     fn count(&mut self) {
@@ -489,23 +477,5 @@ impl<'a> EventLoop<'a> {
         }
         self.end_turn();
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Places;
-
-    /// A connection with an event that also had more to do was served, and listed, twice in each turn.
-    #[test]
-    fn a_place_is_listed_once_until_it_is_taken() {
-        let mut places = Places::default();
-        for place in [7, 0, 7, 3, 0] {
-            places.add(place);
-        }
-        assert_eq!(places.take(), [7, 0, 3]);
-        assert!(places.is_empty());
-        places.add(3);
-        assert_eq!(places.take(), [3]);
     }
 }

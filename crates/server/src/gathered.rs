@@ -7,12 +7,13 @@
 //! (`command/series.rs`). No reply is later for it, since replies leave at the end of the turn. Commands of different
 //! clients that have no reply yet may be done in any order.
 //!
-//! Whether a command may be run is looked at when it is run, not only when it is read: a connection may have been closed
-//! since, its user changed, or somebody may want to be shown all commands. A step takes as long as the commands of all,
-//! and they repeat it together; so only quick ones are gathered.
+//! What they are told is bounded as what one client is told: a step ends when its answers have some size, an answer
+//! that is long is made by itself and leaves at once, and the answers of some steps leave before the next step. Whether
+//! a command may be run is looked at when it is run, not only when it is read: a connection may have been closed since,
+//! its user changed, or somebody may want to be shown all commands. A step takes as long as the commands of all, and
+//! they repeat it together; so only quick ones are gathered.
 //!
-//! Invariants: what is gathered is done in its turn, before the replies that were left to the end of it leave, or not at
-//! all if its connection is closed before (G1); a
+//! Invariants: what is gathered is done in its turn, or not at all if its connection is closed before (G1); a
 //! connection has one command among them at most, nothing of it came behind that, and it is not served again before
 //! that is done (G2); all are of one database and one protocol (G3).
 
@@ -31,6 +32,8 @@ pub struct Gathered {
     places: Vec<usize>,
     /// Where, and how, they are all answered.
     manner: (Database, Protocol),
+    /// Of them, the first so many are done.
+    done_count: usize,
     /// Whether there may be several in this turn.
     is_open: bool,
 }
@@ -86,9 +89,18 @@ impl Gathered {
         series
     }
 
-    /// Forgets all of them, which are done.
-    pub fn clear(&mut self) {
-        self.requests.clear();
-        self.places.clear();
+    /// How many of them are done: the first.
+    pub fn done_count(&self) -> usize {
+        self.done_count
+    }
+
+    /// Notes how many are done. Forgets all of them if that is all.
+    pub fn set_done_count(&mut self, count: usize) {
+        self.done_count = count;
+        if count == self.len() {
+            self.requests.clear();
+            self.places.clear();
+            self.done_count = 0;
+        }
     }
 }

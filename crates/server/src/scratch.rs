@@ -11,7 +11,8 @@
 //! bytes, and a part that nobody asks for is sent nevertheless.
 //!
 //! Invariants: the parts follow one another without a gap, from the first byte (I1); bytes behind the
-//! last part belong to the one draft there can be, and go when it goes (I2).
+//! last part belong to the one draft there can be, and go when it goes (I2); nobody counts these
+//! bytes, so with [`DEFERRED_SIZE_MAX`] of them the turn ends, and none is left behind many more (I3).
 
 use crate::gathered::Gathered;
 
@@ -19,6 +20,8 @@ use crate::gathered::Gathered;
 pub const INPUT_SIZE: usize = 64 << 10;
 /// Buffer capacity an event loop keeps for replies.
 pub const OUTPUT_SIZE_KEPT: usize = 1 << 20;
+/// Replies, in bytes, that may wait for the end of the turn: with more the turn ends.
+pub const DEFERRED_SIZE_MAX: usize = 256 << 10;
 /// Capacity for replies that an event loop begins with, and goes back to.
 const OUTPUT_SIZE_FIRST: usize = 64 << 10;
 
@@ -128,6 +131,8 @@ impl Draft<'_> {
 
     /// Leaves it to the end of the turn, which is returned.
     pub fn defer(self, place: usize) -> Turn {
+        // The answers of one step (`gathered.rs`) are left one behind the other; they are fewer than as many again.
+        debug_assert!(self.start <= 2 * DEFERRED_SIZE_MAX, "{} bytes wait already", self.start);
         let end = self.replies.bytes.len();
         self.replies.parts.push(Part { place, end });
         Turn(self.replies.number)

@@ -35,7 +35,7 @@ const STAGE_SIZE_MAX: usize = 1 << 20;
 /// Bytes of answers that there is room for from the start.
 const FIRST_ANSWERS_SIZE: usize = 1 << 10;
 /// Bytes of answers from which on a series ends.
-const ANSWER_SIZE_MAX: usize = 64 << 10;
+pub const ANSWER_SIZE_MAX: usize = 64 << 10;
 /// Members that are looked up together: at least, and at most.
 const LOOKED_UP_MIN: usize = 4;
 const LOOKED_UP_MAX: usize = 32;
@@ -90,7 +90,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
 }
 
 /// The same with the first of some requests, and gives the answers back. Of the session only the database and the
-/// protocol count.
+/// protocol count. No answer is longer than the reply may be.
 pub fn run_unanswered(
     context: &mut Context<'_>,
     series: &Series<'_>,
@@ -202,8 +202,8 @@ fn look_ahead(staged: &mut Staged<'_>, series: &Series<'_>, range: Range<usize>)
     end.max(range.start + 1)
 }
 
-/// Runs commands on a stage. Returns false if one failed that had changed it: then it is not among those that are
-/// counted, and the stage is of no use.
+/// Runs commands on a stage. Returns false if one failed that had changed it, or that has more room for its answer by
+/// itself: then it is not among those that are counted, and the stage is of no use.
 fn stage_all(
     context: &mut Context<'_>,
     series: &Series<'_>,
@@ -215,6 +215,9 @@ fn stage_all(
     let shared = context.shared;
     let place = stage.place(&shared.databases, context.session.database);
     let slow_after = shared.settings.slow_log_after();
+    let answer_size_max = context.reply.room();
+    // Then what has no room here may have it by itself.
+    let has_more_alone = answer_size_max < shared.config.reply_size_max;
     let began = Instant::now();
     let (mut passed, mut looked_up, end) = (Duration::ZERO, range.start, range.end);
     for index in range {
@@ -226,7 +229,7 @@ fn stage_all(
         }
         let (start, changes, made) =
             (answers.bytes.len(), stage.change_count(), stage.made().len());
-        let limit = start.saturating_add(shared.config.reply_size_max);
+        let limit = start.saturating_add(answer_size_max);
         let mut inner = Context {
             shared,
             session: context.session,
@@ -246,6 +249,9 @@ fn stage_all(
             outcome = Err(Failure::ReplyTooLong);
         }
         if let Err(failure) = outcome {
+            if matches!(failure, Failure::ReplyTooLong) && has_more_alone {
+                return false;
+            }
             inner.reply.truncate(start);
             inner.tally.errors += 1;
             failure.write(&mut inner.reply, shared);

@@ -3,37 +3,35 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::Connection;
+use super::{Connection, Fate};
 use crate::batch::{context_of, is_each_seen};
 use crate::command::dispatch::dispatch;
-use crate::command::series::{self, Answers, Undone};
+use crate::command::series::{self, ANSWER_SIZE_MAX, Answers, Undone};
 use crate::command::timing;
 use crate::failure::Failure;
 use crate::gathered::Gathered;
 use crate::resp::{Request, Series};
-use crate::scratch::TurnReplies;
+use crate::scratch::{DEFERRED_SIZE_MAX, TurnReplies};
 use crate::shared::Shared;
 use crate::statistics::Tally;
 
 /// Does what was gathered in an event loop that has these connections, and leaves the replies to the end of the turn;
-/// what came from a connection that is closed, or killed, is not done.
+/// what came from a connection that is closed, or killed, is not done. Ends before all is done when the replies must be
+/// sent first, or a connection wants something. Returns what connections want, but for those that only wait.
 pub fn run_gathered(
     gathered: &mut Gathered,
     connections: &mut [Option<Box<Connection>>],
     replies: &mut TurnReplies,
     shared: &Shared,
     tally: &mut Tally,
-) {
-    let (series, mut first) = (gathered.series(), 0);
-    while first < gathered.len() {
+) -> Vec<(usize, Fate)> {
+    let (series, mut first) = (gathered.series(), gathered.done_count());
+    let mut fates = Vec::new();
+    while first < gathered.len() && fates.is_empty() && replies.size() <= DEFERRED_SIZE_MAX {
         let places = &gathered.places()[first..];
         let (count, failure) = match run_first(&series, first, places, connections, shared, tally) {
             Ok(answers) => {
-                for (answer, place) in answers.iter().zip(places) {
-                    if let Some(connection) = &mut connections[*place] {
-                        connection.leave_reply(answer, replies);
-                    }
-                }
+                leave_answers(&answers, places, connections, replies);
                 for (index, duration) in &answers.slow {
                     if let Some(connection) = &mut connections[places[*index - first]] {
                         let (_, request) = series.request(*index);
@@ -46,16 +44,24 @@ pub fn run_gathered(
             Err(Undone::Alone(count)) => (count, None),
             Err(Undone::Failed(count, failure)) => (count, Some(failure)),
         };
-        for (index, place) in (first..).zip(&places[..count]) {
-            if let Some(connection) = &mut connections[*place] {
-                let (_, request) = series.request(index);
-                connection.run_alone(&request, failure.as_ref(), replies, shared, tally);
+        for place in &places[..count] {
+            let (_, request) = series.request(first);
+            first += 1;
+            let Some(connection) = &mut connections[*place] else { continue };
+            let fate = connection.run_alone(&request, failure.as_ref(), replies, shared, tally);
+            if fate != Fate::Wait {
+                fates.push((*place, fate));
+            }
+            // All that failed together are told so, in a few bytes: whether they were done cannot be told.
+            let must_send = !fates.is_empty() || replies.size() > DEFERRED_SIZE_MAX;
+            if must_send && failure.is_none() {
+                break;
             }
         }
-        first += count;
     }
     drop(series);
-    gathered.clear();
+    gathered.set_done_count(first);
+    fates
 }
 
 /// Carries out as one step the first of those requests that may still be run without a further look: since they were
@@ -85,9 +91,25 @@ fn run_first(
     }
 }
 
+/// Leaves the answers of a step to the end of the turn.
+fn leave_answers(
+    answers: &Answers,
+    places: &[usize],
+    connections: &mut [Option<Box<Connection>>],
+    replies: &mut TurnReplies,
+) {
+    for (answer, place) in answers.iter().zip(places) {
+        if let Some(connection) = &mut connections[*place] {
+            let mut draft = replies.draft();
+            draft.buffer().0.extend_from_slice(answer);
+            connection.deferred = Some(draft.defer(*place));
+        }
+    }
+}
+
 impl Connection {
     /// Carries out the first of some requests, of any connections of this loop which have the database and the protocol
-    /// of this one, as one step.
+    /// of this one, as one step. What has a long answer is left to be run by itself.
     fn run_together(
         &mut self,
         series: &Series<'_>,
@@ -97,19 +119,13 @@ impl Connection {
     ) -> Result<Answers, Undone> {
         let _entered = shared.exclusion.enter(self.client().loop_index);
         let mut unused = Vec::new();
-        let mut context = context_of(shared, &mut self.session, tally, &mut unused, usize::MAX);
+        let size_max = ANSWER_SIZE_MAX.min(shared.config.reply_size_max);
+        let mut context = context_of(shared, &mut self.session, tally, &mut unused, size_max);
         series::run_unanswered(&mut context, series, range)
     }
 
-    /// Leaves a reply to the end of the turn.
-    fn leave_reply(&mut self, reply: &[u8], replies: &mut TurnReplies) {
-        let mut draft = replies.draft();
-        draft.buffer().0.extend_from_slice(reply);
-        self.deferred = Some(draft.defer(self.place));
-    }
-
     /// Carries out a request of this connection by itself, or answers it with a failure, and leaves the reply to the
-    /// end of the turn. Not if the connection is about to be closed.
+    /// end of the turn, if it is not long. Not if the connection is about to be closed.
     fn run_alone(
         &mut self,
         request: &Request<'_>,
@@ -117,14 +133,14 @@ impl Connection {
         replies: &mut TurnReplies,
         shared: &Shared,
         tally: &mut Tally,
-    ) {
+    ) -> Fate {
         if self.client().is_killed() {
-            return;
+            return Fate::Close;
         }
-        let _entered = shared.exclusion.enter(self.client().loop_index);
         let mut draft = replies.draft();
         let (out, start) = draft.buffer();
         let limit = start.saturating_add(shared.config.reply_size_max);
+        let entered = shared.exclusion.enter(self.client().loop_index);
         let mut context = context_of(shared, &mut self.session, tally, out, limit);
         context.tally.commands += 1;
         match failure {
@@ -134,7 +150,14 @@ impl Connection {
                 failure.write(&mut context.reply, shared);
             }
         }
-        self.deferred = Some(draft.defer(self.place));
+        // What it waits for now others need not wait for.
+        drop(entered);
+        let result = self.send_draft(draft, shared, tally);
+        self.count_memory(shared);
+        match self.client().is_killed() {
+            true => Fate::Close,
+            false => self.fate_after(result),
+        }
     }
 
     /// Keeps a command of this connection that took long.

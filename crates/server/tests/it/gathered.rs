@@ -218,6 +218,70 @@ fn a_full_pool_refuses_what_does_not_fit_of_each() {
     assert_whole(&server);
 }
 
+/// All of them were made before the first left, whatever they took. That so little waits is asserted in the server.
+#[test]
+fn long_replies_leave_before_others_are_made() {
+    let server = TestServer::with(one_loop);
+    let mut clients = connect(&server, 24);
+    // Some are answered in one step, some by themselves at the end of the turn, some at once.
+    for sizes in [[50 << 10; 3], [200 << 10; 3], [3 << 20, 10, 100 << 10]] {
+        let element = |number: usize| {
+            let letter = char::from(b'a' + number as u8).to_string();
+            letter.repeat(sizes[number % 3])
+        };
+        for (number, client) in clients.iter_mut().enumerate() {
+            let list = format!("list{number}");
+            assert_eq!(client.ask(&["RPUSH", &list, &element(number), "last"]), ":2");
+        }
+        let lines: Vec<String> = (0..24).map(|number| format!("LPOP list{number}")).collect();
+        let replies = together(&server, &mut clients, &lines);
+        for (number, reply) in replies.iter().enumerate() {
+            let is_whole = *reply == format!("\"{}\"", element(number));
+            assert!(is_whole, "{} bytes of {}", reply.len(), sizes[number % 3]);
+            assert_eq!(clients[number].line(&format!("LPOP list{number}")), "\"last\"");
+        }
+    }
+    assert_whole(&server);
+}
+
+/// Clients that do not read, and ask for more than all of them may make the server hold.
+#[test]
+fn clients_whose_replies_are_too_much_together_are_closed() {
+    const SIZE: usize = 12 << 20;
+    let server = TestServer::with(|config| {
+        one_loop(config);
+        config.client_memory_max = Some(16 << 20);
+    });
+    let mut clients = connect(&server, 6);
+    let element = "e".repeat(SIZE);
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&["RPUSH", &format!("list{number}"), &element]), ":1");
+    }
+    while_busy(&server, || {
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.send(&request(&format!("LPOP list{number}")));
+        }
+    });
+    let mut observer = server.connect();
+    let evicted = |observer: &mut Client| {
+        let info = observer.line("INFO stats");
+        let rest = info.split("evicted_clients:").nth(1).unwrap();
+        rest.split("\\r").next().unwrap().parse::<usize>().unwrap()
+    };
+    eventually("all lists are empty", || {
+        (0..6).all(|number| observer.line(&format!("LLEN list{number}")) == ":0")
+    });
+    let closed = evicted(&mut observer);
+    assert!((1..6).contains(&closed), "{closed} clients were closed");
+    let mut whole = 0;
+    for client in &mut clients {
+        client.send(&request("QUIT"));
+        whole += usize::from(client.rest().len() == SIZE + "$12582912\r\n\r\n+OK\r\n".len());
+    }
+    assert_eq!(whole, 6 - closed);
+    assert_whole(&server);
+}
+
 /// What others do between the moment when a command was read and that when it is run.
 #[test]
 fn commands_are_admitted_when_they_are_run() {
