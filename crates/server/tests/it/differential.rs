@@ -16,6 +16,7 @@
 )]
 
 mod acl;
+mod at_once;
 mod payloads;
 mod pipelines;
 mod requests;
