@@ -138,11 +138,14 @@ impl<D: Disk> Recovered<D> {
 
     /// Puts a snapshot aside that was found damaged.
     fn aside<T>(&self, sequence: u64, result: Result<T>) -> Result<T> {
-        if let Err(Error::Damaged(_)) = result {
+        result.map_err(|error| match error {
             // Best effort: it is found damaged again.
-            drop(put_aside(&*self.disk, sequence, "damaged"));
-        }
-        result
+            Error::Damaged(damage) => Error::Damaged(
+                put_aside(&*self.disk, sequence, "damaged")
+                    .map_or(damage.clone(), |aside| kept_as(&damage, &aside)),
+            ),
+            error => error,
+        })
     }
 
     /// Gives `visit` every atomic group behind LSN `after`, in the order of the LSNs. Returns the
@@ -203,9 +206,17 @@ fn remove_unfinished<D: Disk>(disk: &D, names: &[String]) -> Result<()> {
 /// Puts the snapshots aside that are damaged. Whether one is from behind the end nobody knows. LSNs from there on are
 /// given again, and if it can be read some day, it must not be taken for a snapshot of what they stand for then. The
 /// segment that is begun behind this makes the new names durable.
-fn leave_damaged<D: Disk>(disk: &D, snapshots: &[FoundSnapshot]) -> Result<()> {
-    let mut damaged = snapshots.iter().filter(|found| found.damage.is_some());
-    damaged.try_for_each(|found| put_aside(disk, found.sequence, "damaged"))
+fn leave_damaged<D: Disk>(disk: &D, snapshots: &mut [FoundSnapshot]) -> Result<()> {
+    for found in snapshots {
+        if let Some(damage) = &mut found.damage {
+            *damage = kept_as(damage, &put_aside(disk, found.sequence, "damaged")?);
+        }
+    }
+    Ok(())
+}
+
+fn kept_as(damage: &str, aside: &str) -> String {
+    format!("{damage} (it is kept as {aside})")
 }
 
 /// Opens the log: finds its end and begins a new segment there.
@@ -237,7 +248,7 @@ pub(crate) fn open<D: Disk>(
             (end, end)
         }
     };
-    let snapshots = opening.snapshots(numbers(SNAPSHOT), headers.is_empty(), end)?;
+    let mut snapshots = opening.snapshots(numbers(SNAPSHOT), headers.is_empty(), end)?;
     opening.look_for_cut(headers.iter().take(counting), end)?;
     let sequence = sequences.first().map_or(Ok(1), |newest| next_number(SEGMENT, *newest))?;
     let cut = opening.cut.map(|lsn| lsn.max(end));
@@ -248,37 +259,38 @@ pub(crate) fn open<D: Disk>(
     report.first = first_there_is(&headers, counting, end).unwrap_or(durable + 1);
     report.rewritten = end - durable;
     let mut first = durable + 1;
-    let mut chunks = Vec::new();
+    let mut chunks: &[(Lsn, u32, Vec<u8>)] = &[];
     let is_marked = cut.is_some() && !disk.mutant("log.cut_unmarked");
     match (&tail, cut) {
         // A gap: replay stops there, at whatever snapshot it begins.
         (_, Some(cut)) if !disk.mutant("log.cut_goes_on") => first = cut + 1,
         (Some(_), _) if disk.mutant("log.no_rewrite") => first = end + 1,
-        (Some(tail), _) => chunks.clone_from(&tail.unproven),
+        (Some(tail), _) => chunks = &tail.unproven,
         (None, _) => {}
     }
     // Not before it is known that all of this is ours.
     remove_unfinished(&*disk, &names)?;
-    leave_damaged(&*disk, &snapshots)?;
-    let writer = Writer::start(
-        Arc::clone(&disk),
-        Start {
-            uuid: options.uuid,
-            segment_size: options.segment_size,
-            segments: headers.clone(),
-            sequence,
-            first,
-            is_cut: is_marked,
-            owes_snapshot: options.owes_snapshot && cut.is_none(),
-            chunks,
-        },
-    )?;
+    leave_damaged(&*disk, &mut snapshots)?;
+    let start = || Start {
+        uuid: options.uuid,
+        segment_size: options.segment_size,
+        segments: headers.clone(),
+        sequence,
+        first,
+        is_cut: is_marked,
+        owes_snapshot: options.owes_snapshot && cut.is_none(),
+        chunks: chunks.to_vec(),
+    };
+    let begin = || Writer::start(Arc::clone(&disk), start());
     // What is behind damage stays, for who wants to look at it.
-    if let (Some(last), Some(tail), true) =
-        (last, &tail, report.damages.is_empty() && cut.is_none())
-    {
-        give_back(&*disk, &last, tail.walk.position);
-    }
+    let ended = last.zip(tail.as_ref()).filter(|_| report.damages.is_empty() && cut.is_none());
+    let ended = ended.map(|(last, tail)| (last.sequence, tail.walk.position));
+    let writer = match begin() {
+        // What the last segment has taken ahead may be all the space that there is.
+        Err(Error::Full(_)) if give_back(&*disk, ended) => begin()?,
+        started => started?,
+    };
+    give_back(&*disk, ended);
     headers.push_back(writer.current());
     let recovered = Recovered {
         disk,
@@ -290,12 +302,11 @@ pub(crate) fn open<D: Disk>(
     Ok((writer, recovered))
 }
 
-/// Gives back the space behind the end of a segment that is no longer written. Best effort: it is
-/// only space.
-fn give_back<D: Disk>(disk: &D, last: &SegmentHeader, position: u64) {
-    if let Ok(file) = disk.open(&file_name(SEGMENT, last.sequence))
-        && file.size().is_ok_and(|size| size > position)
-    {
-        drop(file.truncate(position));
-    }
+/// Gives back the space behind the end of a segment that is no longer written, and says whether there was some. Best
+/// effort: it is only space.
+fn give_back<D: Disk>(disk: &D, ended: Option<(u64, u64)>) -> bool {
+    let Some((sequence, position)) = ended else { return false };
+    let file = disk.open(&file_name(SEGMENT, sequence)).ok();
+    let file = file.filter(|file| file.size().is_ok_and(|size| size > position));
+    file.is_some_and(|file| file.truncate(position).is_ok())
 }

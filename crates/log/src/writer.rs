@@ -15,7 +15,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::maker::{Maker, leftovers};
+use self::maker::{Maker, SMALL_SEGMENT, leftovers};
 use crate::buffers::Buffers;
 use crate::chunk::{ChunkHeader, seal};
 use crate::disk::write_whole;
@@ -44,6 +44,9 @@ pub(crate) struct Writer<D: Disk> {
     disk: Arc<D>,
     uuid: [u8; 16],
     segment_size: u64,
+    /// What the next segment takes ahead: less than it should where space lacked for the last one, so that what little
+    /// there is is not taken from others again and again.
+    ahead: u64,
     current: Current<D::File>,
     /// All segments there are, the current one last.
     segments: VecDeque<SegmentHeader>,
@@ -115,7 +118,7 @@ impl<D: Disk> Writer<D> {
         let size = if start.owes_snapshot { filled } else { start.segment_size.max(filled) };
         let gap = if start.is_cut { Gap::Cut } else { Gap::None };
         let header = SegmentHeader { sequence: start.sequence, first: start.first, size, gap };
-        let current = maker.make(header, &sealed)?;
+        let current = maker.make(header, filled, &sealed)?;
         let spares = maker.spares;
         let stored = current.position;
         let mut segments = start.segments;
@@ -124,6 +127,7 @@ impl<D: Disk> Writer<D> {
             disk,
             uuid: start.uuid,
             segment_size: start.segment_size,
+            ahead: start.segment_size,
             current,
             segments,
             spares,
@@ -135,10 +139,19 @@ impl<D: Disk> Writer<D> {
             lent: Vec::new(),
             chunk: Vec::new(),
         };
+        writer.note_space(size);
         if start.owes_snapshot {
             writer.owe()?;
         }
         Ok(writer)
+    }
+
+    /// Notes whether the current segment got the size that it was to have.
+    fn note_space(&mut self, wanted: u64) {
+        self.ahead = match self.current.header.size < wanted {
+            true => SMALL_SEGMENT.min(self.segment_size),
+            false => self.ahead.saturating_mul(4).min(self.segment_size),
+        };
     }
 
     /// From now on a snapshot is owed. The next LSN is nobody's, so that nothing is replayed across it.
@@ -332,16 +345,20 @@ impl<D: Disk> Writer<D> {
     }
 
     fn make_segment(&mut self, first: Lsn, stored: u64, gap: Gap) -> Result<()> {
+        // A spare file has its space.
+        let ahead = if self.spares.is_empty() { self.ahead } else { self.segment_size };
+        let needed = BLOCK_SIZE + stored;
         let header = SegmentHeader {
             sequence: next_number(SEGMENT, self.current.header.sequence)?,
             first,
-            size: self.segment_size.max(BLOCK_SIZE + stored),
+            size: ahead.max(needed),
             gap,
         };
         let spares = std::mem::take(&mut self.spares);
         let mut maker = Maker { disk: &*self.disk, uuid: &self.uuid, spares, waits: true };
-        self.current = maker.make(header, &[])?;
+        self.current = maker.make(header, needed, &[])?;
         self.spares = maker.spares;
+        self.note_space(header.size);
         self.count_stored(BLOCK_SIZE);
         self.segments.push_back(self.current.header);
         Ok(())

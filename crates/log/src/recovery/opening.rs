@@ -267,7 +267,7 @@ impl<D: Disk> Opening<'_, D> {
                 )))?;
             }
             // The LSNs behind the end are given again, and must not be taken for the old ones.
-            put_aside(&**self.disk, sequence, "stale")?;
+            drop(put_aside(&**self.disk, sequence, "stale")?);
         }
         Ok(usable)
     }

@@ -22,15 +22,17 @@ use crate::{Disk, Error, Lsn, Result};
 const BLOCK_TARGET: usize = 256 << 10;
 
 /// Puts a snapshot aside under a name of this kind that no earlier one has, so that it is not one of the two that are
-/// kept.
+/// kept. Returns that name.
 ///
 /// # Errors
 /// What the disk answers.
-pub(crate) fn put_aside<D: Disk>(disk: &D, sequence: u64, kind: &str) -> Result<()> {
+pub(crate) fn put_aside<D: Disk>(disk: &D, sequence: u64, kind: &str) -> Result<String> {
     let name = file_name(SNAPSHOT, sequence);
-    disk.list()
-        .and_then(|names| disk.rename(&name, &free_name(&names, kind, sequence)))
-        .map_err(|error| Error::io(format!("cannot put {name} aside"), &error))
+    let renamed = disk.list().and_then(|names| {
+        let aside = free_name(&names, kind, sequence);
+        disk.rename(&name, &aside).map(|()| aside)
+    });
+    renamed.map_err(|error| Error::io(format!("cannot put {name} aside"), &error))
 }
 
 /// What the index says of a block.

@@ -14,6 +14,8 @@ use crate::{Disk, DiskFile, Error, Result};
 /// How often, and how long, a descriptor is waited for: ten seconds.
 const DESCRIPTOR_TRIES: u32 = 500;
 const DESCRIPTOR_REST: Duration = Duration::from_millis(20);
+/// What a segment takes ahead, at most, where the file system has less than it should have.
+pub(super) const SMALL_SEGMENT: u64 = 1 << 20;
 
 /// Removes the files that wait in the folder, and so may have chunks of a segment that was begun and
 /// never got its name: its number is given again, and they would pass for chunks of the new one.
@@ -32,6 +34,10 @@ pub(super) fn leftovers<D: Disk>(disk: &D) -> Result<Vec<String>> {
 
 fn lacks_descriptor(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+fn lacks_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Makes segments.
@@ -61,10 +67,12 @@ impl<D: Disk> Maker<'_, D> {
         open()
     }
 
-    /// Makes a segment that has `chunks` in it, from a spare file if there is one.
+    /// Makes a segment that has `chunks` in it, from a spare file if there is one. It is smaller than its header says,
+    /// and at least of size `needed`, where the file system has not as much space.
     pub(super) fn make(
         &mut self,
-        header: SegmentHeader,
+        mut header: SegmentHeader,
+        needed: u64,
         chunks: &[u8],
     ) -> Result<Current<D::File>> {
         let name = file_name(SEGMENT, header.sequence);
@@ -72,11 +80,17 @@ impl<D: Disk> Maker<'_, D> {
             Error::io(format!("cannot {verb} the segment {name} of the log"), error)
         };
         let (spare, file) = self.take_file(&header).map_err(|error| failed("make", &error))?;
-        let prepared = self.prepare(&file, &header, chunks);
+        let prepared = take_space(&file, header.size, needed).and_then(|size| {
+            header.size = size;
+            self.prepare(&file, &header, chunks)
+        });
         if let Err(error) = prepared {
             // Best effort: the space of a file that did not become a segment is of use to others.
             drop(self.disk.remove(&spare));
-            return Err(failed("prepare", &error));
+            return Err(match lacks_space(&error) {
+                true => failed(&format!("take {} for", told_size(needed)), &error),
+                false => failed("prepare", &error),
+            });
         }
         self.disk.rename(&spare, &name).map_err(|error| failed("name", &error))?;
         if !self.disk.mutant("log.no_folder_sync") {
@@ -103,9 +117,6 @@ impl<D: Disk> Maker<'_, D> {
     }
 
     fn prepare(&self, file: &D::File, header: &SegmentHeader, chunks: &[u8]) -> io::Result<()> {
-        if file.size()? != header.size {
-            file.preallocate(header.size)?;
-        }
         let mut block = vec![0; BLOCK_SIZE as usize];
         let bytes = encode_header(self.uuid, header);
         block[..bytes.len()].copy_from_slice(&bytes);
@@ -115,6 +126,32 @@ impl<D: Disk> Maker<'_, D> {
             return Ok(());
         }
         file.sync_data()
+    }
+}
+
+/// Takes the space of a segment ahead: as much as it should have, or less where the file system has not as much, but
+/// what is needed. Returns how much. What is to be written would take it in any case, and to remove keys takes little.
+fn take_space(file: &impl DiskFile, wanted: u64, needed: u64) -> io::Result<u64> {
+    if file.size()? == wanted {
+        return Ok(wanted);
+    }
+    let mut size = wanted;
+    loop {
+        match file.preallocate(size) {
+            // Some file systems keep what they could take.
+            Err(error) if lacks_space(&error) && size > needed => file.truncate(0)?,
+            taken => return taken.map(|()| size),
+        }
+        let less = if size > SMALL_SEGMENT { SMALL_SEGMENT } else { size / 4 };
+        size = (less - less % BLOCK_SIZE).max(needed);
+    }
+}
+
+/// A size for people: a segment has whole blocks.
+fn told_size(bytes: u64) -> String {
+    match bytes.is_multiple_of(1 << 20) {
+        true => format!("{} MiB", bytes >> 20),
+        false => format!("{} KiB", bytes.div_ceil(1 << 10)),
     }
 }
 
@@ -193,7 +230,7 @@ mod tests {
         }
         let disk = Refusing { disk, error, left: AtomicU32::new(3) };
         let mut maker = Maker { disk: &disk, uuid: &[1; 16], spares, waits };
-        let made = maker.make(header, &[]);
+        let made = maker.make(header, BLOCK_SIZE, &[]);
         (made, maker.spares, disk.list().expect("a folder"))
     }
 

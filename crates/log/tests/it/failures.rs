@@ -281,3 +281,73 @@ fn places_that_are_given_up_do_not_pile_up_in_memory() {
     log.place().give_up();
     assert_eq!(log.last_lsn(), last, "the last place is taken back");
 }
+
+/// One thread writes durably until the log fails; returns how often, and what it says.
+fn put_until_failure(log: &Log<SimulatedDisk>) -> (u64, String) {
+    for number in 0.. {
+        if let Err(error) = put(log, number).and_then(|lsn| log.wait(lsn)) {
+            assert!(matches!(error, Error::FailedFull(_)), "{error}");
+            return (number, error.to_string());
+        }
+    }
+    unreachable!("the disk has an end")
+}
+
+/// What was refused: every write, removals as well, and even to open the log, where there was no room for a whole
+/// segment, though what was to be written was small. And nobody was told how much room it takes.
+#[test]
+fn where_space_lacks_a_segment_takes_what_there_is() {
+    // Of a log of 16 blocks a segment, and of one whose segments are larger than those that are made then.
+    let small = [(1, 0), (2, 0), (7, 4), (15, 10), (40, 36)];
+    let large = [(1, 0), (2, 0), (256, 255), (257, 255), (2000, 1992)];
+    for (size, rooms) in [(64 << 10, small), (64 << 20, large)] {
+        for (blocks, expected) in rooms {
+            let disk = SimulatedDisk::new(Faults::default(), 1);
+            disk.set_faults(Faults { capacity: blocks * 4096, ..Faults::default() });
+            let options = LogOptions::new([5; 16]).segment_size_bytes(size);
+            let (log, _) = Log::open(disk.clone(), &options).unwrap();
+            let (count, error) = put_until_failure(&log);
+            // Each group takes a block, and so does the header of each segment.
+            assert_eq!(count, expected, "{blocks} blocks");
+            assert!(error.contains("cannot take 8 KiB for the segment log-"), "{error}");
+            drop(log);
+            disk.set_faults(Faults::default());
+            assert_all_there(&disk.crashed(1), &(0..count).collect::<Vec<u64>>());
+        }
+    }
+}
+
+/// What was refused: to open a log whose process had been killed on a disk that was full by the space which it had taken
+/// ahead itself.
+#[test]
+fn a_log_opens_in_the_space_that_it_has_taken_ahead() {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    for number in 0..5 {
+        put(&log, number).unwrap();
+        log.sync().unwrap();
+    }
+    for seed in 0..20 {
+        let disk = disk.crashed(seed);
+        let used =
+            disk.names().iter().map(|name| disk.open(name).unwrap().size().unwrap()).sum::<u64>();
+        let full = Faults { capacity: used as usize, ..Faults::default() };
+        disk.set_faults(full.clone());
+        let (again, _) = Log::open(disk.clone(), &options()).unwrap();
+        put(&again, 5).unwrap();
+        again.sync().unwrap();
+        drop(again);
+        let disk = disk.crashed(seed);
+        disk.set_faults(Faults::default());
+        assert_all_there(&disk, &[0, 1, 2, 3, 4, 5]);
+    }
+    // Where there is no room at all, it is told how much it takes.
+    let full = SimulatedDisk::new(Faults { capacity: 4095, ..Faults::default() }, 1);
+    let error = Log::open(full, &options()).unwrap_err();
+    assert!(matches!(error, Error::Full(_)), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("cannot take 4 KiB for the segment") && text.contains("make room"),
+        "{text}"
+    );
+}

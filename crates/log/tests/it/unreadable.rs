@@ -140,7 +140,9 @@ fn a_snapshot_that_its_disk_cannot_read_is_put_aside() {
         let (pairs, skipped) = rebuilt(&recovered);
         assert_eq!(pairs.len(), 21);
         assert!(
-            skipped.len() == 1 && skipped[0].contains("its disk cannot read it"),
+            skipped.len() == 1
+                && skipped[0].contains("its disk cannot read it")
+                && skipped[0].contains(&format!("(it is kept as {})", aside(&name))),
             "{skipped:?}"
         );
         assert!(!disk.names().contains(&name) && disk.names().contains(&aside(&name)));
