@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// The result of an operation of the log.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -53,11 +54,7 @@ impl Error {
             io::ErrorKind::FileTooLarge => Error::Full(format!(
                 "{what}: {answer}: raise the limit on file sizes, then open the store again"
             )),
-            _ if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) => {
-                let answer = format!("{answer}: raise the limit on open files (`ulimit -n`)");
-                Error::Io { what, kind, answer }
-            }
-            _ => Error::Io { what, kind, answer },
+            _ => Error::Io { what, kind, answer: answer + &descriptor_advice(error) },
         }
     }
 
@@ -74,6 +71,25 @@ impl Error {
             Error::Full(_) => Error::FailedFull(text()),
             _ => Error::Failed(text()),
         }
+    }
+}
+
+/// What helps where the system has no descriptor to give, to be written behind its answer; nothing for any other
+/// answer.
+#[doc(hidden)]
+pub fn descriptor_advice(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => {
+            let limit = getrlimit(Resource::Nofile).current;
+            let limit = limit.map_or(String::new(), |limit| format!(", which is {limit} now"));
+            format!(": raise the limit on open files (`ulimit -n`{limit})")
+        }
+        Some(Errno::NFILE) => {
+            ": all programs together have as many files open as the system admits: end some, or raise its limit \
+             (`sysctl fs.file-max`)"
+                .to_string()
+        }
+        _ => String::new(),
     }
 }
 

@@ -40,10 +40,14 @@ mod writer;
 
 pub use disk::{Disk, DiskFile, Portions};
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use error::descriptor_advice;
 pub use log::{Log, Place};
 pub use options::{LogOptions, SyncMode};
 pub use owner::{FileOwner, is_file_of_log, is_put_aside, owner_of};
 pub use real_disk::RealDisk;
+#[doc(hidden)]
+pub use real_disk::link_to_nothing;
 pub use record::{KEY_SIZE_MAX, Lsn, Record, RecordEffect};
 pub use recovery::{Recovered, ReplayStart, Report};
 pub use snapshot::{SnapshotBlock, SnapshotInfo, SnapshotReader, SnapshotWriter};

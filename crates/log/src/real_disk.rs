@@ -5,10 +5,10 @@
 //! Everything is reached by the open folder and not by its path, so that a folder that is moved while it
 //! is open stays the one that is used.
 
-use std::fs::{DirBuilder, File, TryLockError};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -37,29 +37,47 @@ impl RealDisk {
     /// [`Error::Locked`] if another process has it open, and the operating system's answer if it
     /// cannot be created or opened.
     pub fn open(folder: impl AsRef<Path>) -> Result<RealDisk> {
-        let folder = folder.as_ref().to_path_buf();
+        Self::open_for(folder.as_ref(), None)
+    }
+
+    /// As [`Self::open`]; a folder that it creates belongs to the owner of `kin`, if there is such a file and we may
+    /// give it away.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_beside(folder: impl AsRef<Path>, kin: impl AsRef<Path>) -> Result<RealDisk> {
+        Self::open_for(folder.as_ref(), Some(kin.as_ref()))
+    }
+
+    fn open_for(folder: &Path, kin: Option<&Path>) -> Result<RealDisk> {
         let failed = |error: &io::Error| {
             Error::io(format!("cannot open the folder {} of the log", folder.display()), error)
         };
-        let is_new = match DirBuilder::new().mode(0o700).create(&folder) {
+        let is_new = match DirBuilder::new().mode(0o700).create(folder) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(failed(&error)),
         };
         // The process that made it may have died before its name was durable.
-        match sync_parent(&folder) {
+        match sync_parent(folder) {
             // Who made it could do it, or would have been refused.
             Err(error) if !is_new && error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced.map_err(|error| failed(&error))?,
         }
-        let handle = File::open(&folder).map_err(|error| failed(&error))?;
+        // A new folder is no link, unless somebody else has put one in its place.
+        let flags = if is_new { OFlags::NOFOLLOW | OFlags::DIRECTORY } else { OFlags::empty() };
+        let opened =
+            OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(folder);
+        let handle = opened.map_err(|error| failed(&link_to_nothing(folder).unwrap_or(error)))?;
         match handle.try_lock() {
-            Ok(()) => {
-                Ok(RealDisk { handle, kept: Mutex::default(), owner: OwnerProcess::current() })
-            }
-            Err(TryLockError::WouldBlock) => Err(Error::Locked(folder)),
-            Err(TryLockError::Error(error)) => Err(failed(&error)),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::Locked(folder.into())),
+            Err(TryLockError::Error(error)) => return Err(failed(&error)),
         }
+        if let (true, Some(Ok(kin))) = (is_new, kin.map(std::fs::metadata)) {
+            give_folder(&handle, &kin);
+        }
+        Ok(RealDisk { handle, kept: Mutex::default(), owner: OwnerProcess::current() })
     }
 }
 
@@ -94,6 +112,23 @@ impl RealDisk {
     }
 }
 
+/// The error for a folder that is a link which leads to nothing; `None` if it is not.
+#[doc(hidden)]
+pub fn link_to_nothing(folder: &Path) -> Option<io::Error> {
+    let to = std::fs::read_link(folder).ok()?;
+    match std::fs::metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        _ => return None,
+    }
+    let text = format!(
+        "{} is a link to {}, and nothing is there: mount the disk that has the log, or make that folder if there never \
+         was a log; without either, remove the link",
+        folder.display(),
+        to.display()
+    );
+    Some(io::Error::new(io::ErrorKind::NotFound, text))
+}
+
 /// Makes the name of a folder durable.
 fn sync_parent(folder: &Path) -> io::Result<()> {
     let parent = match folder.parent() {
@@ -101,6 +136,17 @@ fn sync_parent(folder: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     File::open(parent)?.sync_all()
+}
+
+/// Gives a new folder to the owner of the file that it is beside, if we may; by its descriptor, and only if it is
+/// empty: who owns the folder around may have put another one in its place, which is not theirs to have.
+fn give_folder(folder: &File, kin: &Metadata) {
+    let is_own =
+        folder.metadata().is_ok_and(|own| (own.uid(), own.gid()) == (kin.uid(), kin.gid()));
+    let is_empty = || Dir::read_from(folder).is_ok_and(|entries| entries.count() == 2);
+    if !is_own && is_empty() {
+        let _ = fchown(folder, Some(kin.uid()), Some(kin.gid()));
+    }
 }
 
 /// Gives a new file to the owner of its folder, if we may: what root writes to the log of a service's user would

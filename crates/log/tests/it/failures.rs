@@ -317,8 +317,8 @@ fn where_space_lacks_a_segment_takes_what_there_is() {
     }
 }
 
-/// What was refused: to open a log whose process had been killed on a disk that was full by the space which it had taken
-/// ahead itself.
+/// What was refused: to open a log whose process had been killed on a disk that was full by the space which it had
+/// taken ahead itself.
 #[test]
 fn a_log_opens_in_the_space_that_it_has_taken_ahead() {
     let disk = SimulatedDisk::new(Faults::default(), 1);

@@ -8,11 +8,10 @@
 
 use std::fmt::Debug;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Result as IoResult};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::io::{Error, ErrorKind, Read, Result as IoResult};
 use std::path::{Path, PathBuf};
 
-use everleaf_log::{Disk, RealDisk};
+use everleaf_log::{Disk, RealDisk, link_to_nothing};
 
 use crate::maintenance::regular_file::open_regular;
 
@@ -76,24 +75,19 @@ impl Folder for RealFolder {
     fn exists(&self) -> IoResult<bool> {
         match std::fs::metadata(&self.0) {
             Ok(_) => Ok(true),
-            Err(error) if is_absent(&error) => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => absent(error, &self.0).map(|()| false),
         }
     }
 
     fn open(&self) -> everleaf_log::Result<RealDisk> {
-        let is_new = matches!(self.exists(), Ok(false));
-        let disk = RealDisk::open(&self.0)?;
-        if is_new {
-            give_to_owner_of_pool(&self.0);
-        }
-        Ok(disk)
+        // Root would lock a service's user out of its own log.
+        RealDisk::open_beside(&self.0, &self.0.with_extension(""))
     }
 
     fn list(&self) -> IoResult<Vec<String>> {
         let entries = match std::fs::read_dir(&self.0) {
-            Err(error) if is_absent(&error) => return Ok(vec![]),
-            entries => entries?,
+            Err(error) => return absent(error, &self.0).map(|()| vec![]),
+            Ok(entries) => entries,
         };
         // A name that is no UTF-8 is none of ours.
         let name = |entry: IoResult<std::fs::DirEntry>| {
@@ -108,8 +102,7 @@ impl Folder for RealFolder {
         let read = open_regular(&path).and_then(|file| file.take(most).read_to_end(&mut bytes));
         match read {
             Ok(_) => Ok(Some(bytes)),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => absent(error, &self.0).map(|()| None),
         }
     }
 
@@ -129,20 +122,16 @@ impl Folder for RealFolder {
     }
 }
 
-/// Gives a new folder to the owner of the pool that it is beside, if there is one and we may: root would lock a
-/// service's user out of its own log.
-fn give_to_owner_of_pool(folder: &Path) {
-    let (pool, found) = (std::fs::metadata(folder.with_extension("")), std::fs::metadata(folder));
-    if let (Ok(pool), Ok(found)) = (pool, found)
-        && (pool.uid(), pool.gid()) != (found.uid(), found.gid())
-    {
-        let _ = chown(folder, Some(pool.uid()), Some(pool.gid()));
+/// Nothing, if there is no such file because there is no folder, or no file in it; nor can there be one, if the name of
+/// the pool leaves no room for `.log`.
+///
+/// # Errors
+/// Any other answer; the folder is a link that leads to nothing: the log may be on a disk that is not mounted.
+fn absent(error: Error, folder: &Path) -> IoResult<()> {
+    if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename) {
+        return Err(error);
     }
-}
-
-/// Whether there is no such file; nor can there be one, if the name of the pool leaves no room for `.log`.
-fn is_absent(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename)
+    link_to_nothing(folder).map_or(Ok(()), Err)
 }
 
 fn is_harmless(error: &std::io::Error) -> bool {

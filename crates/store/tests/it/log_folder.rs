@@ -416,3 +416,31 @@ fn a_log_that_is_removed_while_it_is_open_is_told_at_once() {
         std::thread::yield_now();
     }
 }
+
+/// The disk of a log was not mounted, so that the link to its folder led to nothing. Who had lost the pool, too, got a
+/// new and empty one, and others the system's answer, which named no way out.
+#[test]
+fn a_link_to_a_log_that_is_not_there_names_a_way_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = make(folder.path());
+    let (log, elsewhere) = (folder.path().join("pool.log"), folder.path().join("elsewhere"));
+    fs::rename(&log, &elsewhere).expect("there");
+    std::os::unix::fs::symlink("elsewhere", &log).expect("room");
+    is_whole(&power().open(&path).expect("a link is as good"));
+    let unmounted = folder.path().join("unmounted");
+    fs::rename(&elsewhere, &unmounted).expect("there");
+    for is_lost in [false, true] {
+        if is_lost {
+            fs::remove_file(&path).expect("there");
+        }
+        for durability in [Durability::Process, Durability::Power] {
+            let error = options(durability).open(&path).expect_err("the log is not there");
+            let text = error.to_string();
+            let is_told = text.contains("pool.log is a link to elsewhere, and nothing is there");
+            assert!(is_told && text.contains("mount the disk"), "{durability:?}: {text}");
+            assert!(log.is_symlink() && path.exists() != is_lost && !elsewhere.exists());
+        }
+    }
+    fs::rename(&unmounted, &elsewhere).expect("there");
+    is_whole(&power().open(&path).expect("it is rebuilt"));
+}

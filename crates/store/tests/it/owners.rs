@@ -1,8 +1,9 @@
 //! Whose files are that root makes for the pool of another user.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, chown, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf::{Durability, Options, Store};
 
@@ -56,4 +57,40 @@ fn what_root_adds_to_a_users_pool_is_the_users() {
     store.default_map().put("b", "2").expect("room");
     store.close().expect("it closes");
     assert_all_are_the_owners(folder.path(), "a pool that is rebuilt from the log");
+}
+
+/// Root gave the new folder of a log away by its name. Who owned the folder around put a link in its place in between,
+/// and got whatever that led to.
+#[test]
+fn who_puts_a_link_in_place_of_a_new_log_is_given_nothing() {
+    let (folder, victim) =
+        (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (path, log) = (folder.path().join("pool"), folder.path().join("pool.log"));
+    Options::new().create(true).open(&path).expect("it opens").close().expect("it closes");
+    if chown(&path, Some(OWNER.0), Some(OWNER.1)).is_err() {
+        eprintln!("not tried: only root can give files away");
+        return;
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Relaxed: nothing but the end is told.
+            for number in 0.. {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                if fs::rename(&log, folder.path().join(format!("aside-{number}"))).is_ok() {
+                    let _ = symlink(victim.path(), &log);
+                }
+            }
+        });
+        for _ in 0..30 {
+            let _ = Options::new().durability(Durability::Power).open(&path);
+            // What is there by now, if it is the link.
+            let _ = fs::remove_file(&log);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let found = fs::metadata(victim.path()).expect("there");
+    assert_ne!((found.uid(), found.gid()), OWNER);
 }
