@@ -185,7 +185,9 @@ impl From<everleaf_log::Error> for Error {
             everleaf_log::Error::FailedFull(_) => Error::LogFull(text),
             everleaf_log::Error::Busy(_) => Error::SnapshotBusy(text),
             everleaf_log::Error::TooLarge(_) => Error::Unsupported(text),
-            everleaf_log::Error::Io { kind, .. } => Error::Io(text, kind.into()),
+            everleaf_log::Error::Io { what, kind, answer } => {
+                Error::Io(what, io::Error::new(kind, answer))
+            }
             // The compiler wants this of every crate but the enum's own: all there are stand above.
             _ => Error::LogFailed(text),
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use everleaf_index::human_size;
+use everleaf_log::descriptor_advice;
 
 /// The longest key, in bytes.
 pub const KEY_SIZE_MAX: usize = 64 << 10;
@@ -37,7 +38,8 @@ pub enum Error {
     /// be.
     LogFull(String),
     /// The file of a pool without a log was removed, or another has its place, while the store was open: what is
-    /// written would be lost when the process ends. No more is written; reads go on, and what there is can be saved
+    /// written would be lost when the process ends, unless the file has another name. No more is written; reads go on,
+    /// and what there is can be saved
     /// ([`Store::save`](crate::Store::save), [`Store::backup`](crate::Store::backup)). It is noticed within some
     /// seconds; in a store without a [sweep](crate::Options::sweep) by [`Store::sync`](crate::Store::sync), and when
     /// it is closed.
@@ -172,7 +174,9 @@ impl fmt::Display for Error {
             Error::ReadOnly => {
                 write!(f, "the store was opened read-only: open it for writing to change it")
             }
-            Error::Io(what, error) => write!(f, "{what}: {error}"),
+            Error::Io(what, error) => {
+                write!(f, "{what}: {error}{}", descriptor_advice(error))
+            }
             Error::Locked(text)
             | Error::Forked(text)
             | Error::NotAPool(text)

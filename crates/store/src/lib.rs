@@ -162,6 +162,8 @@ pub use event::Event;
 pub use everleaf_index::{CheckReport, Domain, human_size};
 #[doc(hidden)]
 pub use everleaf_index::{random, standard_output_was_closed};
+#[doc(hidden)]
+pub use everleaf_log::descriptor_advice;
 pub use maintenance::copy::Copied;
 pub use maintenance::repair::Repaired;
 #[doc(hidden)]

@@ -327,3 +327,23 @@ fn trust_does_not_put_a_torn_pool_before_its_log() {
     let value = store.default_map().get(b"key").expect("readable");
     assert_eq!(value.as_deref(), Some(&b"value"[..]));
 }
+
+/// The kind of an answer stood behind the answer itself.
+#[test]
+fn what_the_log_is_answered_is_told_once() {
+    let refused = everleaf_log::RealDisk::open("/none/such/folder").expect_err("no folder");
+    let text = refused.to_string();
+    assert!(text.ends_with("(os error 2)"), "{text}");
+    let error = Error::from(refused);
+    assert_eq!(error.to_string(), text);
+    assert!(matches!(error, Error::Io(_, error) if error.kind() == std::io::ErrorKind::NotFound));
+}
+
+#[test]
+fn who_lacks_a_descriptor_is_told_of_the_limit() {
+    let told = |code| Error::Io("it".into(), std::io::Error::from_raw_os_error(code)).to_string();
+    let (mine, all, other) = (told(24), told(23), told(2));
+    assert!(mine.contains("`ulimit -n`, which is "), "{mine}");
+    assert!(all.contains("`sysctl fs.file-max`"), "{all}");
+    assert!(!other.contains("limit"), "{other}");
+}
