@@ -1,8 +1,9 @@
 //! Keeps a file under another name before its place is given to a new one.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::maintenance::new_file::sync_name;
@@ -39,6 +40,10 @@ pub(crate) fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
                 sync_name(path).map_err(cannot())?;
                 return Ok(Some(kept.into()));
             }
+            // Who was to replace it did not come so far.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && is_same(path, &kept) => {
+                return Ok(Some(kept.into()));
+            }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             // Without hard links: it goes, and what was to replace it comes to its place.
             Err(_) if !Path::new(&kept).exists() => {
@@ -50,6 +55,13 @@ pub(crate) fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
     }
     let why = format!("there are too many `{}`: remove those that nobody needs", name.display());
     Err(cannot()(std::io::Error::new(ErrorKind::AlreadyExists, why)))
+}
+
+/// Whether both are names of one file.
+fn is_same(one: &Path, other: &OsStr) -> bool {
+    let file =
+        |path: &Path| std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((file(one), file(Path::new(other))), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Whether a file has nothing but zeros: all of it is read, but for its holes.

@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
+use std::sync::mpsc;
 
-use everleaf::{Error, Options, Store};
+use everleaf::{Action, Error, Options, Store};
 
 fn open(path: &Path) -> Store {
     Options::new().create(true).open(path).expect("the pool opens")
@@ -78,4 +79,57 @@ fn a_backup_that_is_there_loses_its_second_name() {
         assert!(matches!(refused, Err(Error::AlreadyExists(_))), "{refused:?}");
         assert_eq!(links(), 1);
     }
+}
+
+/// What another pool left is kept before it is replaced. Who was killed in between, again and again, left one more name
+/// of it each time, and with the thousandth none could save any more.
+#[test]
+fn a_file_that_is_kept_already_gets_no_other_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let other = open(&path("other"));
+    other.default_map().put("precious", "1").expect("room");
+    other.backup(path("pool.backup"), |_| {}).expect("room");
+    let store = open(&path("pool"));
+    // What a process leaves that was killed behind the first of two steps.
+    std::fs::hard_link(path("pool.backup"), path("pool.backup.replaced")).expect("room");
+    store.save().expect("room");
+    assert!(!path("pool.backup.replaced-2").exists());
+    assert_eq!(value(&path("pool.backup.replaced"), "precious").as_deref(), Some(&b"1"[..]));
+    assert_eq!(value(&path("pool.backup"), "precious"), None);
+}
+
+/// What was lost: a file that came to where a save was to go while that was being made.
+#[test]
+fn what_comes_while_a_save_is_made_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let other = open(&path("other"));
+    other.default_map().put("precious", "1").expect("room");
+    let store = open(&path("pool"));
+    store.default_map().put("key", "value").expect("room");
+    let ((begin, begun), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
+    std::thread::scope(|scope| {
+        let map = store.default_map();
+        let writer = scope.spawn(move || {
+            map.update_with("key", |_| {
+                begin.send(()).expect("it is waited for");
+                gone.recv().expect("it is told");
+                Action::Keep
+            })
+        });
+        begun.recv().expect("it writes");
+        let saver = scope.spawn(|| store.save());
+        // Made behind the look at what is there; then the save waits for the write.
+        while !path(".pool.backup.everleaf-new").exists() {
+            std::thread::yield_now();
+        }
+        other.backup(path("moved"), |_| {}).expect("room");
+        std::fs::rename(path("moved"), path("pool.backup")).expect("room");
+        go.send(()).expect("it waits");
+        drop(writer.join().expect("it ends"));
+        assert_eq!(saver.join().expect("it ends").expect("room"), 1);
+    });
+    assert_eq!(value(&path("pool.backup"), "key").as_deref(), Some(&b"value"[..]));
+    assert_eq!(value(&path("pool.backup.replaced"), "precious").as_deref(), Some(&b"1"[..]));
 }
