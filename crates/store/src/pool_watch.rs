@@ -1,8 +1,8 @@
 //! A pool whose file loses its name while it is open: what is written to it from then on would be found by nobody.
 //!
 //! It is looked for once a second (`maintenance/upkeep.rs`), by `sync` and at the end; not where a log has what is
-//! written. Then the gate is raised for good, so that every write comes to [`Shared::check_writes`] or to
-//! `InOrder::check`.
+//! written, unless that has failed, as when it was removed with the pool. Then the gate is raised for good, so that
+//! every write comes to [`Shared::check_writes`] or to `InOrder::check`.
 
 use std::sync::atomic::Ordering;
 
@@ -11,10 +11,19 @@ use everleaf_index::{Domain, FileName};
 use crate::shared::Shared;
 use crate::{Result, Store};
 
+/// What has become of the file of a pool, and what can be done before one saves what there is.
+const REMOVED: &str = "removed the file while it is open, and what is written would be lost when this process ends. \
+                       Reads go on: before that, ";
+const REPLACED: &str = "put another file in its place while it is open, and what is written would be lost when this \
+                        process ends. Reads go on: before that, ";
+const DISPLACED: &str = "put another file in its place while it is open. What was written is in the file that was \
+                         there, which was moved, or has another name: end this process, put that file back and open \
+                         it again. Reads go on: or ";
+
 impl Store {
     /// Whether the file of the pool was removed or replaced while it is open
     /// ([`Error::PoolGone`](crate::Error::PoolGone)). Looks for it; writes may be refused a moment later. Always false
-    /// of a store with a log, from which the pool is rebuilt.
+    /// of a store with a log that has not failed, from which the pool is rebuilt.
     pub fn is_pool_gone(&self) -> bool {
         self.shared().loss().is_some()
     }
@@ -35,9 +44,8 @@ impl Shared {
         let Some(happened) = self.loss() else { return Ok(()) };
         if let (None, Some(path)) = (self.name.loss.get(), self.trees.heap().pool().path()) {
             let text = format!(
-                "no more is written to {}: somebody has {happened} while it is open, and what is written would be \
-                 lost when this process ends. Reads go on: before that, save what there is (`SAVE` of a server, a \
-                 backup by any other program), and open the copy from then on",
+                "no more is written to {}: somebody has {happened}save what there is (`SAVE` of a server, a backup by \
+                 any other program), and open the copy from then on",
                 path.display()
             );
             // If another thread was faster, it says the same.
@@ -50,18 +58,25 @@ impl Shared {
     /// What has become of the file of the pool, if what is written to it is found by nobody.
     fn loss(&self) -> Option<&'static str> {
         let pool = self.trees.heap().pool();
-        if self.log.is_some() || pool.is_read_only() {
+        if pool.is_read_only() {
             return None;
         }
         if self.name.loss.get().is_some() {
             // Once and for good.
-            return Some("lost the file");
+            return Some(REMOVED);
         }
-        match pool.file_name() {
-            FileName::Kept => None,
-            FileName::Removed => Some("removed the file"),
-            FileName::Replaced => Some("put another file in its place"),
+        let happened = match pool.file_name() {
+            FileName::Kept => return None,
+            FileName::Removed => REMOVED,
+            FileName::Replaced => REPLACED,
+            FileName::Displaced => DISPLACED,
+        };
+        if let Some(log) = &self.log {
+            // It may have been removed as well. Otherwise the pool is rebuilt from there.
+            log.check_names();
+            log.check().err()?;
         }
+        Some(happened)
     }
 
     /// Has every write look from now on, and waits for those that began before.

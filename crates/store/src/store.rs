@@ -347,15 +347,15 @@ impl Store {
         self.shared.snapshot()
     }
 
-    /// Saves what there is: a [snapshot](Self::snapshot) if the store has a log, otherwise a backup beside the pool, as
-    /// `POOL.backup`, in place of the last one; another pool's stays, as `POOL.backup.replaced`. Returns the pairs.
+    /// Saves what there is: a [snapshot](Self::snapshot) if there is a log (and not both are gone), otherwise a backup
+    /// beside the pool, `POOL.backup`; another pool's stays as `POOL.backup.replaced`. Returns the pairs.
     ///
     /// # Errors
     /// As [`Self::snapshot`] and [`Self::backup`]; the store has no file; at the place of the backup is something
     /// other than a backup: no pool, or one that is open for writing (this one, too, if the name is a link to it),
     /// or that has a log.
     pub fn save(&self) -> Result<u64> {
-        if self.shared.log.is_some() {
+        if self.shared.log.is_some() && !self.is_pool_gone() {
             return self.snapshot();
         }
         let path = self.shared.trees.heap().pool().path().map(Path::to_path_buf);
@@ -364,9 +364,10 @@ impl Store {
         };
         name.push(".backup");
         let place = Path::new(&name);
-        // Held until the new one has the name, so that nobody opens the old one for writing meanwhile.
-        let old = saved::admit(place)?;
+        // Held until the new one has the name: nobody opens the old one for writing. Another may come meanwhile.
+        let _held = saved::admit(place)?;
         let (new, copied) = self.copy_to(place, false, None, &mut |_| {})?;
+        let old = saved::admit(place)?;
         old.map_or(Ok(()), |old| old.keep_if_of_another(self.shared.trees.heap().pool().uuid()))?;
         new.replace()?;
         Ok(copied.keys)

@@ -39,7 +39,8 @@ impl Seen {
             Some(found) if found == self.own => FileName::Kept,
             // The same file system by another device: it was mounted anew.
             Some((_, found)) if found == own && self.links > 0 && is_its_pool() => FileName::Kept,
-            Some(_) => FileName::Replaced,
+            Some(_) if self.links == 0 || is_hidden() => FileName::Replaced,
+            Some(_) => FileName::Displaced,
             None if self.links == 0 || is_hidden() => FileName::Removed,
             None => FileName::Kept,
         }
@@ -91,7 +92,7 @@ mod tests {
     /// told and not so: one whose file system was mounted anew.
     #[test]
     fn what_is_seen_tells_what_has_become_of_the_name() {
-        use FileName::{Kept, Removed, Replaced};
+        use FileName::{Displaced, Kept, Removed, Replaced};
         let (here, elsewhere, other) = ((1, 7), (2, 7), (1, 8));
         // Names, what has its name, whether it is hidden, whether that is its pool.
         for (links, found, hidden, same, expected) in [
@@ -99,17 +100,18 @@ mod tests {
             (2, Some(here), false, true, Kept),
             // A mount of this one file, which was removed behind it.
             (0, Some(here), false, true, Removed),
-            (1, Some(other), false, false, Replaced),
+            (1, Some(other), false, false, Displaced),
             (0, Some(other), false, false, Replaced),
+            (1, Some(other), true, false, Replaced),
             // A copy has another number, whatever is in it.
-            (1, Some(other), false, true, Replaced),
+            (1, Some(other), false, true, Displaced),
             (1, None, false, false, Kept),
             (0, None, false, false, Removed),
             // NFS and FUSE give it a name of their own.
             (1, None, true, false, Removed),
             // Mounted anew, or another device that has this number, too.
             (1, Some(elsewhere), false, true, Kept),
-            (1, Some(elsewhere), false, false, Replaced),
+            (1, Some(elsewhere), false, false, Displaced),
             (0, Some(elsewhere), false, true, Replaced),
         ] {
             let seen = Seen { had_name: true, links, own: here, found };

@@ -13,8 +13,10 @@ pub enum FileName {
     Kept,
     /// It has no name any more, and is gone when it is closed.
     Removed,
-    /// Another file has the name that it was opened by.
+    /// It has no name any more, as [`Self::Removed`], and another file has the one that it was opened by.
     Replaced,
+    /// Another file has the name that it was opened by; it has another name, as it was moved or linked.
+    Displaced,
 }
 
 /// The memory under a pool.

@@ -23,9 +23,17 @@ fn what_becomes_of_the_name_of_an_open_file_can_be_seen() {
     fs::rename(path, &moved).unwrap();
     assert_eq!(pool.file_name(), FileName::Kept, "it was moved");
     fs::write(path, "another").unwrap();
-    assert_eq!(pool.file_name(), FileName::Replaced);
+    assert_eq!(pool.file_name(), FileName::Displaced);
     fs::rename(&moved, path).unwrap();
     assert_eq!(pool.file_name(), FileName::Kept);
+    fs::write(&moved, "another").unwrap();
+    fs::hard_link(path, path.with_extension("linked")).unwrap();
+    fs::rename(&moved, path).unwrap();
+    assert_eq!(pool.file_name(), FileName::Displaced);
+    fs::rename(path, &moved).unwrap();
+    fs::rename(path.with_extension("linked"), path).unwrap();
+    fs::rename(&moved, path).unwrap();
+    assert_eq!(pool.file_name(), FileName::Replaced);
     fs::remove_file(path).unwrap();
     assert_eq!(pool.file_name(), FileName::Removed);
     fs::create_dir(path).unwrap();

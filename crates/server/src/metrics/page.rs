@@ -185,14 +185,15 @@ pub fn illness(shared: &Shared) -> Option<&'static str> {
     if shared.control.is_stopping() {
         return Some("the server is stopping");
     }
-    if shared.store.has_log_failed() {
-        return Some("the log has failed: every write is refused until the server is restarted");
-    }
+    // First: a log that was removed with the pool has failed, too, and to start anew would lose all.
     if shared.store.is_pool_gone() {
         return Some(
             "the file of the pool is gone: every write is refused. SAVE saves what there is, and so does an orderly \
              end of the server, but not a kill",
         );
+    }
+    if shared.store.has_log_failed() {
+        return Some("the log has failed: every write is refused until the server is restarted");
     }
     shared.store.is_read_only().then_some("the store takes no writes")
 }

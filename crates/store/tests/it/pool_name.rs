@@ -93,6 +93,35 @@ fn a_pool_without_its_file_takes_no_more_writes() {
     }
 }
 
+/// What was told, and not so: that all is lost when the process ends, of a file that was moved before another was put
+/// in its place.
+#[test]
+fn a_file_with_another_name_is_not_told_to_be_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    for is_linked in [false, true] {
+        let store = moved_store(&path, options().sweep(false));
+        let (moved, other) = (path.with_extension("moved"), path.with_extension("other"));
+        match is_linked {
+            true => fs::hard_link(&path, &moved).expect("room"),
+            false => fs::rename(&path, &moved).expect("there"),
+        }
+        fs::write(&other, "another file").expect("room");
+        fs::rename(&other, &path).expect("room");
+        let told = store.sync().expect_err("others find another file").to_string();
+        assert!(told.contains("put another file in its place"), "{told}");
+        assert!(told.contains("put that file back") && !told.contains("lost"), "{told}");
+        refuses_all_writes(&store);
+        drop(store);
+        fs::rename(&moved, &path).expect("there");
+        let store = options().open(&path).expect("it is whole");
+        assert_eq!(store.default_map().get("second").expect("get"), Some(b"value".to_vec()));
+        assert!(store.check().expect("a check").is_clean());
+        store.close().expect("it closes");
+        fs::remove_file(&path).expect("there");
+    }
+}
+
 /// Without a thread in the background nobody looks but who asks, and the end.
 #[test]
 fn a_sync_and_the_end_tell_that_the_file_is_gone() {
@@ -178,4 +207,30 @@ fn a_pool_with_a_log_goes_on_without_its_file() {
     store.close().expect("it closes");
     let store = power().open(&path).expect("it is rebuilt");
     assert_eq!(store.default_map().get("second").expect("get"), Some(b"later".to_vec()));
+}
+
+/// What was lost: all that there was, where the log was removed with its pool. Nobody asked for the pool of a store
+/// with a log, though that had failed; its end saved nothing, and a save was refused.
+#[test]
+fn what_has_lost_its_log_as_well_can_be_saved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    for durability in
+        [everleaf::Durability::Power, everleaf::Durability::Interval(Duration::from_millis(100))]
+    {
+        let store = options().durability(durability).open(&path).expect("it opens");
+        let _ = store.default_map().put("first", "value").expect("room");
+        let log = folder.path().join("pool.log");
+        fs::remove_dir_all(&log).expect("there");
+        assert!(!store.is_pool_gone());
+        fs::remove_file(&path).expect("there");
+        assert!(store.is_pool_gone() && is_gone(store.sync()) && store.has_log_failed());
+        assert_eq!(store.save().expect("it is what helps then"), 1);
+        assert!(store.close().is_err());
+        let backup = path.with_extension("backup");
+        let saved = Options::new().open(&backup).expect("it is whole");
+        assert_eq!(saved.default_map().get("first").expect("get"), Some(b"value".to_vec()));
+        saved.close().expect("it closes");
+        fs::remove_file(backup).expect("there");
+    }
 }
