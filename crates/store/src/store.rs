@@ -351,9 +351,8 @@ impl Store {
     /// beside the pool, `POOL.backup`; another pool's stays as `POOL.backup.replaced`. Returns the pairs.
     ///
     /// # Errors
-    /// As [`Self::snapshot`] and [`Self::backup`]; the store has no file; at the place of the backup is something
-    /// other than a backup: no pool, or one that is open for writing (this one, too, if the name is a link to it),
-    /// or that has a log.
+    /// As [`Self::snapshot`] and [`Self::backup`]; the store has no file; at the place of the backup is no pool, or one
+    /// that is open for writing (this one, too, if the name is a link to it), or that has a log.
     pub fn save(&self) -> Result<u64> {
         if self.shared.log.is_some() && !self.is_pool_gone() {
             return self.snapshot();
