@@ -39,9 +39,9 @@ mod walk;
 mod writer;
 
 pub use disk::{Disk, DiskFile, Portions};
-pub use error::{Error, Result};
 #[doc(hidden)]
 pub use error::descriptor_advice;
+pub use error::{Error, Result};
 pub use log::{Log, Place};
 pub use options::{LogOptions, SyncMode};
 pub use owner::{FileOwner, is_file_of_log, is_put_aside, owner_of};
