@@ -33,7 +33,8 @@ impl Failure {
 
     /// The operating system refused `what` (for example "cannot read words.tsv").
     pub fn io(what: &str, error: &io::Error) -> Self {
-        Self::new(code_of_io(error), format!("{what}: {error}"))
+        let advice = everleaf::descriptor_advice(error);
+        Self::new(code_of_io(error), format!("{what}: {error}{advice}"))
     }
 
     /// Writing the standard output failed. A reader that went away is no failure at all.

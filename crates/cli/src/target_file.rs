@@ -4,9 +4,9 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use everleaf::Error;
 use everleaf::new_file::{NewFile, followed};
-use everleaf::regular_file::is_pool;
+use everleaf::regular_file::{is_pool, open_regular};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written.
@@ -100,7 +100,16 @@ fn is_in_log(name: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         found => found?,
     };
-    Ok(folder.extension().is_some_and(|it| it == "log") && folder.join("identity").exists())
+    let identity = folder.join("identity");
+    let is_named = folder.extension().is_some_and(|it| it == "log") && identity.exists();
+    Ok(is_named || is_identity(&identity))
+}
+
+/// Whether a file says whose log it lies beside, in 32 digits: the folder may have any name, behind a link.
+fn is_identity(file: &Path) -> bool {
+    let mut digits = [0; 32];
+    let read = open_regular(file).and_then(|mut file| file.read_exact(&mut digits));
+    read.is_ok() && digits.iter().all(u8::is_ascii_hexdigit)
 }
 
 fn refusal(name: &Path, error: &io::Error) -> Failure {
@@ -136,10 +145,20 @@ mod tests {
         let options = everleaf::Options::new().create(true).durability(everleaf::Durability::Power);
         options.open(path("p")).unwrap().close().unwrap();
         std::os::unix::fs::symlink("p.log/identity", path("link")).unwrap();
-        for name in ["p.log/identity", "p.log/new", "p.log/../p.log/identity", "link"] {
-            let failure = TargetFile::create(&path(name)).err().unwrap();
-            assert!(failure.message.contains("the log of a pool"), "{name}: {}", failure.message);
-        }
+        let refuses = |names: &[&str]| {
+            for name in names {
+                let failure = TargetFile::create(&path(name)).err().unwrap();
+                let message = failure.message;
+                assert!(message.contains("the log of a pool"), "{name}: {message}");
+            }
+        };
+        let names = ["p.log/identity", "p.log/new", "p.log/../p.log/identity", "link"];
+        refuses(&names);
+        // On another disk.
+        fs::rename(path("p.log"), path("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", path("p.log")).unwrap();
+        refuses(&names);
+        refuses(&["elsewhere/identity", "elsewhere/new"]);
         fs::create_dir(path("other.log")).unwrap();
         TargetFile::create(&path("other.log/text")).unwrap();
         TargetFile::create(&path("p.log.txt")).unwrap();

@@ -175,7 +175,10 @@ impl fmt::Display for Error {
                 write!(f, "the store was opened read-only: open it for writing to change it")
             }
             Error::Io(what, error) => {
-                write!(f, "{what}: {error}{}", descriptor_advice(error))
+                // What the kernel refused is kept within a refusal of space.
+                let within = error.get_ref().and_then(|cause| cause.source());
+                let answer = within.and_then(|source| source.downcast_ref()).unwrap_or(error);
+                write!(f, "{what}: {error}{}", descriptor_advice(answer))
             }
             Error::Locked(text)
             | Error::Forked(text)

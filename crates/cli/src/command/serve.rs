@@ -122,31 +122,44 @@ fn serve(
     end.and(store.close().map_err(Failure::from))
 }
 
-/// Saves beside it what there is of a pool that has lost its file, under a name that nothing has: with this process it
-/// would be gone. Says where.
+/// Saves what there is of a pool that has lost its file, beside it or, as that folder may be gone, too, in the one for
+/// temporary files: with this process it would be gone. Says where.
 fn rescue(store: &Store, pool: &Path) -> Option<Failure> {
     if !store.is_pool_gone() {
         return None;
     }
     service_manager::tell("STATUS=saving a pool that has lost its file");
-    let happened =
-        format!("the file of {} was removed or replaced while it was served", pool.display());
-    for number in 1..1000 {
-        let mut place = pool.as_os_str().to_owned();
-        place.push(if number == 1 { ".saved".into() } else { format!(".saved-{number}") });
-        let text = match store.backup(&place, |_| {}) {
-            Err(everleaf::Error::AlreadyExists(_)) => continue,
-            Err(error) => format!("what there was is lost, since it cannot be saved: {error}"),
-            Ok(copied) => format!(
-                "what there was ({}) is saved as {}: move it to where the pool was, or start the server with it",
-                counted(copied.keys, "key"),
-                place.display()
-            ),
-        };
-        return Some(Failure::new(ExitCode::Io, format!("{happened}; {text}")));
-    }
-    let text = "what there was is lost, since there are 999 files `.saved` beside it";
+    let elsewhere = std::env::temp_dir().join(pool.file_name().unwrap_or_default());
+    let saved = save_as(store, pool).or_else(|why| save_as(store, &elsewhere).map_err(|_| why));
+    let text = match saved {
+        Ok((keys, place)) => format!(
+            "what there was ({}) is saved as {}: move it to where the pool was, or start the server with it",
+            counted(keys, "key"),
+            place.display()
+        ),
+        Err(why) => format!("what there was is lost, unless that file has another name: {why}"),
+    };
+    let pool = pool.display();
+    let happened = format!("the file of {pool} was removed or replaced while it was served");
     Some(Failure::new(ExitCode::Io, format!("{happened}; {text}")))
+}
+
+/// Saves a pool under a name that nothing has. Returns how many keys that are, and where.
+fn save_as(store: &Store, pool: &Path) -> Result<(u64, PathBuf), String> {
+    use everleaf::Error::{AlreadyExists, Corrupt, Locked, Unsupported};
+    for place in names_of_saved(pool) {
+        // The log of another pool lies beside it.
+        if let Err(Unsupported(_) | Corrupt(_)) = everleaf::refuse_log_beside(&place) {
+            continue;
+        }
+        match store.backup(&place, |_| {}) {
+            Ok(copied) => return Ok((copied.keys, place)),
+            // Something is there, or somebody else is making it.
+            Err(AlreadyExists(_) | Locked(_)) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Err("there are 999 files `.saved` beside it".to_string())
 }
 
 /// Writes the log to the standard error.
@@ -161,26 +174,38 @@ fn begin_log(args: &ServeArgs) {
     }
 }
 
-/// What was saved of a pool, if the pool itself is not there: a supervisor starts the server of a lost pool with an
-/// empty one.
+/// The path of a pool with something behind it.
+fn beside(pool: &Path, ending: &str) -> PathBuf {
+    let mut name = pool.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Where a pool is saved that has lost its file.
+fn names_of_saved(pool: &Path) -> impl Iterator<Item = PathBuf> {
+    let numbered = (2..1000).map(|number| format!(".saved-{number}"));
+    std::iter::once(".saved".to_string()).chain(numbered).map(|ending| beside(pool, &ending))
+}
+
+/// What was saved last of a pool, if the pool itself is not there: a supervisor starts the server of a lost pool with
+/// an empty one.
 fn saved_beside_nothing(pool: &Path) -> Option<PathBuf> {
     if pool.exists() {
         return None;
     }
-    let beside = |ending: &str| {
-        let mut name = pool.as_os_str().to_owned();
-        name.push(ending);
-        PathBuf::from(name)
-    };
-    [".saved", ".backup"].into_iter().map(beside).find(|saved| saved.exists())
+    let names = names_of_saved(pool).chain([beside(pool, ".backup")]);
+    let saved = names.filter_map(|name| Some((name.metadata().ok()?.modified().ok()?, name)));
+    saved.max().map(|(_, name)| name)
 }
 
 /// Warns who serves a new pool of what was saved of another.
 fn tell_of_saved(saved: Option<&Path>, pool: &Path) {
     let Some(saved) = saved else { return };
+    let log = beside(pool, ".log");
+    let and_log = if log.exists() { format!(" and {}", log.display()) } else { String::new() };
     tracing::warn!(
-        "{pool} was not there and is new, but {saved} is: if that should be served, stop this server, move {pool} \
-         away, and `everleaf restore {saved} {pool}`",
+        "{pool} was not there and is new, but {saved} is: if that should be served, stop this server, move \
+         {pool}{and_log} away, and `everleaf restore {saved} {pool}`",
         pool = pool.display(),
         saved = saved.display()
     );

@@ -34,6 +34,94 @@ fn a_server_that_has_lost_its_pool_saves_it_when_it_ends() {
     }
 }
 
+/// What was lost: the same, where a log lay beside the first name for it, or somebody made a file of that name.
+#[test]
+fn a_pool_is_saved_under_the_next_name_if_one_is_refused() {
+    let place = PoolFolder::empty();
+    place.run(["create", "pool.saved", "--durability", "power", "--quiet"]).succeeded();
+    std::fs::remove_file(place.path("pool.saved")).expect("it is there");
+    let serving = Serving::start(&place, &["pool", "--durability", "process"]);
+    serving.ask("SET key value\r\n", "+OK\r\n");
+    // As one that is being made.
+    let made = place.path(".pool.saved-2.everleaf-new");
+    std::fs::create_dir(&made).expect("room");
+    let held = std::fs::File::open(&made).expect("it is there");
+    held.lock().expect("nobody has it");
+    std::fs::remove_file(place.path("pool")).expect("it is there");
+    serving.signal("TERM");
+    let ended = serving.end();
+    assert_eq!(ended.code, 7, "{}", ended.err);
+    assert!(
+        ended.err.contains("is saved as ") && ended.err.contains("pool.saved-3:"),
+        "{}",
+        ended.err
+    );
+    assert_eq!(place.run(["get", "pool.saved-3", "key"]).succeeded(), "value");
+}
+
+/// What was lost: all that a server had whose log was removed with its pool, as by `rm -r` of their folder's contents.
+#[test]
+fn a_server_that_has_lost_pool_and_log_saves_it_when_it_ends() {
+    for durability in ["interval", "power"] {
+        let place = PoolFolder::empty();
+        let serving = Serving::start(&place, &["pool", "--durability", durability]);
+        serving.ask("SET key value\r\n", "+OK\r\n");
+        std::fs::remove_file(place.path("pool")).expect("it is there");
+        std::fs::remove_dir_all(place.path("pool.log")).expect("it is there");
+        serving.signal("TERM");
+        let ended = serving.end();
+        assert_eq!(ended.code, 7, "{durability}: {}", ended.err);
+        assert!(ended.err.contains("is saved as "), "{durability}: {}", ended.err);
+        assert_eq!(place.run(["get", "pool.saved", "key"]).succeeded(), "value");
+    }
+}
+
+/// What was lost: the same, where its folder was removed as well: there is nothing beside it then.
+#[test]
+fn a_server_that_has_lost_its_folder_saves_its_pool_elsewhere() {
+    let place = PoolFolder::empty();
+    for folder in ["data", "temporary"] {
+        std::fs::create_dir(place.path(folder)).expect("room");
+    }
+    let mut command = place.command(["serve", "--port", "0", "data/pool"]);
+    command.env("TMPDIR", place.path("temporary"));
+    let serving = Serving::spawn(&mut command);
+    serving.ask("SET key value\r\n", "+OK\r\n");
+    std::fs::remove_dir_all(place.path("data")).expect("it is there");
+    serving.signal("TERM");
+    let ended = serving.end();
+    assert_eq!(ended.code, 7, "{}", ended.err);
+    assert!(ended.err.contains("temporary/pool.saved:"), "{}", ended.err);
+    assert_eq!(place.run(["get", "temporary/pool.saved", "key"]).succeeded(), "value");
+}
+
+/// Who lost a pool twice was told to restore what had been saved of the first, and how, but not that the new pool has a
+/// log, with which that is refused.
+#[test]
+fn who_serves_a_new_pool_is_told_of_the_last_save_and_its_log() {
+    let place = PoolFolder::empty();
+    for (number, saved) in ["pool.backup", "pool.saved", "pool.saved-2"].into_iter().enumerate() {
+        let value = number.to_string();
+        place.run(["create", saved, "--quiet"]).succeeded();
+        place.run(["put", saved, "key", &value, "--quiet"]).succeeded();
+        let time =
+            std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 + number as u64);
+        let file = std::fs::File::options().append(true).open(place.path(saved)).expect("there");
+        file.set_modified(time).expect("it is ours");
+        let serving = Serving::start(&place, &["pool"]);
+        let told = serving.before().to_string();
+        serving.signal("TERM");
+        assert_eq!(serving.end().code, 0);
+        assert!(told.contains("move pool and pool.log away"), "{told}");
+        assert!(told.contains(&format!("`everleaf restore {saved} pool`")), "{told}");
+        std::fs::remove_file(place.path("pool")).expect("it is there");
+        std::fs::remove_dir_all(place.path("pool.log")).expect("it is there");
+        place.run(["restore", saved, "pool", "--quiet"]).succeeded();
+        assert_eq!(place.run(["get", "pool", "key"]).succeeded(), value);
+        std::fs::remove_file(place.path("pool")).expect("it is there");
+    }
+}
+
 /// A supervisor starts the server of a lost pool with an empty one. Nobody was told that what was saved lies beside it.
 #[test]
 fn who_serves_a_new_pool_is_told_of_what_was_saved() {

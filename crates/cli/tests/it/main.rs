@@ -9,6 +9,7 @@ mod cut_short;
 mod damage;
 mod exit_codes;
 mod following;
+mod full_disk;
 mod guide;
 mod help;
 mod importing;

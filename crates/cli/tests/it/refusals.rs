@@ -65,6 +65,8 @@ fn too_few_descriptors_cost_nothing(durability: &str, limits: std::ops::Range<us
             let what = format!("{durability}, {descriptors}: {arguments:?}: {}", ended.err);
             assert!(matches!(ended.code, 0 | 7 | NOT_LOADED), "{what}");
             assert!(!ended.err.contains("started anew"), "{what}");
+            let limit = format!("(`ulimit -n`, which is {descriptors} now)");
+            assert!(ended.code != 7 || ended.err.contains(&limit), "{what}");
             if ended.code == 0 {
                 place.run(["get", "pool", arguments[2]]).succeeded();
             }

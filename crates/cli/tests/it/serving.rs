@@ -21,7 +21,7 @@ impl Serving {
         Self::spawn(&mut command)
     }
 
-    fn spawn(command: &mut Command) -> Self {
+    pub fn spawn(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
         let stderr = child.stderr.as_mut().expect("it is piped");
         let mut lines = BufReader::with_capacity(1, stderr);

@@ -13,7 +13,7 @@ use super::log_metadata::{log_identity, new_identity, older_than_its_log, refuse
 use super::metadata_keys::{IDENTITY, LOGGED, MODE, NAME, map_key};
 use super::{OPENED, StoreLog, age, live_maps};
 use crate::ranked::{Rank, RankedMutex};
-use crate::{Durability, Options, Result, Tree};
+use crate::{Durability, Error, Options, Result, Tree};
 
 type OpenResult = std::result::Result<(Log<LogDisk>, Recovered<LogDisk>), LogError>;
 
@@ -250,13 +250,21 @@ impl Opening<'_> {
         let was_owing = found.was_owing && !store_log.mutant("store.owes_again");
         let is_owed_now = self.owes && (was_owing || !store_log.owes_snapshot());
         if !self.is_known || is_owed_now || found.is_cut {
-            // Damaged in it is only what it is made of.
-            store_log.snapshot(trees, session).map_err(|error| match pool.path() {
-                Some(pool) => directory.mention(error, pool),
-                None => error,
-            })?;
-            // Only evidence: the next closing says it again.
-            let _ = store_log.note_reached(session);
+            let snapshot = store_log.snapshot(trees, session);
+            match snapshot {
+                // Only evidence: the next closing says it again.
+                Ok(_) => drop(store_log.note_reached(session)),
+                // It is tried once more behind the opening, and then the log ends; but what there is can be read.
+                Err(Error::DiskFull(_))
+                    if self.is_known && !found.is_cut && store_log.owes_snapshot() => {}
+                // Damaged in it is only what it is made of.
+                Err(error) => {
+                    return Err(match pool.path() {
+                        Some(pool) => directory.mention(error, pool),
+                        None => error,
+                    });
+                }
+            }
         }
         if !self.is_known {
             store_log.metadata.change(session, &Change::upsert(IDENTITY, &identity))?;

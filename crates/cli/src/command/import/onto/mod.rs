@@ -194,9 +194,17 @@ fn follow(
             say("in step with the source: what is written there is passed on");
         }
         reached = Instant::now();
-        if quiet >= silence && !from.wait(LOOK)? {
-            to.give_times()?;
-            return Ok(commands);
+        if quiet < silence {
+            continue;
+        }
+        match from.wait(LOOK) {
+            Ok(false) => {
+                to.give_times()?;
+                return Ok(commands);
+            }
+            Err(failure) if !from.is_lost() => return Err(failure),
+            // The next turn passes it on, or reaches the source again.
+            _ => {}
         }
     }
 }
