@@ -110,8 +110,9 @@ fn command_of(program: &Program) -> Command {
 
 /// How long nothing must come before it is looked at whether a program has ended.
 const SILENCE: Duration = Duration::from_millis(500);
-/// How long a program whose tests each print a line may print none. The longest of them takes some minutes on a machine
-/// that does other things as well; a longer silence is a test that waits for what never comes, and all would wait with it.
+/// How long a program whose tests each print a line may print none. The longest of them takes some minutes on a
+/// machine that does other things as well; a longer silence is a test that waits for what never comes, and all would
+/// wait with it.
 const SILENCE_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Runs a job and hands each line of its output to `print`; its errors go where `print` sends them, too,
