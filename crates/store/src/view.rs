@@ -203,6 +203,7 @@ impl MapView {
         if let Some(was) = find() {
             return value_of(was);
         }
+        shared.reached("store.view_looked");
         let own = |record: everleaf_index::Record<'_>| record.value.to_vec();
         let found = tree.get_verified(&mut *shared.session()?, key, shared.verify, own);
         if let Some(was) = find() {
@@ -271,6 +272,7 @@ impl MapView {
             Err(Error::MapDropped) => Page::default(),
             page => page?,
         };
+        self.shared().reached("store.view_looked");
         let last = page.reached.take().filter(|_| page.has_more);
         let bounds = match &last {
             Some(last) if reverse => (Bound::Included(last.as_slice()), bounds.1),

@@ -154,7 +154,8 @@ impl Map {
 
     fn pop(&self, reverse: bool) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         while let Some((key, _)) = self.nearest(Bound::Unbounded, Bound::Unbounded, reverse)? {
-            // Another thread may have it by now.
+            self.shared.reached("store.found");
+            // Another thread may have it by now, or may have changed it.
             if let Some(value) = self.take(&key)? {
                 return Ok(Some((key, value)));
             }

@@ -60,6 +60,7 @@ impl MapView {
             (0..keys.len()).for_each(|index| (shown.see)(index, None));
             return Ok(());
         }
+        shared.reached("store.view_looked");
         let mut session = shared.session()?;
         let bytes = keys.iter().map(AsRef::as_ref);
         let read = tree.get_many(&mut session.pinned(), bytes, shared.verify, |index, value| {

@@ -16,7 +16,7 @@ use super::calling::{SetClock, kept};
 use super::calls::draw::{BEGIN_MS, Draw, Kind, STEP_MS};
 use super::calls::make::Hands;
 use super::calls::told::shown;
-use super::calls::{Answer, Call, NAMES, State};
+use super::calls::{Answer, Call, NAMES, State, What};
 use super::model::{Contents, Counts};
 use super::world::{folder, options};
 use crate::{Durability, Error, Store};
@@ -176,6 +176,18 @@ struct Left {
     pool: Option<std::path::PathBuf>,
     low: [usize; 2],
     high: [usize; 2],
+}
+
+/// A call and its answer as what is one step to all others: a pop looks for the first pair, and takes it behind that,
+/// when it need not be the first any more. What it tells is what its key had then.
+fn as_step(call: &Call, answer: &Answer) -> (Call, Answer) {
+    match (call, answer) {
+        (Call::Pop { name, .. }, Answer::Pair(Some((key, value)))) => {
+            let (name, key) = (name.clone(), key.clone());
+            (Call::Key { name, key, what: What::Take }, Answer::Value(Some(value.clone())))
+        }
+        _ => (call.clone(), answer.clone()),
+    }
 }
 
 /// An order of all calls that answers as they were answered: the state after each beginning of it, and how many calls
@@ -364,18 +376,23 @@ impl Meeting {
     }
 
     fn judge(self, state: State, left: Vec<Left>, number: u64) -> Counts {
-        let calls = self.callers.each_ref().map(|caller| &caller.calls[..]);
-        let answers = self.callers.each_ref().map(|caller| {
-            let progress = caller.lock();
-            assert!(progress.error.is_none(), "{:?}", progress.error);
-            progress.answers.clone()
-        });
+        let (calls, answers): (Vec<Vec<Call>>, Vec<Vec<Answer>>) = self
+            .callers
+            .iter()
+            .map(|caller| {
+                let progress = caller.lock();
+                assert!(progress.error.is_none(), "{:?}", progress.error);
+                let both = caller.calls.iter().zip(&progress.answers);
+                both.map(|(call, answer)| as_step(call, answer)).unzip()
+            })
+            .unzip();
+        let calls = [0, 1].map(|thread| &calls[thread][..]);
         let now_ms = self.now_ms;
         let _clock = SetClock::at(now_ms);
         let found = kept(&self.store, now_ms);
         let mut all = vec![];
         let begin = state.clone();
-        let answers = answers.each_ref().map(Vec::as_slice);
+        let answers = [0, 1].map(|thread| &answers[thread][..]);
         orders(&mut vec![(state, [0, 0])], calls, answers, now_ms, &mut all);
         let what =
             || format!("of {}\n{}\nwith {}", shown(&begin.maps), shown(&calls), shown(&answers));

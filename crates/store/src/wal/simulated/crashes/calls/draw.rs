@@ -21,7 +21,7 @@ const CHANGES_MAX: usize = 4;
 pub enum Kind {
     /// Everything.
     All,
-    /// What is one step to all others, and answers what they can tell.
+    /// What is one step to all others, or can be told as one, and answers what they can tell.
     Steps,
 }
 
@@ -99,7 +99,7 @@ impl Draw {
     /// A call, of a store that is in this state.
     pub fn call(&mut self, state: &State, now_ms: u64) -> Call {
         let all = self.kind == Kind::All;
-        match self.random.below(if all { 40 } else { 29 }) {
+        match self.random.below(if all { 40 } else { 30 }) {
             0..14 => {
                 let (name, key) = (self.name(), self.key());
                 let what = self.what(state, (&name, &key), now_ms);
