@@ -19,7 +19,7 @@ fn no_thread_has_an_effect_without_its_cause() {
         return;
     }
     let mut seen = Seen::default();
-    for number in 0..60 {
+    for number in 0..70 {
         seen.add(run_whole(number));
     }
     println!("{seen:?}");

@@ -139,7 +139,7 @@ impl Draw {
         }
     }
 
-    fn what(&mut self, state: &State, (name, key): (&str, &[u8]), now_ms: u64) -> What {
+    pub(super) fn what(&mut self, state: &State, (name, key): (&str, &[u8]), now_ms: u64) -> What {
         let live = state.live(name, key, now_ms).map(|kept| kept.value.clone());
         if live.is_none() && state.stored(name, key).is_some() && self.random.one_in(4) {
             return What::RemoveExpired;

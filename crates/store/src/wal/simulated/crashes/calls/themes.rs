@@ -11,7 +11,7 @@ impl Draw {
     /// Calls of two threads that are likely to get in each other's way. Where nothing is said of one, its calls are
     /// any.
     pub fn theme(&mut self, state: &State, now_ms: u64) -> [Option<Vec<Call>>; 2] {
-        match self.random.below(10) {
+        match self.random.below(12) {
             0 => [Some(vec![self.write_seen(now_ms)]), Some(self.look_twice(SECOND_ID))],
             1 => [Some(self.look_twice(0)), None],
             2 => [None, Some(self.write_unwritten(SECOND_ID, now_ms))],
@@ -28,6 +28,11 @@ impl Draw {
             7 => {
                 let first = self.random.one_in(2).then(|| vec![self.of_several()]);
                 [first, Some(vec![self.of_several(), self.of_several()])]
+            }
+            8 => self.pop_what_changes(state, now_ms).map(Some),
+            9 => {
+                let first = self.random.one_in(2).then(|| vec![Call::Snapshot]);
+                [first, Some(self.begin_again())]
             }
             _ => [None, None],
         }
@@ -57,6 +62,33 @@ impl Draw {
         let effect = Effect::Put(self.value(&key), self.expiry_ms(now_ms));
         let batch = vec![Part::Unwritten(id), Part::Change { name, key, effect }];
         vec![Call::Watch { id, key: watched }, Call::Batch(batch)]
+    }
+
+    /// A pop, and writes of its map.
+    fn pop_what_changes(&mut self, state: &State, now_ms: u64) -> [Vec<Call>; 2] {
+        let (name, is_last) = (self.name(), self.random.one_in(2));
+        let writes = (0..1 + self.random.below(2)).map(|_| {
+            let (name, key) = (name.clone(), self.key());
+            let what = self.what(state, (&name, &key), now_ms);
+            Call::Key { name, key, what }
+        });
+        let writes = writes.collect();
+        [vec![Call::Pop { name, is_last }], writes]
+    }
+
+    /// A map that is emptied, or goes and comes again, and what is written there behind that.
+    fn begin_again(&mut self) -> Vec<Call> {
+        let name = NAMES[self.random.below(3)].to_string();
+        let mut calls = match name == NAMES[2] {
+            true => vec![Call::Drop(name.clone()), Call::Make(name.clone())],
+            false => vec![Call::Clear(name.clone())],
+        };
+        for _ in 0..1 + self.random.below(2) {
+            let key = self.key();
+            let what = What::Put(self.value(&key), 0);
+            calls.push(Call::Key { name: name.clone(), key, what });
+        }
+        calls
     }
 
     /// Each changes what the other depends on.
