@@ -1,11 +1,13 @@
 //! Two threads, of which the first stops at one of the points of its calls, or before an operation of the disk. The
 //! second then makes its calls, as far as it is not held up, and the first goes on.
 //!
-//! What both were answered, and what there is in the end, must come of one order of all calls; and what is left of a
-//! crash or a death meanwhile, of a beginning of such an order.
+//! What both were answered, and what there is in the end, must come of one order of all calls, in which each comes
+//! behind those that had returned when it began; and what is left of a crash or a death meanwhile, of a beginning of
+//! such an order.
 
 use std::cell::Cell;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -86,6 +88,8 @@ impl Gate {
 #[derive(Default)]
 struct Progress {
     answers: Vec<Answer>,
+    /// When each of the calls that were answered began and ended.
+    times: Vec<[u64; 2]>,
     begun: usize,
     /// So many of its calls are durable.
     told: usize,
@@ -101,9 +105,17 @@ struct Progress {
 struct Caller {
     calls: Vec<Call>,
     progress: Mutex<Progress>,
+    /// Of both threads: goes on by one at each beginning and end of a call.
+    now: Arc<AtomicU64>,
 }
 
 impl Caller {
+    /// A time that is later than all before, for both threads.
+    fn time(&self) -> u64 {
+        // SeqCst: one order of all, in which what has returned comes before what begins then; pairs with itself.
+        self.now.fetch_add(1, Ordering::SeqCst)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,6 +143,7 @@ impl Caller {
                 between(index);
             }
             self.lock().begun = index + 1;
+            let begun = self.time();
             let answer = match call.make(store, &mut hands) {
                 Err(Error::SnapshotBusy(_)) if matches!(call, Call::Snapshot) => Ok(None),
                 answer => answer.map(Some),
@@ -146,6 +159,7 @@ impl Caller {
                         progress.written = index + 1;
                     }
                     progress.answers.push(answer.unwrap_or(Answer::Nothing));
+                    progress.times.push([begun, self.time()]);
                 }
                 Err(error) => {
                     progress.error = Some(format!("{}: {error}", shown(call)));
@@ -194,27 +208,29 @@ fn as_step(call: &Call, answer: &Answer) -> (Call, Answer) {
 /// of each thread are in that.
 type Order = Vec<(State, [usize; 2])>;
 
-/// All orders of the calls that answer so, from this state on.
-fn orders(
-    now: &mut Order,
-    callers: [&[Call]; 2],
-    answers: [&[Answer]; 2],
-    now_ms: u64,
-    found: &mut Vec<Order>,
-) {
+/// A call as it was made: what it answered, when it began and ended.
+type Made = (Call, Answer, [u64; 2]);
+
+/// All orders of the calls that answer so, from this state on. What has ended before another call began comes before
+/// that.
+fn orders(now: &mut Order, callers: &[Vec<Made>; 2], now_ms: u64, found: &mut Vec<Order>) {
     let (state, made) = now.last().expect("it begins with one").clone();
-    if made == [callers[0].len(), callers[1].len()] {
+    let next_of = |thread: usize| callers[thread].get(made[thread]);
+    if next_of(0).is_none() && next_of(1).is_none() {
         found.push(now.clone());
         return;
     }
     for thread in [0, 1] {
-        let Some(call) = callers[thread].get(made[thread]) else { continue };
+        let Some((call, answer, [begun, _])) = next_of(thread) else { continue };
+        if next_of(1 - thread).is_some_and(|(_, _, [_, ended])| ended < begun) {
+            continue;
+        }
         let mut next = state.clone();
-        if next.apply(call, now_ms) == answers[thread][made[thread]] {
+        if next.apply(call, now_ms) == *answer {
             let mut made = made;
             made[thread] += 1;
             now.push((next, made));
-            orders(now, callers, answers, now_ms, found);
+            orders(now, callers, now_ms, found);
             now.pop();
         }
     }
@@ -263,8 +279,9 @@ pub fn run(number: u64, faults: Faults) -> Counts {
         true => second.len() - 1,
         false => 1 + draw.random.below(second.len()),
     };
-    let callers =
-        [first, second].map(|calls| Arc::new(Caller { calls, progress: Mutex::default() }));
+    let now = Arc::new(AtomicU64::new(0));
+    let callers = [first, second]
+        .map(|calls| Arc::new(Caller { calls, progress: Mutex::default(), now: now.clone() }));
     let gate = Arc::new(Gate::default());
     gate.lock().left = stops_at;
     let (at_disk, at_point) = (gate.clone(), gate.clone());
@@ -376,26 +393,20 @@ impl Meeting {
     }
 
     fn judge(self, state: State, left: Vec<Left>, number: u64) -> Counts {
-        let (calls, answers): (Vec<Vec<Call>>, Vec<Vec<Answer>>) = self
-            .callers
-            .iter()
-            .map(|caller| {
-                let progress = caller.lock();
-                assert!(progress.error.is_none(), "{:?}", progress.error);
-                let both = caller.calls.iter().zip(&progress.answers);
-                both.map(|(call, answer)| as_step(call, answer)).unzip()
-            })
-            .unzip();
-        let calls = [0, 1].map(|thread| &calls[thread][..]);
+        let made: [Vec<Made>; 2] = self.callers.each_ref().map(|caller| {
+            let progress = caller.lock();
+            assert!(progress.error.is_none(), "{:?}", progress.error);
+            let both = caller.calls.iter().zip(&progress.answers);
+            let steps = both.map(|(call, answer)| as_step(call, answer)).zip(&progress.times);
+            steps.map(|((call, answer), times)| (call, answer, *times)).collect()
+        });
         let now_ms = self.now_ms;
         let _clock = SetClock::at(now_ms);
         let found = kept(&self.store, now_ms);
         let mut all = vec![];
         let begin = state.clone();
-        let answers = [0, 1].map(|thread| &answers[thread][..]);
-        orders(&mut vec![(state, [0, 0])], calls, answers, now_ms, &mut all);
-        let what =
-            || format!("of {}\n{}\nwith {}", shown(&begin.maps), shown(&calls), shown(&answers));
+        orders(&mut vec![(state, [0, 0])], &made, now_ms, &mut all);
+        let what = || format!("of {}\n{}", shown(&begin.maps), shown(&made));
         assert!(!all.is_empty(), "no order answers so {}", what());
         let ends_so =
             |order: &Order| order.last().is_some_and(|(last, _)| last.fits(&found, now_ms));

@@ -14,8 +14,16 @@ impl Draw {
         match self.random.below(12) {
             0 => [Some(vec![self.write_seen(now_ms)]), Some(self.look_twice(SECOND_ID))],
             1 => [Some(self.look_twice(0)), None],
-            2 => [None, Some(self.write_unwritten(SECOND_ID, now_ms))],
-            3 => [Some(self.write_unwritten(0, now_ms)), None],
+            2 => {
+                let watched = self.key();
+                let first = self.maybe_write(state, &watched, now_ms);
+                [first, Some(self.write_unwritten(SECOND_ID, watched, now_ms))]
+            }
+            3 => {
+                let watched = self.key();
+                let second = self.maybe_write(state, &watched, now_ms);
+                [Some(self.write_unwritten(0, watched, now_ms)), second]
+            }
             4 | 5 => self.each_other(state, now_ms).map(Some),
             6 => {
                 let emptied = match self.random.below(3) {
@@ -56,9 +64,16 @@ impl Draw {
         vec![Call::OpenView { id, names }, read(self), read(self)]
     }
 
+    /// A write of a key that the other watches, of any kind; or nothing is said.
+    fn maybe_write(&mut self, state: &State, key: &[u8], now_ms: u64) -> Option<Vec<Call>> {
+        let what = self.what(state, (NAMES[0], key), now_ms);
+        let call = Call::Key { name: NAMES[0].to_string(), key: key.to_vec(), what };
+        self.random.one_in(2).then(|| vec![call])
+    }
+
     /// A batch that depends on a key not having been written since it is watched.
-    fn write_unwritten(&mut self, id: usize, now_ms: u64) -> Vec<Call> {
-        let (watched, name, key) = (self.key(), self.name(), self.key());
+    fn write_unwritten(&mut self, id: usize, watched: Vec<u8>, now_ms: u64) -> Vec<Call> {
+        let (name, key) = (self.name(), self.key());
         let effect = Effect::Put(self.value(&key), self.expiry_ms(now_ms));
         let batch = vec![Part::Unwritten(id), Part::Change { name, key, effect }];
         vec![Call::Watch { id, key: watched }, Call::Batch(batch)]
