@@ -13,7 +13,10 @@ impl Draw {
     pub fn theme(&mut self, state: &State, now_ms: u64) -> [Option<Vec<Call>>; 2] {
         match self.random.below(12) {
             0 => [Some(vec![self.write_seen(now_ms)]), Some(self.look_twice(SECOND_ID))],
-            1 => [Some(self.look_twice(0)), None],
+            1 => {
+                let second = self.random.one_in(2).then(|| vec![self.write_seen(now_ms)]);
+                [Some(self.look_twice(0)), second]
+            }
             2 => {
                 let watched = self.key();
                 let first = self.maybe_write(state, &watched, now_ms);
