@@ -264,7 +264,9 @@ impl Run {
 
     /// What a call leaves that has failed so.
     fn leaves(&self, call: &Call, error: &Error, had_failed: bool) -> Leaves {
-        assert!(self.refuses.is_told_by(error), "{:?}: {}: {error}", self.refuses, shown(call));
+        let is_told =
+            self.refuses.is_told_by(error) || self.refuses.is_snapshot_refused(call, error);
+        assert!(is_told, "{:?}: {}: {error}", self.refuses, shown(call));
         let is_one_step = !matches!(call, Call::Make(_) | Call::Load(..) | Call::Drop(_));
         let lacks_space = matches!(error, Error::PoolFull(_) | Error::DiskFull(_));
         assert!(!lacks_space || !needs_no_space(call), "{}: {error}", shown(call));
@@ -355,6 +357,11 @@ impl Refuses {
             }
             _ => false,
         }
+    }
+
+    /// Whether it is the file of a snapshot for which there is no space: the log goes on without it.
+    fn is_snapshot_refused(self, call: &Call, error: &Error) -> bool {
+        self == Refuses::Space && matches!((call, error), (Call::Snapshot, Error::DiskFull(_)))
     }
 }
 
