@@ -121,6 +121,12 @@ fn too_large(
     write!(f, "the {what} has {human} ({size} bytes) and the limit is {limit}: {advice}")
 }
 
+/// What helps with what the kernel answered; where it refused space that is kept within another error.
+fn advice_for(error: &std::io::Error) -> String {
+    let within = error.get_ref().and_then(|cause| cause.source());
+    descriptor_advice(within.and_then(|source| source.downcast_ref()).unwrap_or(error))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -174,12 +180,7 @@ impl fmt::Display for Error {
             Error::ReadOnly => {
                 write!(f, "the store was opened read-only: open it for writing to change it")
             }
-            Error::Io(what, error) => {
-                // What the kernel refused is kept within a refusal of space.
-                let within = error.get_ref().and_then(|cause| cause.source());
-                let answer = within.and_then(|source| source.downcast_ref()).unwrap_or(error);
-                write!(f, "{what}: {error}{}", descriptor_advice(answer))
-            }
+            Error::Io(what, error) => write!(f, "{what}: {error}{}", advice_for(error)),
             Error::Locked(text)
             | Error::Forked(text)
             | Error::NotAPool(text)

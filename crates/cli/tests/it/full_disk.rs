@@ -2,6 +2,8 @@
 //!
 //! The disk is a file system in memory, which only root may mount.
 
+#![allow(clippy::print_stdout, reason = "it says what it skips")]
+
 use crate::common::PoolFolder;
 use crate::serving::Serving;
 use std::fs::{self, File};

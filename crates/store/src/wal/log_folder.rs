@@ -81,7 +81,7 @@ impl Folder for RealFolder {
 
     fn open(&self) -> everleaf_log::Result<RealDisk> {
         // Root would lock a service's user out of its own log.
-        RealDisk::open_beside(&self.0, &self.0.with_extension(""))
+        RealDisk::open_beside(&self.0, self.0.with_extension(""))
     }
 
     fn list(&self) -> IoResult<Vec<String>> {
