@@ -15,7 +15,7 @@
 //! the machine below them only the death of the process is simulated.
 
 mod calling;
-mod calls;
+pub(crate) mod calls;
 mod changes;
 mod clocks;
 mod damaging;

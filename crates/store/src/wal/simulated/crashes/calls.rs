@@ -425,14 +425,12 @@ impl State {
                 put(value, 0);
                 Answer::Value(before)
             }
-            What::Remove | What::Take => {
+            What::Remove => Answer::Was(self.remove(name, key, now_ms)),
+            What::Take => {
                 if is_there {
                     self.set(name, key, None);
                 }
-                match what {
-                    What::Take => Answer::Value(before),
-                    _ => Answer::Was(is_there),
-                }
+                Answer::Value(before)
             }
             What::Add(amount) => {
                 let old = before.as_ref().map_or(Some(0), |digits| integer(digits));

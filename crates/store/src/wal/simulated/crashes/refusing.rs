@@ -236,6 +236,8 @@ impl Run {
             Call::Sync | Call::Snapshot => true,
             // It waits for nothing.
             Call::Sweep(_) => false,
+            // Nor does it where all it does is to free what has expired.
+            Call::Key { what: What::Remove, .. } => before.bare() != after.bare(),
             _ => before.maps != after.maps,
         };
         let (worlds, is_told) = match &answer {

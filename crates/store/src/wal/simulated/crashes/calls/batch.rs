@@ -61,18 +61,20 @@ impl State {
         Answer::All(keys.iter().map(see).collect())
     }
 
-    /// Removes keys. Those that have expired are removed behind that, which is no write.
-    pub(super) fn remove_all(&mut self, name: &str, keys: &[Vec<u8>], now_ms: u64) -> Answer {
-        let mut count = 0;
-        for key in keys {
-            if self.live(name, key, now_ms).is_some() {
-                self.set(name, key, None);
-                count += 1;
-            } else if let Some(kept) = self.maps.get_mut(name).and_then(|it| it.get_mut(key)) {
-                kept.is_swept = true;
-            }
+    /// Removes a key: whether it was there. If it has expired it is freed, as by the sweep: that is no write, and the
+    /// log is not told.
+    pub(super) fn remove(&mut self, name: &str, key: &[u8], now_ms: u64) -> bool {
+        let is_there = self.live(name, key, now_ms).is_some();
+        if is_there {
+            self.set(name, key, None);
+        } else if let Some(kept) = self.maps.get_mut(name).and_then(|it| it.get_mut(key)) {
+            kept.is_swept = true;
         }
-        Answer::Count(count)
+        is_there
+    }
+
+    pub(super) fn remove_all(&mut self, name: &str, keys: &[Vec<u8>], now_ms: u64) -> Answer {
+        Answer::Count(keys.iter().filter(|key| self.remove(name, key, now_ms)).count() as u64)
     }
 
     pub(super) fn apply_batch(&mut self, batch: &Batch, now_ms: u64) -> Answer {
