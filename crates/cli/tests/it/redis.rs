@@ -112,6 +112,7 @@ pub fn free_port() -> u16 {
     // Processes that run beside each other begin at different ports.
     let first = std::process::id().wrapping_mul(61);
     for _ in PORTS {
+        // Relaxed: only distinct numbers are wanted.
         let number = first.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
         let port = PORTS.start + (number % PORTS.len() as u32) as u16;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {

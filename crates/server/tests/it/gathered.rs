@@ -21,6 +21,7 @@ fn while_busy(server: &TestServer, send: impl FnOnce()) {
     let mut busy = server.connect();
     assert_eq!(busy.line("PING"), "+PONG");
     busy.send(&encode(&["DEBUG", "SLEEP", "0.2"]));
+    // Time for it to begin. If that is not enough, what is sent is done one by one: no answer depends on it.
     thread::sleep(Duration::from_millis(50));
     send();
     assert_eq!(busy.reply(), "+OK");
@@ -137,9 +138,10 @@ fn each_client_is_answered_as_if_it_were_alone() {
 #[test]
 fn what_a_client_sent_before_it_closed_is_done() {
     let server = TestServer::with(one_loop);
+    let clients = connect(&server, 20);
     while_busy(&server, || {
-        for number in 0..20 {
-            server.connect().send(&request(&format!("SADD set {number}")));
+        for (number, mut client) in clients.into_iter().enumerate() {
+            client.send(&request(&format!("SADD set {number}")));
         }
     });
     let mut client = server.connect();
