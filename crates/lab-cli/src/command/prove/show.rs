@@ -65,12 +65,12 @@ fn rate(count: u64, verdict: &Verdict) -> f64 {
     count as f64 / verdict.seconds.max(1e-9)
 }
 
-/// A number in four characters or so.
+/// A number without decimals, in the largest unit of which there are ten.
 fn short(number: f64) -> String {
     match number {
-        n if n >= 1e9 => format!("{:.2} G", n / 1e9),
-        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
-        n if n >= 1e3 => format!("{:.1} k", n / 1e3),
+        n if n >= 1e10 => format!("{:.0} G", n / 1e9),
+        n if n >= 1e7 => format!("{:.0} M", n / 1e6),
+        n if n >= 1e4 => format!("{:.0} k", n / 1e3),
         n => format!("{n:.0}"),
     }
 }
