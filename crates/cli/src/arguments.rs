@@ -225,10 +225,8 @@ impl From<TreeArg> for Tree {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DomainArg {
     /// Persistent memory: once its cache line is flushed (ADR)
-    #[value(alias = "line")]
     Adr,
     /// Persistent memory with persistent caches: once visible (eADR)
-    #[value(alias = "visible")]
     Eadr,
     /// Any file: durable against the death of the process
     Process,

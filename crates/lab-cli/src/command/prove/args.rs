@@ -16,7 +16,7 @@ Examples:
   everleaf-lab prove                                  everything, five seconds each
   everleaf-lab prove nbtree                           one structure, for two minutes
   everleaf-lab prove nbtree --budget 1h --seed 7
-  everleaf-lab prove nbtree --budget 200000           so many schedules, on any machine
+  everleaf-lab prove nbtree --budget 200000           this many schedules, on any machine
   everleaf-lab prove nbtree --domain adr --memory tso --out failure.json
   everleaf-lab prove --replay failure.json            the failed schedule again, step by step
   everleaf-lab prove --list                           what there is to prove
@@ -75,7 +75,7 @@ pub struct ProveArgs {
     /// Plant this bug, to see that it is found
     #[arg(long, value_name = "NAME")]
     pub mutant: Option<String>,
-    /// Give every access of the structure a fault in turn, or N of them evenly spread, and say who finds it
+    /// Give every access of the structure a fault in turn, or N of them evenly spread, and say which judge finds it
     #[arg(
         long,
         value_name = "N",
@@ -86,7 +86,7 @@ pub struct ProveArgs {
         conflicts_with_all = ["mutant", "out", "list", "replay"]
     )]
     pub faults: Option<usize>,
-    /// Give this access a fault, as the table of --faults names it: to see who finds it, and how
+    /// Give this access a fault, as the table of --faults names it: to see which judge finds it, and how
     #[arg(
         long,
         value_name = "HOW FILE:LINE:COLUMN",
@@ -124,10 +124,8 @@ pub struct ProveArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DomainArg {
     /// Of every cache line, any part of what was not flushed and drained (ADR)
-    #[value(alias = "line")]
     Adr,
     /// Everything visible, nothing that waits in a store buffer (eADR)
-    #[value(alias = "visible")]
     Eadr,
     /// Everything: only the process dies
     Process,
