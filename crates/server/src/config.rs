@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everleaf::human_size;
+
 use crate::databases::DATABASE_COUNT_MAX;
 use crate::tls::TlsConfig;
 use crate::{ServerError, process_memory};
@@ -202,12 +204,17 @@ impl Config {
             return refuse("clients need some memory: give a limit above 0, or none at all".into());
         }
         if self.request_size_max > u32::MAX as usize {
-            return refuse(format!("requests are limited to {} bytes at most", u32::MAX));
+            return refuse(format!(
+                "requests of up to {} are the limit: give at most {} bytes",
+                human_size(u64::from(u32::MAX)),
+                u32::MAX
+            ));
         }
         if self.bulk_size_max >= self.request_size_max {
             return refuse(format!(
-                "an argument may have {} bytes, so a request must be allowed more than {}",
-                self.bulk_size_max, self.request_size_max
+                "an argument may have {}, so a request must be allowed more than {}",
+                human_size(self.bulk_size_max as u64),
+                human_size(self.request_size_max as u64)
             ));
         }
         if self.bulk_size_max < BULK_SIZE_MIN {

@@ -1,6 +1,6 @@
 //! What clients are told in place of a reply.
 
-use everleaf::Error;
+use everleaf::{Error, human_size};
 
 use crate::failure::Failure;
 use crate::resp::Reply;
@@ -19,8 +19,8 @@ impl Failure {
                 reply.error(&format!("ERR wrong number of arguments for '{name}' command"));
             }
             Failure::ReplyTooLong => reply.error(&format!(
-                "ERR the reply would have more than {} bytes: ask for less at a time",
-                shared.config.reply_size_max
+                "ERR the reply would have more than {}: ask for less at a time",
+                human_size(shared.config.reply_size_max as u64)
             )),
             Failure::Text(text) => reply.error(text),
             Failure::Store(error) => write_store_error(error, reply, shared),
