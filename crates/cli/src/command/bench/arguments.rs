@@ -130,10 +130,10 @@ pub struct BenchArgs {
     /// Pairs of a scan; the most for those of e
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [100])]
     pub scan_length: Vec<u32>,
-    /// Let so many operations a second arrive, all threads together, such as 200k
+    /// Operations that arrive per second, all threads together, such as 200k (open loop)
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub rate: Option<u64>,
-    /// Let so many of them arrive at one moment
+    /// How many of these operations arrive at the same moment
     #[arg(long, value_name = "N", default_value_t = 1, requires = "rate")]
     pub burst: u32,
     /// Write the updates of the mixes by the call that would also add the key

@@ -42,7 +42,7 @@ pub struct ImportArgs {
     pub source: String,
     /// The pool file to create, or the address of a server without keys that gets them
     pub pool: PathBuf,
-    /// Pass on what is written to the source, until it has been silent for so many seconds (to a server)
+    /// Pass on what is written to the source, until it has been silent for this many seconds (to a server)
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub follow: Option<u64>,
     /// Skip and count what Everleaf has no type for, instead of refusing everything

@@ -128,7 +128,7 @@ pub struct ServeArgs {
     /// How many refusals are kept (ACL LOG)
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub acllog_max_len: usize,
-    /// Who may use DEBUG: nobody, who connects from this machine, or everybody who may use commands of administration
+    /// Which clients may use DEBUG: none, those on this machine, or all that may use commands of administration
     #[arg(
         long,
         value_enum,
@@ -171,11 +171,11 @@ pub enum LogFormat {
 /// Whether clients must show a certificate.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum AuthClientsArg {
-    /// Nobody is asked
+    /// Clients are not asked for a certificate
     No,
-    /// One that is shown must be valid
+    /// A certificate that a client shows must be valid
     Optional,
-    /// Without a valid one nobody is served
+    /// Only clients with a valid certificate are served
     Yes,
 }
 
@@ -192,11 +192,11 @@ impl AuthClientsArg {
 /// Who may use `DEBUG`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DebugArg {
-    /// Nobody
+    /// No client
     No,
-    /// Who connects from this machine
+    /// Clients on this machine
     Local,
-    /// Everybody
+    /// Every client
     Yes,
 }
 
