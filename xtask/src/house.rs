@@ -34,17 +34,19 @@ const fn row(what: &'static str, title: &'static str, aim: Option<f64>, digits: 
 }
 
 /// All of them, in the order in which they are shown.
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 18] = [
     row("test-cold-minutes", "`cargo xtask test`, cold, minutes", Some(12.0), 1),
     row("test-cold-build-cpu", "of it CPU seconds of building", None, 0),
     row("test-cold-run-cpu", "of it CPU seconds of the tests", None, 0),
     row("test-warm-minutes", "`cargo xtask test`, warm, minutes", Some(4.0), 1),
     row("test-warm-run-cpu", "of it CPU seconds of the tests", None, 0),
     row("test-passed", "its tests", None, 0),
+    row("test-programs", "its test programs, those of unit tests among them", None, 0),
     row("landing-minutes", "`cargo xtask landing` behind it, minutes", None, 1),
     row("landing-build-cpu", "of it CPU seconds of building", None, 0),
     row("landing-run-cpu", "of it CPU seconds of the tests", None, 0),
     row("landing-passed", "its tests", None, 0),
+    row("landing-programs", "its test programs, those of unit tests among them", None, 0),
     row("checks-minutes", "`cargo xtask checks` behind these, minutes", None, 1),
     row("ci-minutes", "`cargo xtask ci`, cold: these three, minutes", Some(25.0), 1),
     row("target-gb", "`target` after `test`, GB", Some(3.0), 1),
@@ -200,19 +202,25 @@ struct Timed {
 fn note(found: &mut BTreeMap<&'static str, f64>, of: &Timed, minutes: f64, output: &str) {
     let has = |words: &str| of.command.contains(words);
     let is_cold = output.contains(COLD);
-    let [of_minutes, of_build, of_run, of_tests] = match () {
+    let names = match () {
         () if has("xtask test") && is_cold => {
-            ["test-cold-minutes", "test-cold-build-cpu", "test-cold-run-cpu", ""]
+            ["test-cold-minutes", "test-cold-build-cpu", "test-cold-run-cpu", "", ""]
         }
-        () if has("xtask test") => ["test-warm-minutes", "", "test-warm-run-cpu", "test-passed"],
-        () if has("xtask landing") => {
-            ["landing-minutes", "landing-build-cpu", "landing-run-cpu", "landing-passed"]
+        () if has("xtask test") => {
+            ["test-warm-minutes", "", "test-warm-run-cpu", "test-passed", "test-programs"]
         }
-        () if has("xtask checks") => ["checks-minutes", "", "", ""],
-        () if has("xtask ci") && is_cold => ["ci-minutes", "", "", ""],
+        () if has("xtask landing") => [
+            "landing-minutes",
+            "landing-build-cpu",
+            "landing-run-cpu",
+            "landing-passed",
+            "landing-programs",
+        ],
+        () if has("xtask checks") => ["checks-minutes", "", "", "", ""],
+        () if has("xtask ci") && is_cold => ["ci-minutes", "", "", "", ""],
         () if has("build") && has("--release") && is_cold => {
             found.insert("product-cpu", of.cpu);
-            ["product-minutes", "", "", ""]
+            ["product-minutes", "", "", "", ""]
         }
         () => return,
     };
@@ -222,8 +230,9 @@ fn note(found: &mut BTreeMap<&'static str, f64>, of: &Timed, minutes: f64, outpu
     };
     let passed =
         output.lines().rev().find(|line| line.contains(" passed, ")).and_then(first_number);
-    let amounts = [Some(minutes), behind("built in "), behind("run in "), passed];
-    for (what, amount) in [of_minutes, of_build, of_run, of_tests].into_iter().zip(amounts) {
+    let programs = whole.and_then(first_number);
+    let amounts = [Some(minutes), behind("built in "), behind("run in "), passed, programs];
+    for (what, amount) in names.into_iter().zip(amounts) {
         if let Some(amount) = amount.filter(|_| !what.is_empty()) {
             found.insert(what, amount);
         }
@@ -280,6 +289,7 @@ the program, stripped: 9700000 bytes, of 10000000 at most
             ("test-cold-minutes", 13.525),
             ("test-cold-run-cpu", 453.0),
             ("test-passed", 1975.0),
+            ("test-programs", 36.0),
             ("test-warm-minutes", 4.1),
             ("test-warm-run-cpu", 460.0),
         ];

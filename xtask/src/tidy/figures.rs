@@ -64,7 +64,7 @@ fn figures(workspace: &Workspace) -> Figures {
         ("lines of tests", in_crates().map(tests).sum()),
         ("Rust files", rust().count()),
         ("files above 500 lines", rust().filter(|file| is_long(file)).count()),
-        ("test programs", rust().filter(|file| is_test_program(&file.path)).count()),
+        ("files that are test programs", rust().filter(|file| is_test_program(&file.path)).count()),
         ("files in circles above two", in_circles(&circles)),
         (
             "the same without uses of a file above in its folders",
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(figure(&texts, "lines of product, without tests"), 2);
         assert_eq!(figure(&texts, "lines of research, without tests"), 1);
         assert_eq!(figure(&texts, "lines of tests"), 4);
-        assert_eq!(figure(&texts, "test programs"), 2);
+        assert_eq!(figure(&texts, "files that are test programs"), 2);
         assert_eq!(figure(&texts, "items marked pub in the store"), 1);
     }
 
