@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::holder::{self, Held, Lock};
-use super::space::{allocate, fill_holes, has_holes, holes, secure};
+use super::space::{allocate, fill_holes, has_holes, holes, secure, unshare, write_in_place};
 use super::unnamed::Unnamed;
 use super::{file_name, probe};
 use crate::header::{self, HeaderWords};
@@ -45,6 +45,7 @@ impl FileBacking {
         if !read_only {
             // The rest is up to the layer that knows what is in use there.
             fill_holes(&file, path, extent.size.min(DATA_START))?;
+            unshare(&file, path, extent.size)?;
             holder::leave_record(&file);
         }
         let capacity = max.max(extent.max_size).max(length);
@@ -59,6 +60,7 @@ impl FileBacking {
         }
         let (unnamed, file) = Unnamed::new(path)?;
         let held = take_lock(&file, path, false)?;
+        write_in_place(&file);
         allocate(&file, path, 0, size)?;
         holder::leave_record(&file);
         let backing = Self::map(path, (file, held), size, max.max(size), false)?;

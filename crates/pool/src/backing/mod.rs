@@ -7,6 +7,7 @@ mod holder;
 mod interface;
 mod memory;
 mod probe;
+mod shared_extents;
 #[cfg(feature = "simulated")]
 mod simulated;
 mod space;

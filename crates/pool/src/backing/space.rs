@@ -5,9 +5,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, IFlags, SeekFrom};
 use rustix::io::Errno;
 
+use super::shared_extents::has_shared_extents;
 use crate::PoolError;
 
 /// Allocates the holes that a copying program may have left in the file, so that no store to the
@@ -74,6 +75,43 @@ pub fn secure(file: &File, path: &Path, start: u64, end: u64) -> Result<(), Pool
         // A file system that cannot say beforehand. Holes are rare and it may have space.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         result => result.map_err(|error| refusal(path, end, error)),
+    }
+}
+
+/// Gives the file blocks of its own for those of its first `size` bytes that it shares with a copy (`cp` makes such on
+/// XFS). The first store to a shared block needs space, and where there is none the kernel ends the process.
+///
+/// Holes stay holes. Where the file system shares no blocks, or cannot be asked, nothing is done.
+pub fn unshare(file: &File, path: &Path, size: u64) -> Result<(), PoolError> {
+    let flags = FallocateFlags::UNSHARE_RANGE | FallocateFlags::KEEP_SIZE;
+    let unshare = |start: u64, end: u64| {
+        let unshare = || rustix::fs::fallocate(file, flags, start, end - start);
+        match rustix::io::retry_on_intr(unshare) {
+            // XFS may say so where nothing is shared, too.
+            Err(Errno::NOSPC) if has_shared_extents(file, size) == Ok(false) => Ok(()),
+            result => result,
+        }
+    };
+    // The first page, which has the header, tells whether this can be asked at all, before holes are looked for.
+    if matches!(unshare(0, 1), Err(error) if error != Errno::NOSPC) {
+        return Ok(());
+    }
+    let io = |source| PoolError::Io { path: path.into(), action: "look for its holes", source };
+    let mut from = 0;
+    for (start, end) in holes(file, size).map_err(io)?.into_iter().chain([(size, size)]) {
+        if from < start {
+            unshare(from, start).map_err(|error| refusal(path, size, error))?;
+        }
+        from = end;
+    }
+    Ok(())
+}
+
+/// Asks a file system that writes every change to another place (Btrfs) to write those of this file, which is still
+/// empty, where they belong: else each store needs space. A file system that cannot be asked does so anyway, or not.
+pub fn write_in_place(file: &File) {
+    if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
+        let _ = rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW);
     }
 }
 

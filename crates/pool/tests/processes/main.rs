@@ -6,3 +6,4 @@ mod fork;
 mod growth;
 mod kill;
 mod lock;
+mod shared_blocks;
