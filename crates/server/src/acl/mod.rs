@@ -47,6 +47,14 @@ pub struct Acl {
     pub attempts: Attempts,
 }
 
+/// The rules of a user, or of a new one, with these added.
+fn with_rules(user: Option<&Arc<User>>, rules: &[&[u8]]) -> Result<Rules, Vec<u8>> {
+    let known = user.and_then(|user| user.rules());
+    let mut changed = known.map_or_else(Rules::new, |rules| (*rules).clone());
+    changed.apply_all(rules)?;
+    Ok(changed)
+}
+
 /// Who a connection is, and what it may do.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -168,11 +176,7 @@ impl Acl {
         // One change at a time.
         let mut users = self.write();
         let known = users.get(name).cloned();
-        let mut changed = known
-            .as_ref()
-            .and_then(|user| user.rules())
-            .map_or_else(Rules::new, |rules| (*rules).clone());
-        changed.apply_all(rules)?;
+        let changed = with_rules(known.as_ref(), rules)?;
         match known {
             Some(user) => user.set(Some(changed)),
             None => {
@@ -182,6 +186,11 @@ impl Acl {
         drop(users);
         self.changed();
         Ok(())
+    }
+
+    /// Whether [`Self::set`] could do this now.
+    pub fn check(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), Vec<u8>> {
+        with_rules(self.get(name).as_ref(), rules).map(|_| ())
     }
 
     /// Deletes a user. Its connections must be closed.

@@ -76,16 +76,38 @@ fn setuser(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     if acl::has_space(name) {
         return Err(Failure::text("ERR Usernames can't contain spaces or null characters"));
     }
-    context
-        .shared
-        .acl
-        .set(name, &rules)
+    let acl = &context.shared.acl;
+    let is_later = context.later.is_some();
+    if is_later { acl.check(name, &rules) } else { acl.set(name, &rules) }
         .map_err(|error| Failure::text(format!("ERR {}", String::from_utf8_lossy(&error))))?;
+    if is_later {
+        let (name, rules) =
+            (name.to_vec(), rules.into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
+        context.act(move |shared| {
+            let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
+            if let Err(error) = shared.acl.set(&name, &rules) {
+                // Another client has changed the user since, and a rule takes away what is not there any more.
+                let error = String::from_utf8_lossy(&error);
+                tracing::warn!("ACL SETUSER of a transaction was not done: {error}");
+            }
+        });
+    }
     context.reply.ok();
     Ok(())
 }
 
+/// What reads or writes files, or closes connections, cannot be left to be done behind a transaction.
+fn refuse_within_transaction(context: &Context<'_>, subcommand: &str) -> CommandResult {
+    match context.later {
+        Some(_) => Err(Failure::text(format!(
+            "ERR ACL {subcommand} inside of a transaction is not possible"
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn deluser(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
+    refuse_within_transaction(context, "DELUSER")?;
     if request.args_from(2).any(|name| name == DEFAULT) {
         return Err(Failure::text("ERR The 'default' user cannot be removed"));
     }
@@ -157,6 +179,7 @@ fn list(context: &mut Context<'_>) {
 }
 
 fn load(context: &mut Context<'_>) -> CommandResult {
+    refuse_within_transaction(context, "LOAD")?;
     let acl = &context.shared.acl;
     let path = acl.file().ok_or(Failure::text(NO_FILE))?;
     let gone = acl.load(path).map_err(|errors| Failure::text(format!("ERR {errors}")))?;
@@ -166,6 +189,7 @@ fn load(context: &mut Context<'_>) -> CommandResult {
 }
 
 fn save(context: &mut Context<'_>) -> CommandResult {
+    refuse_within_transaction(context, "SAVE")?;
     let acl = &context.shared.acl;
     let path = acl.file().ok_or(Failure::text(NO_FILE))?;
     acl.save(path).map_err(|error| {
@@ -220,7 +244,7 @@ fn genpass(context: &mut Context<'_>, bits: Option<&[u8]>) -> CommandResult {
 
 fn log(context: &mut Context<'_>, option: Option<&[u8]>) -> CommandResult {
     if option.is_some_and(|option| option.eq_ignore_ascii_case(b"reset")) {
-        context.shared.acl.log.reset();
+        context.act(|shared| shared.acl.log.reset());
         context.reply.ok();
         return Ok(());
     }

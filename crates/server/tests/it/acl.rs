@@ -139,7 +139,8 @@ fn a_transaction_is_checked_when_kept_and_when_run() {
     let log = admin.line("ACL LOG");
     assert!(log.contains("\"multi\" \"object\" \"incr\""), "{log}");
     assert_eq!(admin.line("MULTI"), "+OK");
-    assert_eq!(admin.line("ACL SETUSER u on"), "-ERR Command not allowed inside a transaction");
+    assert_eq!(admin.line("ACL SAVE"), "+QUEUED");
+    assert_eq!(admin.line("EXEC"), "[-ERR ACL SAVE inside of a transaction is not possible]");
 }
 
 #[test]

@@ -580,6 +580,38 @@ fn a_failed_transaction_leaves_settings_and_connections_alone() {
     other.assert_closed();
 }
 
+/// `ACL` was refused between `MULTI` and `EXEC`, where Redis takes it.
+#[test]
+fn users_are_changed_and_told_of_in_a_transaction() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let queued = [
+        "ACL WHOAMI",
+        "ACL SETUSER ann on >secret +get ~a*",
+        "ACL USERS",
+        "ACL SETUSER ben nonsense",
+        "ACL SAVE",
+        "ACL DELUSER ann",
+        "SET a 1",
+    ];
+    client.line("MULTI");
+    queued.iter().for_each(|line| assert_eq!(client.line(line), "+QUEUED", "{line}"));
+    assert_eq!(
+        client.line("EXEC"),
+        "[\"default\" +OK [\"default\"] -ERR Error in ACL SETUSER modifier 'nonsense': Syntax error -ERR ACL SAVE inside \
+         of a transaction is not possible -ERR ACL DELUSER inside of a transaction is not possible +OK]"
+    );
+    assert_eq!(client.line("ACL USERS"), "[\"ann\" \"default\"]");
+    let mut ann = server.connect();
+    run(&mut ann, &[("AUTH ann secret", "+OK"), ("GET a", "\"1\"")]);
+    // One that is not done changes nobody.
+    run(&mut client, &[("WATCH a", "+OK"), ("MULTI", "+OK"), ("ACL SETUSER ann off", "+QUEUED")]);
+    let mut other = server.connect();
+    run(&mut other, &[("SET a 2", "+OK")]);
+    run(&mut client, &[("EXEC", "nil[]")]);
+    assert!(!client.line("ACL LIST").contains("ann off"));
+}
+
 /// The array of `EXEC` said that it had more elements than there were, and a client took the next replies for them.
 #[test]
 fn exec_tells_as_many_replies_as_there_are() {

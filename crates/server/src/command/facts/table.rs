@@ -202,7 +202,7 @@ pub const COUNT: usize = 180;
 /// All commands.
 #[rustfmt::skip]
 pub static COMMANDS: [Command; COUNT] = commands! {
-    "acl" -2 [ADMIN | NO_MULTI] (0 0 0) "server", "Makes users, changes what they may do, and tells about them.";
+    "acl" -2 [ADMIN] (0 0 0) "server", "Makes users, changes what they may do, and tells about them.";
     "del" -2 [WRITE] (1 -1 1) "generic", "Removes keys.";
     "get" 2 [READ | FAST] (1 1 1) "string", "Returns the value of a key.";
     "set" -3 [WRITE | GROWS] (1 1 1) "string", "Sets the value of a key.";
