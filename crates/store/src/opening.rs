@@ -149,7 +149,12 @@ fn refuse_rebuilding(error: &PoolError, place: &LogDirectory, options: &Options)
     } else {
         return Ok(());
     };
-    Err(Error::MachineCrashed(format!("{error}; the log in {log} has what was synced: {how}")))
+    let what = match error {
+        // Not to be deleted and created anew, as an empty file without a log is.
+        PoolError::Empty { path } => format!("{} is an empty file, not a pool", path.display()),
+        other => other.to_string(),
+    };
+    Err(Error::MachineCrashed(format!("{what}; the log in {log} has what was synced: {how}")))
 }
 
 /// Opens the log, if there is to be one, and the default map. A pool that is refused for one of them is
