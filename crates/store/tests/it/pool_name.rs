@@ -160,6 +160,8 @@ fn who_is_refused_finds_no_write_acknowledged_behind() {
     let ((begin, begun), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
     let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
+        // In here, so that the writer ends, too, when something below fails.
+        let go = go;
         let map = store.default_map();
         let writer = scope.spawn(move || {
             map.update_with("first", |_| {
