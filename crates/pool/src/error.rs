@@ -326,7 +326,7 @@ impl PoolError {
             ),
             MachineCrashed { path, evidence, .. } => write!(
                 f,
-                "the machine stopped while pool {} was in use ({evidence}), so recent writes may be \
+                "the machine or the disk stopped while pool {} was in use ({evidence}), so recent writes may be \
                  missing or damaged: restore a backup, keep what can be proven with `everleaf repair`, or \
                  open it as it is with --trust-after-machine-crash and check it",
                 path.display()

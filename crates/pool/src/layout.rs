@@ -45,7 +45,8 @@
 //!                                   3 on a disk, whatever domain the session worked by
 //!   zero                18     6
 //!   boot id             24    16    of the kernel that ran the session; not known if the upper half of its
-//!                                   byte 6 is 0: random ones, of older versions zero
+//!                                   byte 6 is 0: random ones, of older versions zero. Into the last 8 bytes the
+//!                                   file's place is mixed by exclusive or, if it is known: inode and mount
 //!   dirty shutdowns     40     8    count of the memory devices; all ones if they tell none
 //!   zero                48     8
 //!   checksum            56     4    CRC-32C of bytes 0 .. 56

@@ -22,8 +22,31 @@ pub struct SessionRecord {
     pub size: u64,
     pub clean: bool,
     pub domain: Domain,
+    /// Of the boot of the kernel, with the file's place ([`noted`]).
     pub boot_id: [u8; 16],
     pub dirty_shutdowns: Option<u64>,
+}
+
+/// What a session notes of a boot and of the place of a file, which is 0 if it is not known: the boot's id, in whose last
+/// eight bytes the place is mixed. Then an older Everleaf takes the session for one of another boot, and no more.
+pub fn noted(boot_id: [u8; 16], place: u64) -> [u8; 16] {
+    let (first, last) = halves(boot_id);
+    whole([first, last ^ place])
+}
+
+/// The place that was noted with this boot; `None` with another one.
+fn place_in(noted: [u8; 16], boot_id: [u8; 16]) -> Option<u64> {
+    let ((first, last), (boot_first, boot_last)) = (halves(noted), halves(boot_id));
+    (first == boot_first).then_some(last ^ boot_last)
+}
+
+/// Whether what a file has may be older than what was stored in it, though the kernel is the same: it was there by
+/// another mount, and the kernel has forgotten it since.
+fn is_forgotten(place: u64, now: &Environment) -> bool {
+    let is_known = place != 0 && now.place != 0;
+    // Another file is a copy, which has what the kernel had.
+    let is_same_file = place as u32 == now.place as u32;
+    is_known && is_same_file && place != now.place && now.is_kept == Some(false)
 }
 
 /// What says that the machine crashed.
@@ -69,8 +92,18 @@ impl SessionRecord {
             return None;
         }
         let certain = |told| Some(Evidence { told, is_certain: true });
+        let place = place_in(self.boot_id, now.boot_id);
+        let is_same_boot =
+            self.boot_id == now.boot_id || is_boot_known(self.boot_id) && place.is_some();
         match self.domain {
-            Domain::Process if self.boot_id == now.boot_id => None,
+            Domain::Process if place.is_some_and(|place| is_forgotten(place, now)) => {
+                Some(Evidence {
+                    told: "it was not closed, and its file system has been mounted anew since, which loses nothing only if \
+                       it was unmounted in order before",
+                    is_certain: false,
+                })
+            }
+            Domain::Process if is_same_boot => None,
             Domain::Process if is_boot_known(self.boot_id) && is_boot_known(now.boot_id) => {
                 certain("it was not closed, and the system has been started anew since")
             }
@@ -174,6 +207,34 @@ mod tests {
             words[7] = seal(&words);
             assert!(found([words; 2]).is_err(), "word {index} as {value:#x}");
         }
+    }
+
+    /// Only the boot was compared: what had been synced to the log was lost when a file system went and came back.
+    #[test]
+    fn a_file_that_the_kernel_has_forgotten_is_distrusted() {
+        let place = |mount: u64, file: u64| mount << 32 | file;
+        let boot_id = *b"\x11\x22\x33\x44\x55\x66\x77\x88abcdefgh";
+        let now =
+            |place, is_kept| Environment { boot_id, place, is_kept, ..Environment::default() };
+        let is_distrusted = |then: u64, now: Environment| {
+            let session = SessionRecord { boot_id: noted(boot_id, then), ..session() };
+            session.crashed_with_machine(&now).is_some_and(|evidence| !evidence.is_certain)
+        };
+        let then = place(70, 9);
+        assert!(is_distrusted(then, now(place(71, 9), Some(false))));
+        // A container or a service has a mount of its own; the kernel has the file.
+        assert!(!is_distrusted(then, now(place(71, 9), Some(true))));
+        // The file had long been written back, and left the memory.
+        assert!(!is_distrusted(then, now(then, Some(false))));
+        // A copy; what cannot be told.
+        assert!(!is_distrusted(then, now(place(71, 8), Some(false))));
+        assert!(!is_distrusted(then, now(place(71, 9), None)));
+        assert!(!is_distrusted(then, now(0, Some(false))));
+        assert!(!is_distrusted(0, now(place(71, 9), Some(false))));
+        // Another boot is one, wherever the file was.
+        let other = Environment { boot_id: [0x77; 16], ..now(place(71, 9), Some(true)) };
+        let session = SessionRecord { boot_id: noted(boot_id, then), ..session() };
+        assert!(session.crashed_with_machine(&other).is_some_and(|evidence| evidence.is_certain));
     }
 
     #[test]

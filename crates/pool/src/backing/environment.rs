@@ -21,6 +21,10 @@ pub struct Environment {
     pub boot_id: [u8; 16],
     /// Dirty shutdowns that the persistent memory devices count; `None` if they tell none.
     pub dirty_shutdowns: Option<u64>,
+    /// The mount by which the file is reached, and the file; 0 if that is not known.
+    pub place: u64,
+    /// Whether the kernel still has the file as a session has left it; `None` if that cannot be told.
+    pub is_kept: Option<bool>,
 }
 
 impl Environment {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::holder::{self, Held, Lock};
 use super::space::{allocate, fill_holes, has_holes, holes, secure, unshare, write_in_place};
 use super::unnamed::Unnamed;
-use super::{file_name, probe};
+use super::{file_name, kept_inode, probe};
 use crate::header::{self, HeaderWords};
 use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS};
 use crate::session_record::{self, SessionWords};
@@ -82,12 +82,17 @@ impl FileBacking {
             return Err(error(io::ErrorKind::InvalidInput.into()));
         };
         let had_name = file_name::has_name(&file);
-        let mapping = Mapping::of_file(file, length, reserved, access).map_err(error)?;
         let environment = Environment::of_this_machine().map_err(|source| PoolError::Io {
             path: path.into(),
             action: "compare the boot of the system with that",
             source,
         })?;
+        let environment = Environment {
+            place: kept_inode::place(&file),
+            is_kept: kept_inode::has_mark(&file),
+            ..environment
+        };
+        let mapping = Mapping::of_file(file, length, reserved, access).map_err(error)?;
         Ok(FileBacking {
             path: path.into(),
             // A new file has no name yet.
@@ -190,6 +195,10 @@ unsafe impl Backing for FileBacking {
 
     fn name(&self) -> FileName {
         file_name::look(self.file(), self.place.as_deref(), self.had_name)
+    }
+
+    fn mark(&self) -> bool {
+        kept_inode::mark(self.file())
     }
 
     fn environment(&self) -> Environment {

@@ -146,6 +146,12 @@ pub unsafe trait Backing: Send + Sync {
         FileName::Kept
     }
 
+    /// Marks the file as in use by a session, for the kernel's memory only: [`Environment::is_kept`] tells the next one
+    /// that it is still there. Returns whether it is marked. Called when what there is has been found to be sound.
+    fn mark(&self) -> bool {
+        false
+    }
+
     /// What the world looks like to this session; all zeros for a backing that has no world.
     fn environment(&self) -> Environment {
         Environment::default()

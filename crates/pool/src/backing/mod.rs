@@ -5,6 +5,7 @@ mod file;
 mod file_name;
 mod holder;
 mod interface;
+mod kept_inode;
 mod memory;
 mod probe;
 mod shared_extents;

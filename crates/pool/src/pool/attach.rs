@@ -9,7 +9,7 @@ use super::format::{floor, format, lasting_domain};
 use super::{MEMORY, Pool, directory, ids, seal};
 use crate::backing::MemoryBacking;
 use crate::layout::{HEADER_OFFSETS, SESSION_OFFSETS, SIZE_MIN};
-use crate::session_record::{Evidence, SessionRecord};
+use crate::session_record::{Evidence, SessionRecord, noted};
 use crate::view::View;
 use crate::{Backing, Domain, Medium, PoolError, header, session_record};
 
@@ -137,11 +137,13 @@ impl<M: Machine> Pool<M> {
     /// changed (I5).
     fn begin_session(&mut self, whole: usize, same: bool) -> Result<(), PoolError> {
         let environment = self.backing.environment();
+        let is_marked = self.backing.mark();
         let session = *self.session.get_mut();
         let mut next = SessionRecord {
             clean: false,
             domain: lasting_domain(&*self.backing, self.medium.domain()),
-            boot_id: environment.boot_id,
+            // Without a mark nobody could tell whether the file was forgotten.
+            boot_id: noted(environment.boot_id, if is_marked { environment.place } else { 0 }),
             dirty_shutdowns: environment.dirty_shutdowns,
             ..session
         };

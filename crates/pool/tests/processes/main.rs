@@ -2,8 +2,8 @@
 
 #[path = "../it/common/mod.rs"]
 mod common;
+mod file_systems;
 mod fork;
 mod growth;
 mod kill;
 mod lock;
-mod shared_blocks;
