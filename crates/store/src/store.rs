@@ -149,7 +149,11 @@ impl Store {
             // For good: every write keeps the order.
             shared.order.raise(shared.trees.heap());
         }
-        let life = Lifecycle::begin(shared.clone(), &options)?;
+        let life = Lifecycle::begin(shared.clone(), &options).inspect_err(|_| {
+            if is_new {
+                remove_new(path, &place);
+            }
+        })?;
         Ok(Store { default: Map::new(life, shared.clone(), tree), shared })
     }
 
