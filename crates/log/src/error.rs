@@ -49,7 +49,8 @@ impl Error {
         let (what, kind, answer) = (what.into(), error.kind(), error.to_string());
         match kind {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full(format!(
-                "{what}: {answer}: make room on the file system of the log, then open the store again"
+                "{what}: {answer}: make room on the file system of the log (space or, if `df -i` shows none, \
+                 inodes), then open the store again"
             )),
             io::ErrorKind::FileTooLarge => Error::Full(format!(
                 "{what}: {answer}: raise the limit on file sizes, then open the store again"
