@@ -26,21 +26,24 @@ const GET_HINT: libc::c_int = 1024 + 11;
 const SET_HINT: libc::c_int = 1024 + 12;
 const MARK: u64 = 4;
 
-/// The mount by which a file is reached, in the upper half, and its inode, in the lower one; 0 if that is not known.
+/// The mount and the device by which a file is reached, in the upper half, and its inode, in the lower one; 0 if that is
+/// not known. The device too, since a snapshot of a part of Btrfs is reached by the same mount, has the same inodes, and
+/// does not have what was stored in mapped pages meanwhile.
 pub fn place(file: &File) -> u64 {
     let is_overlay = rustix::fs::fstatfs(file).is_ok_and(|status| status.f_type as u64 == OVERLAY);
     let found = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, UNIQUE_MOUNT);
     match (found, file.metadata()) {
         (Ok(found), Ok(status)) if found.stx_mask & UNIQUE_MOUNT.bits() != 0 && !is_overlay => {
-            found.stx_mnt_id << 32 | u64::from(folded(status.ino()))
+            let file_system = found.stx_mnt_id ^ status.dev().rotate_left(16);
+            u64::from(folded(file_system)) << 32 | u64::from(folded(status.ino()))
         }
         _ => 0,
     }
 }
 
-/// The file's number in 32 bits, never 0.
-fn folded(inode: u64) -> u32 {
-    ((inode ^ inode >> 32) as u32).max(1)
+/// A number in 32 bits, never 0.
+fn folded(number: u64) -> u32 {
+    ((number ^ number >> 32) as u32).max(1)
 }
 
 /// Whether the inode has the mark. `None` if that cannot be told.
