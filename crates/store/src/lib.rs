@@ -128,8 +128,6 @@
 #![warn(missing_debug_implementations)]
 
 // First, so that the documentation of a store begins with how to open one.
-mod maintenance;
-mod shared;
 mod store;
 
 mod alone;
@@ -139,6 +137,7 @@ mod durability;
 mod error;
 mod event;
 mod lifecycle;
+mod maintenance;
 mod map;
 mod opening;
 mod options;
@@ -147,6 +146,7 @@ mod pool_name;
 mod pool_watch;
 #[doc(hidden)]
 pub mod ranked;
+mod shared;
 mod statistics;
 mod versions;
 mod view;
