@@ -68,9 +68,10 @@ pub use everleaf_machine::random;
 pub use everleaf_machine::{Hardware, Machine, OwnerProcess, standard_output_was_closed};
 pub use everleaf_machine::{lock_rank, ranked_mutex};
 pub use everleaf_pool::{
-    CreateMode, Domain, FileName, Pool, PoolError, PoolOptions, human_size, uuid_of,
+    CreateMode, Domain, FileName, LogNote, Pool, PoolError, PoolOptions, human_size, log_note_of,
+    uuid_of,
 };
 pub use everleaf_pool::{
     FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_IN_BATCHES, FEATURE_EXPIRY_WORD,
-    FEATURE_HASHED_LEAVES, FEATURE_RUNS_OF_LISTS, KNOWN_FEATURES,
+    FEATURE_HASHED_LEAVES, FEATURE_LOG_NOTE, FEATURE_RUNS_OF_LISTS, KNOWN_FEATURES,
 };

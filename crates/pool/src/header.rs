@@ -7,8 +7,8 @@ use everleaf_machine::Machine;
 
 use crate::checksum::crc32c_of_words;
 use crate::layout::{
-    DATA_START, FORMAT_VERSION, HEADER_OFFSETS, HEADER_SIZE, HEADER_WORDS, KNOWN_FEATURES, MAGIC,
-    PAGE_SIZE, ROOT_COUNT, ROOT_OFFSET, SIZE_GRANULE, SIZE_MIN,
+    DATA_START, FEATURE_LOG_NOTE, FORMAT_VERSION, HEADER_OFFSETS, HEADER_SIZE, HEADER_WORDS,
+    KNOWN_FEATURES, MAGIC, PAGE_SIZE, ROOT_COUNT, ROOT_OFFSET, SIZE_GRANULE, SIZE_MIN,
 };
 use crate::view::View;
 use crate::{Domain, PoolError};
@@ -28,6 +28,16 @@ pub struct Header {
     pub features: u64,
     /// Features that may be ignored, known or not.
     pub compatible: u64,
+    pub log: LogNote,
+}
+
+/// Which log a pool was opened with last, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogNote {
+    /// What tells the log from others; 0 if there is none.
+    pub log: u64,
+    /// A number that grows with each opening, which is beside the log before it is here.
+    pub generation: u64,
 }
 
 /// What one copy turned out to be.
@@ -60,6 +70,8 @@ impl Header {
         words[10] = self.created_ns;
         words[11] = self.domain as u64;
         words[12] = self.generation;
+        words[13] = self.log.log;
+        words[14] = self.log.generation;
         words[15] = u64::from(crc32c_of_words(&words[..15]));
         words
     }
@@ -129,6 +141,7 @@ fn decode(words: &HeaderWords) -> Copy {
         generation: words[12],
         features: words[2],
         compatible: words[3],
+        log: LogNote { log: words[13], generation: words[14] },
     };
     // A checksum that fits does not make a hostile file sound: everything must be as we write it.
     let mut expected = header.encode();
@@ -136,7 +149,8 @@ fn decode(words: &HeaderWords) -> Copy {
     let sound = *words == expected
         && header.max_size >= SIZE_MIN
         && header.max_size.is_multiple_of(SIZE_GRANULE)
-        && header.max_size <= isize::MAX as u64;
+        && header.max_size <= isize::MAX as u64
+        && (header.features & FEATURE_LOG_NOTE != 0 || header.log == LogNote::default());
     if sound { Copy::Whole(header) } else { Copy::Damaged }
 }
 
@@ -168,6 +182,7 @@ mod tests {
             generation: 3,
             features: 0,
             compatible: 0,
+            log: LogNote::default(),
         }
     }
 

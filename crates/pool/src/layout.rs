@@ -33,7 +33,9 @@
 //!   domain              88     1    the domain it was made for: 1 Adr, 2 Eadr, 3 Process
 //!   zero                89     7
 //!   generation          96     8    counts rewrites of the header
-//!   zero               104    16
+//!   log                104     8    of the log that the pool was opened with last, what tells it from others; 0 if
+//!                                   there is none (feature bit 6)
+//!   log's generation   112     8    of the store at that opening, as the log's folder says since before
 //!   checksum           120     4    CRC-32C of bytes 0 .. 120
 //!   zero               124     4
 //!
@@ -107,6 +109,8 @@ pub const FEATURE_EXPIRY_IN_BATCHES: u64 = 16;
 /// Incompatible feature bit: lists of the server may have runs, which an older server takes for what nobody has any
 /// more.
 pub const FEATURE_RUNS_OF_LISTS: u64 = 32;
+/// Incompatible feature bit: the header names the log that the pool was opened with.
+pub const FEATURE_LOG_NOTE: u64 = 64;
 /// Compatible feature bit: no empty key with an empty value has the check sum 0 that an older program gave
 /// it, so that a header of zeros is none.
 pub const FEATURE_SUM_OF_EMPTY: u64 = 1;
@@ -116,7 +120,8 @@ pub const KNOWN_FEATURES: u64 = FEATURE_EXPIRY
     | FEATURE_EXPIRY_WORD
     | FEATURE_HASHED_LEAVES
     | FEATURE_EXPIRY_IN_BATCHES
-    | FEATURE_RUNS_OF_LISTS;
+    | FEATURE_RUNS_OF_LISTS
+    | FEATURE_LOG_NOTE;
 
 /// Offsets of the two copies of the header.
 pub const HEADER_OFFSETS: [u64; 2] = [0, 4096];

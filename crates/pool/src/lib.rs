@@ -63,14 +63,16 @@ pub use backing::{Backing, Environment, FileName};
 pub use backing::{SimulatedBacking, domain_of};
 pub use domain::{Domain, UnknownDomain};
 pub use error::{Holder, PoolError};
+pub use header::LogNote;
 pub use human_size::human_size;
 pub use layout::{
     DATA_START, FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_IN_BATCHES, FEATURE_EXPIRY_WORD,
-    FEATURE_HASHED_LEAVES, FEATURE_RUNS_OF_LISTS, FEATURE_SUM_OF_EMPTY, KNOWN_FEATURES,
+    FEATURE_HASHED_LEAVES, FEATURE_LOG_NOTE, FEATURE_RUNS_OF_LISTS, FEATURE_SUM_OF_EMPTY,
+    KNOWN_FEATURES,
 };
 pub use medium::Medium;
 pub use offset::Offset;
 pub use open::{CreateMode, PoolOptions};
 pub use pool::{Pool, Root, Seal, is_root_whole};
 pub use root_index::RootIndex;
-pub use uuid::uuid_of;
+pub use uuid::{log_note_of, uuid_of};

@@ -14,8 +14,8 @@ use everleaf_machine::{Atomic, Machine, Ordering, OwnerProcess, SpinLock};
 pub use self::directory::{Root, is_root_whole};
 pub use self::seal::Seal;
 use crate::backing::is_boot_known;
-use crate::header::Header;
-use crate::layout::{DATA_START, HEADER_OFFSETS};
+use crate::header::{Header, LogNote};
+use crate::layout::{DATA_START, FEATURE_LOG_NOTE, HEADER_OFFSETS};
 use crate::session_record::SessionRecord;
 use crate::view::View;
 use crate::{Backing, FileName, Medium, PoolError, header};
@@ -236,6 +236,18 @@ impl<M: Machine> Pool<M> {
             let is_known = header.compatible & features == features;
             header.compatible |= features;
             is_known
+        })
+    }
+
+    /// Notes durably which log the pool is opened with, so that after a crash of the machine it is not rebuilt from another
+    /// one, or from an older copy. To be called when the log's folder says as much.
+    ///
+    /// # Errors
+    /// As [`Pool::enable_features`].
+    pub fn note_log(&self, log: LogNote) -> Result<(), PoolError> {
+        self.note_features(|header| {
+            header.features |= FEATURE_LOG_NOTE;
+            std::mem::replace(&mut header.log, log) == log
         })
     }
 

@@ -15,7 +15,10 @@ const EXAMPLES: &str = "\
 Examples:
   everleaf restore words.backup words.pool
 
-The backup is checked first, and only read. The pool must not exist.";
+The backup is checked first, and only read. The pool must not exist.
+
+The pool has no log, whatever durability the backed-up one had: the next command that opens it says which it
+is to have, as in `everleaf serve words.pool --durability interval`.";
 
 /// Make a pool from a backup
 #[derive(Args, Debug)]

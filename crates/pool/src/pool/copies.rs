@@ -24,8 +24,8 @@ use crate::layout::{
 use crate::session_record::{self, SessionRecord, SessionWords};
 use crate::{Domain, Seal};
 
-/// Words of a header that a rewriting changes: features, maximum size, generation and check sum.
-const HEADER_CHANGES: [usize; 5] = [2, 3, 9, 12, 15];
+/// Words of a header that a rewriting changes: features, maximum size, generation, the log and check sum.
+const HEADER_CHANGES: [usize; 7] = [2, 3, 9, 12, 13, 14, 15];
 /// The word of a session record that is written last. With it the record is whole.
 const CHECKSUM: usize = SESSION_WORDS - 1;
 
@@ -149,7 +149,7 @@ fn is_framed(other: &SessionWords, whole: &SessionWords) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::Header;
+    use crate::header::{Header, LogNote};
 
     fn session(clean: bool, generation: u64) -> SessionRecord {
         SessionRecord {
@@ -258,11 +258,18 @@ mod tests {
             generation: 3,
             features: 1,
             compatible: 0,
+            log: LogNote::default(),
         };
         let changes = [
             Header { generation: 4, features: KNOWN_FEATURES, ..old },
             Header { generation: 4, compatible: 1 << 40, ..old },
             Header { generation: 4, max_size: 2 << 30, ..old },
+            Header {
+                generation: 4,
+                features: KNOWN_FEATURES,
+                log: LogNote { log: 3, generation: 5 },
+                ..old
+            },
         ];
         for new in changes.map(|new| new.encode()) {
             for torn in torn(old.encode(), new) {

@@ -42,6 +42,7 @@ pub(super) fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: D
         features: 0,
         // It is new.
         compatible: FEATURE_SUM_OF_EMPTY,
+        log: header::LogNote::default(),
     };
     if M::mutant("pool.format_unflushed") {
         HEADER_OFFSETS.iter().for_each(|offset| view.prepare(*offset, &header.encode()));

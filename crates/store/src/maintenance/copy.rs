@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use everleaf_index::{
-    BytesTree, CreateMode, FEATURE_HASHED_LEAVES, FEATURE_RUNS_OF_LISTS, Hardware, IndexError,
-    KNOWN_FEATURES, Machine, Pool, PoolOptions, Trees, U64Tree,
+    BytesTree, CreateMode, FEATURE_HASHED_LEAVES, FEATURE_LOG_NOTE, FEATURE_RUNS_OF_LISTS,
+    Hardware, IndexError, KNOWN_FEATURES, Machine, Pool, PoolOptions, Trees, U64Tree,
 };
 
 use crate::conversion::from_pool;
@@ -322,8 +322,8 @@ impl Options {
     pub fn upgrade(self, path: impl AsRef<Path>) -> Result<Vec<&'static str>> {
         let store = self.untold().open(path)?;
         let pool = store.shared().trees.heap().pool();
-        // Which leaves maps have is said when the pool is made.
-        let wanted = KNOWN_FEATURES & !FEATURE_HASHED_LEAVES;
+        // Which leaves maps have is said when the pool is made, which log it has when it is opened with one.
+        let wanted = KNOWN_FEATURES & !FEATURE_HASHED_LEAVES & !FEATURE_LOG_NOTE;
         let missing = wanted & !pool.features();
         let names = [
             (everleaf_index::FEATURE_EXPIRY, "keys that expire"),

@@ -2,14 +2,22 @@
 //! for what the log is about, because the next snapshot would take its place over everything that came later.
 //!
 //! Two notes are kept in the pool and beside the log. Of either, the pool's is written first, so that it is never
-//! behind, whatever a process dies of; after the loss of power nobody looks at the pool.
+//! behind, whatever a process dies of; after the loss of power nobody looks at the trees of the pool.
 //! - `reached`: an LSN that was durable when the store was closed;
 //! - `generation`: a number that grows with every opening and every closing.
+//!
+//! The header of the pool, which is whole when the rest is torn, says of each opening which log it was with, and the
+//! generation, which is on the disk beside the log before: after the loss of power a pool is not rebuilt from another log,
+//! nor from an older copy of its own.
 //!
 //! A copy that was made while the store was open, and put back before it was closed or opened again, has the
 //! numbers of the pool itself: nothing can tell it.
 
-use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
+use std::path::Path;
+
+use everleaf_index::{
+    BytesTree, Change, Hardware, IndexError, LogNote, Session, Trees, log_note_of,
+};
 use everleaf_log::Lsn;
 
 use super::log_directory::LogState;
@@ -107,7 +115,8 @@ fn next(
     Ok(([&identity[..], &number.to_le_bytes()].concat(), number))
 }
 
-/// Begins a new generation of a pool and its log. The note beside the log survives the loss of power if it is that
+/// Begins a new generation of a pool and its log. Returns what the header of the pool is to say, if that is durable beside
+/// the log. The note beside the log survives the loss of power if it is that
 /// of an opening: without it a copy from before this opening would be as new as the log to who only reads, or does
 /// without the log.
 pub(super) fn begin_generation(
@@ -116,18 +125,49 @@ pub(super) fn begin_generation(
     (place, disk): (&LogDirectory, &LogDisk),
     identity: Identity,
     is_opening: bool,
-) -> Result<()> {
+) -> Result<Option<LogNote>> {
     let (note, number) = next(own, session, place, identity)?;
     if own.change(session, &Change::upsert(KEY, &note)).is_err() {
         // It must not say less than is beside the log; its removal needs no space.
         own.change(session, &Change::remove(KEY))?;
-        return Ok(());
+        return Ok(None);
     }
     // Only evidence: a disk that is full must not be in the way of opening and closing.
     let note = numbered(identity, number);
-    match is_opening {
-        true => drop(place.write(disk, GENERATION, &note)),
-        false => drop(write_unsynced(disk, GENERATION, note.as_bytes())),
+    if !is_opening {
+        drop(write_unsynced(disk, GENERATION, note.as_bytes()));
+        return Ok(None);
+    }
+    let is_durable = place.write(disk, GENERATION, &note).is_ok();
+    Ok(is_durable.then(|| header_note(identity, number)))
+}
+
+/// What the header of a pool says of its log: of the identity the half that is not the pool's own number.
+fn header_note(identity: Identity, generation: u64) -> LogNote {
+    let half = identity.last_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
+    LogNote { log: half.max(1), generation }
+}
+
+/// Refuses to rebuild the pool at `path` from a log that is not the one it was opened with last, or from an older copy
+/// of that.
+pub(super) fn refuse_other_log(
+    path: &Path,
+    place: &LogDirectory,
+    identity: Identity,
+) -> Result<()> {
+    let Some(noted) = log_note_of(path) else { return Ok(()) };
+    if noted.log != header_note(identity, 0).log {
+        return Err(not_its_log(place));
+    }
+    // 0: the folder has lost its note, and does not say how old it is.
+    let beside = place.number_in(GENERATION, identity)?;
+    if beside != 0 && beside < noted.generation {
+        return Err(Error::Corrupt(format!(
+            "the log in {} is an older copy of the one that {} was opened with: put that one back, or move the pool away \
+             to rebuild it from the older log, which lacks what was written since",
+            place.display(),
+            path.display()
+        )));
     }
     Ok(())
 }

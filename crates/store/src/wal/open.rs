@@ -271,7 +271,11 @@ impl Opening<'_> {
         }
         let disk = store_log.log.disk();
         directory.end_salvage(disk)?;
-        age::begin_generation(&store_log.metadata, session, (directory, disk), identity, true)?;
+        let places = (directory, disk);
+        let note = age::begin_generation(&store_log.metadata, session, places, identity, true)?;
+        if let Some(note) = note {
+            pool.note_log(note).map_err(IndexError::from)?;
+        }
         // Last: without it a crashed machine does not look at the log.
         directory.write_identity(disk, identity)?;
         Ok(store_log)

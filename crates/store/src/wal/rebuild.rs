@@ -12,6 +12,7 @@ use everleaf_index::{
 };
 use everleaf_log::{Log, Lsn, Recovered};
 
+use super::age;
 use super::filling::{Filling, Names, Progress};
 use super::log_directory::{LogDirectory, LogState, Settings};
 use super::log_folder::LogDisk;
@@ -91,6 +92,7 @@ fn try_rebuild(
     if belongs == Some(false) {
         return Err(not_its_pool(&lost, path, place));
     }
+    age::refuse_other_log(path, place, identity)?;
     let kept = settings.map_or(Durability::Power, |settings| settings.durability);
     let durability = options.durability.unwrap_or(kept);
     let max_size_bytes = size_limit(settings, options);
@@ -139,7 +141,7 @@ fn try_rebuild(
     // It has nothing new. The next opening ends it properly, should that fail here, for instance
     // because the disk is full.
     let _ = log.close();
-    if is_kept(belongs, &lost) {
+    if is_kept(belongs, &lost, kept) {
         rebuilt.kept =
             keep_other(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
     }
@@ -155,10 +157,13 @@ fn size_limit(settings: Option<Settings>, options: &Options) -> u64 {
     settings.map_or(0, |settings| settings.max_size_bytes).max(options.pool.max_size_bytes)
 }
 
-/// Whether the file that is replaced is kept: it may be another pool, or have more than the log, for whether the
-/// machine crashed is not always known.
-fn is_kept(belongs: Option<bool>, lost: &PoolError) -> bool {
-    belongs.is_none() || matches!(lost, PoolError::MachineCrashed { is_certain: false, .. })
+/// Whether the file that is replaced is kept: it may be another pool, or have more than the log. Whether the machine
+/// crashed is not always known. And if the process was killed, and the machine started anew in order behind it, the pool has
+/// all, and a log that is synced at intervals lacks the last ones.
+fn is_kept(belongs: Option<bool>, lost: &PoolError, durability: Durability) -> bool {
+    let has_all = matches!(durability, Durability::Power);
+    belongs.is_none()
+        || matches!(lost, PoolError::MachineCrashed { is_certain, .. } if !is_certain || !has_all)
 }
 
 /// Whether the log is that of the pool at `path`; `None` if nobody can tell. A log of an older version

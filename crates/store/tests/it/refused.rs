@@ -194,11 +194,11 @@ fn a_pool_that_may_be_whole_is_kept_when_it_is_rebuilt() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, kept) = (folder.path().join("pool"), folder.path().join("pool.replaced"));
     for (byte, is_kept) in [(0x5A, false), (0x0A, true)] {
-        let interval = Durability::Interval(Duration::from_secs(3600));
-        make(&path, interval, b"key");
-        crash(&path, options(interval));
+        let power = Durability::Power;
+        make(&path, power, b"key");
+        crash(&path, options(power));
         set_boot(&path, byte);
-        let store = options(interval).open(&path).expect("it is rebuilt");
+        let store = options(power).open(&path).expect("it is rebuilt");
         let told = store.rebuilt().expect("it was").kept.clone();
         assert_eq!(told, is_kept.then(|| kept.clone()), "who looks for it is told where it is");
         drop(store);
@@ -346,4 +346,77 @@ fn who_lacks_a_descriptor_is_told_of_the_limit() {
     assert!(mine.contains("`ulimit -n`, which is "), "{mine}");
     assert!(all.contains("`sysctl fs.file-max`"), "{all}");
     assert!(!other.contains("limit"), "{other}");
+}
+
+/// A log on a disk that was not mounted at one start: the pool got another one, and was rebuilt from the old one when the
+/// machine had crashed and the disk was there again. What had been acknowledged since was lost without a word.
+#[test]
+fn a_log_that_was_away_for_a_while_replaces_no_pool() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let (log, aside) = (log_of(&path), folder.path().join("aside"));
+    make(&path, Durability::Power, b"before");
+    fs::rename(&log, &aside).expect("there");
+    fs::create_dir(&log).expect("room");
+    make(&path, Durability::Power, b"meanwhile");
+    crash(&path, options(Durability::Power));
+    let newer = folder.path().join("newer");
+    fs::rename(&log, &newer).expect("there");
+    fs::rename(&aside, &log).expect("there");
+    let bytes = fs::read(&path).expect("there");
+    for _ in 0..2 {
+        let error = options(Durability::Power).open(&path).map(drop).expect_err("another log");
+        assert!(error.to_string().contains("not the one of this pool"), "{error}");
+    }
+    assert!(fs::read(&path).expect("there") == bytes);
+    fs::rename(&log, &aside).expect("there");
+    fs::rename(&newer, &log).expect("there");
+    let store = options(Durability::Power).open(&path).expect("its own");
+    for key in ["before", "meanwhile", "last"] {
+        assert!(store.default_map().contains(key).expect("sound"), "{key}");
+    }
+}
+
+/// The same with an older copy of its own log: only the pool that was closed had been compared with it.
+#[test]
+fn an_older_copy_of_a_log_replaces_no_newer_pool() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let (log, older) = (log_of(&path), folder.path().join("older"));
+    make(&path, Durability::Power, b"before");
+    copy_folder(&log, &older);
+    make(&path, Durability::Power, b"meanwhile");
+    crash(&path, options(Durability::Power));
+    let newer = folder.path().join("newer");
+    fs::rename(&log, &newer).expect("there");
+    copy_folder(&older, &log);
+    let error = options(Durability::Power).open(&path).map(drop).expect_err("it is older");
+    assert!(error.to_string().contains("is an older copy of the one"), "{error}");
+    // Who has nothing newer says so by moving the pool away.
+    let away = folder.path().join("away");
+    fs::rename(&path, &away).expect("there");
+    let store = options(Durability::Power).open(&path).expect("it is rebuilt");
+    assert_eq!(store.default_map().len(), 1);
+    drop(store);
+    fs::remove_dir_all(&log).expect("there");
+    fs::rename(&newer, &log).expect("there");
+    fs::rename(&away, &path).expect("there");
+    let store = options(Durability::Power).open(&path).expect("its own");
+    assert_eq!(store.default_map().len(), 3);
+}
+
+/// A process that was killed before the machine was started anew in order: its pool has everything on the disk, and the
+/// log lacks the last interval. The pool was replaced and removed.
+#[test]
+fn a_pool_with_a_log_in_intervals_is_kept_when_it_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let interval = Durability::Interval(Duration::from_secs(3600));
+    make(&path, interval, b"before");
+    crash(&path, options(interval));
+    let store = options(interval).open(&path).expect("it is rebuilt");
+    let kept = store.rebuilt().and_then(|rebuilt| rebuilt.kept.clone()).expect("it is kept");
+    drop(store);
+    let trusted = Options::new().trust_after_machine_crash(true).open(&kept).expect("it is whole");
+    assert!(trusted.default_map().contains("last").expect("sound"));
 }
