@@ -172,7 +172,7 @@ pub fn long(root: &Path, arguments: &[String]) -> bool {
     }
     let packages = ["-peverleaf-log", "-peverleaf", "-peverleaf-cli", "-peverleaf-server"];
     let mut command = cargo(root, &["test", "--release", "--no-fail-fast"]);
-    command.args(packages).args(["--test", "it", "--test", "damage"]);
+    command.args(packages).args(["--test", "it", "--test", "processes"]);
     command.args(["--", "--ignored", "--nocapture"]).args(tidy::LONG_NAMES);
     let mut totals = Totals::default();
     run_some(command, &mut totals);

@@ -318,7 +318,7 @@ fn finish_batches(trees: &Trees, events: &EventFn) -> Result<u64> {
 }
 
 #[cfg(test)]
-#[path = "../tests/damage/cut_short.rs"]
+#[path = "../tests/processes/damage/cut_short.rs"]
 mod cut_short;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use crate::common::PoolFolder;
 
-#[path = "../../../store/tests/damage/cut_short.rs"]
+#[path = "../../../store/tests/processes/damage/cut_short.rs"]
 mod maker;
 
 /// A pool in which a batch was cut short that lets `key` and `other` expire, and the record of `key` is damaged.

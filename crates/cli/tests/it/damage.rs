@@ -10,7 +10,7 @@
 //! copy had a fresh check sum and was called sound.
 #![allow(clippy::print_stdout, reason = "a long run says how far it is")]
 
-#[path = "../../../store/tests/damage/stores.rs"]
+#[path = "../../../store/tests/processes/damage/stores.rs"]
 mod stores;
 
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@ mod attacks;
 mod batch_expiry;
 mod closures;
 mod copies;
+mod emptied_pool;
 mod events;
 mod expiry;
 mod formats;

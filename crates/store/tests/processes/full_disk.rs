@@ -50,7 +50,10 @@ fn a_full_disk_loses_nothing_and_is_emptied_by_removals() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = std::env::current_exe().expect("this program");
     let output = Command::new("sh")
-        .args(["-c", "ulimit -f 12288 && exec \"$0\" --exact victim_of_a_full_disk --nocapture"])
+        .args([
+            "-c",
+            "ulimit -f 12288 && exec \"$0\" --exact full_disk::victim_of_a_full_disk --nocapture",
+        ])
         .arg(program)
         .env(FOLDER, folder.path())
         .output()

@@ -201,7 +201,12 @@ fn damage_one_in(step: usize) {
     let (mut wrong, mut first, mut finished) = (vec![], 0, false);
     while !finished && wrong.len() < 10 {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "victim_of_damaged_files", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                "hostile_files::victim_of_damaged_files",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(FOLDER, folder.path())
             .env(FIRST, first.to_string())
             .env(STEP_VARIABLE, step.to_string())

@@ -6,8 +6,8 @@
 //! rebuilt from the log that is left. The child has reported to another file system what was
 //! acknowledged.
 //!
-//! Root, `losetup` and `mkfs.ext4` are needed: `cargo test --release -p everleaf --test power_cut --
-//! --ignored --nocapture`; `CUTS=<number>` says how often the power is cut.
+//! Root, `losetup` and `mkfs.ext4` are needed: `cargo test --release -p everleaf --test processes
+//! by_hand_ -- --ignored --nocapture`; `CUTS=<number>` says how often the power is cut.
 
 use std::fs::File;
 use std::io::Write;
@@ -151,7 +151,7 @@ fn cut(cuts: u64, durability: Durability) -> CutCounts {
             let _ = std::fs::remove_file(folder.path().join(format!("report.{writer}")));
         }
         let mut child = Command::new(std::env::current_exe().expect("the test has a path"));
-        child.args(["--exact", "child_process", "--test-threads=1"]);
+        child.args(["--exact", "power_cut::child_process", "--test-threads=1"]);
         child.env(CHILD, format!("{}:{}", disk.path(), folder.path().display()));
         if durability != Durability::Power {
             child.env(INTERVAL, "");

@@ -302,7 +302,7 @@ fn hunt(mut first: u64, last: u64, most: usize) -> Vec<String> {
     while first < last && wrong.len() < most {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "victim_of_damage", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "damage::victim_of_damage", "--nocapture", "--test-threads=1"])
             .env(FOLDER, folder.path())
             .env(FIRST, first.to_string())
             .env(LAST, last.to_string())

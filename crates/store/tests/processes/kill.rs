@@ -94,7 +94,7 @@ fn run_and_kill(folder: &Path, round: u64, life: Duration, at_once: bool) -> Vec
         File::create(report).expect("the report is writable");
     }
     let mut child = Command::new(std::env::current_exe().expect("the test has a path"))
-        .args(["--exact", "child_process", "--test-threads=1"])
+        .args(["--exact", "kill::child_process", "--test-threads=1"])
         .env(
             CHILD,
             format!("{round} {} {}", if at_once { "at-once" } else { "whole" }, folder.display()),
