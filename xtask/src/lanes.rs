@@ -16,6 +16,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::thread;
 
 use crate::programs::{self, Job, Ran};
@@ -34,6 +35,9 @@ pub struct Queue {
     /// The names of the longest jobs, the longest first.
     longest: &'static [&'static str],
 }
+
+/// A job, its number, and whether there is still a build.
+type Next = (usize, Job, bool);
 
 #[derive(Debug)]
 struct State {
@@ -70,21 +74,31 @@ impl Queue {
     }
 
     /// The next job for a lane, with its number and whether there is still a build; waits until there is one.
-    fn next(&self, lane: usize) -> Option<(usize, Job, bool)> {
+    fn next(&self, lane: usize) -> Option<Next> {
         let mut state = lock(&self.state);
         loop {
-            let is_open = lane == 0 || !state.is_building;
-            // Of equal ones the first.
-            let best = (0..state.waiting.len()).min_by_key(|at| self.rank(&state.waiting[*at]));
-            match best {
-                Some(at) if is_open => {
-                    let job = state.waiting.remove(at);
-                    state.begun += 1;
-                    return Some((state.begun - 1, job, state.is_building));
+            match self.pick(&mut state, lane) {
+                Poll::Ready(next) => return next,
+                Poll::Pending => {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
-                None if !state.is_building => return None,
-                _ => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
+        }
+    }
+
+    /// The same, if it is known at once.
+    fn pick(&self, state: &mut State, lane: usize) -> Poll<Option<Next>> {
+        let is_open = lane == 0 || !state.is_building;
+        // Of equal ones the first.
+        let best = (0..state.waiting.len()).min_by_key(|at| self.rank(&state.waiting[*at]));
+        match best {
+            Some(at) if is_open => {
+                let job = state.waiting.remove(at);
+                state.begun += 1;
+                Poll::Ready(Some((state.begun - 1, job, state.is_building)))
+            }
+            None if !state.is_building => Poll::Ready(None),
+            _ => Poll::Pending,
         }
     }
 
@@ -214,8 +228,11 @@ impl Turns<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
     use std::process::Command;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
 
@@ -236,13 +253,25 @@ mod tests {
         ran.iter().map(|one| one.name.as_str()).collect()
     }
 
-    /// Waits for a file.
-    fn wait_for(path: &std::path::Path) {
-        let start = Instant::now();
-        while !path.exists() {
-            assert!(start.elapsed() < Duration::from_secs(20), "{} never came", path.display());
-            thread::sleep(Duration::from_millis(5));
-        }
+    /// A job whose standard input is one end of these: it reads there what it is told, and says something by `>&0`.
+    fn talking_job(name: &str, script: &str, end: UnixStream) -> Job {
+        let mut job = job(name, script);
+        job.command.stdin(OwnedFd::from(end));
+        job
+    }
+
+    /// Two ends. If nothing comes, nothing ever will.
+    fn ends() -> [UnixStream; 2] {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        [ours, theirs]
+    }
+
+    /// What a job says next.
+    fn said(by: &UnixStream) -> String {
+        let mut line = String::new();
+        BufReader::new(by).read_line(&mut line).unwrap();
+        line.trim_end().to_string()
     }
 
     #[test]
@@ -263,38 +292,27 @@ mod tests {
 
     #[test]
     fn jobs_run_while_there_is_a_build_and_one_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let (first, second) = (folder.path().join("1"), folder.path().join("2"));
+        let [first, its] = ends();
         let (_, _, ran) = run(|queue| {
             // It waits for the second, which therefore does not begin before the build has ended.
-            let wait = format!(
-                "touch {}; while [ ! -e {} ]; do sleep 0.01; done",
-                first.display(),
-                second.display()
-            );
-            queue.add(job("1", &wait));
-            queue.add(job("2", &format!("touch {}", second.display())));
-            wait_for(&first);
-            thread::sleep(Duration::from_millis(200));
-            assert!(!second.exists(), "two jobs ran beside the build");
+            queue.add(talking_job("1", "echo begun >&0; read line", its));
+            assert_eq!(said(&first), "begun");
+            queue.add(talking_job("2", "echo go >&0", first));
+            // The other lane takes none. If it has one already, the build is still there as well.
+            let next = queue.pick(&mut lock(&queue.state), 1);
+            assert!(next.is_pending(), "two jobs ran beside the build");
         });
         assert_eq!(ran.iter().map(|one| one.is_early).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]
     fn the_longest_that_is_there_begins_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let (begun, go) = (folder.path().join("begun"), folder.path().join("go"));
+        let [mut first, its] = ends();
         let (_, _, ran) = run(|queue| {
-            let wait = format!(
-                "touch {}; while [ ! -e {} ]; do sleep 0.01; done",
-                begun.display(),
-                go.display()
-            );
-            queue.add(job("a", &wait));
-            wait_for(&begun);
+            queue.add(talking_job("a", "echo begun >&0; read line", its));
+            assert_eq!(said(&first), "begun");
             ["b", "less", "c", "long"].into_iter().for_each(|name| queue.add(job(name, "true")));
-            std::fs::write(&go, "").unwrap();
+            first.write_all(b"go\n").unwrap();
         });
         assert_eq!(names(&ran), ["a", "long", "less", "b", "c"]);
     }
@@ -303,8 +321,14 @@ mod tests {
     fn the_last_jobs_begin_together_and_with_all_cores() {
         let (_, _, ran) = run(|queue| {
             let names = ["a", "b", "less", "long"];
-            queue.finish(names.map(|name| job(name, "[ -z \"$RUST_TEST_THREADS\" ]")).into());
-            thread::sleep(Duration::from_millis(100));
+            let all = names.map(|_| ends());
+            let script = "echo begun >&0; [ -z \"$RUST_TEST_THREADS\" ]";
+            let jobs = names.into_iter().zip(all);
+            let (ours, jobs): (Vec<_>, Vec<_>) =
+                jobs.map(|(name, [ours, its])| (ours, talking_job(name, script, its))).unzip();
+            queue.finish(jobs);
+            // Before the build returns.
+            ours.iter().for_each(|end| assert_eq!(said(end), "begun"));
         });
         assert_eq!(names(&ran), ["long", "less", "a", "b"]);
         assert!(ran.iter().all(|one| !one.is_early));
@@ -312,33 +336,24 @@ mod tests {
 
     #[test]
     fn only_the_longest_takes_all_cores_beside_a_build() {
-        let folder = tempfile::tempdir().unwrap();
-        let told = |name: &str| folder.path().join(name);
-        let script = |name: &str| {
-            format!(
-                "echo \"${{RUST_TEST_THREADS-all}}\" > {0}.new; mv {0}.new {0}",
-                told(name).display()
-            )
-        };
         run(|queue| {
-            for name in ["less", "long"] {
-                queue.add(job(name, &script(name)));
-                wait_for(&told(name));
+            for (name, threads) in [("less", "1"), ("long", "all")] {
+                let [ours, its] = ends();
+                queue.add(talking_job(name, "echo \"${RUST_TEST_THREADS-all}\" >&0", its));
+                assert_eq!(said(&ours), threads);
             }
         });
-        let read = |name: &str| std::fs::read_to_string(told(name)).unwrap();
-        assert_eq!((read("less").trim(), read("long").trim()), ("1", "all"));
     }
 
     #[test]
     fn a_build_that_fails_leaves_what_has_not_begun() {
-        let folder = tempfile::tempdir().unwrap();
-        let begun = folder.path().join("begun");
+        let [mut first, its] = ends();
         let (_, totals, ran) = run(|queue| {
-            queue.add(job("a", &format!("touch {}; sleep 0.3; exit 3", begun.display())));
-            wait_for(&begun);
+            queue.add(talking_job("a", "echo begun >&0; read line; exit 3", its));
+            assert_eq!(said(&first), "begun");
             queue.add(job("b", "true"));
             queue.clear();
+            first.write_all(b"go\n").unwrap();
         });
         assert_eq!(names(&ran), ["a"]);
         assert_eq!(

@@ -275,6 +275,9 @@ fn cpu_in(file: &str, indices: &[usize]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     /// The lane of such a program never ended.
@@ -293,22 +296,17 @@ mod tests {
     /// What was lost: 90 minutes of continuous integration, and everything that it was to let land.
     #[test]
     fn a_program_that_waits_for_ever_is_ended_with_its_children() {
-        let folder = tempfile::tempdir().unwrap();
-        let alive = folder.path().join("alive");
-        let script =
-            "echo 'test a ... ok'; (until false; do touch \"$0\"; sleep 0.05; done) & wait";
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        // What is started behind a `&` has no standard input, but what it is given under another number.
+        let script = "exec 3<&0; echo 'test a ... ok'; (until false; do sleep 0.05; done) & wait";
         let mut command = Command::new("sh");
-        command.args(["-c", script]).arg(&alive);
+        command.args(["-c", script]).stdin(OwnedFd::from(theirs));
         let job = Job { name: "stuck".into(), package: "stuck".into(), command };
         let (_, totals, passed) = run_for(job, true, Duration::from_secs(1), &mut |_| ());
         assert!(!passed && totals.failed == 1, "{totals:?}");
-        // Its child is no more: nobody makes the file again.
-        let is_made = || {
-            let _ = std::fs::remove_file(&alive);
-            thread::sleep(Duration::from_millis(200));
-            alive.exists()
-        };
-        assert!((0..50).any(|_| !is_made()), "its child goes on");
+        // Its child is no more: nobody has the other end.
+        ours.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        assert_eq!(ours.read(&mut [0]).unwrap(), 0, "its child goes on");
     }
 
     #[test]

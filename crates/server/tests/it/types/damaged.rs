@@ -214,21 +214,46 @@ fn what_a_collection_has_beyond_its_count_is_freed_with_it() {
     assert_eq!(client.line("LRANGE other 0 -1"), "[\"x\"]");
 }
 
+/// The number of the collection of a key, as keys of members begin with it.
+fn id_of(server: &TestServer, key: &str) -> [u8; 8] {
+    let header = server.store.default_map().get(key).unwrap().unwrap();
+    u64::from_le_bytes(header[24..32].try_into().unwrap()).to_be_bytes()
+}
+
+/// What a list has noted about elements outside of its bounds.
+fn trimmed_note(server: &TestServer, id: [u8; 8]) -> Option<String> {
+    let members = server.store.existing_map("server.members").unwrap().unwrap();
+    let note = members.get([2_u64.to_be_bytes(), id].concat()).unwrap();
+    note.map(|what| what.escape_ascii().to_string())
+}
+
+/// Waits until the thread that frees what is outside of a list's bounds has done so.
+fn await_trimmed(server: &TestServer, client: &mut Client, key: &str) {
+    let id = id_of(server, key);
+    assert_eq!(client.line(&format!("LTRIM {key} 1000 1999")), "+OK");
+    assert!(trimmed_note(server, id).is_some());
+    eventually("what is outside is freed", || {
+        // The thread goes no round while nothing is asked.
+        client.line("PING");
+        trimmed_note(server, id).is_none()
+    });
+}
+
 /// The note of a list that lacks elements outlives a removal of many, which else would have what is outside freed.
 #[test]
 fn a_list_that_lacks_elements_keeps_what_is_out_of_bounds() {
     let server = TestServer::start();
     let mut client = server.connect();
     let words: Vec<String> = (0..3000).map(|number| format!("e{number}")).collect();
-    let push: Vec<&str> =
-        ["RPUSH", "list"].into_iter().chain(words.iter().map(String::as_str)).collect();
-    let members = server.store.map("server.members").unwrap();
-    let note = || {
-        let mut notes = members.prefix(2_u64.to_be_bytes()).map(|pair| pair.unwrap().1);
-        notes.next().map(|what| what.escape_ascii().to_string())
-    };
     for (line, is_missed) in [("LTRIM list 1000 1999", true), ("LPOP list 1000", false)] {
-        assert_eq!(client.ask(&push), ":3000");
+        let ids = ["earlier", "list", "later"].map(|key| {
+            let words = words.iter().map(String::as_str);
+            let push: Vec<&str> = ["RPUSH", key].into_iter().chain(words).collect();
+            assert_eq!(client.ask(&push), ":3000");
+            id_of(&server, key)
+        });
+        assert!(ids.is_sorted());
+        let note = || trimmed_note(&server, ids[1]);
         lose(&server, "list", 1);
         // Notes that one is missing, or comes to it by itself.
         if is_missed {
@@ -237,17 +262,16 @@ fn a_list_that_lacks_elements_keeps_what_is_out_of_bounds() {
         }
         client.line(line);
         assert_eq!(note().as_deref(), Some("lacking"), "{line}");
-        // Longer than between two rounds of who would free what is outside.
-        let start = std::time::Instant::now();
-        while start.elapsed() < std::time::Duration::from_millis(1500) {
-            client.line("PING");
-        }
-        let count = members.len();
-        // Of 24 runs of 128 elements the first is lost; inside the bounds are nine at most. The mark, the start and two
-        // notes.
-        assert!(count >= 23 + 4, "{line}: {count}");
+        // A round goes by these notes in the order of the numbers. The first it was at behind the line, so it comes by
+        // the list, and has been there when it has been at the last.
+        await_trimmed(&server, &mut client, "earlier");
+        await_trimmed(&server, &mut client, "later");
+        let members = server.store.map("server.members").unwrap();
+        // Of 24 runs of 128 elements the first is lost; inside the bounds are nine at most.
+        let count = members.prefix(ids[1]).count();
+        assert!(count >= 23, "{line}: {count}");
         assert_eq!(note().as_deref(), Some("lacking"), "{line}");
-        client.line("DEL list");
+        client.line("DEL earlier list later");
         eventually("it is freed as a whole", || {
             client.line("PING");
             note().is_none()

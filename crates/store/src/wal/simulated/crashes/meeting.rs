@@ -101,15 +101,27 @@ struct Progress {
     has_ended: bool,
 }
 
+impl Progress {
+    fn is_still(&self) -> bool {
+        self.is_resting || self.has_ended
+    }
+}
+
 /// A thread and its calls.
 struct Caller {
     calls: Vec<Call>,
     progress: Mutex<Progress>,
+    /// It rests, or has ended.
+    changed: Condvar,
     /// Of both threads: goes on by one at each beginning and end of a call.
     now: Arc<AtomicU64>,
 }
 
 impl Caller {
+    fn new(calls: Vec<Call>, now: Arc<AtomicU64>) -> Caller {
+        Caller { calls, progress: Mutex::default(), changed: Condvar::new(), now }
+    }
+
     /// A time that is later than all before, for both threads.
     fn time(&self) -> u64 {
         // SeqCst: one order of all, in which what has returned comes before what begins then; pairs with itself.
@@ -122,17 +134,31 @@ impl Caller {
 
     /// Whether it makes no call now.
     fn is_still(&self) -> bool {
-        let progress = self.lock();
-        progress.is_resting || progress.has_ended
+        self.lock().is_still()
     }
 
     /// Rests until another has ended.
     fn rest_for(&self, other: &Caller) {
         self.lock().is_resting = true;
-        while !other.lock().has_ended {
-            std::thread::sleep(REST);
-        }
+        self.changed.notify_all();
+        let goes_on = |progress: &mut Progress| !progress.has_ended;
+        let ended = other.changed.wait_while(other.lock(), goes_on);
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
         self.lock().is_resting = false;
+    }
+
+    /// Waits until it makes no call, or seems to be held up by the other thread. It is then at a lock or a wait of the
+    /// store, where no thread tells of itself: so this is the one wait by the clock. If it is too short, the crash
+    /// comes before the thread has done what it could, which is judged as well.
+    fn await_still_or_held_up(&self) {
+        for _ in 0..PATIENCE {
+            let goes_on = |progress: &mut Progress| !progress.is_still();
+            let waited = self.changed.wait_timeout_while(self.lock(), REST, goes_on);
+            let (progress, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if progress.is_still() {
+                return;
+            }
+        }
     }
 
     /// Makes the calls, one after the other.
@@ -180,6 +206,8 @@ impl Drop for End<'_> {
         if std::thread::panicking() {
             progress.error = Some("it panicked".to_string());
         }
+        drop(progress);
+        self.0.changed.notify_all();
     }
 }
 
@@ -280,8 +308,7 @@ pub fn run(number: u64, faults: Faults) -> Counts {
         false => 1 + draw.random.below(second.len()),
     };
     let now = Arc::new(AtomicU64::new(0));
-    let callers = [first, second]
-        .map(|calls| Arc::new(Caller { calls, progress: Mutex::default(), now: now.clone() }));
+    let callers = [first, second].map(|calls| Arc::new(Caller::new(calls, now.clone())));
     let gate = Arc::new(Gate::default());
     gate.lock().left = stops_at;
     let (at_disk, at_point) = (gate.clone(), gate.clone());
@@ -356,12 +383,7 @@ impl Meeting {
             assert!(passing.has_stopped, "{} does not return", shown(&self.callers[0].calls));
         }
         let second = self.start(1, true);
-        for _ in 0..PATIENCE {
-            if self.callers[1].is_still() {
-                break;
-            }
-            let _ = second.recv_timeout(REST);
-        }
+        self.callers[1].await_still_or_held_up();
         let mut left = vec![];
         let bounds = |is_killed: bool| {
             let progress = self.callers.each_ref().map(|caller| caller.lock());
