@@ -77,8 +77,8 @@ class Everleaf:
         import numpy
 
         self.keys, self.values = numpy.array(keys, "V8"), numpy.full(len(keys), VALUE, "V100")
-        # A virtual machine may wait for memory that nobody has touched before; whoever makes the first array of
-        # this size must not pay for all.
+        # A virtual machine may wait for memory that nobody has touched before; the library that makes the first array
+        # of this size must not pay for all.
         numpy.full(len(keys), VALUE, "V100")
 
     def put_array(self, _: Keys) -> None:

@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
     }
 
     /// The time by which entries have expired. 0, so that none has, for what a master sends and for what
-    /// the append-only file holds: whoever wrote it decided.
+    /// the append-only file holds: the server that wrote it decided.
     pub fn now(&self) -> u64 {
         // SAFETY: the context is that of the running command.
         let flags = unsafe { server!(RedisModule_GetContextFlags(self.context)) };

@@ -83,7 +83,7 @@ unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
         // SAFETY: the server's, which saves right now; here and in `save_block`.
         unsafe { server!(RedisModule_SaveUnsigned(io, map.len())) };
         let mut writer = BlockWriter::new();
-        // Damaged memory ends the value early: whoever reads it sees that entries are missing.
+        // Damaged memory ends the value early: a server that reads it sees that entries are missing.
         let _ = map.walk(ALL, false, &mut |entry| {
             if let Some(block) = writer.push(entry) {
                 save_block(io, &block);
@@ -286,8 +286,8 @@ unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c
     if map.encoding() == "packed" { 1 } else { map.len() as usize }
 }
 
-/// Moves a map to where the allocator would rather have it. It is called by servers with an allocator that knows such places, which
-/// those of Debian are not: it was not tried in a server.
+/// Moves a map to where the allocator would rather have it. It is called by servers with an allocator that knows such
+/// places, which those of Debian are not: it was not tried in a server.
 unsafe extern "C" fn defrag(
     context: *mut raw::RedisModuleDefragCtx,
     _: *mut raw::RedisModuleString,
@@ -295,13 +295,14 @@ unsafe extern "C" fn defrag(
 ) -> c_int {
     guarded((), || {
         let mut relocate = |block: *mut u8| {
-            // SAFETY: the server's, which moves values right now; a block of its allocator, in which it may stay (null).
+            // SAFETY: the server's, which moves values right now; a block of its allocator, in which it may stay
+            // (null).
             unsafe { server!(RedisModule_DefragAlloc(context, block.cast())) }.cast::<u8>()
         };
         // SAFETY: the server passes the place of a value, which nobody else uses meanwhile.
         let value = unsafe { &mut *value };
-        // SAFETY: it is of our type, made by `Box::into_raw`; it and its buffer are in blocks of the server's allocator, for they are
-        // aligned to no more than it gives.
+        // SAFETY: it is of our type, made by `Box::into_raw`; it and its buffer are in blocks of the server's
+        // allocator, for they are aligned to no more than it gives.
         let moved = unsafe { OrderedMap::relocate(value.cast(), &mut relocate) };
         *value = moved.cast();
     });

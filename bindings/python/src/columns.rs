@@ -128,7 +128,7 @@ fn read(buffer: &PyBuffer<u8>, from: usize, to: &mut [u8]) {
     let start = unsafe { bytes.cast::<u8>().add(from) };
     // SAFETY: the array is C-contiguous (`as_slice_ptr`), keeps its memory as long as `buffer` is there, and
     // so many bytes of it follow `start`: just compared. `to` is memory of ours, and no part of it. The
-    // bytes are copied whatever they are, once, as by any user of the buffer protocol; whoever writes
+    // bytes are copied whatever they are, once, as by any user of the buffer protocol; a thread that writes
     // to the array meanwhile decides what they are.
     unsafe { start.as_ptr().copy_to_nonoverlapping(to.as_mut_ptr(), to.len()) };
 }

@@ -41,7 +41,7 @@ impl Waits {
                 self.0.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        // Relaxed: whoever has to see it takes the interpreter after us; where there is no such lock
+        // Relaxed: a thread that has to see it takes the interpreter after us; where there is no such lock
         // nothing depends on it.
         self.calls.fetch_add(1, Ordering::Relaxed);
         let _ends = Ends(&self.calls);
@@ -106,7 +106,7 @@ impl Held {
     }
 
     /// The map, which is not closed while the guard is there. It does not wait: only `close` keeps others out, and
-    /// whoever meets it has come too late.
+    /// a call that meets it has come too late.
     #[inline]
     fn lock(&self) -> PyResult<RwLockReadGuard<'_, Option<Map>>> {
         match self.map.try_read() {

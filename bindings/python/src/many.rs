@@ -90,7 +90,7 @@ pub fn find<'py>(
                 None => found.append(py.None())?,
             }
         }
-        // Whoever waits for the interpreter has it now, and whoever wants to end this.
+        // A thread that waits for the interpreter has it now, and so has one that wants to end this.
         py.detach(|| ());
         py.check_signals()?;
     }

@@ -143,7 +143,7 @@ impl Pairs {
         };
         drop(state);
         if has_filled {
-            // Whoever waits for the interpreter has it now.
+            // A thread that waits for the interpreter has it now.
             py.detach(|| ());
         }
         next

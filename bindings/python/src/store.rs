@@ -57,8 +57,8 @@ impl Drop for RawStore {
 }
 
 impl RawStore {
-    /// Runs what uses the store, by a detached thread. It does not wait for whoever closes the store: it has come too
-    /// late. (That thread is not there at all in a process that was forked meanwhile.)
+    /// Runs what uses the store, by a detached thread. It does not wait for the call that closes the store: it has
+    /// come too late. (That thread is not there at all in a process that was forked meanwhile.)
     fn with<R>(&self, run: impl FnOnce(&Store) -> everleaf::Result<R>) -> PyResult<R> {
         if self.waits.is_closing() {
             return Err(closed());
@@ -89,8 +89,8 @@ impl RawStore {
     }
 
     /// Lets go of the maps and the store in a process that was forked. What a thread of the process before was using at
-    /// that moment is left as it is: the thread is not here, and whoever waits for it waits for ever. It is memory of this
-    /// process alone, and the store is closed in the other one.
+    /// that moment is left as it is: the thread is not here, and a call that waited for it would wait for ever. It is
+    /// memory of this process alone, and the store is closed in the other one.
     fn end_in_a_fork(&self) {
         if let Ok(mut store) = self.store.try_write() {
             drop(store.take());
@@ -125,7 +125,7 @@ impl RawStore {
                     None => store.map(name)?,
                 };
                 let held = Held::new(map, self.is_slow, self.waits.clone());
-                // While the store is held, so that whoever closes it closes the map, too.
+                // While the store is held, so that the call that closes it closes the map, too.
                 self.remember(&held);
                 Ok(held)
             })
@@ -316,7 +316,7 @@ impl RawBatch {
         self.batch.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For whoever writes it; until that is freed all others are refused.
+    /// For the call that writes it; until that is freed all others are refused.
     fn shared(&self, py: Python<'_>) -> PyResult<Arc<WriteBatch>> {
         let mut batch = self.lock(py);
         Arc::get_mut(&mut batch).ok_or_else(being_written)?;

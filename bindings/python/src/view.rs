@@ -15,7 +15,7 @@ use crate::reader::{Codecs, Object, Reader, missing, what};
 use crate::store::RawStore;
 use crate::{columns, many};
 
-/// How many pairs a range has. The view is freed by whoever counts.
+/// How many pairs a range has. The thread that counts frees the view.
 fn count(view: MapView, ends: &Ends) -> everleaf::Result<usize> {
     let mut count = 0;
     for pair in range_of(&view, ends) {

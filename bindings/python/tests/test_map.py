@@ -1058,7 +1058,7 @@ def test_other_threads_run_while_a_store_is_iterated_over(store: everleaf.Store,
 
 
 def test_other_threads_run_while_a_store_is_closed_by_its_last_reference(tmp_path: Path, quick_switches: None) -> None:
-    """It was closed, and its snapshot written, by whoever dropped the variable, with the interpreter."""
+    """It was closed, and its snapshot written, by the thread that dropped the variable, with the interpreter."""
     for held in ["store", "iterator", "view"]:
         store = everleaf.open(tmp_path / f"{held}.pool", max_size=1 << 28)
         store.put_many((b"%06d" % number, b"v" * 100) for number in range(20_000))

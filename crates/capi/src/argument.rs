@@ -141,8 +141,8 @@ impl el_slice {
         if self.size > isize::MAX as usize {
             return Err(invalid("a slice is longer than memory can be: its length is negative"));
         }
-        // SAFETY: whoever made the slice has promised that so many bytes can be read during the call
-        // (`new`); they are not at NULL, and their number is no more than the language allows.
+        // SAFETY: the caller of `new` has promised that so many bytes can be read during the call;
+        // they are not at NULL, and their number is no more than the language allows.
         Ok(unsafe { std::slice::from_raw_parts(self.data.cast(), self.size) })
     }
 }
@@ -156,8 +156,8 @@ impl el_slices {
         el_slices { items, count }
     }
 
-    /// All of them, for the length of the call. Each was looked at: it has bytes. Nothing is allocated for them, so that
-    /// their number costs no memory.
+    /// All of them, for the length of the call. Each was looked at: it has bytes. Nothing is allocated for them, so
+    /// that their number costs no memory.
     pub(crate) fn items<'a>(self) -> Result<Items<'a>, Failure> {
         if self.count == 0 {
             return Ok(Items(&[]));
@@ -168,8 +168,8 @@ impl el_slices {
         if self.count > isize::MAX as usize / size_of::<el_slice>() {
             return Err(invalid("there are more slices than memory can hold"));
         }
-        // SAFETY: whoever made this has promised that so many slices can be read during the call
-        // (`new`); they are not at NULL, aligned, and no more than the language allows.
+        // SAFETY: the caller of `new` has promised that so many slices can be read during the call;
+        // they are not at NULL, aligned, and no more than the language allows.
         let slices = unsafe { std::slice::from_raw_parts(self.items, self.count) };
         slices.iter().try_for_each(|slice| slice.bytes().map(|_| ()))?;
         Ok(Items(slices))
@@ -263,7 +263,7 @@ impl el_text {
         if self.0.is_null() {
             return Err(invalid("a text is NULL"));
         }
-        // SAFETY: it is not NULL, and whoever made it has promised the zero byte (`new`).
+        // SAFETY: it is not NULL, and the caller of `new` has promised the zero byte.
         Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
     }
 

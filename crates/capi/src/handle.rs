@@ -170,8 +170,8 @@ pub fn free<K: Kind>(handle: Option<&mut K>) -> EntryResult {
         std::mem::forget(owned);
         return Err(Failure::new(EL_BUSY, format!("another call is using the {}", K::NAME)));
     }
-    // Relaxed: nothing may overlap the end of a handle. Volatile it need not be: whoever passes it
-    // again has no promise, only a chance to be told.
+    // Relaxed: nothing may overlap the end of a handle. Volatile it need not be: a program that passes
+    // it again has no promise, only a chance to be told.
     owned.number.store(0, Ordering::Relaxed);
     drop(owned);
     Ok(EL_OK)

@@ -43,7 +43,7 @@ impl el_allocated {
 #[unsafe(no_mangle)]
 pub extern "C" fn el_free(allocated: el_allocated) {
     let Some(data) = NonNull::new(allocated.0.cast::<u8>()) else { return };
-    // SAFETY: whoever made the argument has promised that `copy` made the bytes (`new`): before them
+    // SAFETY: the caller of `new` has promised that `copy` made the bytes: before them
     // lies their front.
     let start = unsafe { data.sub(FRONT) };
     // SAFETY: `copy` has put their number there.

@@ -165,7 +165,7 @@ class Store(Map[Any, Any]):
         """Closes the store and its maps. A call of another thread ends first; one with many keys, between two blocks of
         them. Views, watches, iterators, and batches that were begun without `with` keep the file open while they are held:
         then a `ResourceWarning` says so (Python shows it with `-X dev`), and until they are gone the pool is `Locked` for
-        whoever opens it."""
+        every other opening."""
         self._store.close()
 
     def __enter__(self) -> Store:

@@ -95,7 +95,7 @@ class deferred:
     ...     async with aio.deferred(store) as writer:
     ...         for number in range(1000):
     ...             await writer.call(store.put, number, "v")
-    ...         await writer.wait()  # whoever is told of the thousand is told now
+    ...         await writer.wait()  # those that are told of the thousand are told now
     """
 
     def __init__(self, store: Store) -> None:

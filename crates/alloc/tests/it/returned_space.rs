@@ -474,7 +474,7 @@ fn a_medium_that_keeps_its_space_is_asked_once() {
     world.walk();
 }
 
-/// Some can be kept, and whoever wants to end it can.
+/// Some can be kept, and a caller that wants to end it can.
 #[test]
 fn returning_space_keeps_what_it_should_and_can_be_ended() {
     let world = World::of_size(1 << 28);
