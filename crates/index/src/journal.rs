@@ -36,7 +36,7 @@
 //! - J7 a batch that comes down to one change is not in the journal, and no blocks are put by for it: a write of one
 //!   key is whole by itself, and if there is no space for it, nothing was changed. So a full pool refuses no batch of
 //!   one change that it would not refuse outside of one. But an expiry that changes in place where lines must be
-//!   flushed (`Adr`) is entered, for the sake of those who read it before (J6);
+//!   flushed (`Adr`) is entered, for the sake of readers that read it before (J6);
 //! - J8 nor are blocks put by for a batch of one put and removals, which makes room: the put comes first, so that if
 //!   there is no space for it, nothing was changed. Then recovery leaves the batch, too, or a full pool could not be
 //!   opened; so it does if the record of the key is damaged, so that nobody can tell whether the put was made.

@@ -30,7 +30,7 @@ use crate::{Disk, Error, Lsn, Record, Result};
 pub(crate) const BROKEN_OFF: &str = "a write ended between its change of the store and its record in the log: the \
     log takes nothing more, since it would lack that change; open the store again";
 
-/// How many bytes may wait in one buffer before those who wait help to write them.
+/// How many bytes may wait in one buffer before the threads that wait help to write them.
 const PATIENT_SIZE: usize = 4 << 20;
 /// The space that an emptied buffer keeps.
 const SPARE_CAPACITY: usize = 1 << 20;
@@ -124,7 +124,7 @@ impl Buffers {
     /// The LSN taken last and not given back.
     pub(crate) fn last_lsn(&self) -> Lsn {
         // Acquire: a thread that uses this LSN as a bound has seen what was done before it was taken, and
-        // who has seen a change finds its LSN here; pairs with the AcqRel in `take`.
+        // a thread that has seen a change finds its LSN here; pairs with the AcqRel in `take`.
         (self.next.load(Ordering::Acquire) & !HALF) - 1
     }
 
@@ -138,8 +138,8 @@ impl Buffers {
     /// Takes the next place. It must be filled, given up or broken off, whatever happens.
     #[inline]
     pub(crate) fn take(&self) -> Taken {
-        // AcqRel: who has seen a change made behind a place takes a later one; what was done before an
-        // LSN was taken is seen by who takes a later one or reads it. Pairs with itself and with the
+        // AcqRel: a thread that has seen a change made behind a place takes a later one; what was done before an
+        // LSN was taken is seen by a thread that takes a later one or reads it. Pairs with itself and with the
         // Acquire in `last_lsn`.
         let word = self.next.fetch_add(1, Ordering::AcqRel);
         Taken { lsn: word & !HALF, half: usize::from(word & HALF != 0) }
@@ -202,7 +202,7 @@ impl Buffers {
 
     /// Whether more bytes wait than memory should be spent on.
     pub(crate) fn is_crowded(&self) -> bool {
-        // Relaxed: a hint. Who misses it helps with the next commit.
+        // Relaxed: a hint. A thread that misses it helps with the next commit.
         self.is_crowded.load(Ordering::Relaxed)
     }
 
@@ -246,7 +246,7 @@ impl Buffers {
                 false => (0..SPINS).for_each(|_| std::hint::spin_loop()),
             }
         }
-        // Release: who begins to read the store from here on finds all these changes; pairs with the
+        // Release: a thread that begins to read the store from here on finds all these changes; pairs with the
         // Acquire in `collected`. Each was made before its place was filled, under a lock that was held
         // here since.
         self.collected.store(last, Ordering::Release);

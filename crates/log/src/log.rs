@@ -33,9 +33,9 @@ const EAGER_SIZE: usize = 256 << 10;
 /// A write-ahead log. It may be used by any number of threads at once.
 ///
 /// # Order
-/// Each group has the next LSN, from when its [place](Log::place) is taken. Who takes it while it holds
-/// the lock of the keys that the group changes has them logged in the order in which they change;
-/// replay follows the LSNs. A group is durable only when all groups with smaller LSNs are. So who takes
+/// Each group has the next LSN, from when its [place](Log::place) is taken. A thread that takes it while it
+/// holds the lock of the keys that the group changes has them logged in the order in which they change;
+/// replay follows the LSNs. A group is durable only when all groups with smaller LSNs are. So a thread that takes
 /// the place *before* the change can be seen has it logged before whatever comes of its being seen.
 ///
 /// A forked process may drop what it inherits of a log, which touches nothing, and must do nothing else with it.
@@ -117,9 +117,9 @@ impl<D: Disk> Log<D> {
     }
 
     /// Takes the next place in the log for a group that is to be appended. Nothing that takes a place
-    /// later is durable before it: who holds the lock of the keys that the group changes, takes the
+    /// later is durable before it: a thread that holds the lock of the keys that the group changes, takes the
     /// place, then changes the store, and then [fills](Place::fill) the place, leaves no moment at which
-    /// somebody can see the change and have something durable that lacks it. Until then nobody who
+    /// another can see the change and have something durable that lacks it. Until then no thread that
     /// commits gets on: do not wait for other threads in between.
     ///
     /// A log that has failed gives places too, and takes no group.
@@ -155,7 +155,7 @@ impl<D: Disk> Log<D> {
     pub(crate) fn fill(&self, place: Taken, thread: usize, size: usize, records: &[Record<'_>]) {
         let shared = &self.shared;
         let waiting = shared.buffers.fill(thread, place, size, records);
-        // Relaxed: a hint. Who misses it lets the bytes wait for the next round.
+        // Relaxed: a hint. A thread that misses it lets the bytes wait for the next round.
         if waiting > EAGER_SIZE
             && self.background.is_some()
             && !shared.is_work_due.swap(true, Ordering::Relaxed)
@@ -200,7 +200,7 @@ impl<D: Disk> Log<D> {
         self.shared.owes_snapshot()
     }
 
-    /// Waits until no snapshot is owed, or the one that is being written is not any more. For those who
+    /// Waits until no snapshot is owed, or the one that is being written is not any more. For callers that
     /// would otherwise write one.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl<D: Disk> Log<D> {
         checked.map_err(|error| self.shared.fail(&error))
     }
 
-    /// What the log's own thread does in [`SyncMode::Interval`], for who has it do without
+    /// What the log's own thread does in [`SyncMode::Interval`], for a program that has it do without
     /// ([`LogOptions::background_thread`]): syncs if half of the interval is over. `now` is the time since any fixed
     /// moment; call it often: what may be lost grows by the time until the first call, and between two. Does not wait
     /// for a thread that is writing: the next that writes, or the next call, syncs then. In [`SyncMode::Sync`], and in
@@ -274,7 +274,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Writes what waits, without a sync, if it is more than memory should be spent on. To be called now and
-    /// then by those who wait for nothing, because they gave their places up; not by one who holds what
+    /// then by threads that wait for nothing, because they gave their places up; not by one that holds what
     /// others wait for.
     ///
     /// # Errors
@@ -315,8 +315,8 @@ impl<D: Disk> Log<D> {
         &self.shared.disk
     }
 
-    /// Whether a snapshot is being written. Who has a [place](Self::place), and is told that none is, is
-    /// read by none either before the place is filled or given up: the next waits for it.
+    /// Whether a snapshot is being written. A change of a thread that has a [place](Self::place), and is told that none
+    /// is, is read by none either before the place is filled or given up: the next waits for it.
     pub fn is_snapshotting(&self) -> bool {
         // Acquire: pairs with the AcqRel in `Shared::begin_snapshot`; one that began to read before our
         // place was taken had set it before it turned, and the taking of the place has seen that.
@@ -369,7 +369,7 @@ impl<D: Disk> Drop for Log<D> {
             return;
         }
         if !self.shared.turn().is_ending {
-            // Nobody is left to be told. Who wants to know calls `close`.
+            // Nobody is left to be told. A caller that wants to know calls `close`.
             drop(self.end());
         }
     }

@@ -122,8 +122,8 @@ impl LogOptions {
 
     /// Whether the owner has something that was never logged, on which what is logged from now on may
     /// depend. Then nothing of that counts as durable until a snapshot is there that was begun after the
-    /// opening, and a crash before leaves the log as it was found ([`crate::Log::owes_snapshot`]). Who owed
-    /// one before that never came is told ([`crate::Report::was_owing`]). A log that is cut needs a snapshot
+    /// opening, and a crash before leaves the log as it was found ([`crate::Log::owes_snapshot`]). A store that
+    /// owed one before that never came is told ([`crate::Report::was_owing`]). A log that is cut needs a snapshot
     /// anyhow, and is not kept in this way. Default: no.
     pub fn owes_snapshot(mut self, yes: bool) -> Self {
         self.owes_snapshot = yes;

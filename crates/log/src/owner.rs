@@ -1,4 +1,4 @@
-//! Whose log a file belongs to: for who finds a folder of which nothing else says it.
+//! Whose log a file belongs to: for a program that finds a folder of which nothing else says it.
 
 use crate::layout::{
     HEADER_SIZE, SEGMENT, SEGMENT_MAGIC, SNAPSHOT, SNAPSHOT_MAGIC, SPARE, UNFINISHED, parse_name,

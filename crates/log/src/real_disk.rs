@@ -60,7 +60,7 @@ impl RealDisk {
         };
         // The process that made it may have died before its name was durable.
         match sync_parent(folder) {
-            // Who made it could do it, or would have been refused.
+            // The process that made it could do it, or would have been refused.
             Err(error) if !is_new && error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced.map_err(|error| failed(&error))?,
         }
@@ -139,7 +139,7 @@ fn sync_parent(folder: &Path) -> io::Result<()> {
 }
 
 /// Gives a new folder to the owner of the file that it is beside, if we may; by its descriptor, and only if it is
-/// empty: who owns the folder around may have put another one in its place, which is not theirs to have.
+/// empty: the owner of the folder around may have put another one in its place, which is not theirs to have.
 fn give_folder(folder: &File, kin: &Metadata) {
     let is_own =
         folder.metadata().is_ok_and(|own| (own.uid(), own.gid()) == (kin.uid(), kin.gid()));

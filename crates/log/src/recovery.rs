@@ -282,7 +282,7 @@ pub(crate) fn open<D: Disk>(
         chunks: chunks.to_vec(),
     };
     let begin = || Writer::start(Arc::clone(&disk), start());
-    // What is behind damage stays, for who wants to look at it.
+    // What is behind damage stays, to be looked at.
     let ended = last.zip(tail.as_ref()).filter(|_| report.damages.is_empty() && cut.is_none());
     let ended = ended.map(|(last, tail)| (last.sequence, tail.walk.position));
     let writer = match begin() {

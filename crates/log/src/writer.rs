@@ -323,7 +323,7 @@ impl<D: Disk> Writer<D> {
     }
 
     fn publish(&self) {
-        // Release: who sees that an LSN is durable sees what was done for it; pairs with the
+        // Release: a thread that sees that an LSN is durable sees what was done for it; pairs with the
         // Acquire in `Log::durable_lsn`.
         self.durable.store(self.written, Ordering::Release);
     }
@@ -397,7 +397,7 @@ impl<D: Disk> Writer<D> {
 
     /// Removes the segments from before the first that is kept that do not belong to it, because one in
     /// between is damaged or missing. Of those that can be understood nothing is needed any more, and they
-    /// go; a damaged one is put aside, for who wants to look at it.
+    /// go; a damaged one is put aside, to be looked at.
     fn remove_strays(&self, first: u64) -> Result<()> {
         let names = self.disk.list();
         let names = names.map_err(|error| Error::io("cannot list the log's folder", &error))?;

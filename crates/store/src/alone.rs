@@ -45,7 +45,7 @@ impl Alone<'_> {
     }
 
     /// As [`Self::get_with_expiry`], for the server: also of a key whose time has come. It is not removed before the
-    /// batch is done, so that who judges all reads by one time finds the same each time.
+    /// batch is done, so that a caller that judges all reads by one time finds the same each time.
     ///
     /// # Errors
     /// As [`Map::get`].
@@ -136,7 +136,7 @@ impl Store {
         if self.is_read_only() {
             return Err(Error::ReadOnly.into());
         }
-        // Before it is known whether the batch needs it: who has stripes must not wait to make it.
+        // Before it is known whether the batch needs it: a thread that has stripes must not wait to make it.
         let (session, journal) = shared.enter_with_journal()?;
         let mut in_order = shared.alone_in_order(session)?;
         let mut batch = WriteBatch::new();

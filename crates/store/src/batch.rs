@@ -97,7 +97,7 @@ enum Must {
 }
 
 /// Changes, and conditions on which they depend, to be done as one by [`Store::write`]: all or
-/// nothing, for everybody who reads one key after another, and whenever the process dies.
+/// nothing, for every thread that reads one key after another, and whenever the process dies.
 ///
 /// A batch may hold changes of several maps of one store. Of several changes of one key the last
 /// counts; one of its expiry alone goes with the one before it. A batch can be written several times, and
@@ -422,8 +422,8 @@ pub(crate) struct LastChanges<'a>(Cow<'a, [Entry]>);
 impl Store {
     /// Does all of a batch or nothing.
     ///
-    /// *Atomic*: who has read a change of the batch will read no key of it as it was before, and
-    /// nor will anybody who hears of it. (A [range](Map::range) reads at many moments: use a
+    /// *Atomic*: a thread that has read a change of the batch will read no key of it as it was before,
+    /// nor will any that hears of it. (A [range](Map::range) reads at many moments: use a
     /// [view](Store::view) to see one state of all keys.) After a crash at any instruction the next
     /// opening finds all of it or nothing. *Durable* as a [put](Map::put), when it returns.
     ///

@@ -22,7 +22,7 @@ pub enum Durability {
     /// that changed nothing (an insertion of a key that is there, an exchange that found another
     /// value), may be lost with the write it saw. But no effect in the store survives without its cause: a
     /// write that returns, by whatever thread, makes everything durable that could be read when it
-    /// began. Who acts on what was read outside of the store calls
+    /// began. A program that acts on what was read outside of the store calls
     /// [`Store::sync`](crate::Store::sync) first, which does the same.
     Power,
 }

@@ -61,7 +61,7 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// Who is told.
+/// What is called with events.
 #[derive(Clone, Default)]
 pub(crate) struct EventFn(Option<Arc<Callback>>);
 

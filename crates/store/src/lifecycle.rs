@@ -103,7 +103,7 @@ impl Lifecycle {
             return Ok(());
         }
         shared.trees.close()?;
-        // Who waits for the end is not to take it for kept.
+        // A thread that waits for the end is not to take it for kept.
         shared.look_for_pool()
     }
 }

@@ -447,7 +447,7 @@ impl Map {
 
     /// The number of the map in the log. Behind a stripe.
     pub(crate) fn number(&self) -> u32 {
-        // Relaxed: changed only by one who has all stripes.
+        // Relaxed: changed only by a thread that has all stripes.
         self.number.load(Ordering::Relaxed)
     }
 

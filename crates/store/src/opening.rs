@@ -118,9 +118,9 @@ pub fn is_untouched(trees: &Trees, place: &LogDirectory) -> bool {
     untouched().unwrap_or(false)
 }
 
-/// Removes a pool that was made just now, and what there is of its log, because that cannot be made: who asked for both
-/// is not left with one. We have the pool open, so that nobody else has; what cannot be removed stays, and can be
-/// opened.
+/// Removes a pool that was made just now, and what there is of its log, because that cannot be made: a caller that
+/// asked for both is not left with one. We have the pool open, so that no other has; what cannot be removed stays, and
+/// can be opened.
 pub fn remove_new(path: &Path, place: &LogDirectory) {
     // The log first: as soon as the pool has lost its name, another may make one, with a log in the same place.
     let _ = place.remove();

@@ -65,7 +65,7 @@ impl Tree {
     }
 }
 
-/// Who is told how far something is.
+/// What is called with how far something is.
 #[derive(Clone)]
 pub(crate) struct ProgressFn(pub Arc<dyn Fn(u64) + Send + Sync>);
 

@@ -81,7 +81,7 @@ impl Shared {
 
     /// Has every write look from now on, and waits for those that began before.
     fn raise_for_good(&self) {
-        // Acquire: who finds it raised finds those writes over; pairs with the exchange below.
+        // Acquire: a thread that finds it raised finds those writes over; pairs with the exchange below.
         if self.name.is_gate_raised.load(Ordering::Acquire) {
             return;
         }

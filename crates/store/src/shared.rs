@@ -192,12 +192,13 @@ impl Shared {
 
     /// How many batches were rolled back since the store was opened.
     pub fn rollback_count(&self) -> u64 {
-        // Acquire: who reads this number reads nothing of those that it counts; pairs with the addition below.
+        // Acquire: a thread that reads this number reads nothing of those that it counts; pairs with the addition
+        // below.
         self.rollbacks.load(Ordering::Acquire)
     }
 
-    /// Counts a batch that was rolled back. The caller still has its stripes: who has read of it, and then
-    /// takes, or waits for, the stripe of one of its keys, finds it counted.
+    /// Counts a batch that was rolled back. The caller still has its stripes: a thread that has read of it, and
+    /// then takes, or waits for, the stripe of one of its keys, finds it counted.
     pub fn note_rollback(&self) {
         // Release: behind what was put back; pairs with the load above.
         self.rollbacks.fetch_add(1, Ordering::Release);
@@ -282,8 +283,8 @@ impl Shared {
         self.log.iter().for_each(|log| log.reached(point));
     }
 
-    /// Held while a map is made, gets its number, or goes. Not by one who has a stripe.
-    /// Who uses a session meanwhile has taken it before.
+    /// Held while a map is made, gets its number, or goes. Not by a thread that has a stripe.
+    /// One that uses a session meanwhile has taken it before.
     pub fn making(&self) -> RankedGuard<'_, ()> {
         self.map_making.lock()
     }

@@ -46,7 +46,7 @@ pub struct Statistics {
     /// Leaves that [opening at once](crate::Options::open_at_once) has left, and that nobody has read yet.
     pub unrestored_leaves: u64,
     /// What survives. Of a store that is open for reading, what survives
-    /// of what is written by those who open it for writing without saying otherwise.
+    /// of what is written by programs that open it for writing without saying otherwise.
     pub durability: Durability,
     /// Bytes of keys and values in the log since the last snapshot; 0 without a log. Of a store that is open
     /// for reading, as of its closing; 0 if it was not closed, since nobody has counted them then.
@@ -131,8 +131,8 @@ impl Map {
 
 impl Store {
     /// Refuses the calling process if it was forked from the one that opened the store. Of such a one
-    /// [`Self::statistics`], [`Self::map_names`] and [`Map::len`], which return no error, tell nothing: who takes that
-    /// for an empty store asks here first.
+    /// [`Self::statistics`], [`Self::map_names`] and [`Map::len`], which return no error, tell nothing: a caller that
+    /// would take that for an empty store asks here first.
     ///
     /// # Errors
     /// [`Error::Forked`](crate::Error::Forked).

@@ -436,7 +436,7 @@ impl Store {
 
     /// Checks everything: the trees' invariants, every record's check sum, and that every byte of
     /// the pool is in use or free, exactly once. Writers and readers wait meanwhile, and it waits for
-    /// those who are inside an operation; while it waits for a [`Self::load_map`], nobody else waits.
+    /// those that are inside an operation; while it waits for a [`Self::load_map`], no other call waits.
     ///
     /// # Errors
     /// The check could not be made; so it is when a function that an operation runs asks for it. What it

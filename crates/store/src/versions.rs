@@ -105,7 +105,7 @@ struct Open {
 
 /// Old values by map, key and version.
 pub(crate) struct Versions {
-    /// The version of the newest open view; 0 if none is. Raised by one who has all stripes.
+    /// The version of the newest open view; 0 if none is. Raised by a thread that has all stripes.
     newest: AtomicU64,
     /// Held while a view is closed (O3).
     closing: RankedMutex<()>,
@@ -118,10 +118,10 @@ pub(crate) struct Versions {
     /// Views that were given up.
     lost: AtomicU64,
     new_maps: NewMaps,
-    /// Whether there is anything in `unsaved`. Changed by one who has the lock of that.
+    /// Whether there is anything in `unsaved`. Changed by a thread that has the lock of that.
     has_unsaved: AtomicBool,
-    /// Maps that were emptied while a record of theirs was damaged, in that order. Something is added by one who has
-    /// all stripes.
+    /// Maps that were emptied while a record of theirs was damaged, in that order. Something is added by a thread
+    /// that has all stripes.
     unsaved: RankedMutex<Vec<Arc<Unsaved>>>,
 }
 
@@ -258,7 +258,7 @@ impl Versions {
         if version != 0 {
             let mut unsaved = self.unsaved.lock();
             unsaved.push(Arc::new(Unsaved { tree: tree.clone(), version, text: text.into() }));
-            // Release: before the map is emptied; pairs with the acquire in `unsaved_of`. Who finds a key
+            // Release: before the map is emptied; pairs with the acquire in `unsaved_of`. A thread that finds a key
             // gone sees it.
             self.has_unsaved.store(true, Ordering::Release);
         }
@@ -322,8 +322,8 @@ impl Versions {
         if self.new_maps.count.load(Ordering::Relaxed) > 0 {
             let mut list = self.new_maps.list.lock().unwrap_or_else(PoisonError::into_inner);
             list.retain(|(_, newest)| *newest >= oldest);
-            // Release: pairs with the acquire in `is_born_after`; who misses a map for a view that was given up sees
-            // the mark of that (V3).
+            // Release: pairs with the acquire in `is_born_after`; a thread that misses a map for a view that was given
+            // up sees the mark of that (V3).
             self.new_maps.count.store(list.len(), Ordering::Release);
         }
         // Relaxed: a hint; what is left is looked at by nobody.

@@ -9,9 +9,9 @@
 //! Invariants:
 //! - V1 a view is opened while nobody has a stripe: no change is half before it and half after;
 //! - V2 a change of a key is visible only after what it replaces was saved for the newest view.
-//!   Therefore who finds a key in the tree, and nothing saved *afterwards*, has what it was;
+//!   Therefore a thread that finds a key in the tree, and nothing saved *afterwards*, has what it was;
 //! - V3 a view is marked as given up before anything of it goes, and before a change is made that is not
-//!   saved for it. So who has read, and finds it unmarked *afterwards*, has read what it was.
+//!   saved for it. So a thread that has read, and finds it unmarked *afterwards*, has read what it was.
 
 mod many;
 

@@ -137,7 +137,7 @@ impl StoreLog {
     fn enter(&self, tree: &Arc<BytesTree>, number: u32) {
         let mut numbers = self.lock();
         let cell = numbers.entry(Arc::as_ptr(tree) as usize).or_default();
-        // Relaxed: read by those who take a stripe after us.
+        // Relaxed: read by threads that take a stripe after us.
         cell.store(number, Ordering::Relaxed);
     }
 
@@ -364,7 +364,7 @@ impl StoreLog {
         Ok(self.log.wait(lsn)?)
     }
 
-    /// Helps to write what waits, if that is much; by one who holds nothing. An error is told to the thread that
+    /// Helps to write what waits, if that is much; by a thread that holds nothing. An error is told to the thread that
     /// writes next.
     #[inline]
     pub fn relieve(&self) {

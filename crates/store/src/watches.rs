@@ -1,6 +1,6 @@
 //! The table of the watches of a store ([`Watch`](crate::Watch)).
 //!
-//! Invariant: a watch is added, and a mark is made, by one who has the stripe of the key (T1).
+//! Invariant: a watch is added, and a mark is made, by a thread that has the stripe of the key (T1).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Watches {
     }
 
     fn is_empty(&self) -> bool {
-        // Relaxed: stored by one who had the stripe that the caller has (T1).
+        // Relaxed: stored by a thread that had the stripe that the caller has (T1).
         self.count.load(Ordering::Relaxed) == 0
     }
 

@@ -27,7 +27,7 @@ use crate::api::check_report::CheckReport;
 use crate::api::error::IndexError;
 use crate::nbtree::TreeShape;
 
-/// Who can keep whom from finishing.
+/// Which calls can keep which others from finishing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Nobody: a thread that stops for ever stops nobody else.
@@ -92,7 +92,7 @@ pub struct DesignInfo {
     pub keys: RangeInclusive<u64>,
     /// The values it can hold.
     pub values: RangeInclusive<u64>,
-    /// Who can keep whom from finishing.
+    /// Which calls can keep which others from finishing.
     pub progress: Progress,
     /// What readers see.
     pub reads: Reads,

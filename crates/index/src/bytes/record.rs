@@ -298,8 +298,8 @@ pub(crate) unsafe fn store_expiry<M: Machine>(
         // belong together.
         heap.medium().persist(word.as_ptr(), 8);
     }
-    // Release: who reads several keys and has read this finds the stripe taken or counted; pairs with the fence in
-    // `Look::is_unchanged`, and with the one in `get_many_unchanged`. To others time and check are one word.
+    // Release: a thread that reads several keys and has read this finds the stripe taken or counted; pairs with the
+    // fence in `Look::is_unchanged`, and with the one in `get_many_unchanged`. To others time and check are one word.
     word.store(expiry_word(expiry_ms), Ordering::Release);
     Some(word)
 }

@@ -175,7 +175,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     }
 
     /// Makes a change of a key. The value that is there is not verified, so that a damaged one can be
-    /// replaced: who hands it on uses [`Self::decide`].
+    /// replaced: a caller that hands it on uses [`Self::decide`].
     ///
     /// # Errors
     /// The key or value is too large, or there is no space; then nothing was changed.

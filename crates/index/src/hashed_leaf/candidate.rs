@@ -74,7 +74,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             .max_by(|a, b| K::compare(self.base, *a, *b))
             .expect("a split leaves entries on both sides");
         let low = self.cold(leaf).low.read_private();
-        // Who helps may have had space for one block only.
+        // A thread that helps may have had space for one block only.
         let fence = session
             .reserve_blocks_of(G::BLOCK_CLASS, 2)
             .and_then(|()| K::make_fence(session, low, below, entries[at]));

@@ -286,7 +286,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             Err(now) => now == descriptor.as_ptr() && !M::mutant("hashed.decides_alone"),
         };
         let decision = if taken { COMMITTED } else { ABORTED };
-        // AcqRel on success, relaxed on failure: all who get here see the same successor of the
+        // AcqRel on success, relaxed on failure: all that get here see the same successor of the
         // right leaf, for it never changes once set (but for an abort of a merge of its own, which
         // leaves it different from this descriptor all the same).
         let _ = descriptor.status.compare_exchange(

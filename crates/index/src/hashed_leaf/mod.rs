@@ -115,7 +115,7 @@ pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = H
     unrestored: Tally<M>,
     /// Whether opening has left any.
     opened_at_once: bool,
-    /// Where those who restore a leaf mark what its entries refer to, if these refer to anything.
+    /// Where threads that restore a leaf mark what its entries refer to, if these refer to anything.
     late: Option<Arc<LateMarks<M>>>,
     heap: Arc<Heap<M>>,
 }

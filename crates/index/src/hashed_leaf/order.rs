@@ -113,7 +113,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     const ORDER_WORDS: usize = G::POSITIONS.div_ceil(IN_WORD);
 
     /// The word that guards a leaf's order. It is loaded before the fingerprints: then all that was known
-    /// when the order was made is known to who loads them, and equal counts mean equal sets. (Loaded
+    /// when the order was made is known to a thread that loads them, and equal counts mean equal sets. (Loaded
     /// behind them, it may guard the order of a scan that looked at one chunk before and at another
     /// behind us.)
     #[inline(always)]
@@ -175,7 +175,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if word.compare_exchange(before.0, locked, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
-        // Release: the lock comes before the stores below in the eyes of who sees one of them; pairs
+        // Release: the lock comes before the stores below in the eyes of a thread that sees one of them; pairs
         // with the memory fence in `kept_order`.
         if !M::mutant("hashed.order_no_release") {
             M::fence(Ordering::Release);
@@ -202,9 +202,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// Forgets the order of a leaf that goes, and admits no other.
     pub(super) fn close_order(&self, leaf: LeafId, stripe: usize) {
-        // Relaxed: nothing is read or handed on; who has read the order keeps a copy.
+        // Relaxed: nothing is read or handed on; a thread that has read the order keeps a copy.
         let before = self.cold(leaf).order.swap(Guard::CLOSED, Ordering::Relaxed);
-        // Who has locked an order that was not there has not counted it, and will not.
+        // A thread that has locked an order that was not there has not counted it, and will not.
         if before != 0 && before != Guard::LOCKED {
             self.ordered.add(stripe, -1);
         }

@@ -86,7 +86,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         Ok(tree)
     }
 
-    /// What stand-ins lead to: nothing is there, nothing can be added, and who is told so looks again.
+    /// What stand-ins lead to: nothing is there, nothing can be added, and a thread that is told so looks again.
     fn make_no_leaf(&self) -> Result<(), AllocError> {
         let none = LeafId::stand_in(NO_LEAF);
         self.slab.prepare(none)?;
@@ -223,9 +223,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         if !mends.is_empty() {
             // Persist: what was mended, before the pool is sealed, whose sums have it; that waits for our return. Not
-            // before others act on it: one who restores beside us may have read what we exchanged, and tell `RESTORED`
+            // before others act on it: one that restores beside us may have read what we exchanged, and tell `RESTORED`
             // first. They need it not: a crash brings back what was half done, to be mended again as it was here; and
-            // who claims such a position flushes the line that it shares with what we wrote.
+            // a thread that claims such a position flushes the line that it shares with what we wrote.
             self.medium.drain();
         }
         let (keys, frozen) = (survey.keys(), survey.is_frozen());
@@ -258,8 +258,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         (below || above).then_some("a key is outside of its fences")
     }
 
-    /// Stores the volatile half of a leaf, and says that it is there. Who is the first counts its keys, and marks what
-    /// they refer to.
+    /// Stores the volatile half of a leaf, and says that it is there. The first thread that does so counts its
+    /// keys, and marks what they refer to.
     ///
     /// # Errors
     /// Some of that was marked since it was read: another leaf that was restored at the same time refers to it, too.
@@ -296,7 +296,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         // AcqRel: as said below. Relaxed: a planted bug.
         let order = if relaxed { Ordering::Relaxed } else { Ordering::AcqRel };
         // AcqRel: what was stored above; pairs with `is_restored`, and through the inner node's child with
-        // all who come to the leaf. One of all who get here counts it.
+        // all that come to the leaf. One of all that get here counts it.
         let before = cold.flags.fetch_or(flags, order);
         if before & RESTORED != 0 && !M::mutant("hashed.restore_counts_all") {
             M::mark("hashed.restore.together");
@@ -312,15 +312,15 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if let (Some(late), Ok(())) = (&self.late, &marked) {
             late.note_marked(1);
         }
-        // Release: who reads the second finds the first; pairs with the fence in `restore_all`.
+        // Release: a thread that reads the second finds the first; pairs with the fence in `restore_all`.
         M::fence(Ordering::Release);
         self.unrestored.add(usize::MAX, -1);
         marked
     }
 
     /// The leaf that a child of level 1 stands in for, if that is not restored, and taken off those that are owed:
-    /// for who frees it when nobody can reach the tree any more. What its entries refer to has no mark, and is free
-    /// when all marks are there: nobody else may free it.
+    /// for the thread that frees it when none can reach the tree any more. What its entries refer to has no mark, and
+    /// is free when all marks are there: no other may free it.
     pub(super) fn give_up_unrestored(&self, child: *mut ()) -> Option<LeafId> {
         LeafId::of_child(child).stands_in_for()?;
         let leaf = self.leaf_behind(child);

@@ -113,7 +113,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if place.read_private() == word {
             return;
         }
-        // Relaxed: nobody writes, and who reads it looks at its lower half, which stays.
+        // Relaxed: nobody writes, and a thread that reads it looks at its lower half, which stays.
         place.store(word, Ordering::Relaxed);
         if M::mutant("hashed.no_seal_flush") {
             return;

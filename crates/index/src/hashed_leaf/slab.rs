@@ -94,7 +94,7 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
             return Err(AllocError::OutOfMemory);
         }
         let null = std::ptr::null_mut();
-        // Release: hands on the memory; pairs with the load above. Who finds a leaf in the tree comes
+        // Release: hands on the memory; pairs with the load above. A thread that finds a leaf in the tree comes
         // behind the thread that prepared and published it. Acquire on failure: the other's memory is used by the
         // caller, without a further look; pairs with the release of the exchange that came first.
         if segment.compare_exchange(null, memory, Ordering::Release, Ordering::Acquire).is_err() {

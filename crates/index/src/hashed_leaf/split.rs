@@ -110,7 +110,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// How often to wait for the thread that froze a leaf when there is no space to help it.
     const FULL_PATIENCE: u32 = if M::SIMULATED { 1 } else { 100 };
 
-    /// Without space: if somebody froze the leaf, who has space enough to replace it, gives it time.
+    /// Without space: if another thread froze the leaf, and has space enough to replace it, gives it time.
     /// A removal must not fail only because it cannot help. Returns whether there was one.
     fn await_leader(&self, leaf: LeafId) -> bool {
         // Relaxed: only a reason to wait; the loop in `replace_leaf` looks properly.

@@ -71,7 +71,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             .copied()
             .max_by(|a, b| K::compare(self.base, *a, *b))
             .expect("a split leaves entries on both sides");
-        // Who helps may have had space for one block only.
+        // A thread that helps may have had space for one block only.
         let fence = session
             .reserve_blocks(2)
             .and_then(|()| K::make_fence(session, leaf.low, below, entries[at]));

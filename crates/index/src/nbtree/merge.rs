@@ -311,9 +311,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             Err(now) => now == descriptor.as_ptr() && !M::mutant("nbtree.decides_alone"),
         };
         let decision = if taken { COMMITTED } else { ABORTED };
-        // AcqRel: the decision, for who loads the status. Relaxed on failure: all who get here see the same successor
-        // of the right leaf, for it never changes once set (but for an abort of a merge of its own, which leaves it
-        // different from this descriptor all the same).
+        // AcqRel: the decision, for threads that load the status. Relaxed on failure: all that get here see the same
+        // successor of the right leaf, for it never changes once set (but for an abort of a merge of its own, which
+        // leaves it different from this descriptor all the same).
         let _ = descriptor.status.compare_exchange(
             UNDECIDED,
             decision,

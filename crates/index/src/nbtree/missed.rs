@@ -1,4 +1,4 @@
-//! Merges that were missed, and how far somebody is who makes up for them.
+//! Merges that were missed, and how far a thread is that makes up for them.
 
 use everleaf_machine::{Atomic, Machine, Ordering};
 
@@ -23,7 +23,7 @@ impl<M: Machine> Missed<M> {
     /// Notes that a thin leaf was left.
     #[cold]
     pub fn note(&self) {
-        // Release: who sees the count sees the leaf thin; pairs with the load in `owed`.
+        // Release: a thread that sees the count sees the leaf thin; pairs with the load in `owed`.
         self.missed.fetch_add(1, Ordering::Release);
     }
 

@@ -169,7 +169,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             if leaf.high == 0 {
                 return;
             }
-            // Who comes to a second leaf is likely to read all of it.
+            // A scan that comes to a second leaf is likely to read all of it.
             ahead = SLOT_COUNT_MAX;
             place = match next {
                 // Fences are unique, so equality says that nothing lies between.

@@ -2,8 +2,8 @@
 //!
 //! A removal merges the leaf that it has made thin. It does so without waiting: where there is no space for the merged
 //! leaf, or somebody has a lock, the thin leaf stays, and no other removal needs to come there. What is missed is
-//! counted, and who finds the pool full goes through the leaves once more (`pool_trees/trees/thin.rs`): each step is a
-//! merge as a removal makes it.
+//! counted, and a thread that finds the pool full goes through the leaves once more (`pool_trees/trees/thin.rs`): each
+//! step is a merge as a removal makes it.
 
 use everleaf_alloc::Session;
 use everleaf_machine::{Machine, Ordering};

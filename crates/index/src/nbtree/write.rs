@@ -211,7 +211,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     ) -> Result<Option<Outcome>, AllocError> {
         // Relaxed: only a hint that saves the counter from growing without bound.
         let full = leaf.claimed.load(Ordering::Relaxed) as usize >= G::SLOT_COUNT;
-        // Relaxed: the add alone decides who owns the slot; contents are ordered by the commit.
+        // Relaxed: the add alone decides which thread owns the slot; contents are ordered by the commit.
         let slot =
             if full { usize::MAX } else { leaf.claimed.fetch_add(1, Ordering::Relaxed) as usize };
         if slot >= G::SLOT_COUNT + usize::from(M::mutant("nbtree.one_slot_more")) {

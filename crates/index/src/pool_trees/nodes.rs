@@ -399,7 +399,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         }
     }
 
-    /// Restores all leaves that opening has left, and waits for those who restore some.
+    /// Restores all leaves that opening has left, and waits for the threads that restore some.
     ///
     /// # Errors
     /// A leaf is damaged; all others are restored.

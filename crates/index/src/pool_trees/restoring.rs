@@ -56,8 +56,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<Nodes<K, G, M>, M> {
         loop {
             let seen = self.with(session, |tree, session| {
                 (tree.unrestored() == 0).then(|| {
-                    // Acquire: the keys of all leaves that were restored; pairs with the fence of who restored the
-                    // last.
+                    // Acquire: the keys of all leaves that were restored; pairs with the fence of the thread that
+                    // restored the last.
                     M::fence(Ordering::Acquire);
                     look(tree, session)
                 })

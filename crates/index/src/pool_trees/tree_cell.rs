@@ -252,7 +252,7 @@ mod tests {
         }
         tree.slot().clear(&mut session).expect("room");
         drop(session);
-        // Of one who goes on to wait for the check.
+        // Of a thread that goes on to wait for the check.
         let mut session = trees.heap().session().expect("a session");
         while tree.slot().tidy(&mut session) {}
         assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
     }
 
-    /// Who had the stripes of all keys waited, when space had run out, for another thread that was freeing a
-    /// large tree, and everybody waited for the stripes. Here it waited for ever.
+    /// A thread that had the stripes of all keys waited, when space had run out, for another that was freeing a
+    /// large tree, and all others waited for the stripes. Here it waited for ever.
     #[test]
     fn who_reclaims_at_once_waits_for_nobody_who_is_freeing() {
         let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");

@@ -396,7 +396,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// The check, unless a tree is being built.
     fn check_unless_loading(&self, hint: Option<usize>) -> Result<Option<CheckReport>, IndexError> {
         // First the sessions: a thread that holds one may still want the locks, in a callback. And one of its own
-        // only then: those who wait here would leave none for others.
+        // only then: threads that wait here would leave none for others.
         let guards = self.sessions.enter_all(hint)?;
         let mut session = self.heap.session()?;
         let _quiet = self.maintenance.lock();
@@ -405,7 +405,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             // the lock is let go.
             return Ok(None);
         }
-        // A copy: names are asked for also by those who need no session. Nobody adds or removes one.
+        // A copy: names are asked for also by callers that need no session. Nobody adds or removes one.
         let named = self.named.lock().clone();
         // Nobody is pinned any more: all that was left for later can be freed.
         for (_, tree) in named.iter() {

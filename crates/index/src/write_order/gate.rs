@@ -60,7 +60,7 @@ impl<M: Machine> OrderingGate<M> {
         debug_assert!(raised, "nobody said that it is pinned");
     }
 
-    /// As [`Self::raise`], by one who may be pinned in another session: if that would have to be waited
+    /// As [`Self::raise`], by a thread that may be pinned in another session: if that would have to be waited
     /// for, the gate is not raised, and the answer is false.
     pub fn try_raise(&self, heap: &Heap<M>, is_pinned: impl FnOnce() -> bool) -> bool {
         // SeqCst: before the epoch is read in `await_pins`, which pairs with the pins. Acquire: what

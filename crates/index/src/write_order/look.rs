@@ -1,10 +1,10 @@
 //! Looks: whether keys of several stripes stayed as they were while they were read, without taking a stripe.
 //!
-//! All changes of a key are made behind its stripe while the gate is quiescent, and who lets a stripe go behind a
-//! change counts it. A reader therefore notes the counts of the stripes of its keys, while nobody has one of them who
-//! changes, reads the keys, and looks at all of it again: if it is alike, no key was changed from the last of the
-//! first looks to the first of the second, and all that was read is of any moment between the two. A reader writes
-//! nothing that others read, and keeps nobody waiting; nor does one that was disturbed, and tries again.
+//! All changes of a key are made behind its stripe while the gate is quiescent, and a thread that lets a stripe go
+//! behind a change counts it. A reader therefore notes the counts of the stripes of its keys, while no thread that
+//! changes has one of them, reads the keys, and looks at all of it again: if it is alike, no key was changed from the
+//! last of the first looks to the first of the second, and all that was read is of any moment between the two. A reader
+//! writes nothing that others read, and keeps nobody waiting; nor does one that was disturbed, and tries again.
 //!
 //! Invariants:
 //! - K1 the stripes are looked at before the first key is read, and again behind the last;
@@ -36,8 +36,8 @@ enum Seen {
 }
 
 impl<M: Machine> WriteOrder<M> {
-    /// Looks at the stripes of keys before they are read (K1). `None`: somebody has one of them who may be changing a
-    /// key, or writes without order may be under way. The caller is pinned, and stays so until
+    /// Looks at the stripes of keys before they are read (K1). `None`: a thread that may be changing a key has one of
+    /// them, or writes without order may be under way. The caller is pinned, and stays so until
     /// [`Look::is_unchanged`] has answered (K2).
     pub fn look(&self, keys: &[&[u8]]) -> Option<Look<'_, M>> {
         if !self.gate.is_quiescent() {
@@ -76,9 +76,9 @@ impl<M: Machine> Look<'_, M> {
     #[inline]
     pub fn is_unchanged(&self) -> bool {
         // Acquire: the keys were read before the stripes are looked at again (K1), also what of them is read relaxed:
-        // fingerprints, and expiries. Who has read a change finds its stripe taken, or counted, since that was taken
-        // before; pairs with the exchanges of entries, with the releases of fingerprints behind a removal, and with
-        // that of an expiry.
+        // fingerprints, and expiries. A thread that has read a change finds its stripe taken, or counted, since that
+        // was taken before; pairs with the exchanges of entries, with the releases of fingerprints behind a removal,
+        // and with that of an expiry.
         M::fence(Ordering::Acquire);
         let is_same = |number: u32, seen| self.order.stripes.changes_of(number) == Some(seen);
         let is_all_same = || match &self.seen {

@@ -1,15 +1,15 @@
 //! Stripes: locks that share all keys among them by hash.
 //!
-//! A stripe is free, taken by one write, by a batch, or by one who reads several keys. A single reader passes one
+//! A stripe is free, taken by one write, by a batch, or by a call that reads several keys. A single reader passes one
 //! taken by a write, whose change is one step, and waits for one taken by a batch.
 //!
 //! ```text
 //!   63                                     2 1    0
-//!  | who could change keys and let it go    | holder |
+//!  | holders that could change keys         | holder |
 //! ```
 //!
-//! So who reads keys and finds the words of their stripes before and behind that alike, and no stripe with one who
-//! changes, has read what all of them were at any moment in between (`look.rs`).
+//! So a thread that reads keys and finds the words of their stripes before and behind that alike, and no stripe with
+//! one that changes, has read what all of them were at any moment in between (`look.rs`).
 
 use everleaf_machine::lock_rank::{Held, Rank};
 use everleaf_machine::{Atomic, Machine, Ordering};
@@ -17,11 +17,11 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 const FREE: u64 = 0;
 const WRITE: u64 = 1;
 const BATCH: u64 = 2;
-/// By one who changes nothing: single readers pass, and looks.
+/// By a call that changes nothing: single readers pass, and looks.
 const READ: u64 = 3;
-/// The bits of a word that say who has the stripe.
+/// The bits of a word that say which kind of call has the stripe.
 const HOLDER: u64 = 3;
-/// What a word grows by when one lets go who could change keys.
+/// What a word grows by when a holder lets go that could change keys.
 const ONE_CHANGE: u64 = 4;
 /// Bits of a word of a set of stripes.
 const WORD_BITS: usize = u64::BITS as usize;
@@ -92,7 +92,8 @@ impl<M: Machine> Stripes<M> {
             );
             match taken {
                 Ok(_) => return stripe,
-                // It is free, and was counted meanwhile: who waited here would wait for a store that need not come.
+                // It is free, and was counted meanwhile: a thread that waited here would wait for a store that need not
+                // come.
                 Err(now) if now & HOLDER == FREE => word = now,
                 Err(now) => {
                     word = now;
@@ -115,7 +116,7 @@ impl<M: Machine> Stripes<M> {
         self.lock_as(numbers, BATCH)
     }
 
-    /// As [`Self::lock_many`], for one who only reads: single readers of these stripes wait for nobody, and
+    /// As [`Self::lock_many`], for a call that only reads: single readers of these stripes wait for nobody, and
     /// writes wait.
     pub fn lock_to_read(&self, numbers: impl IntoIterator<Item = u32>) -> StripesGuard<'_, M> {
         self.lock_as(numbers, READ)
@@ -153,10 +154,10 @@ impl<M: Machine> Stripes<M> {
             && !M::mutant("stripes.readers_pass")
     }
 
-    /// How often keys of this stripe may have changed, unless somebody has it who may be changing one.
+    /// How often keys of this stripe may have changed, unless a call has it that may be changing one.
     #[inline]
     pub(super) fn changes_of(&self, number: u32) -> Option<u64> {
-        // Acquire: what those have done who were counted; pairs with the release in `free`.
+        // Acquire: what the calls have done that were counted; pairs with the release in `free`.
         let word = self.stripes[number as usize].word.load(Ordering::Acquire);
         matches!(word & HOLDER, FREE | READ).then_some(word & !HOLDER)
     }

@@ -1,6 +1,7 @@
 //! Whether a snapshot is being written, or owed, and waiting for that.
 //!
-//! Whatever changes it takes the lock of the turn and tells [`Shared::done`], so that who waits misses nothing.
+//! Whatever changes it takes the lock of the turn and tells [`Shared::done`], so that a thread that waits misses
+//! nothing.
 
 use std::sync::atomic::Ordering;
 
@@ -76,9 +77,9 @@ impl<D: Disk> Shared<D> {
 
     /// No snapshot is being written any more: a thread that waits for that looks again.
     pub(crate) fn end_snapshot(&self) {
-        // Both behind the lock, so that who waits for the first and then begins one is not refused.
+        // Both behind the lock, so that a thread that waits for the first and then begins one is not refused.
         let turn = self.turn();
-        // Release: who sees it sees what was made, or that the file is gone; pairs with the Acquire in
+        // Release: a thread that sees it sees what was made, or that the file is gone; pairs with the Acquire in
         // `await_owed_writer`.
         self.is_owed_being_written.store(false, Ordering::Release);
         // Release: the file is gone before the next is made; pairs with the AcqRel in `begin_snapshot`.

@@ -71,7 +71,7 @@ impl<'a, D: Disk> Place<'a, D> {
         Ok(self.taken.lsn)
     }
 
-    /// Gives the place up: nothing was changed. Waits for nothing. Who does so often calls
+    /// Gives the place up: nothing was changed. Waits for nothing. A caller that does so often calls
     /// [`Log::relieve`] now and then, so that what is left at such places does not fill the memory.
     pub fn give_up(mut self) {
         self.has_ended = true;
@@ -101,7 +101,7 @@ impl<D: Disk> Drop for Place<'_, D> {
 mod tests {
     use crate::{Log, LogOptions, RealDisk, Record};
 
-    /// Who gave up a place helped to write what waited, with locks of keys in its hands, and waited for the
+    /// A thread that gave up a place helped to write what waited, with locks of keys in its hands, and waited for the
     /// places of others.
     #[test]
     fn who_gives_a_place_up_waits_for_nobody() {

@@ -42,7 +42,7 @@ impl Shared {
         let mut session = self.session()?;
         let journal = self.journal_for(last, &mut session)?;
         let mut in_order = self.batch_in_order(session, batch.stripes(&self.order, true))?;
-        // Of what is absent nothing is logged, and nobody who watches it is told.
+        // Of what is absent nothing is logged, and no thread that watches it is told.
         let (now, mut sorted) = (Now::new(false), Sorted::default());
         for change in last.0.iter() {
             let has_expired = |record: Record<'_>| now.is_over(record.expiry_ms);

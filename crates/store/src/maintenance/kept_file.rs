@@ -40,7 +40,7 @@ pub(crate) fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
                 sync_name(path).map_err(cannot())?;
                 return Ok(Some(kept.into()));
             }
-            // Who was to replace it did not come so far.
+            // The process that was to replace it did not come so far.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && is_same(path, &kept) => {
                 return Ok(Some(kept.into()));
             }

@@ -234,7 +234,7 @@ impl NewFile {
             }
             let file = File::open(self.path())?;
             file.sync_all()?;
-            // Before: who is told that the file could not be made is not to find it.
+            // Before: a caller that is told that the file could not be made is not to find it.
             let folder = File::open(folder_of(&self.target))?;
             name(&file, &self.target)?;
             sync_folder(&folder)
@@ -250,7 +250,7 @@ impl Drop for NewFile {
             return;
         }
         if self.is_in_place() {
-            // What cannot be removed is removed by the next who makes this file.
+            // What cannot be removed is removed by the next call that makes this file.
             let _ = clear(&self.folder, &self.target);
         }
         let _ = self.handle.unlock();

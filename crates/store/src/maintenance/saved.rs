@@ -23,7 +23,7 @@ use crate::{Error, Result};
 pub struct OldBackup {
     /// Behind links.
     place: PathBuf,
-    /// Locked against those who would write to it, as long as this lives.
+    /// Locked against programs that would write to it, as long as this lives.
     _file: File,
 }
 
@@ -41,7 +41,7 @@ impl OldBackup {
     }
 }
 
-/// Looks at what is where a backup is to go. Returns it, locked against those who would write to it, if there
+/// Looks at what is where a backup is to go. Returns it, locked against programs that would write to it, if there
 /// is one.
 ///
 /// # Errors

@@ -330,7 +330,7 @@ impl SpareSpace {
         // What the kernel refuses stays where it is. A thread that closes the store does not wait.
         let returned = shared.return_space_but(keep, || !shutdown.is_signalled()).unwrap_or(0);
         self.left = heap.returnable_bytes();
-        // Those who read the map while it was emptied have gone, and the rest with them.
+        // Threads that read the map while it was emptied have gone, and the rest with them.
         let is_over = self.has_returned && returned == 0;
         self.has_returned = tries > 1 && !is_over && (self.has_returned || returned > 0);
         let next = if is_over { 0 } else { tries.saturating_sub(1) };

@@ -1,12 +1,12 @@
 //! Several keys as one step: what they are at one moment, and their removal.
 //!
 //! Reading takes nothing: while writers keep an order (with a log always), the stripes of all keys are looked at, the
-//! keys are read, and the stripes are looked at again (`write_order/look.rs`); while they keep none, the keys are. Who
-//! is disturbed tries again. Who is disturbed again and again takes the stripes to read, for which writes of them
-//! wait, and others that take them so, and single reads do not; they are let go before anything is shown. So a get
-//! waits for nobody who reads several keys, nor do these for each other but in the last resort; the gate is raised only
-//! for that, and lowered at once; and no value is copied before it is known that all belong together, nor behind the
-//! one with which `see` has enough.
+//! keys are read, and the stripes are looked at again (`write_order/look.rs`); while they keep none, the keys are. A
+//! reader that is disturbed tries again. One that is disturbed again and again takes the stripes to read, for which
+//! writes of them wait, and others that take them so, and single reads do not; they are let go before anything is
+//! shown. So a get waits for no call that reads several keys, nor do these for each other but in the last resort; the
+//! gate is raised only for that, and lowered at once; and no value is copied before it is known that all belong
+//! together, nor behind the one with which `see` has enough.
 //!
 //! What was weighed besides: to take the stripes as a batch does makes gets wait; a view takes all 1024 of them, and
 //! makes each write save what it replaces.

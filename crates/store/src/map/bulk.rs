@@ -79,7 +79,7 @@ impl Store {
         name: &str,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Map> {
-        // The name is ours from here on: who loads another map of that name beside us is refused.
+        // The name is ours from here on: a call that loads another map of that name beside us is refused.
         let map = self.map_or_new(name, true)?;
         let written = self.write_sorted(&map, pairs);
         if written.is_err() {

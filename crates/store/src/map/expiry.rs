@@ -250,7 +250,7 @@ impl Map {
         shared.purge(self.tree(), &mut session, key.as_ref())
     }
 
-    /// As [`Self::update_with_expiry`] for those who need not see the value, which may be long: it is
+    /// As [`Self::update_with_expiry`] for callers that need not see the value, which may be long: it is
     /// not copied into memory to be shown. `None`: the key is not there.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ const GROWTH: usize = 4;
 impl PageLimit {
     /// Of pairs that are seen in place; and the longest that pages grow to.
     pub(crate) const IN_PLACE: Self = PageLimit { pairs: 256, bytes: PAGE_BYTES };
-    /// Of a first page of copies: many who ask for a range want a few pairs.
+    /// Of a first page of copies: many callers that ask for a range want a few pairs.
     pub const FIRST: Self = PageLimit { pairs: 16, bytes: PAGE_BYTES };
     /// Of a snapshot, which rests between pages: a rest must be long beside what it takes to fall asleep.
     pub(crate) const SNAPSHOT: Self = PageLimit { pairs: 1024, bytes: PAGE_BYTES };

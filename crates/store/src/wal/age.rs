@@ -116,9 +116,8 @@ fn next(
 }
 
 /// Begins a new generation of a pool and its log. Returns what the header of the pool is to say, if that is durable beside
-/// the log. The note beside the log survives the loss of power if it is that
-/// of an opening: without it a copy from before this opening would be as new as the log to who only reads, or does
-/// without the log.
+/// the log. The note beside the log survives the loss of power if it is that of an opening: without it a copy from before
+/// this opening would be as new as the log to a program that only reads, or does without the log.
 pub(super) fn begin_generation(
     own: &BytesTree,
     session: &mut Session<Hardware>,

@@ -36,7 +36,7 @@ impl StoreLog {
         self.log.fail_owed(&error.to_string());
     }
 
-    /// Waits for who is writing a snapshot that is owed.
+    /// Waits for the thread that is writing a snapshot that is owed.
     pub fn await_snapshot(&self) -> Result<()> {
         Ok(self.log.await_snapshot()?)
     }

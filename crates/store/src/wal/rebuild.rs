@@ -46,7 +46,7 @@ pub struct Rebuilt {
 /// Rebuilds the pool at `path` from its log, beside it, and puts it in its place. It can grow as
 /// far as the one that was lost, and its log is kept as it was, unless the options say otherwise.
 ///
-/// Who holds the log looks at the pool again: another process may have made it meanwhile, and have it
+/// A process that holds the log looks at the pool again: another process may have made it meanwhile, and have it
 /// open.
 pub(crate) fn rebuild(
     path: &Path,

@@ -312,7 +312,7 @@ impl Worker<'_, '_> {
                         return;
                     }
                 }
-                // Who asked and does not listen any more has failed.
+                // A thread that asked and does not listen any more has failed.
                 Work::Answer(to) => drop(to.send(())),
             }
         }

@@ -125,8 +125,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 };
             }
             // Acquire: all of the first look is read before any of the second, also what of it is read relaxed:
-            // fingerprints, and expiries. Who has read a change of one key finds what was changed before it; pairs
-            // with the exchanges of entries, the releases of fingerprints behind a removal, and that of an expiry.
+            // fingerprints, and expiries. A thread that has read a change of one key finds what was changed before it;
+            // pairs with the exchanges of entries, the releases of fingerprints behind a removal, and that of an
+            // expiry.
             M::fence(Ordering::Acquire);
             for (key, witness) in keys.iter().zip(&witnesses) {
                 let is_same = match witness {

@@ -50,8 +50,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.scan_shown(session, (from, to), reverse, &mut visit)
     }
 
-    /// [`Self::scan_records`], compiled once for all who scan a map as a whole or rarely: each has a closure of its
-    /// own, and a scan both ways through two kinds of leaves is 40 KB of code.
+    /// [`Self::scan_records`], compiled once for all callers that scan a map as a whole or rarely: each has a
+    /// closure of its own, and a scan both ways through two kinds of leaves is 40 KB of code.
     #[inline(never)]
     fn scan_shown(
         &self,

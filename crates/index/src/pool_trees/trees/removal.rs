@@ -46,7 +46,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// Reclaims all that can be reclaimed now: what idle sessions hold back, and trees that were
     /// emptied or removed while somebody used them, and what was free when the pool was opened at once, for which it
     /// restores all trees first. For when space has run out. Waits for threads that are
-    /// freeing a tree: not to be called by one for whom others wait.
+    /// freeing a tree: not to be called by a thread that others wait for.
     pub fn reclaim(&self) {
         self.reclaim_with(true);
     }
@@ -59,7 +59,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     fn reclaim_with(&self, waits: bool) {
         if let Ok(mut session) = self.heap.session() {
             if self.is_opening() {
-                // Whatever is damaged is told to who touches it.
+                // Whatever is damaged is told to the call that touches it.
                 let _ = self.restore_all(&mut session);
             }
             let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
@@ -94,7 +94,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         self.tidy_own(session, true);
     }
 
-    /// As [`Self::tidy_removed`], by one who has the lock of maintenance.
+    /// As [`Self::tidy_removed`], by a thread that has the lock of maintenance.
     pub(super) fn tidy_removed_quietly(&self, session: &mut Session<M>) {
         self.tidy_others(session);
         self.tidy_own(session, true);

@@ -95,7 +95,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     ///
     /// Until everything is restored and [`Self::finish_opening`] was called
     /// - space that records had before the opening, and that is free, is not used: new records are put where the pool
-    ///   was free or has grown. Who finds no space calls [`Self::reclaim`], which restores everything first;
+    ///   was free or has grown. A thread that finds no space calls [`Self::reclaim`], which restores everything first;
     /// - a damaged leaf is an error of the operation that touches it first, and not of the opening;
     /// - counting keys restores all leaves of the tree first.
     ///
@@ -225,13 +225,13 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         if self.is_opening()
             && let Ok(mut session) = self.heap.session()
         {
-            // Whatever is damaged is told to who touches it.
+            // Whatever is damaged is told to the call that touches it.
             let _ = self.restore_all(&mut session);
             self.finish_opening();
         }
     }
 
-    /// As [`Self::finish_opening`], if nobody makes a check: by one for whom others wait.
+    /// As [`Self::finish_opening`], if no thread makes a check: by one that others wait for.
     pub(super) fn try_finish_opening(&self) {
         if let Some(late) = self.late.as_ref().filter(|late| !late.is_finished())
             && let Some(_quiet) = self.maintenance.try_lock()

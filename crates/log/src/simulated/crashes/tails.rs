@@ -45,8 +45,8 @@ fn shorten(disk: &SimulatedDisk, random: &mut Random) -> std::io::Result<()> {
     file.truncate(left)
 }
 
-/// Cuts off the end of a log that was closed. Who knows how far it went, and has nothing, is refused, or has
-/// lost nothing; who has everything goes on, and has a whole log again with the next snapshot, and none
+/// Cuts off the end of a log that was closed. An owner that knows how far it went, and has nothing, is refused, or
+/// has lost nothing; one that has everything goes on, and has a whole log again with the next snapshot, and none
 /// before. Returns the number of crashes.
 pub fn cut_off(disk: &SimulatedDisk, truth: &Truth, seed: u64) -> Result<u64, String> {
     let random = &mut Random::new(seed ^ 0x7A11);

@@ -144,7 +144,7 @@ impl Truth {
         self.examine_as(disk, &self.options(disk))
     }
 
-    /// As [`Self::examine`], for an owner who opens it in this way. `None` if the log is refused and may
+    /// As [`Self::examine`], for an owner that opens it in this way. `None` if the log is refused and may
     /// be, too.
     pub fn examine_as(
         &self,

@@ -376,7 +376,7 @@ fn step(world: &SharedWorld, log: &Log<SimulatedDisk>, scan: &mut Option<Scan>) 
     lock(world).note_durable();
 }
 
-/// Syncs, as somebody does who has read something and tells of it.
+/// Syncs, as a thread does that has read something and tells of it.
 fn sync(world: &SharedWorld, log: &Log<SimulatedDisk>) {
     let seen = {
         let world = lock(world);

@@ -1,6 +1,6 @@
 //! Threads that nobody holds up, on the same keys: batches that write all of some keys, and a counter that all add to
-//! in one way or another. Who has read a change of a batch reads no key of it as it was before; a view shows one
-//! moment; no addition is lost; and what is left of a crash in between has whole batches.
+//! in one way or another. A thread that has read a change of a batch reads no key of it as it was before; a view shows
+//! one moment; no addition is lost; and what is left of a crash in between has whole batches.
 //!
 //! Which of them is faster depends on the machine: a run that finds something need not find it again.
 

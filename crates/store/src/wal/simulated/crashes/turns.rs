@@ -97,7 +97,7 @@ impl Turns {
 }
 
 impl State {
-    /// Chooses who is next: not `who`, if there is anybody else.
+    /// Chooses the next thread: not `who`, if there is any other.
     fn hand_on(&mut self, who: Option<usize>) {
         let there = |state: &State| -> Vec<usize> {
             (0..state.is_there.len())

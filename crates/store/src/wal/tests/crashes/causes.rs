@@ -289,7 +289,7 @@ fn a_place_taken_behind_its_change_is_found() {
     }
 }
 
-/// Its name is in the pool before the log can have it: who saw it and wrote what comes of it could
+/// Its name is in the pool before the log can have it: a thread that saw it and wrote what comes of it could
 /// find that without the map.
 #[test]
 fn a_map_is_seen_only_when_it_has_its_place_in_the_log() {

@@ -313,8 +313,8 @@ fn repaired_by_the_next(how: Cut, mutant: Option<&'static str>) {
     assert!(failed > 2, "{how:?}: {failed}");
 }
 
-/// A log of which only `identity` was lost was removed as a whole before a snapshot took its place: who lost the power
-/// meanwhile had nothing left, and the next opening made an empty pool.
+/// A log of which only `identity` was lost was removed as a whole before a snapshot took its place: a machine that lost
+/// its power meanwhile had nothing left, and the next opening made an empty pool.
 #[test]
 fn a_log_without_its_identity_is_not_removed() {
     let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));

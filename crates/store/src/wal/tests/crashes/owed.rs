@@ -46,7 +46,7 @@ fn count(store: &Store) -> u32 {
     count
 }
 
-/// Who is told, and the lines that were.
+/// What is called with events, and the lines that it was given.
 fn kept_lines() -> (Arc<Mutex<Vec<String>>>, EventFn) {
     let lines = Arc::new(Mutex::new(vec![]));
     let told = lines.clone();
@@ -180,7 +180,7 @@ fn an_end_at_any_moment_of_an_owed_snapshot_leaves_a_state() {
     }
 }
 
-/// Who closes the store waits for the snapshot, so what was closed is durable.
+/// A thread that closes the store waits for the snapshot, so what was closed is durable.
 #[test]
 fn a_store_that_is_closed_owes_nothing() {
     let folder = folder();

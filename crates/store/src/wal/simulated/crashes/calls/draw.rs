@@ -175,7 +175,7 @@ impl Draw {
     fn decided(&mut self, key: &[u8], way: u8, now_ms: u64) -> Decided {
         match self.random.below(5) {
             0 => Decided::Keep,
-            // Who does not see the value puts none.
+            // A call that does not see the value puts none.
             1 if way != 3 => Decided::Put(self.value(key)),
             2 if way != 3 => Decided::PutExpiring(self.value(key), self.time(now_ms)),
             3 => Decided::Remove,
