@@ -1,7 +1,7 @@
 //! Moving keys of all types between a store and elsewhere, without a server: for `everleaf import` and `export`.
 
+mod chunks;
 mod parts;
-mod pieces;
 
 use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, VALUE_SIZE_MAX, WriteBatch, Written};
 
@@ -15,8 +15,8 @@ use crate::types::Types;
 use crate::wall_clock::now_ms;
 
 pub use crate::rdb::{Rdb, RdbError, RdbRecord, Value};
+pub use chunks::Extent;
 pub use parts::Part;
-pub use pieces::Extent;
 
 /// Bytes that are staged at most: one item of a collection, or a string, may be as long as a value can be.
 const STAGE_SIZE_MAX: usize = 2 * VALUE_SIZE_MAX;
@@ -93,7 +93,7 @@ impl<'a> Keyspace<'a> {
             return Ok(false);
         }
         if entry.value.count() > 0 && entry.value.size() > WRITE_SIZE {
-            return self.put_pieces(database, key, entry);
+            return self.put_chunks(database, key, entry);
         }
         let place = self.begin(database, key)?;
         if self.stage.size() + entry.value.size() > WRITE_SIZE {

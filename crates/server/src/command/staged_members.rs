@@ -22,8 +22,8 @@ const SERIES_SIZE: usize = 2 << 10;
 const SERIES_LEN: usize = 32;
 /// Up to so many bytes that nobody refers to are no reason to copy the others.
 const UNUSED_SIZE_KEPT: usize = 64 << 10;
-/// A piece of the order with so many entries is divided.
-const PIECE_LEN_MAX: usize = 256;
+/// A chunk of the order with so many entries is divided.
+const CHUNK_LEN_MAX: usize = 256;
 
 /// What is to be done with a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct StagedMembers {
     entries: Vec<Entry>,
     /// The number of an entry and one, where its hash says or behind that; 0 is free. Empty if there are few entries.
     table: Vec<u32>,
-    /// The numbers of the first entries, in the order of the keys, in pieces that are not empty.
+    /// The numbers of the first entries, in the order of the keys, in chunks that are not empty.
     sorted: Vec<Vec<u32>>,
     /// How many they are.
     sorted_len: usize,
@@ -237,19 +237,19 @@ impl StagedMembers {
         if sorted.is_empty() {
             let mut all: Vec<u32> = new.collect();
             all.sort_unstable_by(|a, b| key(*a).cmp(key(*b)));
-            sorted.extend(all.chunks(PIECE_LEN_MAX / 2).map(<[u32]>::to_vec));
+            sorted.extend(all.chunks(CHUNK_LEN_MAX / 2).map(<[u32]>::to_vec));
         } else {
             for index in new {
                 let is_before = |other: u32| key(other) < key(index);
                 let (number, place) = match place_in(&sorted, is_before) {
-                    // What is behind all others belongs to the last piece.
+                    // What is behind all others belongs to the last chunk.
                     (number, _) if number == sorted.len() => (number - 1, sorted[number - 1].len()),
                     found => found,
                 };
-                let piece = &mut sorted[number];
-                piece.insert(place, index);
-                if piece.len() == PIECE_LEN_MAX {
-                    let rest = piece.split_off(PIECE_LEN_MAX / 2);
+                let chunk = &mut sorted[number];
+                chunk.insert(place, index);
+                if chunk.len() == CHUNK_LEN_MAX {
+                    let rest = chunk.split_off(CHUNK_LEN_MAX / 2);
                     sorted.insert(number + 1, rest);
                 }
             }
@@ -277,12 +277,12 @@ impl StagedMembers {
             Bound::Excluded(end) => place_in(&self.sorted, |index| key(index) < end),
         };
         let last = (end.0 + 1).min(self.sorted.len());
-        let pieces = self.sorted.get(start.0..last).unwrap_or_default();
-        let inside = pieces.iter().enumerate().flat_map(move |(number, piece)| {
+        let chunks = self.sorted.get(start.0..last).unwrap_or_default();
+        let inside = chunks.iter().enumerate().flat_map(move |(number, chunk)| {
             let number = start.0 + number;
             let from = if number == start.0 { start.1 } else { 0 };
-            let to = if number == end.0 { end.1 } else { piece.len() };
-            piece.get(from..to).unwrap_or_default()
+            let to = if number == end.0 { end.1 } else { chunk.len() };
+            chunk.get(from..to).unwrap_or_default()
         });
         inside.filter_map(|index| {
             let entry = &self.entries[*index as usize];
@@ -291,11 +291,11 @@ impl StagedMembers {
     }
 }
 
-/// The piece, and the place in it, of the first one that is not before something; behind the pieces if there is none.
-fn place_in(pieces: &[Vec<u32>], is_before: impl Fn(u32) -> bool) -> (usize, usize) {
-    let ends_before = |piece: &Vec<u32>| piece.last().is_none_or(|last| is_before(*last));
-    let number = pieces.partition_point(ends_before);
-    let place = pieces.get(number).map(|piece| piece.partition_point(|index| is_before(*index)));
+/// The chunk, and the place in it, of the first one that is not before something; behind the chunks if there is none.
+fn place_in(chunks: &[Vec<u32>], is_before: impl Fn(u32) -> bool) -> (usize, usize) {
+    let ends_before = |chunk: &Vec<u32>| chunk.last().is_none_or(|last| is_before(*last));
+    let number = chunks.partition_point(ends_before);
+    let place = chunks.get(number).map(|chunk| chunk.partition_point(|index| is_before(*index)));
     (number, place.unwrap_or(0))
 }
 

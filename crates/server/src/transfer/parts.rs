@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::Expiry;
 
-use super::pieces::has;
+use super::chunks::has;
 use super::{Entry, Keyspace, text_of};
 use crate::command::stage::Staged;
 use crate::failure::{Failure, Result};

@@ -1,17 +1,17 @@
 //! The counts of the separators of a level that is in memory, by their positions (`separators.rs`).
 //!
-//! Every member that comes or goes looks for one of some thousands. So they lie in pieces of neighbours, and the first
+//! Every member that comes or goes looks for one of some thousands. So they lie in chunks of neighbours, and the first
 //! eight bytes of a position, which are the score, are compared as a number: the position itself only where these are
 //! equal.
 //!
-//! Invariants: no piece is empty, and each has the number of its first position; all positions are in order, and
+//! Invariants: no chunk is empty, and each has the number of its first position; all positions are in order, and
 //! different.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
-/// Counts in a piece at most.
-const PIECE_LEN_MAX: usize = 128;
+/// Counts in a chunk at most.
+const CHUNK_LEN_MAX: usize = 128;
 
 /// A separator in memory.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Separator {
 }
 
 #[derive(Debug)]
-struct Piece {
+struct Chunk {
     /// The number of its first position.
     first: u64,
     separators: Vec<Separator>,
@@ -33,20 +33,20 @@ struct Piece {
     is_changed: bool,
 }
 
-impl Piece {
-    fn of(separators: Vec<Separator>, is_changed: bool) -> Piece {
+impl Chunk {
+    fn of(separators: Vec<Separator>, is_changed: bool) -> Chunk {
         let first = separators.first().map_or(0, |it| it.number);
-        Piece { first, separators, is_changed }
+        Chunk { first, separators, is_changed }
     }
 }
 
-/// A piece, and a place in it.
-type PieceIndex = (usize, usize);
+/// A chunk, and a place in it.
+type ChunkIndex = (usize, usize);
 
 /// The counts of a level.
 #[derive(Debug, Default)]
 pub struct Counts {
-    pieces: Vec<Piece>,
+    chunks: Vec<Chunk>,
 }
 
 /// The first eight bytes of a position, in whose order positions are unless they are equal.
@@ -69,19 +69,19 @@ impl Counts {
         for (position, count) in read {
             let number = number_of(&position);
             next.push(Separator { number, position: position.into(), count, written: Some(count) });
-            if next.len() == PIECE_LEN_MAX / 2 {
-                counts.pieces.push(Piece::of(std::mem::take(&mut next), false));
+            if next.len() == CHUNK_LEN_MAX / 2 {
+                counts.chunks.push(Chunk::of(std::mem::take(&mut next), false));
             }
         }
         if !next.is_empty() {
-            counts.pieces.push(Piece::of(next, false));
+            counts.chunks.push(Chunk::of(next, false));
         }
         counts
     }
 
     /// Behind the last position before one, or with `or_at` behind the last that is not behind it. The place is 0 only
     /// if there is none.
-    fn find(&self, position: &[u8], or_at: bool) -> PieceIndex {
+    fn find(&self, position: &[u8], or_at: bool) -> ChunkIndex {
         let number = number_of(position);
         let is_before = |it: &Separator| match it.number.cmp(&number) {
             Ordering::Less => true,
@@ -92,43 +92,43 @@ impl Counts {
                 Ordering::Greater => false,
             },
         };
-        let begins_before = |piece: &Piece| match piece.first.cmp(&number) {
+        let begins_before = |chunk: &Chunk| match chunk.first.cmp(&number) {
             Ordering::Less => true,
             Ordering::Greater => false,
-            Ordering::Equal => piece.separators.first().is_some_and(is_before),
+            Ordering::Equal => chunk.separators.first().is_some_and(is_before),
         };
-        let Some(piece) = self.pieces.partition_point(begins_before).checked_sub(1) else {
+        let Some(chunk) = self.chunks.partition_point(begins_before).checked_sub(1) else {
             return (0, 0);
         };
-        (piece, self.pieces[piece].separators.partition_point(is_before))
+        (chunk, self.chunks[chunk].separators.partition_point(is_before))
     }
 
     /// Where a position is; or if it is not, where it belongs.
-    fn place_of(&self, position: &[u8]) -> Result<PieceIndex, PieceIndex> {
-        let (piece, place) = self.find(position, true);
+    fn place_of(&self, position: &[u8]) -> Result<ChunkIndex, ChunkIndex> {
+        let (chunk, place) = self.find(position, true);
         match place.checked_sub(1) {
-            Some(last) if *self.pieces[piece].separators[last].position == *position => {
-                Ok((piece, last))
+            Some(last) if *self.chunks[chunk].separators[last].position == *position => {
+                Ok((chunk, last))
             }
-            _ => Err((piece, place)),
+            _ => Err((chunk, place)),
         }
     }
 
     /// The last position before one, and its count.
     pub fn before(&self, position: &[u8]) -> Option<(&[u8], u64)> {
-        let (piece, place) = self.find(position, false);
-        let found = &self.pieces.get(piece)?.separators[place.checked_sub(1)?];
+        let (chunk, place) = self.find(position, false);
+        let found = &self.chunks.get(chunk)?.separators[place.checked_sub(1)?];
         Some((&found.position, found.count))
     }
 
     /// Changes the count of the last position before one.
     pub fn change_before(&mut self, position: &[u8], change: impl FnOnce(u64) -> u64) {
-        let (piece, place) = self.find(position, false);
+        let (chunk, place) = self.find(position, false);
         if let Some(last) = place.checked_sub(1) {
-            let piece = &mut self.pieces[piece];
-            let found = &mut piece.separators[last];
+            let chunk = &mut self.chunks[chunk];
+            let found = &mut chunk.separators[last];
             found.count = change(found.count);
-            piece.is_changed = true;
+            chunk.is_changed = true;
         }
     }
 
@@ -136,10 +136,10 @@ impl Counts {
     pub fn set(&mut self, position: &[u8], count: u64) -> bool {
         let (number, place) = match self.place_of(position) {
             Ok((number, place)) => {
-                let piece = &mut self.pieces[number];
-                let found = &mut piece.separators[place];
+                let chunk = &mut self.chunks[number];
+                let found = &mut chunk.separators[place];
                 found.count = count;
-                piece.is_changed = true;
+                chunk.is_changed = true;
                 return false;
             }
             Err(place) => place,
@@ -150,16 +150,16 @@ impl Counts {
             count,
             written: None,
         };
-        let Some(piece) = self.pieces.get_mut(number) else {
-            self.pieces.push(Piece::of(vec![new], true));
+        let Some(chunk) = self.chunks.get_mut(number) else {
+            self.chunks.push(Chunk::of(vec![new], true));
             return true;
         };
-        piece.separators.insert(place, new);
-        piece.first = piece.separators[0].number;
-        piece.is_changed = true;
-        if piece.separators.len() == PIECE_LEN_MAX {
-            let rest = piece.separators.split_off(PIECE_LEN_MAX / 2);
-            self.pieces.insert(number + 1, Piece::of(rest, true));
+        chunk.separators.insert(place, new);
+        chunk.first = chunk.separators[0].number;
+        chunk.is_changed = true;
+        if chunk.separators.len() == CHUNK_LEN_MAX {
+            let rest = chunk.separators.split_off(CHUNK_LEN_MAX / 2);
+            self.chunks.insert(number + 1, Chunk::of(rest, true));
         }
         true
     }
@@ -167,11 +167,11 @@ impl Counts {
     /// Removes a position. Returns its count.
     pub fn remove(&mut self, position: &[u8]) -> Option<u64> {
         let (number, place) = self.place_of(position).ok()?;
-        let piece = &mut self.pieces[number];
-        let removed = piece.separators.remove(place);
-        match piece.separators.first() {
-            Some(first) => piece.first = first.number,
-            None => drop(self.pieces.remove(number)),
+        let chunk = &mut self.chunks[number];
+        let removed = chunk.separators.remove(place);
+        match chunk.separators.first() {
+            Some(first) => chunk.first = first.number,
+            None => drop(self.chunks.remove(number)),
         }
         Some(removed.count)
     }
@@ -189,7 +189,7 @@ impl Counts {
             Bound::Excluded(start) => self.find(start, true),
         };
         let end = match end {
-            Bound::Unbounded => (self.pieces.len(), 0),
+            Bound::Unbounded => (self.chunks.len(), 0),
             Bound::Included(end) => self.find(end, true),
             Bound::Excluded(end) => self.find(end, false),
         };
@@ -200,13 +200,13 @@ impl Counts {
                     Some(place) => to.1 = place,
                     None => {
                         let before = to.0 - 1;
-                        to = (before, self.pieces[before].separators.len());
+                        to = (before, self.chunks[before].separators.len());
                         continue;
                     }
                 }
-                &self.pieces[to.0].separators[to.1]
+                &self.chunks[to.0].separators[to.1]
             } else {
-                let Some(next) = self.pieces[at.0].separators.get(at.1) else {
+                let Some(next) = self.chunks[at.0].separators.get(at.1) else {
                     at = (at.0 + 1, 0);
                     continue;
                 };
@@ -222,9 +222,9 @@ impl Counts {
     /// Hands out the counts that are not those that were read or handed out. A member whose score changes by little
     /// mostly stays behind the same separator, and leaves its count as it was.
     pub fn take_changed(&mut self, mut take: impl FnMut(&[u8], u64)) {
-        for piece in self.pieces.iter_mut().filter(|piece| piece.is_changed) {
-            piece.is_changed = false;
-            for it in piece.separators.iter_mut().filter(|it| it.written != Some(it.count)) {
+        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.is_changed) {
+            chunk.is_changed = false;
+            for it in chunk.separators.iter_mut().filter(|it| it.written != Some(it.count)) {
                 it.written = Some(it.count);
                 take(&it.position, it.count);
             }

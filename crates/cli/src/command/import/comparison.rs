@@ -54,7 +54,7 @@ impl Comparison {
             Item::Unsupported { key: None, .. } | Item::Empty => {}
             Item::Begin { .. } => self.is_same_so_far = true,
             Item::Members { database, key, first, members } => {
-                let found = keyspace.has_piece(database, &key, first, &members);
+                let found = keyspace.has_chunk(database, &key, first, &members);
                 self.is_same_so_far &= found.map_err(unreadable)?;
             }
             Item::End { database, key, mut extent, slack_ms, .. } => {

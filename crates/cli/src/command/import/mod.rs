@@ -118,7 +118,7 @@ fn take(
             keyspace.remove(database, &key).map_err(|why| refuse(database, &key, why))?;
         }
         Item::Members { database, key, members, .. } => {
-            let added = keyspace.add_piece(database, &key, &members);
+            let added = keyspace.add_chunk(database, &key, &members);
             added.map_err(|why| refuse(database, &key, why))?;
         }
         Item::End { database, key, extent, is_exact, .. } => {
@@ -127,7 +127,7 @@ fn take(
             if is_exact && found.map_or(0, |found| found.count) != extent.count {
                 return Err(refuse(database, &key, "a member of it comes twice".to_string()));
             }
-            let ended = keyspace.end_pieces(database, &key, extent.expiry_ms);
+            let ended = keyspace.end_chunks(database, &key, extent.expiry_ms);
             match ended.map_err(|why| refuse(database, &key, why))? {
                 true => report.keys += 1,
                 false => report.expired += 1,

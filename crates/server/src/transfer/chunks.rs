@@ -28,14 +28,14 @@ const MEMBER_OVERHEAD: usize = 200;
 
 impl Keyspace<'_> {
     /// Puts a collection in place of what was there, some members at a time.
-    pub(super) fn put_pieces(
+    pub(super) fn put_chunks(
         &mut self,
         database: u64,
         key: &[u8],
         entry: &Entry,
     ) -> Result<bool, String> {
         self.remove(database, key)?;
-        let mut add = |piece: Value| self.add_piece(database, key, &piece);
+        let mut add = |chunk: Value| self.add_chunk(database, key, &chunk);
         match &entry.value {
             Value::String(_) => {}
             Value::List(elements) => {
@@ -49,33 +49,33 @@ impl Keyspace<'_> {
             Value::SortedSet(members) => runs(members, |(member, _)| member.len())
                 .try_for_each(|run| add(Value::SortedSet(run.to_vec())))?,
         }
-        self.end_pieces(database, key, entry.expiry_ms)
+        self.end_chunks(database, key, entry.expiry_ms)
     }
 
-    /// Adds members to what a key holds, elements of a list at its end; members that are there get what the piece
+    /// Adds members to what a key holds, elements of a list at its end; members that are there get what the chunk
     /// says of them. [`Self::flush`] must follow.
     ///
     /// # Errors
     /// Why they cannot be added: in words. A string has no members.
-    pub fn add_piece(&mut self, database: u64, key: &[u8], piece: &Value) -> Result<(), String> {
-        if self.stage.size() + piece.size() > WRITE_SIZE {
+    pub fn add_chunk(&mut self, database: u64, key: &[u8], chunk: &Value) -> Result<(), String> {
+        if self.stage.size() + chunk.size() > WRITE_SIZE {
             self.flush()?;
         }
         let place = self.begin(database, key)?;
         self.types.begin(self.store).map_err(|error| error.to_string())?;
-        self.staged(place, |staged| add(staged, key, piece)).map_err(|it| text_of(&it))?;
+        self.staged(place, |staged| add(staged, key, chunk)).map_err(|it| text_of(&it))?;
         match self.stage.change_count() > WRITE_COUNT {
             true => self.flush(),
             false => Ok(()),
         }
     }
 
-    /// Ends a collection that was added in pieces: from now on it has this time. Returns whether it is there: one that
+    /// Ends a collection that was added in chunks: from now on it has this time. Returns whether it is there: one that
     /// has expired is removed. [`Self::flush`] must follow.
     ///
     /// # Errors
     /// Why it cannot be written: in words.
-    pub fn end_pieces(
+    pub fn end_chunks(
         &mut self,
         database: u64,
         key: &[u8],
@@ -96,19 +96,19 @@ impl Keyspace<'_> {
         ended.map_err(|failure| text_of(&failure))
     }
 
-    /// Whether all members of a piece are there as it says; those of a list from an index on.
+    /// Whether all members of a chunk are there as it says; those of a list from an index on.
     ///
     /// # Errors
     /// The store cannot be read: in words.
-    pub fn has_piece(
+    pub fn has_chunk(
         &mut self,
         database: u64,
         key: &[u8],
         first: u64,
-        piece: &Value,
+        chunk: &Value,
     ) -> Result<bool, String> {
         let Some(place) = self.existing(database) else { return Ok(false) };
-        let result = self.staged(place, |staged| has(staged, key, first, piece));
+        let result = self.staged(place, |staged| has(staged, key, first, chunk));
         self.forget_read();
         match result {
             // It is another type here.
@@ -150,8 +150,8 @@ fn runs<T>(members: &[T], size_of: impl Fn(&T) -> usize) -> impl Iterator<Item =
     })
 }
 
-fn kind_of(piece: &Value) -> Result<Kind, Failure> {
-    match piece {
+fn kind_of(chunk: &Value) -> Result<Kind, Failure> {
+    match chunk {
         Value::String(_) => Err(Failure::WrongType),
         Value::List(_) => Ok(Kind::List),
         Value::Set(_) => Ok(Kind::Set),
@@ -160,8 +160,8 @@ fn kind_of(piece: &Value) -> Result<Kind, Failure> {
     }
 }
 
-fn add(staged: &mut Staged<'_>, key: &[u8], piece: &Value) -> Result<(), Failure> {
-    match piece {
+fn add(staged: &mut Staged<'_>, key: &[u8], chunk: &Value) -> Result<(), Failure> {
+    match chunk {
         Value::Set(members) => members.iter().try_for_each(|it| check_member(Kind::Set, it))?,
         Value::Hash(fields) => {
             fields.iter().try_for_each(|(it, _)| check_member(Kind::Hash, it))?
@@ -171,8 +171,8 @@ fn add(staged: &mut Staged<'_>, key: &[u8], piece: &Value) -> Result<(), Failure
         }
         Value::String(_) | Value::List(_) => {}
     }
-    let mut collection = Collection::open(staged, key, kind_of(piece)?)?;
-    match piece {
+    let mut collection = Collection::open(staged, key, kind_of(chunk)?)?;
+    match chunk {
         Value::String(_) => {}
         Value::List(elements) => {
             elements.iter().try_for_each(|element| collection.push(Side::Right, element))?;
@@ -199,11 +199,11 @@ pub(super) fn has(
     staged: &mut Staged<'_>,
     key: &[u8],
     first: u64,
-    piece: &Value,
+    chunk: &Value,
 ) -> Result<bool, Failure> {
-    let found = Collection::find(staged, key, kind_of(piece)?)?;
+    let found = Collection::find(staged, key, kind_of(chunk)?)?;
     let Some(mut collection) = found else { return Ok(false) };
-    match piece {
+    match chunk {
         Value::String(_) => {}
         Value::List(elements) => {
             for (at, element) in (first..).zip(elements) {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_make_the_value_that_they_are_pieces_of() {
+    fn chunks_make_the_value_that_they_are_chunks_of() {
         let folder = tempfile::tempdir().unwrap();
         let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
         let mut keys = Keyspace::new(&store).unwrap();
@@ -282,36 +282,36 @@ mod tests {
         let far = 4_102_444_800_000;
         for (number, [one, other, whole]) in cases.iter().enumerate() {
             let key = [number as u8];
-            keys.add_piece(3, &key, one).unwrap();
+            keys.add_chunk(3, &key, one).unwrap();
             if number.is_multiple_of(2) {
                 keys.flush().unwrap();
             }
-            keys.add_piece(3, &key, other).unwrap();
-            assert!(keys.end_pieces(3, &key, Some(far)).unwrap());
+            keys.add_chunk(3, &key, other).unwrap();
+            assert!(keys.end_chunks(3, &key, Some(far)).unwrap());
             keys.flush().unwrap();
             let entry = Entry { value: whole.clone(), expiry_ms: Some(far) };
             assert!(keys.holds(3, &key, &entry).unwrap());
             assert!(!keys.holds(3, &key, &Entry { expiry_ms: None, ..entry.clone() }).unwrap());
             assert!(!keys.holds(3, &key, &Entry { value: other.clone(), ..entry }).unwrap());
-            assert!(keys.has_piece(3, &key, 0, whole).unwrap());
+            assert!(keys.has_chunk(3, &key, 0, whole).unwrap());
             let first = if number == 0 { 2 } else { 0 };
-            assert!(keys.has_piece(3, &key, first, other).unwrap());
-            assert!(!keys.has_piece(3, &key, 1, &cases[(number + 1) % 4][2]).unwrap(), "type");
-            assert!(!keys.has_piece(2, &key, 0, other).unwrap(), "database");
+            assert!(keys.has_chunk(3, &key, first, other).unwrap());
+            assert!(!keys.has_chunk(3, &key, 1, &cases[(number + 1) % 4][2]).unwrap(), "type");
+            assert!(!keys.has_chunk(2, &key, 0, other).unwrap(), "database");
             let count = if number == 2 { 2 } else { 3 };
             let extent = Extent { count, expiry_ms: Some(far) };
             assert_eq!(keys.extent(3, &key).unwrap(), Some(extent));
         }
-        for (piece, number) in [
+        for (chunk, number) in [
             (Value::List(texts(&["b", "a"])), 0),
             (Value::List(texts(&["a", "b", "c", "d"])), 0),
             (Value::Set(texts(&["d"])), 1),
             (Value::Hash(pairs(&[("g", "2")])), 2),
             (Value::SortedSet(scored(&[("n", 2.0)])), 3),
         ] {
-            assert!(!keys.has_piece(3, &[number], 0, &piece).unwrap(), "{piece:?}");
+            assert!(!keys.has_chunk(3, &[number], 0, &chunk).unwrap(), "{chunk:?}");
         }
-        assert!(!keys.end_pieces(3, &[0], Some(1)).unwrap());
+        assert!(!keys.end_chunks(3, &[0], Some(1)).unwrap());
         keys.flush().unwrap();
         assert_eq!(keys.extent(3, &[0]).unwrap(), None);
     }
