@@ -33,7 +33,7 @@ pub struct ClientState {
     /// True if no password is needed, or it was given.
     pub authenticated: bool,
     /// Who it is, and what it may do.
-    pub access: acl::Session,
+    pub access: acl::Permissions,
     /// The database that is selected.
     pub database: Database,
     pub reply_mode: ReplyMode,
@@ -66,7 +66,7 @@ pub struct Waiting {
 pub struct SessionState {
     protocol: Protocol,
     authenticated: bool,
-    access: acl::Session,
+    access: acl::Permissions,
     database: Database,
     reply_mode: ReplyMode,
     closing: bool,
@@ -107,7 +107,7 @@ impl ClientState {
     }
 
     /// Makes it another user.
-    pub fn become_user(&mut self, access: acl::Session) {
+    pub fn become_user(&mut self, access: acl::Permissions) {
         self.client.change(|details| details.user = Some(Arc::clone(&access.user)));
         self.access = access;
         self.authenticated = true;

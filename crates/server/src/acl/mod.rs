@@ -3,7 +3,7 @@
 //! ```text
 //!   Acl: users by name ---> User: its rules, replaced as a whole
 //!    |                        ^
-//!    generation               | Session of a connection: its user, the rules as seen last, their generation
+//!    generation               | Permissions of a connection: its user, the rules as seen last, their generation
 //! ```
 //!
 //! A command that changes a user first replaces its rules, then counts the generation up; a connection that finds
@@ -57,13 +57,13 @@ fn with_rules(user: Option<&Arc<User>>, rules: &[&[u8]]) -> Result<Rules, Vec<u8
 
 /// Who a connection is, and what it may do.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct Permissions {
     pub user: Arc<User>,
     rules: Arc<Rules>,
     generation: u64,
 }
 
-impl Session {
+impl Permissions {
     /// Whether nothing is refused to it, as of this generation.
     #[inline]
     pub fn allows_all(&self, generation: u64) -> bool {
@@ -126,21 +126,25 @@ impl Acl {
     }
 
     /// What a new connection is, and whether it may come in without a password.
-    pub fn arrive(&self) -> (Session, bool) {
-        let session = self.session(&self.default);
-        let session = session.unwrap_or_else(|| self.nobody());
-        let is_open = session.rules.is_open();
-        (session, is_open)
+    pub fn arrive(&self) -> (Permissions, bool) {
+        let permissions = self.permissions(&self.default);
+        let permissions = permissions.unwrap_or_else(|| self.nobody());
+        let is_open = permissions.rules.is_open();
+        (permissions, is_open)
     }
 
     /// The default user is never deleted.
-    fn nobody(&self) -> Session {
-        Session { user: Arc::clone(&self.default), rules: Arc::new(Rules::new()), generation: 0 }
+    fn nobody(&self) -> Permissions {
+        Permissions {
+            user: Arc::clone(&self.default),
+            rules: Arc::new(Rules::new()),
+            generation: 0,
+        }
     }
 
-    fn session(&self, user: &Arc<User>) -> Option<Session> {
+    fn permissions(&self, user: &Arc<User>) -> Option<Permissions> {
         let generation = self.generation();
-        Some(Session { user: Arc::clone(user), rules: user.rules()?, generation })
+        Some(Permissions { user: Arc::clone(user), rules: user.rules()?, generation })
     }
 
     /// Whether a connection needs no password.
@@ -154,11 +158,11 @@ impl Acl {
     }
 
     /// Who comes in with this name and password.
-    pub fn admit(&self, name: &[u8], given: &[u8]) -> Option<Session> {
+    pub fn admit(&self, name: &[u8], given: &[u8]) -> Option<Permissions> {
         // Also for nobody, so that the time does not tell which names there are.
         let given = password::hash(given);
-        let session = self.get(name).and_then(|user| self.session(&user));
-        session.filter(|session| session.rules.admits(&given))
+        let permissions = self.get(name).and_then(|user| self.permissions(&user));
+        permissions.filter(|permissions| permissions.rules.admits(&given))
     }
 
     /// The user of this name.
