@@ -40,7 +40,7 @@ use crate::pool_trees::tree_cell::{CellTree, TreeCell};
 /// # }
 /// ```
 pub struct U64Tree<G: Geometry = Production, M: Machine = Hardware> {
-    slot: TreeCell<U64Nodes<G, M>, M>,
+    cell: TreeCell<U64Nodes<G, M>, M>,
     info: DesignInfo,
 }
 
@@ -57,11 +57,11 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         if let Nodes::HashedLeaf(tree) = &tree {
             info = DesignInfo { kind: <U64Kind as Kind<M>>::HASHED_CODE, ..tree.info() };
         }
-        U64Tree { slot: TreeCell::new(heap, root, tree), info }
+        U64Tree { cell: TreeCell::new(heap, root, tree), info }
     }
 
-    pub(crate) fn slot(&self) -> &TreeCell<U64Nodes<G, M>, M> {
-        &self.slot
+    pub(crate) fn cell(&self) -> &TreeCell<U64Nodes<G, M>, M> {
+        &self.cell
     }
 
     /// The value of `key`.
@@ -70,7 +70,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     /// [`IndexError::Removed`]; as all operations.
     #[inline]
     pub fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        Ok(self.slot.with(session, |tree, session| tree.get_payload(session, key))??)
+        Ok(self.cell.with(session, |tree, session| tree.get_payload(session, key))??)
     }
 
     /// The values of many keys, in order, with overlapping cache misses: `values[i]` for `keys[i]`.
@@ -87,7 +87,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         keys: &[u64],
         values: &mut [Option<u64>],
     ) -> Result<(), IndexError> {
-        Ok(self.slot.with(session, |tree, session| {
+        Ok(self.cell.with(session, |tree, session| {
             tree.get_many_payloads(session, keys, &mut Run::none(), Extent::Heads, values)
         })??)
     }
@@ -167,10 +167,10 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         intent: Intent,
         payload: u64,
     ) -> Result<Outcome, IndexError> {
-        if self.slot.heap().pool().is_read_only() {
+        if self.cell.heap().pool().is_read_only() {
             return Err(IndexError::ReadOnly);
         }
-        self.slot.try_with(session, |tree, session| {
+        self.cell.try_with(session, |tree, session| {
             let outcome = tree.write(session, key, intent, payload)?;
             let wrong = M::mutant("nbtree.count_misses_carry") && intent.removes();
             tree.count(session, if wrong { 0 } else { outcome.growth(intent) });
@@ -193,7 +193,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         changes: &[Change],
         outcomes: &mut [Outcome],
     ) -> Result<(), IndexError> {
-        if self.slot.heap().pool().is_read_only() {
+        if self.cell.heap().pool().is_read_only() {
             return Err(IndexError::ReadOnly);
         }
         let outcomes = &mut outcomes[..changes.len()];
@@ -207,7 +207,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
             };
             let writes: Vec<Write<'_, U64Kind, M>> = changes.iter().map(write).collect();
             let mut done = 0;
-            let made = self.slot.with(session, |tree, session| {
+            let made = self.cell.with(session, |tree, session| {
                 let mut growth = 0;
                 let note = |write: &Write<'_, U64Kind, M>, outcome: Outcome| {
                     growth += outcome.growth(write.intent);
@@ -250,7 +250,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         // A short scan allocates once; a long one grows as it goes.
         pairs.reserve(limit.min(256));
         let end = pairs.len().saturating_add(limit);
-        Ok(self.slot.with(session, |tree, session| {
+        Ok(self.cell.with(session, |tree, session| {
             tree.scan_forward(session, from, limit, Extent::Heads, |low, entry| {
                 pairs.push((u64_key(low, entry), <U64Kind as Kind<M>>::payload(entry)));
                 pairs.len() < end
@@ -273,7 +273,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
             return Ok(());
         }
         let end = pairs.len().saturating_add(limit);
-        Ok(self.slot.with(session, |tree, session| {
+        Ok(self.cell.with(session, |tree, session| {
             tree.scan_backward(session, from.checked_add(1), Extent::Heads, |low, entry| {
                 pairs.push((u64_key(low, entry), <U64Kind as Kind<M>>::payload(entry)));
                 pairs.len() < end
@@ -287,7 +287,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     /// # Errors
     /// As [`Self::get`]; a leaf that was left is damaged.
     pub fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
-        self.slot.whole(session, |tree, _| tree.counted())
+        self.cell.whole(session, |tree, _| tree.counted())
     }
 
     /// How the tree is built.
@@ -295,7 +295,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     /// # Errors
     /// As [`Self::len`].
     pub fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
-        self.slot.whole(session, |tree, session| tree.shape(session))
+        self.cell.whole(session, |tree, session| tree.shape(session))
     }
 
     /// Removes everything, atomically, also across a crash.
@@ -303,8 +303,8 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     /// # Errors
     /// No space for an empty tree; then nothing was changed.
     pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        self.slot.clear(session)?;
-        self.slot.tidy(session);
+        self.cell.clear(session)?;
+        self.cell.tidy(session);
         Ok(())
     }
 
@@ -408,12 +408,12 @@ impl<G: Geometry, M: Machine> OrderedIndex<M> for U64Tree<G, M> {
         used: &Recovery<M>,
         report: &mut CheckReport,
     ) -> Result<(), IndexError> {
-        self.slot.tidy(session);
-        self.slot.with(session, |tree, session| tree.check(session, used, report))
+        self.cell.tidy(session);
+        self.cell.with(session, |tree, session| tree.check(session, used, report))
     }
     fn free_all(&self, session: &mut Session<M>) {
         // A tree that was removed has nothing left to give back.
-        let _ = self.slot.with(session, |tree, session| tree.free_all(session));
+        let _ = self.cell.with(session, |tree, session| tree.free_all(session));
     }
 }
 
@@ -450,10 +450,10 @@ impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
     }
 
     fn root_value(&self) -> u32 {
-        self.slot.first_id()
+        self.cell.first_id()
     }
 
     fn attach(&mut self, place: RootIndex) {
-        self.slot.attach(place);
+        self.cell.attach(place);
     }
 }

@@ -84,7 +84,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         decide: &mut dyn FnMut(Option<Record<'_>>) -> Decision,
     ) -> Result<Option<bool>, IndexError> {
         self.admit(key, None, 0)?;
-        self.slot().try_with(session, |tree, session| {
+        self.cell().try_with(session, |tree, session| {
             let key = BytesKey::new(key);
             loop {
                 let near = tree.approach(key);

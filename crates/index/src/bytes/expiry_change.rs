@@ -39,7 +39,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// Whether [`Self::change_expiry`] ever changes a record: where what others can see is durable. Elsewhere a crash
     /// could take back what a reader was told before it was flushed.
     pub fn changes_expiries_in_place(&self) -> bool {
-        self.slot().heap().medium().domain() != Domain::Adr || M::mutant("bytes.expiry_seen_early")
+        self.cell().heap().medium().domain() != Domain::Adr || M::mutant("bytes.expiry_seen_early")
     }
 
     /// Changes the expiry of `key` from `expected_ms` to `expiry_ms` (milliseconds since 1970-01-01 UTC, 0
@@ -62,7 +62,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         verify: Verify,
     ) -> Result<ExpiryChange, IndexError> {
         self.admit(key, None, expiry_ms)?;
-        self.slot().try_with(session, |tree, session| {
+        self.cell().try_with(session, |tree, session| {
             let Some(payload) = tree.get_payload(session, BytesKey::new(key))? else {
                 return Ok(ExpiryChange::Mismatch);
             };
@@ -96,7 +96,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         expiry_ms: u64,
     ) -> Result<bool, IndexError> {
         self.admit(key, None, expiry_ms)?;
-        self.slot().try_with(session, |tree, session| {
+        self.cell().try_with(session, |tree, session| {
             let key = BytesKey::new(key);
             let Some(old) = tree.get_payload(session, key)? else { return Ok(false) };
             // A damaged header must not be taken at its word: there may be another key where it says that the expiry

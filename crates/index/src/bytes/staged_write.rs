@@ -45,7 +45,7 @@ impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
     /// # Errors
     /// [`IndexError::Removed`]; the record has been damaged since this was staged.
     pub fn make(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        self.tree.slot().with(session, |tree, session| {
+        self.tree.cell().with(session, |tree, session| {
             let payload = tree.get_payload(session, BytesKey::new(self.key))?;
             let is_made = payload.is_none_or(|payload| {
                 let (heap, offset) = (session.heap(), record_offset(payload));
@@ -77,7 +77,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         expiry_ms: u64,
     ) -> Result<Option<StagedChange<'a, G, M>>, IndexError> {
         self.admit(key, None, expiry_ms)?;
-        self.slot().try_with(session, |tree, session| {
+        self.cell().try_with(session, |tree, session| {
             let bytes_key = BytesKey::new(key);
             let Some(payload) = tree.get_payload(session, bytes_key)? else { return Ok(None) };
             record_of(session.heap(), payload, key, Verify::Key)?;
@@ -110,7 +110,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         let value = change.value();
         self.admit(key, value, expiry_ms)?;
         // A tree that was removed is found out here, before anything is done.
-        self.slot().try_with(session, |_, session| {
+        self.cell().try_with(session, |_, session| {
             let key = BytesKey::new(key);
             let (intent, payload) = match value {
                 Some(value) => {
@@ -134,7 +134,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         changes: &[StagedWrite<'_, G, M>],
         mut done: impl FnMut(Option<u64>),
     ) -> Result<(), IndexError> {
-        self.slot().try_with(session, |tree, session| {
+        self.cell().try_with(session, |tree, session| {
             let mut added = 0;
             let result = tree.write_many(
                 session,
@@ -163,7 +163,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         old: Option<u64>,
     ) -> Result<(), IndexError> {
         let Write { key, payload, .. } = change.write;
-        self.slot().with(session, |tree, session| {
+        self.cell().with(session, |tree, session| {
             let (intent, restored) = match old {
                 Some(old) => (Intent::Exchange(payload), old),
                 None => (Intent::RemoveExact(payload), 0),

@@ -72,12 +72,12 @@ pub enum Decision {
 /// # }
 /// ```
 pub struct BytesTree<G: Geometry = Production, M: Machine = Hardware, const HEADS: bool = true> {
-    slot: TreeCell<BytesNodes<G, M, HEADS>, M>,
+    cell: TreeCell<BytesNodes<G, M, HEADS>, M>,
 }
 
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     pub(crate) fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: BytesNodes<G, M, HEADS>) -> Self {
-        BytesTree { slot: TreeCell::new(heap, Some(root), tree) }
+        BytesTree { cell: TreeCell::new(heap, Some(root), tree) }
     }
 
     /// A tree that no directory names: it is gone with the process, and its space is found free at
@@ -88,16 +88,16 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     pub fn temporary(session: &mut Session<M>) -> Result<Self, IndexError> {
         let id = session.heap().pool().next_id()?;
         let tree = BytesNodes::create(&NodesDesign::NbTree, session, id)?;
-        Ok(BytesTree { slot: TreeCell::new(session.heap().clone(), None, tree) })
+        Ok(BytesTree { cell: TreeCell::new(session.heap().clone(), None, tree) })
     }
 
-    pub(crate) fn slot(&self) -> &TreeCell<BytesNodes<G, M, HEADS>, M> {
-        &self.slot
+    pub(crate) fn cell(&self) -> &TreeCell<BytesNodes<G, M, HEADS>, M> {
+        &self.cell
     }
 
     /// The class of the blocks of its leaves in the allocator.
     pub(crate) fn block_class(&self, session: &mut Session<M>) -> Result<usize, IndexError> {
-        self.slot.with(session, |tree, _| tree.block_class())
+        self.cell.with(session, |tree, _| tree.block_class())
     }
 
     /// The id of the tree in the pool's directory; clearing gives it another.
@@ -105,7 +105,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// # Errors
     /// [`IndexError::Removed`].
     pub fn id(&self, session: &mut Session<M>) -> Result<u32, IndexError> {
-        self.slot.with(session, |tree, _| tree.id())
+        self.cell.with(session, |tree, _| tree.id())
     }
 
     /// Runs `see` on the value of `key`, in place, if it is there. Its check sum is not looked at:
@@ -166,7 +166,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         verify: Verify,
         see: impl FnOnce(Record<'_>) -> R,
     ) -> Result<Option<R>, IndexError> {
-        self.slot.with(session, |tree, session| {
+        self.cell.with(session, |tree, session| {
             let Some(payload) = tree.get_payload(session, BytesKey::new(key))? else {
                 return Ok(None);
             };
@@ -208,7 +208,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             What::Expire => return Ok(see(self.expire(session, key, expiry_ms)?, None)),
         };
         self.admit(key, value, expiry_ms)?;
-        self.slot.try_with(session, |tree, session| {
+        self.cell.try_with(session, |tree, session| {
             let key = BytesKey::new(key);
             // The leaf comes while the record is made.
             let near = tree.approach(key);
@@ -266,7 +266,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// As [`Self::change`].
     pub fn purge(&self, session: &mut Session<M>, key: &[u8]) -> Result<bool, IndexError> {
         self.admit(key, None, 0)?;
-        self.slot.try_with(session, |tree, session| {
+        self.cell.try_with(session, |tree, session| {
             let key = BytesKey::new(key);
             let Some(found) = tree.get_payload(session, key)? else { return Ok(false) };
             let moment = Moment::default();
@@ -284,7 +284,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// Gives the empty key of a tree that nobody uses yet its check sum, if its value is empty and an older
     /// program wrote it without.
     pub(crate) fn mend_empty(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        self.slot.with(session, |tree, session| {
+        self.cell.with(session, |tree, session| {
             if let Some(payload) = tree.get_payload(session, BytesKey::new(&[]))? {
                 // SAFETY: the payload is that of an entry of the tree, which nobody else uses.
                 unsafe { record::mend_empty(session.heap(), record_offset(payload)) };
@@ -296,7 +296,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// Whether any key may expire: then an update has to look first.
     #[inline(always)]
     pub fn may_expire(&self) -> bool {
-        self.slot.heap().pool().features() & FEATURE_EXPIRY != 0
+        self.cell.heap().pool().features() & FEATURE_EXPIRY != 0
     }
 
     /// Refuses what cannot be stored. Makes the pool one in which keys expire, if need be.
@@ -317,13 +317,13 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             }
             _ => {}
         }
-        if self.slot.heap().pool().is_read_only() {
+        if self.cell.heap().pool().is_read_only() {
             return Err(IndexError::ReadOnly);
         }
         let features = record::features_of(value.map_or(0, <[u8]>::len), expiry_ms);
         if features != 0 {
             // Asked for at each write: the bits are in one word, and nearly always set.
-            let pool = self.slot.heap().pool();
+            let pool = self.cell.heap().pool();
             if pool.features() & features != features {
                 pool.enable_features(features)?;
             }
@@ -403,7 +403,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// # Errors
     /// As [`Self::get_with`]; a leaf that was left is damaged.
     pub fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
-        self.slot.whole(session, |tree, _| tree.counted())
+        self.cell.whole(session, |tree, _| tree.counted())
     }
 
     /// How the tree is built.
@@ -411,7 +411,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// # Errors
     /// As [`Self::len`].
     pub fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
-        self.slot.whole(session, |tree, session| tree.shape(session))
+        self.cell.whole(session, |tree, session| tree.shape(session))
     }
 
     /// As [`Self::shape`], at once: keys of leaves that [`crate::Trees::open_at_once`] has left are not counted.
@@ -419,7 +419,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// # Errors
     /// As [`Self::get_with`].
     pub fn shape_so_far(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
-        self.slot.with(session, |tree, session| tree.shape(session))
+        self.cell.with(session, |tree, session| tree.shape(session))
     }
 }
 

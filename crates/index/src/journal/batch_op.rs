@@ -44,7 +44,7 @@ impl<'a, G: Geometry, M: Machine> BatchOp<'a, G, M> {
     /// # Errors
     /// The leaf is damaged.
     pub fn touch(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        let found = self.tree.slot().try_with(session, |tree, session| {
+        let found = self.tree.cell().try_with(session, |tree, session| {
             tree.get_payload(session, BytesKey::new(self.change.key))?;
             Ok(())
         });

@@ -115,7 +115,7 @@ fn damage(tree: &BytesTree, session: &mut Session<Hardware>, key: &[u8], at: usi
     let find = |tree: &BytesNodes<_, _>, session: &mut Session<Hardware>| {
         tree.get_payload(session, BytesKey::new(key))
     };
-    let payload = tree.slot().with(session, find).expect("the tree is there").expect("it is sound");
+    let payload = tree.cell().with(session, find).expect("the tree is there").expect("it is sound");
     let offset = record_offset(payload.expect("the key is there")) + at as u64;
     let word = session.heap().pool().word(offset & !7);
     // Relaxed: no other thread.

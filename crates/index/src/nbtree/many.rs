@@ -462,7 +462,7 @@ mod tests {
         let leaf_of = |nodes: &NbTree<_, _, _>, session: &mut Session<Hardware>| {
             nodes.resolve(session, BytesKey::new(b"key")).0
         };
-        let frozen = tree.slot().with(&mut owner, |nodes, owner| {
+        let frozen = tree.cell().with(&mut owner, |nodes, owner| {
             let BytesNodes::NbTree(nodes) = nodes else { panic!("another tree was made") };
             nodes.freeze(leaf_of(nodes, owner));
         });
@@ -478,7 +478,7 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(!batch.is_finished(), "its leaf is frozen, and there is no space to help");
-            let replaced = tree.slot().with(&mut owner, |nodes, owner| {
+            let replaced = tree.cell().with(&mut owner, |nodes, owner| {
                 let BytesNodes::NbTree(nodes) = nodes else { panic!("another tree was made") };
                 let leaf = leaf_of(nodes, owner);
                 nodes.replace_leaf(owner, leaf, None).map(|_| ())

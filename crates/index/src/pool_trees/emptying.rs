@@ -24,11 +24,11 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// # Errors
     /// As [`Self::clear`].
     pub fn clear_at_once(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        self.slot().clear(session)
+        self.cell().clear(session)
     }
 
     /// Frees what was taken out, as far as nobody can be reading it any more.
     pub fn tidy(&self, session: &mut Session<M>) {
-        self.slot().tidy(session);
+        self.cell().tidy(session);
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct TreeCell<T, M: Machine> {
     freeing: SpinLock<(), M>,
 }
 
-// SAFETY: trees are Send and Sync; the raw pointers are owned by the slot.
+// SAFETY: trees are Send and Sync; the raw pointers are owned by the cell.
 unsafe impl<T: CellTree<M>, M: Machine> Send for TreeCell<T, M> {}
 // SAFETY: as for `Send`.
 unsafe impl<T: CellTree<M>, M: Machine> Sync for TreeCell<T, M> {}
@@ -88,13 +88,13 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
         }
     }
 
-    /// The id of the tree in a slot that nobody shares yet.
+    /// The id of the tree in a cell that nobody shares yet.
     pub fn first_id(&self) -> u32 {
         // SAFETY: not null until the first `remove`; nobody frees the tree while we hold it alone.
         unsafe { &*self.current.read_private() }.id()
     }
 
-    /// Tells a slot that nobody shares yet where the pool's directory has it.
+    /// Tells a cell that nobody shares yet where the pool's directory has it.
     pub fn attach(&mut self, root: RootIndex) {
         self.root = Some(root);
     }
@@ -127,7 +127,7 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
         let mut session = session.pinned();
         // Acquire: the tree is complete; pairs with the release in `swap`.
         let tree = self.current.load(Ordering::Acquire);
-        // SAFETY: not null only while the slot owns the tree; it is freed two epochs after it was
+        // SAFETY: not null only while the cell owns the tree; it is freed two epochs after it was
         // swapped out, and we are pinned since before the load.
         match unsafe { tree.as_ref() } {
             // Here, and not behind a call of `map`: the key stays in registers.
@@ -220,13 +220,13 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
 impl<T, M: Machine> Drop for TreeCell<T, M> {
     fn drop(&mut self) {
         for retired in self.retired_trees.get_mut().drain(..) {
-            // SAFETY: owned by the slot; nobody uses it any more. Its space in the pool is found
+            // SAFETY: owned by the cell; nobody uses it any more. Its space in the pool is found
             // free at the next open, because the directory does not name it.
             drop(unsafe { Box::from_raw(retired.tree) });
         }
         let current = self.current.read_private();
         if !current.is_null() {
-            // SAFETY: owned by the slot, which is going.
+            // SAFETY: owned by the cell, which is going.
             drop(unsafe { Box::from_raw(current) });
         }
     }
@@ -250,11 +250,11 @@ mod tests {
             let key = number.to_be_bytes();
             tree.change(&mut session, &Change::upsert(&key, &[7; 100])).expect("room");
         }
-        tree.slot().clear(&mut session).expect("room");
+        tree.cell().clear(&mut session).expect("room");
         drop(session);
         // Of a thread that goes on to wait for the check.
         let mut session = trees.heap().session().expect("a session");
-        while tree.slot().tidy(&mut session) {}
+        while tree.cell().tidy(&mut session) {}
         assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
         drop(session);
         assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
@@ -272,7 +272,7 @@ mod tests {
         assert!(trees.unlink(&mut session, "removed").expect("writable"));
         kept.clear_at_once(&mut session).expect("room");
         for tree in [&kept, &removed] {
-            let busy = tree.slot().freeing.lock();
+            let busy = tree.cell().freeing.lock();
             let reclaimed =
                 std::thread::scope(|scope| scope.spawn(|| trees.reclaim_at_once()).join());
             reclaimed.expect("no panic");

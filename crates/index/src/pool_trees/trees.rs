@@ -99,8 +99,8 @@ impl<G: Geometry, M: Machine> Named<G, M> {
     /// Frees what clearing and removing had to leave; returns whether anything is still left.
     fn tidy(&self, session: &mut Session<M>) -> bool {
         match self {
-            Named::U64(tree) => tree.slot().tidy(session),
-            Named::Bytes(tree) => tree.slot().tidy(session),
+            Named::U64(tree) => tree.cell().tidy(session),
+            Named::Bytes(tree) => tree.cell().tidy(session),
             Named::Other(..) => false,
         }
     }
@@ -108,8 +108,8 @@ impl<G: Geometry, M: Machine> Named<G, M> {
     /// As [`Self::tidy`], without waiting for another thread that is at it.
     fn tidy_at_once(&self, session: &mut Session<M>) -> bool {
         match self {
-            Named::U64(tree) => tree.slot().tidy_at_once(session),
-            Named::Bytes(tree) => tree.slot().tidy_at_once(session),
+            Named::U64(tree) => tree.cell().tidy_at_once(session),
+            Named::Bytes(tree) => tree.cell().tidy_at_once(session),
             Named::Other(..) => false,
         }
     }
@@ -422,10 +422,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         for (name, tree) in named.iter() {
             let mut found = CheckReport::default();
             match tree {
-                Named::U64(tree) => tree.slot().with(&mut session, |tree, session| {
+                Named::U64(tree) => tree.cell().with(&mut session, |tree, session| {
                     tree.check(session, audit.used(), &mut found);
                 })?,
-                Named::Bytes(tree) => tree.slot().with(&mut session, |tree, session| {
+                Named::Bytes(tree) => tree.cell().with(&mut session, |tree, session| {
                     tree.check(session, audit.used(), &mut found);
                 })?,
                 Named::Other(tree, _) => {

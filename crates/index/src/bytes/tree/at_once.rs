@@ -66,7 +66,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 &mut many[..]
             }
         };
-        self.slot.try_with(session, |tree, session| {
+        self.cell.try_with(session, |tree, session| {
             find_all(tree, session, keys, verify, found)?;
             let moment = Moment::default();
             for (key, found) in keys.iter().zip(&mut *found) {
@@ -97,7 +97,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     ) -> Result<bool, IndexError> {
         let mut found = vec![None; keys.len()];
         let mut witnesses = Vec::with_capacity(keys.len());
-        self.slot.try_with(session, |tree, session| {
+        self.cell.try_with(session, |tree, session| {
             find_all(tree, session, keys, verify, &mut found)?;
             for (key, found) in keys.iter().zip(&found) {
                 let exact = match *found {
@@ -314,7 +314,7 @@ mod tests {
             for _ in 0..200 {
                 let absence = |session: &mut Session<_>| {
                     let key = BytesKey::new(b"\0\0\x03\x03 absent");
-                    tree.slot().with(session, |tree, session| tree.absence(session, key))
+                    tree.cell().with(session, |tree, session| tree.absence(session, key))
                 };
                 // As a reader does: nothing of it may be used again while we look.
                 let mut pinned = session.pinned();

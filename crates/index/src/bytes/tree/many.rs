@@ -46,7 +46,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         mut see: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<(), IndexError> {
         let (mut keys, mut first, mut result) = (keys.into_iter(), 0, Ok(()));
-        self.slot.with(session, |tree, session| {
+        self.cell.with(session, |tree, session| {
             let base = PoolBase::of(session.heap());
             let mut show = |session: &mut Session<M>, group: &Group<'_, M>| {
                 for (index, (key, payload)) in group.found().enumerate() {

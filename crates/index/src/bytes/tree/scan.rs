@@ -76,7 +76,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         mut visit: impl FnMut(Record<'_>) -> bool,
     ) -> Result<(), IndexError> {
         let (from, to) = bounds;
-        self.slot.with(session, |tree, session| {
+        self.cell.with(session, |tree, session| {
             let base = PoolBase::of(session.heap());
             let mut pairs = Ordered { last: None, bounds, reverse, verify, damage: None };
             if reverse {

@@ -33,8 +33,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             return Ok(false);
         };
         match &named[index].1 {
-            Named::U64(tree) => tree.slot().remove(session)?,
-            Named::Bytes(tree) => tree.slot().remove(session)?,
+            Named::U64(tree) => tree.cell().remove(session)?,
+            Named::Bytes(tree) => tree.cell().remove(session)?,
             Named::Other(_, root) => self.heap.pool().remove_root(*root)?,
         }
         let (_, tree) = named.remove(index);

@@ -156,12 +156,12 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let next = match &tree {
             Named::U64(tree) => {
                 let key = key.and_then(PlaceKey::as_u64);
-                let next = tree.slot().restore_next(session, key, leaves, &mut found);
+                let next = tree.cell().restore_next(session, key, leaves, &mut found);
                 next.map(|next| next.map(PlaceKey::U64))
             }
             Named::Bytes(tree) => {
                 let key = key.and_then(PlaceKey::as_bytes);
-                let next = tree.slot().restore_next(session, key, leaves, &mut found);
+                let next = tree.cell().restore_next(session, key, leaves, &mut found);
                 next.map(|next| next.map(PlaceKey::Bytes))
             }
             Named::Other(..) => Ok(None),
@@ -198,8 +198,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             for tree in named {
                 // Of what was damaged before, or has gone meanwhile, there is nobody to wait for.
                 let _ = match tree {
-                    Named::U64(tree) => tree.slot().whole(session, |_, _| ()),
-                    Named::Bytes(tree) => tree.slot().whole(session, |_, _| ()),
+                    Named::U64(tree) => tree.cell().whole(session, |_, _| ()),
+                    Named::Bytes(tree) => tree.cell().whole(session, |_, _| ()),
                     Named::Other(..) => Ok(()),
                 };
             }

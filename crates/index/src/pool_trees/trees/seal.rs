@@ -42,10 +42,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         for tree in named {
             let found = match tree {
                 Named::U64(tree) => {
-                    tree.slot().with(&mut session, |tree, session| tree.seal(session, self.threads))
+                    tree.cell().with(&mut session, |tree, session| tree.seal(session, self.threads))
                 }
                 Named::Bytes(tree) => {
-                    tree.slot().with(&mut session, |tree, session| tree.seal(session, self.threads))
+                    tree.cell().with(&mut session, |tree, session| tree.seal(session, self.threads))
                 }
                 Named::Other(tree, _) => {
                     // Persist: what the tree defers before the seal, or it would say that nothing is missing.

@@ -36,8 +36,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
         for tree in named {
             let wanted = match &tree {
-                Named::U64(tree) => self.merge_thin_of(tree.slot(), hint, goes_on),
-                Named::Bytes(tree) => self.merge_thin_of(tree.slot(), hint, goes_on),
+                Named::U64(tree) => self.merge_thin_of(tree.cell(), hint, goes_on),
+                Named::Bytes(tree) => self.merge_thin_of(tree.cell(), hint, goes_on),
                 Named::Other(..) => Ok(true),
             };
             // A tree that was removed has nothing to merge.
