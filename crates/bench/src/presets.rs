@@ -137,9 +137,9 @@ fn judge_scaling(report: &Report, workload: Workload, distribution: Distribution
         true => "new".to_owned(),
         false => distribution.to_string(),
     };
-    let is_hindered = |threads| row(threads).is_some_and(|row| row.preempted_rounds > 0);
+    let was_preempted = |threads| row(threads).is_some_and(|row| row.preempted_rounds > 0);
     Verdict::new(format!("2 threads, {workload}, {keys}"), scaling, "x", ">=", SCALING_MIN)
-        .disturbed(is_hindered(1) || is_hindered(2))
+        .disturbed(was_preempted(1) || was_preempted(2))
 }
 
 /// The verdicts as lines of text.

@@ -70,7 +70,7 @@ impl Round {
     }
 
     /// Whether threads were kept from running for more than 10 % of the time.
-    pub fn is_hindered(&self) -> bool {
+    pub fn was_preempted(&self) -> bool {
         self.busy_share < 0.9
     }
 }
@@ -215,8 +215,8 @@ mod tests {
             unit_ns: 1.0,
             misses: 1.0,
         };
-        assert!(!round(1.0, 1.0).is_hindered());
-        assert!(Round { busy_share: 0.8, ..round(1.0, 1.0) }.is_hindered());
+        assert!(!round(1.0, 1.0).was_preempted());
+        assert!(Round { busy_share: 0.8, ..round(1.0, 1.0) }.was_preempted());
         assert!(!round(100.0, 114.0).is_noisy() && !round(114.0, 100.0).is_noisy());
         assert!(round(100.0, 116.0).is_noisy() && round(116.0, 100.0).is_noisy());
     }

@@ -60,7 +60,7 @@ impl Tally {
             miss_before_ns: spread(|round| round.miss_before_ns).median,
             miss_after_ns: spread(|round| round.miss_after_ns).median,
             noisy_rounds: rounds.iter().filter(|round| round.is_noisy()).count(),
-            preempted_rounds: rounds.iter().filter(|round| round.is_hindered()).count(),
+            preempted_rounds: rounds.iter().filter(|round| round.was_preempted()).count(),
             scaling: scaling(&case, &rounds, all),
             rounds,
         }
