@@ -194,13 +194,9 @@ impl Server {
         }
         let result = std::thread::scope(|scope| {
             let collector = std::thread::Builder::new().name("everleaf-collector".to_string());
-            let collect = || {
-                let activity = || shared.total().commands;
-                shared.collector.run(&shared.types, &shared.databases, &shared.store, activity);
-            };
             let _collector = StopCollector(&shared.collector);
             if !shared.store.is_read_only() {
-                collector.spawn_scoped(scope, collect).map_err(io(NO_THREAD))?;
+                collector.spawn_scoped(scope, || collect(shared)).map_err(io(NO_THREAD))?;
             }
             serve_metrics(scope, metrics, shared)?;
             let mut threads = Vec::new();
@@ -269,6 +265,12 @@ fn serve_metrics<'scope>(
     let builder = std::thread::Builder::new().name("everleaf-metrics".to_string());
     builder.spawn_scoped(scope, serve).map_err(io(NO_THREAD))?;
     Ok(())
+}
+
+/// Frees what is left of removed collections, until it is stopped.
+fn collect(shared: &Shared) {
+    let activity = || shared.total().commands;
+    shared.collector.run(&shared.types, &shared.databases, &shared.store, activity);
 }
 
 struct StopCollector<'a>(&'a Collector);

@@ -156,14 +156,25 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if two {
             right = self.build_leaf(session, split, high, &entries[at..], skip, origin).map(Some);
         }
-        let offered = right.and_then(|right| {
-            let status = Atomic::new(0);
-            let contents = Successor { left, right, split: middle, merging: None, status };
-            self.new_successor(session, contents).inspect_err(|_| {
-                right.into_iter().for_each(|right| self.discard_leaf(session, right))
-            })
-        });
-        offered.inspect_err(|_| self.discard_leaf(session, left))
+        let successor = right.and_then(|right| self.name_leaves(session, left, right, middle));
+        successor.inspect_err(|_| self.discard_leaf(session, left))
+    }
+
+    /// The successor that names two leaves, or one. If there is no space for it, the right one goes.
+    fn name_leaves(
+        &self,
+        session: &mut Session<M>,
+        left: LeafId,
+        right: Option<LeafId>,
+        split: u64,
+    ) -> Result<*mut Successor<M>, AllocError> {
+        let status = Atomic::new(0);
+        let contents = Successor { left, right, split, merging: None, status };
+        let successor = self.new_successor(session, contents);
+        if let (Err(_), Some(right)) = (&successor, right) {
+            self.discard_leaf(session, right);
+        }
+        successor
     }
 
     pub(super) fn new_successor(

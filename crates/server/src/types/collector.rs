@@ -395,13 +395,18 @@ pub(super) fn first_key(members: &Map, list: &Header) -> everleaf::Result<Option
     let end = Bound::Included(EntryKey::behind(list.id, list.extra).to_vec());
     let mut found = None;
     walk(members, &Bounds { start, end }, true, |key, value| {
-        found = runs::ListEntry::of_key(key).and_then(|place| {
-            let len = runs::spans(value, place.is_run).count();
-            (!runs::inside(list, place, len).is_empty()).then(|| key.to_vec())
-        });
+        found = is_inside(list, key, value).then(|| key.to_vec());
         ControlFlow::Break(())
     })?;
     Ok(found)
+}
+
+/// Whether an entry of a list has elements inside of its bounds.
+fn is_inside(list: &Header, key: &[u8], value: &[u8]) -> bool {
+    runs::ListEntry::of_key(key).is_some_and(|place| {
+        let len = runs::spans(value, place.is_run).count();
+        !runs::inside(list, place, len).is_empty()
+    })
 }
 
 #[cfg(test)]

@@ -184,17 +184,7 @@ pub(super) fn replay(
                 }
             }
         }
-        let mut replayed = Replayed::default();
-        recovered.replay(from, |_, records| -> Result<()> {
-            replayed.groups += 1;
-            records.iter().try_for_each(|record| {
-                let size = record.key.len() + record.value().map_or(0, <[u8]>::len);
-                replayed.bytes += size as u64;
-                dealer.deal(record, size)
-            })
-        })?;
-        dealer.wait()?;
-        Ok(replayed)
+        dealer.deal_all(recovered, from)
     });
     // What a thread met says more than that it ended.
     failure.take().map_or(dealt, Err)
@@ -213,6 +203,22 @@ struct Dealer<'a, 'n> {
 }
 
 impl Dealer<'_, '_> {
+    /// Deals out all groups behind `from`, and waits until they are replayed.
+    fn deal_all(&mut self, recovered: &Recovered<LogDisk>, from: Lsn) -> Result<Replayed> {
+        let mut replayed = Replayed::default();
+        recovered.replay(from, |_, records| -> Result<()> {
+            replayed.groups += 1;
+            records.iter().try_for_each(|record| {
+                let size = record.key.len() + record.value().map_or(0, <[u8]>::len);
+                replayed.bytes += size as u64;
+                self.deal(record, size)
+            })
+        })?;
+        self.wait()?;
+        Ok(replayed)
+    }
+
+    #[inline]
     fn deal(&mut self, record: &Record<'_>, size: usize) -> Result<()> {
         if record.map == NAMES {
             return self.change_names(record);

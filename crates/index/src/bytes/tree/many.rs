@@ -50,16 +50,17 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let base = PoolBase::of(session.heap());
             let mut show = |session: &mut Session<M>, group: &Group<'_, M>| {
                 for (index, (key, payload)) in group.found().enumerate() {
-                    let plain = |payload| match verify {
-                        Verify::Key => plain_value_of(base, payload, key.bytes),
-                        Verify::Sum => None,
-                    };
-                    let value = match *payload {
-                        None => Ok(None),
-                        Some(payload) => match plain(payload) {
-                            None => value_closely(tree, session, *key, payload, verify),
-                            value => Ok(value),
-                        },
+                    let value = match (verify, *payload) {
+                        (_, None) => Ok(None),
+                        (Verify::Key, Some(payload)) => {
+                            match plain_value_of(base, payload, key.bytes) {
+                                None => value_closely(tree, session, *key, payload, verify),
+                                value => Ok(value),
+                            }
+                        }
+                        (Verify::Sum, Some(payload)) => {
+                            value_closely(tree, session, *key, payload, verify)
+                        }
                     };
                     match value {
                         Ok(value) => see(first + index, value),
