@@ -286,7 +286,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
                 segment.head.lock.unlock();
                 filled?;
             }
-            if M::mutant("cceh.settles_one") {
+            if M::mutant("cceh.persists_one") {
                 return Ok(());
             }
         }

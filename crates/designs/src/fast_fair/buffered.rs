@@ -231,7 +231,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         let mut from = Some(0);
         while let Some(key) = from.filter(|key| *key <= last) {
             from = self.flush_leaf_buffer(session, key)?;
-            if M::mutant("fast_fair.settles_one") {
+            if M::mutant("fast_fair.persists_one") {
                 break;
             }
         }

@@ -177,15 +177,15 @@ impl<M: Machine> Blocks<M> {
             self.check_named(recovery, block)?;
             // What was not marked is free already, where that decides.
             let is_free = self.allocator.promise() == Promise::Marked;
-            let is_listed = listed.contains(&block) && !M::mutant("nbtree_blocks.settles_listed");
-            let is_second = !seen.insert(block) && !M::mutant("nbtree_blocks.settles_twice");
-            if is_free || is_listed || is_second || M::mutant("nbtree_blocks.settles_nothing") {
+            let is_listed = listed.contains(&block) && !M::mutant("nbtree_blocks.frees_listed");
+            let is_second = !seen.insert(block) && !M::mutant("nbtree_blocks.frees_twice");
+            if is_free || is_listed || is_second || M::mutant("nbtree_blocks.frees_nothing") {
                 self.store(word, 0);
             } else {
                 freed.push(index);
             }
         }
-        M::mark("nbtree_published.blocks_settled");
+        M::mark("nbtree_published.blocks_freed");
         freed.into_iter().for_each(|index| self.allocator.free_from(session, &self.words()[index]));
         Ok(())
     }

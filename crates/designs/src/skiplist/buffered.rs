@@ -174,7 +174,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             // What is split off is emptied with it.
             from = self.partitions.at(number).last().checked_add(1);
             self.empty_buffer(&mut session, number)?;
-            if M::mutant("skiplist.settles_one") {
+            if M::mutant("skiplist.persists_one") {
                 break;
             }
         }

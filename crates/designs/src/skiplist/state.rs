@@ -139,7 +139,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         // Acquire: for the caller's sake, who may act on the value; pairs with the release in `exchange`.
         let word = self.value(node).load(Ordering::Acquire);
         if word & DIRTY_VALUE != 0 && !M::mutant("skiplist.reads_dirty") {
-            M::mark("skiplist.settle_value");
+            M::mark("skiplist.persist_value");
             // Persist: the value before the reader acts on it (K4).
             self.medium.persist(self.value(node).as_ptr(), 8);
         }

@@ -53,7 +53,7 @@ pub(crate) fn is_any_durable<'h, D: Disk>(
     headers: impl Iterator<Item = &'h SegmentHeader>,
 ) -> Result<bool> {
     for header in headers {
-        if disk.mutant("log.never_settled") {
+        if disk.mutant("log.mark_unread") {
             break;
         }
         let mut reader = SegmentReader::open(disk, uuid, header.sequence)?;

@@ -212,7 +212,7 @@ impl<D: Disk> SnapshotWriter<D> {
         let size = self.write_end(to)?;
         let name = file_name(SNAPSHOT, self.sequence);
         let failed = |error: &std::io::Error| Error::io(format!("cannot complete {name}"), error);
-        if disk.mutant("snapshot.settles_early") {
+        if disk.mutant("snapshot.marks_early") {
             self.log.note_owed_written()?;
         }
         if !disk.mutant("snapshot.no_sync") {

@@ -173,7 +173,7 @@ fn an_end_at_any_moment_of_an_owed_snapshot_leaves_a_state() {
     let (wrong, seen) = ended_anywhere(None);
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(seen > 100, "{seen}");
-    for mutant in [IN_RECOVERY, "log.tells_of_what_is_owed", "snapshot.settles_early"] {
+    for mutant in [IN_RECOVERY, "log.tells_of_what_is_owed", "snapshot.marks_early"] {
         let (wrong, _) = ended_anywhere(Some(mutant));
         println!("{mutant}: {wrong:?}");
         assert!(!wrong.is_empty(), "{mutant} is not found");
