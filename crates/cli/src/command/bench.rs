@@ -12,12 +12,39 @@ use arguments::{IndexArg, Preset, index_of, server_of, settings_of};
 use everleaf_bench::MeasuredDesign;
 use everleaf_bench::measure::redis::{self, Server};
 use everleaf_bench::measure::{self, Progress, Settings};
+use everleaf_bench::presets::Verdict;
+use everleaf_bench::report::Report;
 use everleaf_bench::{BenchError, IndexKind, Workload, flagship, presets, table};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 /// Designs of integer trees that `--index` can name.
 pub type Designs<'d> = &'d [&'static MeasuredDesign];
+
+/// A report as JSON.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Measured {
+    /// Of an index.
+    Index {
+        #[serde(flatten)]
+        report: Box<Report>,
+        /// What goes wrong when several threads use it.
+        caveat: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        verdicts: Option<Vec<Verdict>>,
+    },
+    /// Of a server.
+    Server(Box<Report>),
+}
+
+/// The flagship beside others, as JSON.
+#[derive(Serialize)]
+struct FlagshipReports<'a> {
+    visible: &'a [Report],
+    flushed: &'a [Report],
+    verdicts: Vec<Verdict>,
+}
 
 /// Measures and prints.
 pub fn run(
@@ -64,7 +91,7 @@ pub fn run(
     match objects.len() {
         0 => Ok(()),
         1 if chosen != IndexArg::All => out.json(&objects[0]),
-        _ => out.json(&json!(objects)),
+        _ => out.json(&objects),
     }
 }
 
@@ -73,7 +100,7 @@ fn run_one(
     settings: &Settings,
     preset: Option<Preset>,
     global: Global,
-    objects: &mut Vec<Value>,
+    objects: &mut Vec<Measured>,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let bar = progress_bar(global.wants_progress());
@@ -83,11 +110,8 @@ fn run_one(
     let wants_verdicts = preset == Some(Preset::Targets);
     let verdicts = wants_verdicts.then(|| presets::judge(&report));
     if global.json {
-        let mut object = with_caveat(settings.index, json!(report));
-        if let Some(verdicts) = verdicts {
-            object["verdicts"] = json!(verdicts);
-        }
-        objects.push(object);
+        let caveat = settings.index.caveat();
+        objects.push(Measured::Index { report: Box::new(report), caveat, verdicts });
         return Ok(());
     }
     out.bytes(table::render(&report).as_bytes())?;
@@ -118,8 +142,7 @@ fn run_flagship(
         if global.json {
             let verdicts = flagship::judge(&findings);
             let (visible, flushed) = (&findings.visible, &findings.flushed);
-            let all = json!({ "visible": visible, "flushed": flushed, "verdicts": verdicts });
-            out.json(&all)?;
+            out.json(&FlagshipReports { visible, flushed, verdicts })?;
             continue;
         }
         let (keys, rounds) = (settings.keys, settings.rounds);
@@ -137,7 +160,7 @@ fn run_server(
     server: &Server,
     settings: &Settings,
     global: Global,
-    objects: &mut Vec<Value>,
+    objects: &mut Vec<Measured>,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let bar = progress_bar(global.wants_progress());
@@ -145,7 +168,7 @@ fn run_server(
     bar.finish_and_clear();
     let report = report.map_err(failure_of)?;
     if global.json {
-        objects.push(json!(report));
+        objects.push(Measured::Server(Box::new(report)));
         return Ok(());
     }
     out.bytes(redis::render(&report).as_bytes())
@@ -166,7 +189,7 @@ fn run_all(
     settings: &Settings,
     designs: Designs<'_>,
     global: Global,
-    objects: &mut Vec<Value>,
+    objects: &mut Vec<Measured>,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let bar = progress_bar(global.wants_progress());
@@ -186,8 +209,10 @@ fn run_all(
     }
     bar.finish_and_clear();
     if global.json {
-        let object = |(index, report): &(IndexKind, _)| with_caveat(*index, json!(report));
-        objects.extend(reports.iter().map(object));
+        objects.extend(reports.into_iter().map(|(index, report)| {
+            let (report, caveat) = (Box::new(report), index.caveat());
+            Measured::Index { report, caveat, verdicts: None }
+        }));
         return Ok(());
     }
     let reports: Vec<_> = reports.into_iter().map(|(_, report)| report).collect();
@@ -214,12 +239,6 @@ fn tell_left_out(index: IndexKind, left_out: &[Workload], global: Global) {
             names.join(", ")
         ));
     }
-}
-
-/// A report as JSON, with what goes wrong when several threads use the index.
-fn with_caveat(index: IndexKind, mut report: Value) -> Value {
-    report["caveat"] = json!(index.caveat());
-    report
 }
 
 /// A bar over the measurements; hidden unless `enabled`.

@@ -6,7 +6,7 @@ use everleaf_cli::command::bench::failure_of;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;
 use everleaf_cli::output::{Output, counted};
-use serde_json::json;
+use serde::Serialize;
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
@@ -24,18 +24,23 @@ pub struct CheckArgs {
     pub pool: Option<OsString>,
 }
 
+/// What was found, as JSON.
+#[derive(Serialize)]
+struct Checked<'a> {
+    sound: bool,
+    keys: u64,
+    leaves: u64,
+    problems: &'a [String],
+}
+
 /// Checks the pool and prints what was found.
 pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
     let report = everleaf_lab::check_pool(&pool).map_err(failure_of)?;
     let problems = [&report.problems[..], &report.damaged_copies[..]].concat();
     if global.json {
-        out.json(&json!({
-            "sound": report.is_clean(),
-            "keys": report.keys,
-            "leaves": report.leaves,
-            "problems": problems,
-        }))?;
+        let (sound, problems) = (report.is_clean(), &problems);
+        out.json(&Checked { sound, keys: report.keys, leaves: report.leaves, problems })?;
     } else {
         for problem in &problems {
             out.line(problem)?;

@@ -7,7 +7,6 @@ use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;
 use everleaf_cli::output::{Output, remark};
 use everleaf_lab::report::compare::{compare, read, render};
-use serde_json::json;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -47,7 +46,7 @@ pub fn run(args: &CompareArgs, global: Global, out: &mut Output) -> Result<(), F
         comparison.remarks.iter().for_each(|text| remark(text));
     }
     if global.json {
-        out.json(&json!(comparison))?;
+        out.json(&comparison)?;
     } else {
         out.bytes(render(&comparison).as_bytes())?;
     }

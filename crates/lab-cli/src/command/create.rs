@@ -8,7 +8,8 @@ use everleaf_cli::command::bench::{failure_of, warn_of};
 use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
-use serde_json::json;
+use serde::Serialize;
+use std::borrow::Cow;
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
@@ -43,6 +44,14 @@ fn parse_design(name: &str) -> Result<IndexKind, String> {
     })
 }
 
+/// A pool that was created, as JSON.
+#[derive(Serialize)]
+struct Created<'a> {
+    pool: Cow<'a, str>,
+    index: &'static str,
+    caveat: Option<&'static str>,
+}
+
 /// Creates the pool.
 pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
@@ -50,11 +59,8 @@ pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Fai
     everleaf_lab::add_index(&pool, INDEX_MAP, args.index.name()).map_err(failure_of)?;
     warn_of([args.index], global);
     if global.json {
-        out.json(&json!({
-            "pool": pool.to_string_lossy(),
-            "index": args.index.name(),
-            "caveat": args.index.caveat(),
-        }))
+        let (index, caveat) = (args.index.name(), args.index.caveat());
+        out.json(&Created { pool: pool.to_string_lossy(), index, caveat })
     } else if global.quiet {
         Ok(())
     } else {

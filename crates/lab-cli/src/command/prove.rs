@@ -20,7 +20,8 @@ use everleaf_cli::output::Output;
 use everleaf_cli::target_file::TargetFile;
 use everleaf_prove::search::campaign::{self, Budget, Settings, Verdict};
 use everleaf_prove_designs::structures::STRUCTURES;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 use std::io::Write;
 use std::time::Duration;
 
@@ -45,6 +46,16 @@ pub fn run(args: ProveArgs, global: Global, out: &mut Output) -> Result<(), Fail
     }
 }
 
+/// What came of a search, as JSON.
+#[derive(Serialize)]
+struct Searched {
+    clean: bool,
+    verdict: String,
+    seed: u64,
+    structures: Vec<Value>,
+    failure: Option<Value>,
+}
+
 /// What each structure gets if all are searched, and what one gets.
 const USUAL_OF_ALL: Duration = Duration::from_secs(5);
 const USUAL_OF_ONE: Duration = Duration::from_secs(120);
@@ -55,13 +66,9 @@ fn search(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fail
         apart::Part::Report(record) => {
             let sentence = show::sentence(&[], Some(&record));
             if global.json {
-                out.json(&json!({
-                    "clean": false,
-                    "verdict": sentence,
-                    "seed": args.seed,
-                    "structures": [],
-                    "failure": show::record_as_json(&record),
-                }))?;
+                let failure = Some(show::record_as_json(&record));
+                let (verdict, seed, structures) = (sentence, args.seed, Vec::new());
+                out.json(&Searched { clean: false, verdict, seed, structures, failure })?;
             } else {
                 out.line(&format!("found: {} in program {}", record.message, record.program))?;
                 out.line(&sentence)?;
@@ -115,13 +122,14 @@ fn search_here(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(),
         found = Some((record, failure));
     }
     if global.json {
-        out.json(&json!({
-            "clean": is_clean,
-            "verdict": show::sentence(&verdicts, found.as_ref().map(|(record, _)| record)),
-            "seed": args.seed,
-            "structures": verdicts.iter().map(show::as_json).collect::<Vec<_>>(),
-            "failure": found.as_ref().map(|(record, _)| show::record_as_json(record)),
-        }))?;
+        let record = found.as_ref().map(|(record, _)| record);
+        out.json(&Searched {
+            clean: is_clean,
+            verdict: show::sentence(&verdicts, record),
+            seed: args.seed,
+            structures: verdicts.iter().map(show::as_json).collect(),
+            failure: record.map(show::record_as_json),
+        })?;
     } else {
         for verdict in &verdicts {
             show::verdict(verdict, out)?;

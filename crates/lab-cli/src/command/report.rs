@@ -8,9 +8,9 @@ use everleaf_cli::output::Output;
 use everleaf_cli::target_file::TargetFile;
 use everleaf_lab::experiment::Folder;
 use everleaf_lab::report::{Page, render_html, render_markdown};
-use serde_json::json;
+use serde::Serialize;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +32,13 @@ pub struct ReportArgs {
     pub output: Vec<PathBuf>,
 }
 
+/// A file that was made, as JSON.
+#[derive(Serialize)]
+struct Rendered<'a> {
+    file: &'a Path,
+    bytes: usize,
+}
+
 /// Reads the folder and writes the files.
 pub fn run(args: &ReportArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let folder = Folder::open(&args.folder).map_err(failure_of)?;
@@ -44,7 +51,7 @@ pub fn run(args: &ReportArgs, global: Global, out: &mut Output) -> Result<(), Fa
         written.map_err(|error| file.failure(&error))?;
         file.finish()?;
         if global.json {
-            out.json(&json!({ "file": path, "bytes": text.len() }))?;
+            out.json(&Rendered { file: path, bytes: text.len() })?;
         } else if !global.quiet {
             out.line(&format!("{} ({} KB)", path.display(), text.len().div_ceil(1000)))?;
         }

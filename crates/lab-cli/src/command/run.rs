@@ -13,7 +13,6 @@ use everleaf_prove::programs::published::{GUARDED, Meeting, anomalies};
 use everleaf_prove::search::campaign::{self, Budget, Settings};
 use everleaf_prove_designs::structures;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -83,7 +82,7 @@ pub fn run(args: &RunArgs, global: Global, out: &mut Output) -> Result<(), Failu
     }
     bar.finish_and_clear();
     if global.json {
-        out.json(&json!(findings))?;
+        out.json(&findings)?;
     } else {
         let differing = findings.iter().filter(|finding| finding.differences().0 > 0).count();
         let summary = format!(

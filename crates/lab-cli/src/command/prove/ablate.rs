@@ -6,8 +6,22 @@ use everleaf_cli::failure::Failure;
 use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_prove::hunt::ablation::{Ablated, Effort, ablate};
-use serde_json::json;
+use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// A call that was switched off, as JSON.
+#[derive(Serialize)]
+struct AblatedSite<'a> {
+    structure: &'a str,
+    file: &'static str,
+    line: u32,
+    kind: String,
+    hits: u64,
+    schedules: u64,
+    seconds: f64,
+    program: Option<&'a str>,
+    missed: Option<String>,
+}
 
 /// Switches every flush and drain off in turn, for every structure, and prints what follows.
 pub fn run(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
@@ -50,17 +64,17 @@ fn line(
 ) -> Result<(), Failure> {
     let Ablated { site, kind, hits, schedules, missed, .. } = ablated;
     if global.json {
-        return out.json(&json!({
-            "structure": structure,
-            "file": site.file,
-            "line": site.line,
-            "kind": kind.to_string(),
-            "hits": hits,
-            "schedules": schedules,
-            "seconds": ablated.seconds,
-            "program": missed.as_ref().map(|(program, _)| program),
-            "missed": missed.as_ref().map(|(_, failure)| failure.kind.to_string()),
-        }));
+        return out.json(&AblatedSite {
+            structure,
+            file: site.file,
+            line: site.line,
+            kind: kind.to_string(),
+            hits: *hits,
+            schedules: *schedules,
+            seconds: ablated.seconds,
+            program: missed.as_ref().map(|(program, _)| &**program),
+            missed: missed.as_ref().map(|(_, failure)| failure.kind.to_string()),
+        });
     }
     let how = missed
         .as_ref()

@@ -8,13 +8,25 @@ use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_prove::hunt::mutants::{Kill, all, hunt, hunt_plainly};
 use everleaf_prove_designs::structures::find;
-use serde_json::json;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 /// Rounds of the search for one bug, each twice as long as the one before.
 const ROUNDS: u64 = 4;
+
+/// What came of a hunt, as JSON.
+#[derive(Serialize)]
+struct Hunted<'a> {
+    mutant: &'static str,
+    structure: &'static str,
+    found: bool,
+    cpu_seconds: f64,
+    schedules: Option<u64>,
+    program: Option<&'a str>,
+    kind: Option<String>,
+}
 
 /// Plants one bug after the other and looks for it.
 pub fn run(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
@@ -33,15 +45,15 @@ pub fn run(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fai
         };
         let seconds = (clock() - started).as_secs_f64();
         if global.json {
-            out.json(&json!({
-                "mutant": mutant.name,
-                "structure": mutant.structure,
-                "found": kill.is_some(),
-                "cpu_seconds": seconds,
-                "schedules": kill.as_ref().map(|kill| kill.schedules),
-                "program": kill.as_ref().map(|kill| &kill.program),
-                "kind": kill.as_ref().map(|kill| kill.failure.kind.to_string()),
-            }))?;
+            out.json(&Hunted {
+                mutant: mutant.name,
+                structure: mutant.structure,
+                found: kill.is_some(),
+                cpu_seconds: seconds,
+                schedules: kill.as_ref().map(|kill| kill.schedules),
+                program: kill.as_ref().map(|kill| &*kill.program),
+                kind: kill.as_ref().map(|kill| kill.failure.kind.to_string()),
+            })?;
         } else {
             let found = match &kill {
                 Some(kill) => format!("{} ({})", kill.failure.kind, kill.program),

@@ -6,12 +6,23 @@ use everleaf_cli::global::Global;
 use everleaf_cli::output::Output;
 use everleaf_prove::search::record::Record;
 use everleaf_prove_designs::structures::STRUCTURES;
-use serde_json::json;
+use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
 /// No failure file is as large as this; one that is, is something else.
 const SIZE_MAX: u64 = 64 << 20;
+
+/// A failure that was repeated, as JSON.
+#[derive(Serialize)]
+struct Replayed<'a> {
+    kind: String,
+    message: &'a str,
+    plan: &'a str,
+    structure: &'a str,
+    program: &'a str,
+    trace: &'a [String],
+}
 
 /// Repeats the failure of a file and prints its trace.
 pub fn run(path: &Path, global: Global, out: &mut Output) -> Result<(), Failure> {
@@ -34,14 +45,14 @@ pub fn run(path: &Path, global: Global, out: &mut Output) -> Result<(), Failure>
     }
     let failure = again.expect("checked above");
     if global.json {
-        out.json(&json!({
-            "kind": failure.kind.to_string(),
-            "message": failure.message,
-            "plan": failure.plan,
-            "structure": record.structure,
-            "program": record.program,
-            "trace": replay.trace,
-        }))?;
+        out.json(&Replayed {
+            kind: failure.kind.to_string(),
+            message: &failure.message,
+            plan: &failure.plan,
+            structure: &record.structure,
+            program: &record.program,
+            trace: &replay.trace,
+        })?;
     } else {
         for line in &replay.trace {
             out.line(line)?;
