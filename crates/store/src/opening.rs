@@ -94,7 +94,7 @@ fn make_pool(path: &Path, options: &Options) -> Result<()> {
     let refused = |error| from_new_pool(error, path);
     let pool = Pool::open(&new.path(), &pool_options).map_err(|e| refused(e.into()))?;
     let is_ordinary = pool.medium().domain() == Domain::Process;
-    let trees = Trees::create(pool).map_err(refused)?;
+    let trees = options.make_trees(pool).map_err(refused)?;
     options.tree.unwrap_or_default().choose_for(&trees).map_err(refused)?;
     trees.bytes_tree(DEFAULT_MAP).map_err(refused)?;
     let ordinary = options.durability_of_new.filter(|_| is_ordinary);

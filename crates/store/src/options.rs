@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use everleaf_index::{CreateMode, IndexError, PoolOptions, Trees, Verify};
+use everleaf_index::{CreateMode, Hardware, IndexError, Pool, PoolOptions, Trees, Verify};
 
 use crate::event::{Event, EventFn};
 use crate::wal::{Folder, LogFolder};
@@ -39,6 +39,8 @@ pub struct Options {
     pub(crate) events: EventFn,
     /// Of the files of the log; 0 for what is usual.
     pub(crate) segment_size_bytes: u64,
+    /// Binary logarithm of the chunks of a new pool whose log is on a simulated disk; 0 for what is usual.
+    pub(crate) chunk_shift: u32,
     /// The disk of the log, if it can be another.
     pub(crate) log_disk: <LogFolder as Folder>::Choice,
 }
@@ -100,6 +102,7 @@ impl Options {
             rebuild_progress: None,
             events: EventFn::default(),
             segment_size_bytes: 0,
+            chunk_shift: 0,
             log_disk: Default::default(),
         }
     }
@@ -312,5 +315,16 @@ impl Options {
     /// Whether the log is on a simulated disk: then nothing happens but what the run does.
     pub(crate) fn is_simulated(&self) -> bool {
         LogFolder::is_simulated(&self.log_disk)
+    }
+
+    /// The trees of a new pool, none yet.
+    pub(crate) fn make_trees(
+        &self,
+        pool: Pool<Hardware>,
+    ) -> std::result::Result<Trees, IndexError> {
+        match self.chunk_shift {
+            shift if shift > 0 && self.is_simulated() => Trees::create_with_chunks(pool, shift),
+            _ => Trees::create(pool),
+        }
     }
 }

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use everleaf_index::{
-    Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Trees, uuid_of,
+    Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, uuid_of,
 };
 use everleaf_log::{Log, Lsn, Recovered};
 
@@ -124,7 +124,7 @@ fn try_rebuild(
         ..options.pool.clone()
     };
     let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
-    let trees = Trees::create(pool)?;
+    let trees = options.make_trees(pool)?;
     options.tree.unwrap_or(tree).choose_for(&trees)?;
     let settings = Settings { max_size_bytes, durability, pool: Some(trees.heap().pool().uuid()) };
     // A log that was salvaged goes on behind all LSNs that were ever durable, as if the pool had had them.

@@ -121,8 +121,13 @@ pub fn run(number: u64, faults: Faults) -> Counts {
 
 impl Run {
     fn options(&self) -> Options {
-        let size = if self.refuses == Refuses::PoolSpace { SMALL_POOL } else { 1 << 26 };
-        options(&self.disk).max_size_bytes(size)
+        let mut options = options(&self.disk);
+        if self.refuses == Refuses::PoolSpace {
+            options = options.max_size_bytes(SMALL_POOL);
+            // What large values leave has no room for anything else.
+            options.chunk_shift = 0;
+        }
+        options
     }
 
     fn heal(&self, faults: &Faults) {

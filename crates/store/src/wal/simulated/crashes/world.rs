@@ -33,8 +33,12 @@ fn options_of(disk: &SimulatedDisk, interval: Option<u64>) -> Options {
     options(disk).durability(interval.unwrap_or(Durability::Power))
 }
 
+/// Of a pool that is small and has small chunks: most of the time of a life is what the system takes to give it its
+/// space, to copy it and to take it back.
 pub fn options(disk: &SimulatedDisk) -> Options {
     let mut options = Options::new().create(true).max_size_bytes(1 << 26).recovery_threads(2);
+    options = options.initial_size_bytes(512 << 10);
+    options.chunk_shift = 15;
     options.log_disk = Some(disk.clone());
     options.segment_size_bytes = 64 << 10;
     options.durability(Durability::Power)

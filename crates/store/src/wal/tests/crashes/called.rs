@@ -55,6 +55,23 @@ fn go(name: &str, count: u64) -> Counts {
     seen
 }
 
+/// Two megabytes for a few records were most of the work of a run: to give them to the pool, to copy them and to take
+/// them back.
+#[test]
+fn a_simulated_store_has_a_small_pool() {
+    let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+    let path = |name: &str| folder.path().join(name);
+    let size = |name: &str| std::fs::metadata(path(name)).expect("it is there").len();
+    let store = options(&disk).open(path("pool")).expect("it opens");
+    for number in 0..30_u8 {
+        store.default_map().put([number], [number; 200]).expect("room");
+    }
+    store.sync().expect("the disk works");
+    let left = options(&disk.crashed(1)).open(path("left")).expect("it opens");
+    assert_eq!(left.default_map().get([7]).expect("readable"), Some(vec![7; 200]));
+    assert_eq!([size("pool"), size("left")], [512 << 10; 2]);
+}
+
 /// A pair that has expired is counted until it is freed, which some calls do and others do not.
 #[test]
 fn the_model_counts_what_has_expired_as_the_store_does() {
