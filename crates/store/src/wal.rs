@@ -401,19 +401,10 @@ impl StoreLog {
         // Relaxed: a reason to make snapshots; what is logged from here on counts for the next.
         let bytes = self.bytes.load(Ordering::Relaxed);
         let stored = self.log.stored_bytes();
+        let early = self.mutant("store.lists_maps_first").then(|| self.numbered_maps(trees));
         let mut writer = SnapshotWriter::begin(&self.log)?;
-        let mut maps = BTreeMap::new();
-        for name in
-            trees.names().into_iter().filter(|name| !crate::map::reserved::is_reserved(name))
-        {
-            if let Ok(Some(tree)) = trees.find_bytes_tree(&name) {
-                // Relaxed: a map that is emptied meanwhile is in the log with its new number.
-                let number = self.number_of(&tree).load(Ordering::Relaxed);
-                if number != 0 {
-                    maps.insert(number, (name, tree));
-                }
-            }
-        }
+        // Behind the beginning: a map that is made later is in the log from there on.
+        let maps = early.unwrap_or_else(|| self.numbered_maps(trees));
         let mut names: Vec<(&str, u32)> =
             maps.iter().map(|(number, (name, _))| (name.as_str(), *number)).collect();
         names.sort_unstable();
@@ -434,6 +425,23 @@ impl StoreLog {
         // Relaxed: as `stored_before`.
         self.openings.store(0, Ordering::Relaxed);
         Ok(pair_count)
+    }
+
+    /// The maps that have a number, by it, with their names.
+    fn numbered_maps(&self, trees: &Trees) -> BTreeMap<u32, (String, Arc<BytesTree>)> {
+        let mut maps = BTreeMap::new();
+        for name in
+            trees.names().into_iter().filter(|name| !crate::map::reserved::is_reserved(name))
+        {
+            if let Ok(Some(tree)) = trees.find_bytes_tree(&name) {
+                // Relaxed: a map that is emptied meanwhile is in the log with its new number.
+                let number = self.number_of(&tree).load(Ordering::Relaxed);
+                if number != 0 {
+                    maps.insert(number, (name, tree));
+                }
+            }
+        }
+        maps
     }
 
     /// Makes everything durable that was appended, and notes in the pool how much that is, so that

@@ -129,14 +129,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         for (key, (place, hits_of)) in keys.iter().zip(places) {
             // Acquire: as in `resolve`.
             let meta = place.meta.load(Ordering::Acquire);
-            let meta = if meta & REPLACED == 0 || M::mutant("nbtree.many_reads_replaced") {
-                meta
+            let (leaf, meta) = if meta & REPLACED == 0 || M::mutant("nbtree.many_reads_replaced") {
+                (*place, meta)
             } else {
-                let (leaf, meta) = self.resolve(session, *key);
-                *place = leaf;
-                meta
+                self.resolve(session, *key)
             };
-            let leaf = *place;
+            if !M::mutant("nbtree.many_keeps_leaf") {
+                *place = leaf;
+            }
             let hits = leaf.fingerprints.matches(K::fingerprint(*key)) & meta & COMMITTED;
             *hits_of = hits;
             if hits != 0 {
@@ -228,10 +228,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         } else {
             node.whole_head(1, index).and_then(|head| head.checked_add(1))
         };
+        let less = u64::from(!M::mutant("nbtree.many_keeps_fence"));
         let last = if is_last {
             Some(heads.last)
         } else {
-            node.whole_head(1, index + 1).and_then(|head| head.checked_sub(1))
+            node.whole_head(1, index + 1).and_then(|head| head.checked_sub(less))
         };
         match (first, last) {
             (Some(first), Some(last)) => {

@@ -185,7 +185,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 _ => {
                     // After a merge the leaf may start below where we stand: skip what was seen.
                     from = K::fence_as_key(self.base, leaf.high);
-                    first = true;
+                    first = !M::mutant("nbtree.scan_repeats_merged");
                     self.place(session, from)
                 }
             };
