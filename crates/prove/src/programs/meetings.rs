@@ -29,7 +29,13 @@ fn of_leaves() -> Vec<Scenario> {
             full.clone(),
             [&[Insert(3, 30)], &[ScanBack(LAST, ALL), Scan(0, ALL)]],
         ),
-        scenario("split, get of many", 2, full.clone(), [&[Insert(3, 30)], &[GetMany]]),
+        // What stays has other slots in the new leaves.
+        scenario(
+            "split, get of many",
+            3,
+            [Insert(0, 1), Insert(1, 10), Insert(2, 20), Remove(0)],
+            [&[Insert(3, 30)], &[GetMany]],
+        ),
         scenario("many writes, update", 2, full.clone(), [&[many], &[Update(1, 11)]]),
         scenario("emptied, insert", 2, full, [&[Clear], &[Insert(3, 30)]]),
     ]
@@ -44,6 +50,13 @@ fn of_merges() -> Vec<Scenario> {
             3,
             thin.clone(),
             [&[Remove(1)], &[ScanBack(LAST, ALL), Scan(0, ALL)]],
+        ),
+        // A leaf that lost its last key goes to the left, where the scan has been.
+        scenario(
+            "scan, merge to the left",
+            3,
+            thin.clone(),
+            [&[Scan(0, ALL), ScanBack(LAST, ALL)], &[Remove(4)]],
         ),
         // What comes to the right leaf of a merge ends it, and then finds it offered in the left one.
         scenario("merge, both leaves", 3, thin, [&[Remove(1)], &[Update(4, 41), Insert(0, 1)]]),

@@ -24,7 +24,7 @@ use crate::machine::space::{Seen, Space};
 use crate::tree::living::session_of;
 use crate::tree::operation::Operation;
 use crate::tree::subject::Nodes;
-use crate::tree::u64_program::note_scan;
+use crate::tree::u64_program::{agree_with, note_scan};
 
 /// A tree of byte strings, the keys that are used in it, and what was done to it at first.
 #[derive(Clone, Debug)]
@@ -283,6 +283,9 @@ impl BytesProgram {
                 return Err(format!("key {number} is {value:?}, scanned {scanned:?}"));
             }
         }
+        let mut together = vec![];
+        tree.get_many(session, &self.universe, &mut |value| together.push(value)).map_err(text)?;
+        agree_with(&pairs, (0..).zip(together))?;
         Ok(pairs)
     }
 }

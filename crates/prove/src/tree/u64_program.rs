@@ -78,6 +78,26 @@ impl U64Program {
     }
 }
 
+/// Whether keys that were read in one call are what was scanned.
+///
+/// # Errors
+/// Says of the first that is not.
+pub(crate) fn agree_with(
+    pairs: &[(u64, u64)],
+    read: impl Iterator<Item = (u64, Option<u64>)>,
+) -> Result<(), String> {
+    for (key, value) in read {
+        let scanned = pairs.binary_search_by_key(&key, |(key, _)| *key).ok();
+        let scanned = scanned.map(|index| pairs[index].1);
+        if scanned != value {
+            return Err(format!(
+                "key {key}, read with all others, is {value:?}, scanned {scanned:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// The opened tree with a session per thread.
 pub struct Opened {
     /// Borrowed by its own thread only.
@@ -244,6 +264,9 @@ impl U64Program {
                 return Err(format!("key {key} is {value:?}, scanned {scanned:?}"));
             }
         }
+        let mut together = vec![None; self.universe.len()];
+        tree.tree().get_many(session, &self.universe, &mut together).map_err(text)?;
+        agree_with(&pairs, self.universe.iter().copied().zip(together))?;
         Ok(pairs)
     }
 

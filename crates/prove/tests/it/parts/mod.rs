@@ -8,6 +8,7 @@ mod coverage;
 mod expected;
 mod long;
 mod made;
+mod many_keys;
 mod mutation;
 mod names;
 mod record;
