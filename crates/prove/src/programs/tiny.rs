@@ -6,12 +6,13 @@
 //! Few steps have few orders: a search goes through all with one preemption, which chance seldom finds in
 //! a longer program.
 //!
-//! They come in five forms. *Cached* ones scan first, so that what scans keep in DRAM is there when the
+//! They come in six forms. *Cached* ones scan first, so that what scans keep in DRAM is there when the
 //! threads come, and grows old under them. In *crowds* three or four threads do one thing each: for what
 //! takes two preemptions, such as a check that is made once and needed twice. *Emptied* ones grow on the
 //! blocks of a tree that was emptied, which still say what they were. *Contrary* ones have leaves with few keys
 //! and free slots, of which a thread takes keys away while another fills them: what was thin when somebody
-//! looked is full when it is frozen.
+//! looked is full when it is frozen. In *gathered* ones a thread names many keys in one call, or scans, while another
+//! fills or empties leaves below it: one is replaced between the first key of a call and the last.
 //!
 //! ```text
 //!   tiny/SLOTS/KEYS/SPACE/NUMBER        cached/9/near/usual/1a2b        crowd/3/alike/usual/77
@@ -22,7 +23,9 @@ use everleaf_machine::simulated::{Plan, Random, mix};
 use crate::machine::hoard::draw_hands;
 use crate::machine::space::{SPACE_AT_HAND, Space};
 use crate::programs::keys::{numbers, words};
-use crate::programs::made::{CLEAR, KEYS, KINDS, Keys, ROOMS, Room, name_in, named, operation_of};
+use crate::programs::made::{
+    CLEAR, KEYS, KINDS, Keys, ROOMS, Room, WRITE_MANY, name_in, named, operation_of,
+};
 use crate::tree::bytes_program::{AnyWords, BytesProgram};
 use crate::tree::living::AnyTree;
 use crate::tree::operation::{Operation, Range};
@@ -50,15 +53,18 @@ pub enum Form {
     Emptied,
     /// A thread that takes keys away from leaves that another fills.
     Contrary,
+    /// A thread with calls of many keys, and one that has leaves replaced.
+    Gathered,
 }
 
 /// All forms, by name.
-pub const FORMS: [(&str, Form); 5] = [
+pub const FORMS: [(&str, Form); 6] = [
     ("tiny", Form::Few),
     ("cached", Form::Cached),
     ("crowd", Form::Crowd),
     ("emptied", Form::Emptied),
     ("contrary", Form::Contrary),
+    ("gathered", Form::Gathered),
 ];
 
 /// Whether the program of this name, of any structure, is tiny.
@@ -181,6 +187,12 @@ impl Tiny {
             Form::Contrary => {
                 history = comb(random, &keys);
                 (vec![], contrary(random, &keys, slots))
+            }
+            Form::Gathered => {
+                if random.one_in(2) {
+                    history = comb(random, &keys);
+                }
+                (vec![], gathered(random, &keys, slots))
             }
             Form::Emptied => {
                 let again = empty(random, &keys, slots);
@@ -325,6 +337,34 @@ fn contrary(random: &mut Random, keys: &[u64], slots: usize) -> Plan<Operation> 
         let kind = [0, 1, 2, 5, 7, 8][random.below(6) as usize];
         let near = &keys[low..(low + 4).min(keys.len())];
         plan.push(vec![operation_of(random, kind, near, 2000)]);
+    }
+    plan
+}
+
+/// A thread that names many keys in one call, or scans, and one that fills or empties leaves among them; now and then
+/// one more that writes.
+fn gathered(random: &mut Random, keys: &[u64], slots: usize) -> Plan<Operation> {
+    let many = |random: &mut Random, index: u64| match random.below(6) {
+        0..3 => Operation::GetMany,
+        3 | 4 => operation_of(random, WRITE_MANY, keys, 1000 + index),
+        _ => scan(random, keys),
+    };
+    let gathering = (0..1 + random.below(2)).map(|index| many(random, index)).collect();
+    let first = random.below(keys.len() as u64) as usize;
+    let mut near = keys[first..].to_vec();
+    near.truncate(1 + random.below(slots.min(3) as u64 + 1) as usize);
+    if random.one_in(2) {
+        random.shuffle(&mut near);
+    }
+    let fills = random.one_in(2);
+    let replacing = near.iter().enumerate().map(|(index, key)| match fills {
+        true => Operation::Upsert(*key, 2000 + index as u64),
+        false => Operation::Remove(*key),
+    });
+    let mut plan = vec![gathering, replacing.collect()];
+    if random.one_in(4) {
+        let kind = random.below(4) as u32;
+        plan.push(vec![operation_of(random, kind, keys, 3000)]);
     }
     plan
 }

@@ -1,9 +1,13 @@
 //! Tiny programs by name, and that all of their orders are run.
 
+use everleaf_index::Tiny as Size;
 use everleaf_machine::simulated::{Config, SchedulerKind};
-use everleaf_prove::programs::made::{KEYS, Room};
+use everleaf_prove::Nb;
+use everleaf_prove::programs::made::{KEYS, Keys, Room};
 use everleaf_prove::programs::tiny::{FORMS, Form, ORDERS, Tiny};
 use everleaf_prove::structures::find;
+use everleaf_prove::tree::living::AnyTree;
+use everleaf_prove::tree::operation::Operation;
 
 #[test]
 fn a_name_says_all() {
@@ -40,4 +44,26 @@ fn most_of_them_are_run_in_every_order() {
         exhausted += usize::from(report.exhausted);
     }
     assert!(exhausted >= 30, "{exhausted} of 40");
+}
+
+/// Small programs read several keys in one call nearly never while a leaf below was replaced.
+#[test]
+fn gathered_ones_name_many_keys_beside_writes() {
+    let tree = const { &AnyTree::of::<Nb<Size<3, 3>>>() };
+    let (mut reads, mut writes) = (0, 0);
+    for number in 0..60 {
+        let (form, keys, room) = (Form::Gathered, Keys::Near, Room::Usual);
+        let (program, plan) = Tiny { form, slots: 3, keys, room, number }.numbers(tree);
+        let named = |operation: &Operation| {
+            let mut calls = vec![];
+            operation.calls(&program.universe, &mut calls);
+            calls.len()
+        };
+        let many = plan[0].iter().filter(|operation| named(operation) > 1);
+        let (read, written): (Vec<_>, Vec<_>) = many.partition(|operation| operation.is_read());
+        reads += usize::from(!read.is_empty());
+        writes += usize::from(!written.is_empty());
+        assert!(plan[1].iter().all(|operation| operation.key_written().is_some()), "{plan:?}");
+    }
+    assert!(reads > 30 && writes > 15, "{reads} read many keys, {writes} write them");
 }
