@@ -69,6 +69,13 @@ impl Failure {
     }
 }
 
+/// Whether a batch of several commands was refused and nothing of it is there, so that each may be done by itself: as a
+/// whole, or because one of them touches what is damaged. That nothing is changed then promises
+/// [`Store::write`](everleaf::Store::write).
+pub fn is_undone(error: &Error) -> bool {
+    is_refused_whole(error) || matches!(error, Error::Corrupt(_))
+}
+
 /// Whether a batch was refused as a whole because of its size, because there was no space or memory for it, or because
 /// nothing is written at all: each command says by itself whether it can be done.
 pub fn is_refused_whole(error: &Error) -> bool {

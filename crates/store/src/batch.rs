@@ -435,7 +435,8 @@ impl Store {
     ///
     /// # Errors
     /// As [`Map::put`], and [`Error::BatchTooLarge`](crate::Error::BatchTooLarge) beyond 512 MiB; then nothing was
-    /// changed.
+    /// changed. So too with [`Error::Corrupt`](crate::Error::Corrupt): a condition or a change needs what is damaged.
+    /// Without the others the rest may be written.
     pub fn write(&self, batch: &WriteBatch) -> Result<Written> {
         self.shared().write_batch(batch)
     }

@@ -6,13 +6,13 @@
 
 use std::time::Instant;
 
-use everleaf::{Error, WriteBatch};
+use everleaf::WriteBatch;
 
 use super::context::Context;
 use super::facts;
 use super::series::{SeriesResult, Undone};
 use super::timing::note_slow;
-use crate::failure::{Failure, is_refused_whole};
+use crate::failure::{Failure, is_undone};
 use crate::resp::Series;
 
 /// Keys that are written together, unless one command has more: who reads one of them waits so long.
@@ -50,8 +50,8 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
         end += 1;
     }
     if let Err(error) = shared.store.write(&batch) {
-        // Nothing was answered, and a pair may be put twice: what one damaged key refuses is no matter of the others.
-        return Err(match is_refused_whole(&error) || matches!(error, Error::Corrupt(_)) {
+        // What one damaged key refuses is no matter of the others.
+        return Err(match is_undone(&error) {
             true => Undone::Alone(end - first),
             false => Undone::Failed(end - first, Failure::Store(error)),
         });

@@ -8,8 +8,8 @@
 //! A series ends behind a command that makes what a client waits for, which is then served before the next command;
 //! when it has taken some time, or what it holds has some size; and before a command that fails with something
 //! already on the stage, which has to go again: that command is run by itself. A command that fails with nothing on
-//! the stage answers its error, and harms no other. What conflicts with others too often, or is refused as a whole,
-//! is run command by command.
+//! the stage answers its error, and harms no other. What conflicts with others too often, is refused as a whole, or
+//! touches what is damaged, is run command by command: nothing of it was done.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use super::stage::{Stage, Staged};
 use super::table::function;
 use super::timing::note_slow;
 use super::transaction::complete;
-use crate::failure::{Failure, is_refused_whole};
+use crate::failure::{Failure, is_undone};
 use crate::resp::{Reply, Series};
 use crate::types::Kind;
 use crate::types::collection::Collection;
@@ -142,7 +142,7 @@ pub fn run_unanswered(
                     *context.tally = before;
                     // Behind what was on the stage nothing was looked at.
                     return Err(match failure {
-                        Failure::Store(error) if is_refused_whole(&error) => {
+                        Failure::Store(error) if is_undone(&error) => {
                             Undone::Alone(answers.count())
                         }
                         failure => Undone::Failed(answers.count(), failure),

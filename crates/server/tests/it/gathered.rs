@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use everleaf_server::{Config, DebugCommand};
 
+use crate::pipelines::damage_leaf;
 use crate::support::{Client, TestServer, encode, eventually, open};
 
 /// One event loop, which can be kept busy.
@@ -345,4 +347,74 @@ fn who_begins_to_monitor_is_shown_what_is_run_then() {
     };
     // On a busy machine some may have come before.
     assert!((0..10).any(|_| is_shown(&mut clients)));
+}
+
+/// A server on a pool whose process was killed, of which the leaf of this number is damaged, as a store meets it that
+/// was opened at once, unless it is refused; `None` if there are fewer leaves.
+fn on_damaged(whole: &Path, number: usize) -> Option<Option<TestServer>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.pool");
+    std::fs::copy(whole, &path).unwrap();
+    damage_leaf(&path, 3, number).then(|| {
+        let store = open_at_once(&path).ok()?;
+        TestServer::try_on(folder, store, one_loop).ok()
+    })
+}
+
+fn open_at_once(path: &Path) -> everleaf::Result<everleaf::Store> {
+    let options = everleaf::Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+    options.tree(everleaf::Tree::HashedLeaf).open_at_once(true).open(path)
+}
+
+/// What was lost: one client popped a member whose entry is in a leaf that is damaged, which only the write of the step
+/// meets, and all clients whose commands were in that step were told that theirs was damaged.
+#[test]
+fn who_touches_what_is_damaged_is_told_so_alone() {
+    const SETS: usize = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole.pool");
+    {
+        let made = tempfile::tempdir().unwrap();
+        let store = open_at_once(&made.path().join("made.pool")).unwrap();
+        let server = TestServer::on(made, store, one_loop);
+        let mut client = server.connect();
+        for number in 0..SETS {
+            let members: String = (0..60).map(|member| format!(" m{member}")).collect();
+            assert_eq!(client.line(&format!("SADD set{number}{members}")), ":60");
+        }
+        let members: String = (0..600).map(|member| format!(" {member} m{member}")).collect();
+        assert_eq!(client.line(&format!("ZADD sorted{members}")), ":600");
+        assert_eq!(client.line("RPUSH last x"), ":1");
+        // As if the process were killed now.
+        std::fs::copy(server.folder.path().join("made.pool"), &whole).unwrap();
+    }
+    // Until the member of the first position is in the damaged leaf.
+    let meets_damage = |client: &mut Client| {
+        let pops = (0..50).map(|_| client.line("ZPOPMIN sorted"));
+        let told = pops.into_iter().find(|told| told.starts_with('-'));
+        told.is_some_and(|told| told.contains("damaged"))
+    };
+    // The members of a set lie elsewhere than those of others.
+    let found = (0..).map_while(|number| on_damaged(&whole, number)).flatten().find_map(|server| {
+        let mut client = server.connect();
+        let mut is_sound = |number: &usize| client.line(&format!("SADD set{number} new")) == ":1";
+        let sound: Vec<usize> = (0..SETS).filter(|number| is_sound(number)).collect();
+        (sound.len() > 4 && meets_damage(&mut client)).then_some((server, sound))
+    });
+    let (server, sound) = found.expect("a leaf has members of the sorted set, and not their order");
+    let mut clients = connect(&server, sound.len() + 1);
+    let left = clients[0].line("ZCARD sorted");
+    for round in 0..3 {
+        let mut lines: Vec<String> =
+            sound.iter().map(|number| format!("SADD set{number} round{round}")).collect();
+        lines.insert(2, "ZPOPMIN sorted".to_string());
+        let mut replies = together(&server, &mut clients, &lines);
+        let refused = replies.remove(2);
+        assert!(refused.starts_with('-') && refused.contains("damaged"), "{refused}");
+        assert!(replies.iter().all(|reply| reply == ":1"), "{replies:?}");
+        assert_eq!(clients[0].line("ZCARD sorted"), left);
+        for number in &sound {
+            assert_eq!(clients[0].line(&format!("SCARD set{number}")), format!(":{}", 62 + round));
+        }
+    }
 }

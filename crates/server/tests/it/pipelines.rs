@@ -89,8 +89,9 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Makes the reference of one entry lead nowhere: of a leaf of 4 KiB that has many and is not the first such.
-fn damage_leaf(pool: &Path) {
+/// Makes the reference of one entry lead nowhere: of a leaf of 4 KiB that has more than so many, the one of this
+/// number. Returns whether there is one.
+pub fn damage_leaf(pool: &Path, more_than: usize, number: usize) -> bool {
     const LIVE: u64 = 2 << 61 | ((1 << 30) - 1) << 31 | ((1 << 30) - 1) << 1;
     let mut bytes = std::fs::read(pool).unwrap();
     let leaves = (0..bytes.len()).step_by(4096).filter(|at| word(&bytes, *at) == LIVE);
@@ -98,11 +99,12 @@ fn damage_leaf(pool: &Path) {
         let places = (leaf + 32..leaf + 4096).step_by(16);
         places.filter(|at| word(&bytes, at + 8) >> 61 == 2).collect::<Vec<_>>()
     };
-    let full: Vec<_> = leaves.map(live).filter(|live| live.len() > 50).collect();
-    let place = full[full.len() / 2][3] + 8;
+    let mut full = leaves.map(live).filter(|live| live.len() > more_than);
+    let Some(place) = full.nth(number).map(|live| live[3] + 8) else { return false };
     let damaged = word(&bytes, place) ^ 1 << 40;
     bytes[place..place + 8].copy_from_slice(&damaged.to_le_bytes());
     std::fs::write(pool, bytes).unwrap();
+    true
 }
 
 /// What was lost: all `MSET`s of a pipeline were refused if the leaf of one of their keys is damaged, as it is met in a
@@ -122,7 +124,7 @@ fn a_key_of_a_damaged_leaf_refuses_its_own_mset_alone() {
         // As if the process were killed now.
         std::fs::copy(path("whole.pool"), path("damaged.pool")).unwrap();
     }
-    damage_leaf(&path("damaged.pool"));
+    assert!(damage_leaf(&path("damaged.pool"), 50, 10));
     let store = open("damaged.pool");
     let server = TestServer::on(folder, store, |_| {});
     let mut client = server.connect();

@@ -44,14 +44,23 @@ impl TestServer {
         store: everleaf::Store,
         change: impl FnOnce(&mut Config),
     ) -> Self {
+        Self::try_on(folder, store, change).unwrap()
+    }
+
+    /// The same on a store that a server may refuse.
+    pub fn try_on(
+        folder: tempfile::TempDir,
+        store: everleaf::Store,
+        change: impl FnOnce(&mut Config),
+    ) -> Result<Self, ServerError> {
         let store = Arc::new(store);
         let mut config = Config { port: 0, threads: 2, ..Config::default() };
         change(&mut config);
-        let server = Server::bind(config, Arc::clone(&store)).unwrap();
+        let server = Server::bind(config, Arc::clone(&store))?;
         let handle = server.handle();
         let address = handle.local_addr().unwrap();
         let thread = Some(std::thread::spawn(move || server.run()));
-        TestServer { handle, address, store, thread, folder }
+        Ok(TestServer { handle, address, store, thread, folder })
     }
 
     pub fn connect(&self) -> Client {

@@ -1,5 +1,6 @@
 //! Writing a batch: conditions, journal, log, and the marks of what was changed, while the stripes are held.
 
+use std::io;
 use std::sync::Arc;
 
 use everleaf_index::{Hardware, Journal, NotMade, Session, SessionGuard, apply_one_after};
@@ -161,12 +162,39 @@ impl Shared {
                 *own_rollbacks += 1;
             }
         }
-        let lsn = match logged {
-            None => made.map(|()| None).map_err(|not_made| not_made.error)?,
+        let is_cut_short = begun && made.as_ref().is_err_and(|it| !it.error.leaves_nothing());
+        let noted = match logged {
+            None => made.map(|()| None).map_err(|not_made| not_made.error.into()),
             Some((log, records)) => {
-                log.note_batch(place, made, &records, &operations, &mut in_order.session)?
+                log.note_batch(place, made, &records, &operations, &mut in_order.session)
             }
         };
+        let lsn = noted.map_err(|error| if is_cut_short { cut_short(error) } else { error })?;
         Ok((Written::All, lsn))
+    }
+}
+
+/// What is told of a batch that failed behind its first change, and not for want of space or memory. Damage promises
+/// that nothing was changed ([`Store::write`](crate::Store::write)); it is met before the first change, and should it
+/// be met later all the same, a part of the batch may be there.
+fn cut_short(error: Error) -> Error {
+    match error {
+        Error::Corrupt(text) => {
+            let what = "cannot finish a batch, of which a part may be there".to_string();
+            Error::Io(what, io::Error::other(text))
+        }
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_in_the_middle_of_a_batch_is_not_told_as_damage() {
+        let told = cut_short(Error::Corrupt("a leaf".to_string()));
+        assert!(matches!(told, Error::Io(..)) && told.to_string().contains("a part may be there"));
+        assert!(matches!(cut_short(Error::MapDropped), Error::MapDropped));
     }
 }
