@@ -59,10 +59,8 @@ impl Turns {
 
     /// Notes a conflict, and waits for the turn of a key.
     pub fn wait_after_conflict(&self, key: &[u8]) -> RankedGuard<'_, ()> {
-        let turn = self.of(key);
-        // Relaxed: see `wait`.
-        turn.heat.store(HOT_COUNT, Ordering::Relaxed);
-        turn.lock.lock()
+        self.heat(key);
+        self.of(key).lock.lock()
     }
 
     /// Waits for the turns of those of several keys whose collections are hot.
@@ -79,17 +77,10 @@ impl Turns {
         self.lock_all(&indexes)
     }
 
-    /// Notes a conflict, and waits for the turns of several keys.
-    pub fn wait_all_after_conflict<'k>(
-        &self,
-        keys: impl Iterator<Item = &'k [u8]>,
-    ) -> Vec<RankedGuard<'_, ()>> {
-        let indexes = self.indexes(keys);
-        for index in &indexes {
-            // Relaxed: see `wait`.
-            self.locks[*index].heat.store(HOT_COUNT, Ordering::Relaxed);
-        }
-        self.lock_all(&indexes)
+    /// Notes a conflict. Who waits for all of several keys then waits for this one, too.
+    pub fn heat(&self, key: &[u8]) {
+        // Relaxed: see `wait`.
+        self.of(key).heat.store(HOT_COUNT, Ordering::Relaxed);
     }
 
     /// The locks of keys, each once, ascending: a thread that takes them in this order waits in no circle.
@@ -109,6 +100,13 @@ impl Turns {
 
     fn lock_all(&self, indexes: &[usize]) -> Vec<RankedGuard<'_, ()>> {
         RankedMutex::lock_all(indexes.iter().map(|index| &self.locks[*index].lock))
+    }
+
+    /// Whether the next command of a key would lock.
+    #[cfg(test)]
+    pub fn is_hot(&self, key: &[u8]) -> bool {
+        // Relaxed: see `wait`.
+        self.of(key).heat.load(Ordering::Relaxed) > 0
     }
 
     fn of(&self, key: &[u8]) -> &Turn {
@@ -144,7 +142,8 @@ mod tests {
         assert!(turns.wait_all(forward()).is_empty());
         drop(turns.wait_after_conflict(&keys[7]));
         assert_eq!(turns.wait_all(forward()).len(), 1, "only what is hot");
-        let count = turns.wait_all_after_conflict(forward()).len();
+        forward().for_each(|key| turns.heat(key));
+        let count = turns.wait_all(forward()).len();
         assert!(count <= LOCK_COUNT && count > LOCK_COUNT / 4, "{count}");
         std::thread::scope(|scope| {
             for is_reversed in [false, true] {

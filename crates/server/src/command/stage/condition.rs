@@ -86,6 +86,28 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// Calls `tell` with each key that was read and is not what it was. What cannot be read is told, too.
+    pub fn tell_changed(&self, databases: &Databases, tell: &mut dyn FnMut(&[u8])) {
+        for part in &self.parts {
+            let map = databases.map(part.place);
+            for (key, seen) in &part.read {
+                let is_same = match seen {
+                    Seen::Unwritten(watch) => !watch.is_broken(),
+                    Seen::Same(None) => matches!(map.contains(key), Ok(false)),
+                    Seen::Same(Some((value, expiry))) => {
+                        let same = |found: &[u8], at| found == value && at == *expiry;
+                        matches!(map.get_with_expiry(key, same), Ok(Some(true)))
+                    }
+                };
+                if !is_same {
+                    tell(key);
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use everleaf::{Map, Options, Watch};
