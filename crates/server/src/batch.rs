@@ -22,7 +22,7 @@ use crate::command::series::{self, Undone};
 use crate::command::{counter, facts, mset_series};
 use crate::exclusion::Entered;
 use crate::failure::Failure;
-use crate::resp::{Limits, Parser, ProtocolError, Reply, Request, Series};
+use crate::resp::{Limits, Parser, ProtocolError, Reply, Series};
 use crate::shared::Shared;
 use crate::statistics::Tally;
 use crate::types::would_be_header;
@@ -227,13 +227,6 @@ impl Batch<'_> {
         dispatch(&mut context_of(shared, session, tally, out, limit), &request);
     }
 
-    /// Runs a request.
-    #[inline]
-    fn run_request(&mut self, request: &Request<'_>) {
-        self.tally.commands += 1;
-        dispatch(&mut self.context(), request);
-    }
-
     /// What commands work with.
     #[inline]
     fn context(&mut self) -> Context<'_> {
@@ -263,43 +256,28 @@ impl Batch<'_> {
         while first < series.len() {
             let mut context = self.context();
             let outcome = match series.len() - first {
-                1 => Err(Undone::Alone(1)),
+                1 => Err(Undone::alone(1)),
                 _ if series.request(first).0 == facts::MSET => {
                     mset_series::run(&mut context, series, first)
                 }
                 _ => series::run(&mut context, series, first),
             };
-            let (count, failure) = match outcome {
+            let undone = match outcome {
                 Ok(count) => {
                     first += count;
                     self.check_output(series.end(first - 1))?;
                     continue;
                 }
-                Err(Undone::Alone(count)) => (count, None),
-                Err(Undone::Failed(count, failure)) => (count, Some(failure)),
+                Err(undone) => undone,
             };
-            for index in first..first + count {
+            for index in first..first + undone.count {
                 let (command, request) = series.request(index);
-                match &failure {
-                    // Whether it was done cannot be told.
-                    Some(failure) if facts::COMMANDS[command].writes() => {
-                        self.answer_failure(failure)
-                    }
-                    _ => self.run_request(&request),
-                }
+                undone.run_or_tell(&mut self.context(), command, &request);
                 self.check_output(series.end(index))?;
             }
-            first += count;
+            first += undone.count;
         }
         ControlFlow::Continue(())
-    }
-
-    /// Answers a request with a failure.
-    fn answer_failure(&mut self, failure: &Failure) {
-        self.tally.commands += 1;
-        self.tally.errors += 1;
-        let Context { reply, shared, .. } = &mut self.context();
-        failure.write(reply, shared);
     }
 
     /// Runs what was collected of plain requests.

@@ -2,9 +2,9 @@
 //!
 //! Both are off unless asked for (`latency-tracking`, `latency-monitor-threshold`): then a command costs one relaxed
 //! load more. With the histograms also how commands ended is counted (`INFO commandstats`).
-//! While one of them is on every command is run by itself, and its time is taken. The time is that of the command
-//! alone: without waiting for elements, and for the disk at the end of a turn. What a transaction runs is a part of
-//! `EXEC`.
+//! While one of them is on every command is run by itself, none with others of its pipeline or of other clients, and
+//! its time is taken. The time is that of the command alone: without waiting for elements, and for the disk at the end
+//! of a turn. What a transaction runs is a part of `EXEC`.
 //!
 //! Relaxed throughout: counters that nobody draws a conclusion from, and settings that may be seen late.
 

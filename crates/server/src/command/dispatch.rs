@@ -1,6 +1,6 @@
 //! Running the command that a request names: whether it may be run, how, and what is noted of it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::table::function;
@@ -15,7 +15,13 @@ use crate::resp::Request;
 use crate::shown::shown;
 
 /// Finds the command and runs it; the request has at least one argument.
+#[inline]
 pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
+    dispatch_after(context, request, Duration::ZERO);
+}
+
+/// The same, of a command for which so much time was spent before.
+pub fn dispatch_after(context: &mut Context<'_>, request: &Request<'_>, spent: Duration) {
     let start = context.reply.size();
     let mode = context.session.reply_mode;
     if mode == ReplyMode::SkipNext {
@@ -34,7 +40,7 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
         && !(is_kept && outcome.is_ok())
     {
         let ending = Ending::of(is_admitted && !is_kept, outcome.is_ok());
-        note_time(context, request, began.elapsed(), ending);
+        note_time(context, request, spent + began.elapsed(), ending);
     }
     if let Err(failure) = outcome {
         context.tally.errors += 1;

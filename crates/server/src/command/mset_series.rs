@@ -4,7 +4,7 @@
 //! or nothing, as does who opens the pool after a crash, and as if the client had been quick. Of a key that several of
 //! them set, the last counts. What the store refuses as a whole is run command by command.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use everleaf::WriteBatch;
 
@@ -12,7 +12,7 @@ use super::context::Context;
 use super::facts;
 use super::series::{SeriesResult, Undone};
 use super::timing::note_slow;
-use crate::failure::{Failure, is_undone};
+use crate::failure::Failure;
 use crate::resp::Series;
 
 /// Keys that are written together, unless one command has more: who reads one of them waits so long.
@@ -43,7 +43,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
         for (key, value) in pairs {
             if shared.types.would_be_header(value) {
                 // Refused by itself, behind those before it.
-                return Err(Undone::Alone(end + 1 - first));
+                return Err(Undone::alone(end + 1 - first));
             }
             batch.put(map, key, value);
         }
@@ -51,10 +51,8 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
     }
     if let Err(error) = shared.store.write(&batch) {
         // What one damaged key refuses is no matter of the others.
-        return Err(match is_undone(&error) {
-            true => Undone::Alone(end - first),
-            false => Undone::Failed(end - first, Failure::Store(error)),
-        });
+        let spent = began.map_or(Duration::ZERO, |began| began.elapsed());
+        return Err(Undone { spent, ..Undone::refused(end - first, Failure::Store(error)) });
     }
     context.session.last_command = facts::MSET;
     context.tally.commands += (end - first) as u64;

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use everleaf::Store;
 
 use super::context::Context;
+use super::dispatch::dispatch_after;
 use super::draws;
 use super::facts::COMMANDS;
 use super::keys::Keys;
@@ -26,7 +27,7 @@ use super::table::function;
 use super::timing::note_slow;
 use super::transaction::complete;
 use crate::failure::{Failure, is_undone};
-use crate::resp::{Reply, Series};
+use crate::resp::{Reply, Request, Series};
 use crate::types::Kind;
 use crate::types::collection::Collection;
 
@@ -48,8 +49,9 @@ pub struct Answers {
     bytes: Vec<u8>,
     /// Where the answer of each ends.
     ends: Vec<usize>,
-    /// The slow ones, by their places in the series.
-    pub slow: Vec<(usize, Duration)>,
+    /// How long the step took, of which each of them is done when all are: from its begin, with what was waited for and
+    /// done again.
+    pub duration: Duration,
 }
 
 impl Answers {
@@ -65,12 +67,44 @@ impl Answers {
     }
 }
 
-/// Why none of the first requests of a series from one on is done, or answered.
-pub enum Undone {
+/// None of the first requests of a series from one on is done, or answered.
+pub struct Undone {
+    /// So many.
+    pub count: usize,
+    /// What those are told that change something: whether anything was done is as with a single command. Without it
+    /// they must be run by themselves.
+    pub failure: Option<Failure>,
+    /// How long it took to find out.
+    pub spent: Duration,
+}
+
+impl Undone {
     /// So many must be run by themselves.
-    Alone(usize),
-    /// The store refused what so many wanted. Whether anything was done is as with a single command.
-    Failed(usize, Failure),
+    pub fn alone(count: usize) -> Self {
+        Undone { count, failure: None, spent: Duration::ZERO }
+    }
+
+    /// The store refused what so many wanted.
+    pub fn refused(count: usize, failure: Failure) -> Self {
+        let failure = match failure {
+            Failure::Store(error) if is_undone(&error) => None,
+            failure => Some(failure),
+        };
+        Undone { count, failure, spent: Duration::ZERO }
+    }
+
+    /// Runs one of them by itself, or tells it that it failed, and counts it.
+    pub fn run_or_tell(&self, context: &mut Context<'_>, command: usize, request: &Request<'_>) {
+        context.tally.commands += 1;
+        let Some(failure) = self.failure.as_ref().filter(|_| COMMANDS[command].writes()) else {
+            return dispatch_after(context, request, self.spent);
+        };
+        context.tally.errors += 1;
+        failure.write(&mut context.reply, context.shared);
+        if let Some(limit) = context.shared.settings.slow_log_after() {
+            note_slow(context, request, limit, self.spent);
+        }
+    }
 }
 
 /// How many were done as one step, and are answered; or why none was.
@@ -81,9 +115,11 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
     let answers = run_unanswered(context, series, first..series.len())?;
     context.reply.encoded(&answers.bytes);
     context.session.last_command = series.request(first + answers.count() - 1).0;
-    if let Some(limit) = context.shared.settings.slow_log_after() {
-        for (index, duration) in &answers.slow {
-            note_slow(context, &series.request(*index).1, limit, *duration);
+    if let Some(limit) = context.shared.settings.slow_log_after()
+        && answers.duration >= limit
+    {
+        for index in first..first + answers.count() {
+            note_slow(context, &series.request(index).1, limit, answers.duration);
         }
     }
     Ok(answers.count())
@@ -92,6 +128,18 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Seri
 /// The same with the first of some requests, and gives the answers back. Of the session only the database and the
 /// protocol count. No answer is longer than the reply may be.
 pub fn run_unanswered(
+    context: &mut Context<'_>,
+    series: &Series<'_>,
+    range: Range<usize>,
+) -> Result<Answers, Undone> {
+    let began = Instant::now();
+    match run_step(context, series, range) {
+        Ok(answers) => Ok(Answers { duration: began.elapsed(), ..answers }),
+        Err(undone) => Err(Undone { spent: began.elapsed(), ..undone }),
+    }
+}
+
+fn run_step(
     context: &mut Context<'_>,
     series: &Series<'_>,
     range: Range<usize>,
@@ -105,14 +153,14 @@ pub fn run_unanswered(
     };
     if let Some(long) = (first..end).find(is_long) {
         if long == first {
-            return Err(Undone::Alone(1));
+            return Err(Undone::alone(1));
         }
         end = long;
     }
     let makes = (first..end).any(|index| COMMANDS[series.request(index).0].makes_collections());
     if makes && shared.types.begin(&shared.store).is_err() {
         // Those that make nothing can do without.
-        return Err(Undone::Alone(end - first));
+        return Err(Undone::alone(end - first));
     }
     let store: &Store = &shared.store;
     let keys = |end: usize| {
@@ -130,7 +178,7 @@ pub fn run_unanswered(
         stage.expect_many();
         let bytes = Vec::with_capacity(FIRST_ANSWERS_SIZE);
         let ends = Vec::with_capacity(end - first);
-        let mut answers = Answers { bytes, ends, slow: Vec::new() };
+        let mut answers = Answers { bytes, ends, duration: Duration::ZERO };
         if !stage_all(context, series, first..end, &mut stage, store, &mut answers) {
             // Those before it are run again without it.
             end = first + answers.count();
@@ -141,12 +189,7 @@ pub fn run_unanswered(
                 Err(failure) => {
                     *context.tally = before;
                     // Behind what was on the stage nothing was looked at.
-                    return Err(match failure {
-                        Failure::Store(error) if is_undone(&error) => {
-                            Undone::Alone(answers.count())
-                        }
-                        failure => Undone::Failed(answers.count(), failure),
-                    });
+                    return Err(Undone::refused(answers.count(), failure));
                 }
             }
             attempts += 1;
@@ -158,10 +201,10 @@ pub fn run_unanswered(
         }
         *context.tally = before;
         if end == first {
-            return Err(Undone::Alone(1));
+            return Err(Undone::alone(1));
         }
     }
-    Err(Undone::Alone(end - first))
+    Err(Undone::alone(end - first))
 }
 
 /// Of a command that asks for one member: its kind, where the member is among its arguments, and how many they are.
@@ -214,12 +257,11 @@ fn stage_all(
 ) -> bool {
     let shared = context.shared;
     let place = stage.place(&shared.databases, context.session.database);
-    let slow_after = shared.settings.slow_log_after();
     let answer_size_max = context.reply.room();
     // Then what has no room here may have it by itself.
     let has_more_alone = answer_size_max < shared.config.reply_size_max;
     let began = Instant::now();
-    let (mut passed, mut looked_up, end) = (Duration::ZERO, range.start, range.end);
+    let (mut looked_up, end) = (range.start, range.end);
     for index in range {
         let (command, request) = series.request(index);
         if index >= looked_up {
@@ -262,16 +304,12 @@ fn stage_all(
         }
         context.tally.commands += 1;
         answers.ends.push(answers.bytes.len());
-        let before = std::mem::replace(&mut passed, began.elapsed());
-        if slow_after.is_some_and(|limit| passed - before >= limit) {
-            answers.slow.push((index, passed - before));
-        }
         let is_wanted = || {
             let mut made = stage.made()[made..].iter();
             made.any(|(place, key)| shared.waiters.may_want(*place, key))
         };
         let is_full = stage.size() > STAGE_SIZE_MAX || answers.bytes.len() > ANSWER_SIZE_MAX;
-        if is_full || is_wanted() || passed > TIME_MAX {
+        if is_full || is_wanted() || began.elapsed() > TIME_MAX {
             break;
         }
     }
@@ -319,6 +357,18 @@ mod tests {
         keys.iter().map(bytes).collect()
     }
 
+    #[test]
+    fn what_damage_refused_is_run_one_by_one() {
+        use everleaf::Error;
+        for error in [Error::Corrupt("a leaf".into()), Error::PoolFull("full".into())] {
+            let undone = Undone::refused(7, Failure::Store(error));
+            assert_eq!((undone.count, undone.failure.is_none()), (7, true));
+        }
+        // Some of it may be there.
+        let undone = Undone::refused(7, Failure::Store(Error::LogFailed("the disk".into())));
+        assert!(undone.failure.is_some());
+    }
+
     /// All keys of a step were hot behind a conflict over one of them, and the next 256 commands of each took turns.
     #[test]
     fn a_conflict_heats_only_the_key_that_others_changed() {
@@ -328,7 +378,8 @@ mod tests {
         let mut session = ClientState::new(client, &shared.acl);
         let mut keys: Vec<String> = (0..32).map(|number| format!("calm{number}")).collect();
         keys.insert(16, "busy".to_string());
-        let (bytes, mut parser, mut series) = (bytes_of(&keys), Parser::default(), Series::default());
+        let (bytes, mut parser, mut series) =
+            (bytes_of(&keys), Parser::default(), Series::default());
         for bytes in &bytes {
             assert_eq!(parser.parse(bytes, &LIMITS).ok(), Some(Some(bytes.len())));
             assert!(series.push(facts::find(b"hset").unwrap(), &parser, bytes, 0));

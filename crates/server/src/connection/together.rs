@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use super::{Connection, Fate};
 use crate::batch::{context_of, is_each_seen};
-use crate::command::dispatch::dispatch;
 use crate::command::series::{self, ANSWER_SIZE_MAX, Answers, Undone};
 use crate::command::timing;
-use crate::failure::Failure;
 use crate::gathered::Gathered;
 use crate::resp::{Request, Series};
 use crate::scratch::{DEFERRED_SIZE_MAX, TurnReplies};
@@ -29,32 +27,32 @@ pub fn run_gathered(
     let mut fates = Vec::new();
     while first < gathered.len() && fates.is_empty() && replies.size() <= DEFERRED_SIZE_MAX {
         let places = &gathered.places()[first..];
-        let (count, failure) = match run_first(&series, first, places, connections, shared, tally) {
+        let undone = match run_first(&series, first, places, connections, shared, tally) {
             Ok(answers) => {
                 leave_answers(&answers, places, connections, replies);
-                for (index, duration) in &answers.slow {
-                    if let Some(connection) = &mut connections[places[*index - first]] {
-                        let (_, request) = series.request(*index);
-                        connection.note_slow(&request, *duration, shared, tally);
+                if shared.settings.slow_log_after().is_some_and(|limit| answers.duration >= limit) {
+                    for (index, place) in (first..).zip(&places[..answers.count()]) {
+                        let Some(connection) = &mut connections[*place] else { continue };
+                        let (_, request) = series.request(index);
+                        connection.note_slow(&request, answers.duration, shared, tally);
                     }
                 }
                 first += answers.count();
                 continue;
             }
-            Err(Undone::Alone(count)) => (count, None),
-            Err(Undone::Failed(count, failure)) => (count, Some(failure)),
+            Err(undone) => undone,
         };
-        for place in &places[..count] {
-            let (_, request) = series.request(first);
+        for place in &places[..undone.count] {
+            let request = series.request(first);
             first += 1;
             let Some(connection) = &mut connections[*place] else { continue };
-            let fate = connection.run_alone(&request, failure.as_ref(), replies, shared, tally);
+            let fate = connection.run_alone(request, &undone, replies, shared, tally);
             if fate != Fate::Wait {
                 fates.push((*place, fate));
             }
             // All that failed together are told so, in a few bytes: whether they were done cannot be told.
             let must_send = !fates.is_empty() || replies.size() > DEFERRED_SIZE_MAX;
-            if must_send && failure.is_none() {
+            if must_send && undone.failure.is_none() {
                 break;
             }
         }
@@ -87,7 +85,7 @@ fn run_first(
     match places.first().and_then(|place| connections[*place].as_mut()) {
         // Any of them: what they differ in does not matter to the commands (G3).
         Some(any) if count > 1 => any.run_together(series, first..first + count, shared, tally),
-        _ => Err(Undone::Alone(1)),
+        _ => Err(Undone::alone(1)),
     }
 }
 
@@ -124,12 +122,12 @@ impl Connection {
         series::run_unanswered(&mut context, series, range)
     }
 
-    /// Carries out a request of this connection by itself, or answers it with a failure, and leaves the reply to the
-    /// end of the turn, if it is not long. Not if the connection is about to be closed.
+    /// Carries out a request of this connection by itself, or answers it with the failure of all, and leaves the reply
+    /// to the end of the turn, if it is not long. Not if the connection is about to be closed.
     fn run_alone(
         &mut self,
-        request: &Request<'_>,
-        failure: Option<&Failure>,
+        (command, request): (usize, Request<'_>),
+        undone: &Undone,
         replies: &mut TurnReplies,
         shared: &Shared,
         tally: &mut Tally,
@@ -142,14 +140,7 @@ impl Connection {
         let limit = start.saturating_add(shared.config.reply_size_max);
         let entered = shared.exclusion.enter(self.client().loop_index);
         let mut context = context_of(shared, &mut self.session, tally, out, limit);
-        context.tally.commands += 1;
-        match failure {
-            None => dispatch(&mut context, request),
-            Some(failure) => {
-                context.tally.errors += 1;
-                failure.write(&mut context.reply, shared);
-            }
-        }
+        undone.run_or_tell(&mut context, command, &request);
         // What it waits for now others need not wait for.
         drop(entered);
         let result = self.send_draft(draft, shared, tally);

@@ -328,6 +328,47 @@ fn commands_are_admitted_when_they_are_run() {
     assert_whole(&server);
 }
 
+/// What was lost: of commands that were done together only what each did for itself counted, and not that all of them
+/// waited for a key to be written.
+#[test]
+fn what_is_done_together_takes_as_long_as_all_of_it() {
+    const COUNT: usize = 8;
+    let server = TestServer::with(one_loop);
+    let mut clients = connect(&server, COUNT);
+    let lines = |round: usize| (0..COUNT).map(move |key| format!("SADD set{key} {round}"));
+    lines(0).for_each(|line| assert_eq!(clients[0].line(&line), ":1"));
+    let are_all_slow = |round: usize, clients: &mut [Client]| {
+        assert_eq!(clients[0].line("SLOWLOG RESET"), "+OK");
+        let (tell_begun, begun) = std::sync::mpsc::channel();
+        let (let_go, go) = std::sync::mpsc::channel::<()>();
+        let map = server.store.default_map();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let wait = |_: Option<(&[u8], everleaf::Expiry)>| {
+                    tell_begun.send(()).unwrap();
+                    // Others read the key meanwhile, and nobody writes it. At the end the other side is dropped.
+                    let _ = go.recv();
+                    everleaf::Action::Keep
+                };
+                map.update_apart("set0", wait).unwrap();
+            });
+            while_busy(&server, || {
+                begun.recv().unwrap();
+                for (client, line) in clients.iter_mut().zip(lines(round)) {
+                    client.send(&request(&line));
+                }
+            });
+            // As long as counts for slow, and more.
+            thread::sleep(Duration::from_millis(30));
+            drop(let_go);
+        });
+        clients.iter_mut().for_each(|client| assert_eq!(client.reply(), ":1"));
+        clients[0].line("SLOWLOG GET -1").matches("\"SADD\"").count() == COUNT
+    };
+    // On a busy machine some may come late.
+    assert!((1..20).any(|round| are_all_slow(round, &mut clients)));
+}
+
 #[test]
 fn who_begins_to_monitor_is_shown_what_is_run_then() {
     let server = TestServer::with(one_loop);
