@@ -8,10 +8,10 @@
 //! `docs/results/servers.md`. Nothing is written to a disk by anybody: what is compared survives the death of the
 //! process at most. For a quiet machine.
 //! `processor` is for a machine that is not: the processor's time that the servers take for a command with 32 in
-//! flight; also with Everleaf's durability `interval`, on the disk that `FOLDER` is on. `removal` has a set of 10^7
-//! members removed, and one expire, and tells what another client notices; `removal:COUNT` one of so many. `claims`
-//! opens 3,000 clients that announce 100 MB each and send 155 bytes, and tells what is held for them (`ulimit -n 8192`
-//! before).
+//! flight (`processor:sadd,zpopmin`: of those tests alone); also with Everleaf's durability `interval`, on the disk
+//! that `FOLDER` is on. `removal` has a set of 10^7 members removed, and one expire, and tells what another client
+//! notices; `removal:COUNT` one of so many. `claims` opens 3,000 clients that announce 100 MB each and send 155 bytes,
+//! and tells what is held for them (`ulimit -n 8192` before).
 
 mod claims;
 mod client;
@@ -26,7 +26,7 @@ use std::path::Path;
 use contender::Contender;
 
 const USAGE: &str = "usage: cargo xtask servers FOLDER [--threads N] \
-    [commands[:TEST,..]|ycsb|sorted-set|tls|processor|claims|removal[:COUNT] ..]";
+    [commands[:TEST,..]|ycsb|sorted-set|tls|processor[:TEST,..]|claims|removal[:COUNT] ..]";
 
 /// Measures and prints sections.
 pub fn run(arguments: &[String]) -> bool {
@@ -58,7 +58,10 @@ fn measure(arguments: &[String]) -> Result<(), String> {
             "tls" => sections::tls(&contenders)?,
             "claims" => claims::section(&contenders)?,
             "removal" => removal::section(&contenders, sections::MEMBERS)?,
-            "processor" => processor::section(&contenders, Path::new(folder))?,
+            "processor" => processor::section(&contenders, Path::new(folder), "")?,
+            part if part.starts_with("processor:") => {
+                processor::section(&contenders, Path::new(folder), &part["processor:".len()..])?
+            }
             part if part.starts_with("commands:") => {
                 sections::commands(&contenders, &part["commands:".len()..])?
             }

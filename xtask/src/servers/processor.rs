@@ -26,8 +26,15 @@ const TESTS: [(&str, Option<&str>); 12] = [
     ("zpopmin", Some("zadd")),
 ];
 
-/// Measures everybody, Everleaf with two durabilities, and tells it as a table.
-pub fn section(contenders: &[Contender], build: &Path) -> Result<String, String> {
+/// Measures everybody, Everleaf with two durabilities, and tells it as a table: of the tests of these names, parted by
+/// commas, or of all.
+pub fn section(contenders: &[Contender], build: &Path, tests: &str) -> Result<String, String> {
+    let is_wanted = |test: &&str| tests.is_empty() || tests.split(',').any(|it| it == *test);
+    if let Some(unknown) = tests.split(',').find(|it| TESTS.iter().all(|(test, _)| it != test))
+        && !tests.is_empty()
+    {
+        return Err(format!("processor:{unknown}: there is no such test"));
+    }
     let (memory, disk) = (Folder::new()?, Folder::inside(build)?);
     let mut servers = vec![contenders[0].start_with(&disk.0, "interval")?];
     let mut names = vec!["Everleaf, interval".to_string()];
@@ -47,8 +54,8 @@ pub fn section(contenders: &[Contender], build: &Path) -> Result<String, String>
     }
     text += " Redis / interval | Redis / process |\n|---|---|---|";
     text += &"---|".repeat(names.len());
-    for (test, before) in TESTS {
-        let times = times_of(&servers, test, before)?;
+    for (test, before) in TESTS.iter().filter(|(test, _)| is_wanted(test)) {
+        let times = times_of(&servers, test, *before)?;
         let _ = write!(text, "\n| {} |", test.to_uppercase());
         for time in &times {
             let _ = write!(text, " {time:.0} |");
