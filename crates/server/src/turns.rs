@@ -17,12 +17,16 @@ use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 const LOCK_COUNT: usize = 256;
 /// So many commands lock after a conflict.
 const HOT_COUNT: u32 = 256;
+/// So many look for their locks after a conflict: enough for the commands of many keys.
+const LOOK_COUNT: u32 = 64 * HOT_COUNT;
 
 /// The turns of the collections of a store. Thread-safe.
 #[derive(Debug)]
 pub struct Turns {
     locks: Box<[Turn]>,
     hasher: RandomState,
+    /// So many commands or steps look for their locks: none where there was no conflict.
+    looks: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -41,11 +45,14 @@ impl Turn {
 impl Turns {
     pub fn new() -> Self {
         let locks = (0..LOCK_COUNT).map(|_| Turn::new()).collect();
-        Turns { locks, hasher: RandomState::new() }
+        Turns { locks, hasher: RandomState::new(), looks: AtomicU32::new(0) }
     }
 
     /// Waits for the turn of a key, if its collection is hot.
     pub fn wait(&self, key: &[u8]) -> Option<RankedGuard<'_, ()>> {
+        if !self.must_look() {
+            return None;
+        }
         let turn = self.of(key);
         // Relaxed throughout: a hint; any value is correct.
         let heat = turn.heat.load(Ordering::Relaxed);
@@ -65,6 +72,9 @@ impl Turns {
 
     /// Waits for the turns of those of several keys whose collections are hot.
     pub fn wait_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Vec<RankedGuard<'_, ()>> {
+        if !self.must_look() {
+            return Vec::new();
+        }
         let mut indexes = self.indexes(keys);
         indexes.retain(|index| {
             let turn = &self.locks[*index];
@@ -81,6 +91,20 @@ impl Turns {
     pub fn heat(&self, key: &[u8]) {
         // Relaxed: see `wait`.
         self.of(key).heat.store(HOT_COUNT, Ordering::Relaxed);
+        // Relaxed: see `wait`.
+        self.looks.store(LOOK_COUNT, Ordering::Relaxed);
+    }
+
+    /// Whether there was a conflict not long ago. What it says is a hint, too.
+    #[inline]
+    fn must_look(&self) -> bool {
+        // Relaxed: a hint; any value is correct.
+        let looks = self.looks.load(Ordering::Relaxed);
+        if looks > 0 {
+            // Relaxed: a hint.
+            self.looks.store(looks - 1, Ordering::Relaxed);
+        }
+        looks > 0
     }
 
     /// The locks of keys, each once, ascending: a thread that takes them in this order waits in no circle.

@@ -209,6 +209,7 @@ impl Stage {
                     None => batch.remove(&ready.members, key),
                 };
             }
+            members.keep_spare();
         }
         for part in &mut self.parts {
             let map = databases.map(part.place);

@@ -5,6 +5,7 @@
 //! buffer, and are found by a hash that nobody can foresee. Only who visits them in order has them sorted, and those
 //! that came since are put among the others.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 use std::sync::OnceLock;
@@ -20,6 +21,9 @@ const FIRST_LEN: usize = 8;
 /// The same where many are expected.
 const SERIES_SIZE: usize = 2 << 10;
 const SERIES_LEN: usize = 32;
+/// The same up to which it is kept for the next step.
+const SPARE_SIZE_MAX: usize = 64 << 10;
+const SPARE_LEN_MAX: usize = 1 << 10;
 /// Up to so many bytes that nobody refers to are no reason to copy the others.
 const UNUSED_SIZE_KEPT: usize = 64 << 10;
 /// A chunk of the order with so many entries is divided.
@@ -36,6 +40,11 @@ enum MemberWrite {
         at: usize,
         size: usize,
     },
+}
+
+thread_local! {
+    /// One with nothing in it, whose memory the next step needs again.
+    static SPARE: Cell<StagedMembers> = Cell::default();
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,10 +73,26 @@ pub struct StagedMembers {
 }
 
 impl StagedMembers {
-    /// Makes room for what many commands write.
+    /// Makes room for what many commands write. There is nothing in it yet.
     pub fn expect_many(&mut self) {
+        *self = SPARE.take();
         self.bytes.reserve(SERIES_SIZE);
         self.entries.reserve(SERIES_LEN);
+    }
+
+    /// Keeps its memory for the next step of this thread, if that is not much.
+    pub fn keep_spare(mut self) {
+        let is_short = self.bytes.capacity() <= SPARE_SIZE_MAX
+            && self.entries.capacity() <= SPARE_LEN_MAX
+            && self.table.len() <= FIRST_TABLE_LEN;
+        if is_short && self.entries.capacity() >= SERIES_LEN {
+            self.bytes.clear();
+            self.entries.clear();
+            self.table.clear();
+            self.sorted.clear();
+            (self.unused_size, self.sorted_len, self.len) = (0, 0, 0);
+            SPARE.set(self);
+        }
     }
 
     /// Whether there is nothing to write.
@@ -202,7 +227,8 @@ impl StagedMembers {
 
     fn grow_table(&mut self) {
         let len = (4 * self.table.len()).max(FIRST_TABLE_LEN);
-        self.table = vec![0; len];
+        self.table.clear();
+        self.table.resize(len, 0);
         (0..self.entries.len()).for_each(|index| self.note(index));
     }
 

@@ -25,7 +25,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
 use super::places::{LEVEL_MAX, order_key};
-use super::separators::{OVERHEAD, SIZE_MAX, Separators};
+use super::separators::{AHEAD_MAX, OVERHEAD, SIZE_MAX, Separators};
 use crate::command::copy_budget::CopyBudget;
 use crate::command::walk::Bounds;
 use crate::failure::Result;
@@ -281,9 +281,9 @@ impl Collection<'_, '_> {
     }
 
     /// The position of the first or last member. None is missing but while others write.
-    pub fn end(&mut self, is_last: bool, budget: &mut CopyBudget) -> Result<Option<Vec<u8>>> {
+    pub fn end(&mut self, is_last: bool, budget: &mut CopyBudget) -> Result<Option<ShortBytes>> {
         self.read_ends(1, is_last, budget)?;
-        Ok(self.known().end(is_last).next(1).next().map(<[u8]>::to_vec))
+        Ok(self.known().end(is_last).next(1).next().map(ShortBytes::from))
     }
 
     /// Reads the positions of the first or last members, unless they are known.
@@ -291,7 +291,7 @@ impl Collection<'_, '_> {
         if let Some((after, wanted)) = self.known().end(is_last).missing(count) {
             let after = after.map_or(Bound::Unbounded, Bound::Excluded);
             let part = if is_last { (Bound::Unbounded, after) } else { (after, Bound::Unbounded) };
-            let mut next = Vec::new();
+            let mut next = Vec::with_capacity(wanted.min(AHEAD_MAX) as usize);
             self.walk_level(0, &part, is_last, |position, _| {
                 // A few that are read ahead cost what one read costs.
                 if (next.len() as u64) < count {
@@ -301,7 +301,7 @@ impl Collection<'_, '_> {
                         position.len() - position.len().min(SCORE_SIZE) + SCORE_SIZE_MIN,
                     )?;
                 }
-                next.push(position.to_vec());
+                next.push(ShortBytes::from(position));
                 let is_done = next.len() as u64 == wanted;
                 if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;

@@ -18,6 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::counts::Counts;
 use super::places::LEVEL_MAX;
+use crate::short_bytes::ShortBytes;
 
 /// Bytes of levels that a step has in memory, and that are kept between steps.
 pub const SIZE_MAX: usize = 16 << 20;
@@ -180,15 +181,17 @@ impl Separators {
 pub struct End {
     is_last: bool,
     /// Up to which position it knows the set; `None` if it knows nothing.
-    up_to: Option<Vec<u8>>,
+    up_to: Option<ShortBytes>,
     /// The positions up to there, in the order in which they go.
-    next: VecDeque<Vec<u8>>,
+    next: VecDeque<ShortBytes>,
     /// How often positions were read.
     reads: u64,
 }
 
-/// So many positions are read ahead, from the second time on.
+/// So many positions are read ahead the second time, and from the third time on: who goes on asking takes all of them,
+/// and one read of many costs less than several of few.
 const AHEAD: u64 = 32;
+pub const AHEAD_MAX: u64 = 128;
 /// Bytes that a set takes while it is kept, besides its levels and ends.
 const SET_OVERHEAD: usize = 1 << 10;
 /// Bytes of an end up to which it is kept between steps.
@@ -214,8 +217,8 @@ impl End {
     fn enter(&mut self, position: &[u8]) {
         let Some(place) = self.place(position) else { return };
         // It may be there already in a damaged set, which has it without its member.
-        if self.next.get(place).is_none_or(|found| found != position) {
-            self.next.insert(place, position.to_vec());
+        if self.next.get(place).is_none_or(|found| **found != *position) {
+            self.next.insert(place, position.into());
         }
         if self.next.len() > LENGTH_MAX {
             self.next.truncate(AHEAD as usize);
@@ -225,12 +228,12 @@ impl End {
 
     fn leave(&mut self, position: &[u8]) {
         // Mostly who removes one has asked for it.
-        if self.next.front().is_some_and(|first| first == position) {
+        if self.next.front().is_some_and(|first| **first == *position) {
             self.next.pop_front();
             return;
         }
         let Some(place) = self.place(position) else { return };
-        if self.next.get(place).is_some_and(|found| found == position) {
+        if self.next.get(place).is_some_and(|found| **found == *position) {
             self.next.remove(place);
         }
     }
@@ -245,7 +248,12 @@ impl End {
     pub fn missing(&mut self, count: u64) -> Option<(Option<Vec<u8>>, u64)> {
         let missing = count.checked_sub(self.next.len() as u64).filter(|missing| *missing > 0)?;
         self.reads += 1;
-        Some((self.up_to.clone(), if self.reads > 1 { missing.max(AHEAD) } else { missing }))
+        let ahead = match self.reads {
+            1 => 0,
+            2 => AHEAD,
+            _ => AHEAD_MAX,
+        };
+        Some((self.up_to.as_deref().map(<[u8]>::to_vec), missing.max(ahead)))
     }
 
     /// Bytes of what it knows.
@@ -255,7 +263,7 @@ impl End {
     }
 
     /// Takes the positions that were read where it said.
-    pub fn load(&mut self, read: Vec<Vec<u8>>) {
+    pub fn load(&mut self, read: Vec<ShortBytes>) {
         if let Some(last) = read.last() {
             self.up_to = Some(last.clone());
         }
@@ -421,7 +429,7 @@ mod tests {
                             None => true,
                         };
                         let next = inside.into_iter().filter(is_behind).take(wanted as usize);
-                        known.end(is_last).load(next.collect());
+                        known.end(is_last).load(next.map(|it| it[..].into()).collect());
                     }
                     let found: Vec<_> =
                         known.end(is_last).next(count).map(<[u8]>::to_vec).collect();
@@ -446,8 +454,8 @@ mod tests {
         let kept = KeptSeparators::default();
         let mut known = loaded();
         let size = known.size();
-        known.end(true).load(vec![b"z".to_vec()]);
-        known.end(false).load(vec![vec![b'a'; END_SIZE_MAX]]);
+        known.end(true).load(vec![b"z"[..].into()]);
+        known.end(false).load(vec![vec![b'a'; END_SIZE_MAX][..].into()]);
         kept.keep(known);
         let mut known = kept.take(7, 1).unwrap();
         assert_eq!(known.size(), size + 2 * (1 + OVERHEAD));

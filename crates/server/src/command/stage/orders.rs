@@ -12,14 +12,25 @@ impl Stage {
     }
 
     /// What is known of the order of a set that changes, whose header counts so many changes so far.
+    #[inline]
     pub fn separators_mut(&mut self, ready: &Ready, id: u64, changes: u64) -> &mut Separators {
+        // Nearly always there is one set.
+        let index = match self.separators.first() {
+            Some(known) if known.id == id => 0,
+            _ => self.separators_index(ready, id, changes),
+        };
+        &mut self.separators[index]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn separators_index(&mut self, ready: &Ready, id: u64, changes: u64) -> usize {
         let index = self.separators.iter().position(|known| known.id == id);
-        let index = index.unwrap_or_else(|| {
+        index.unwrap_or_else(|| {
             let kept = if self.was_rolled_back { None } else { ready.separators.take(id, changes) };
             self.separators.push(kept.unwrap_or_else(|| Separators::new(id, changes)));
             self.separators.len() - 1
-        });
-        &mut self.separators[index]
+        })
     }
 
     /// Bytes of all levels that are in memory.

@@ -10,6 +10,7 @@ use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
+use crate::short_bytes::ShortBytes;
 use crate::texts::Texts;
 use crate::types::order::{SCORE_SIZE_MIN, at_position};
 
@@ -96,7 +97,7 @@ fn pop_first(
     key: &[u8],
     reverse: bool,
     budget: &mut CopyBudget,
-) -> Result<Option<Vec<u8>>> {
+) -> Result<Option<ShortBytes>> {
     let Some(mut set) = find(staged, key)?.filter(|set| set.header.count > 1) else {
         return Ok(None);
     };
