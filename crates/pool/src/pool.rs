@@ -15,7 +15,7 @@ pub use self::directory::{Root, is_root_whole};
 pub use self::seal::Seal;
 use crate::backing::is_boot_known;
 use crate::header::{Header, LogNote};
-use crate::layout::{DATA_START, FEATURE_LOG_NOTE, HEADER_OFFSETS};
+use crate::layout::{DATA_START, FEATURE_LOG_NOTE, HEADER_OFFSETS, HEADER_SIZE};
 use crate::session_record::SessionRecord;
 use crate::view::View;
 use crate::{Backing, FileName, Medium, PoolError, header};
@@ -239,20 +239,42 @@ impl<M: Machine> Pool<M> {
         })
     }
 
-    /// Notes durably which log the pool is opened with, so that after a crash of the machine it is not rebuilt from another
-    /// one, or from an older copy. To be called when the log's folder says as much.
+    /// Notes durably which log the pool is opened with, so that after a crash of the machine it is not rebuilt from
+    /// another one, or from an older copy. To be called when the log's folder says as much.
     ///
     /// # Errors
     /// As [`Pool::enable_features`].
     pub fn note_log(&self, log: LogNote) -> Result<(), PoolError> {
-        self.note_features(|header| {
+        let note = |header: &mut Header| {
             header.features |= FEATURE_LOG_NOTE;
             std::mem::replace(&mut header.log, log) == log
+        };
+        self.note(note, || self.sync_headers())
+    }
+
+    /// The headers alone: of a pool whose process was killed, everything else may be waiting to be written.
+    fn sync_headers(&self) -> Result<(), PoolError> {
+        if self.backing.survives_machine() {
+            return Ok(());
+        }
+        let end = HEADER_OFFSETS[1] + HEADER_SIZE;
+        self.backing.sync_start(end as usize).map_err(|source| PoolError::Io {
+            path: self.place().into(),
+            action: "sync the header",
+            source,
         })
     }
 
     /// Writes the header again with what `note` adds, unless it says that it is there.
     fn note_features(&self, note: impl FnOnce(&mut Header) -> bool) -> Result<(), PoolError> {
+        self.note(note, || self.sync("note a feature"))
+    }
+
+    fn note(
+        &self,
+        note: impl FnOnce(&mut Header) -> bool,
+        sync: impl FnOnce() -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
         self.writable("enable a feature")?;
         let _alone = self.directory_lock.lock();
         let copies = HEADER_OFFSETS.map(|offset| self.view().read(offset));
@@ -268,7 +290,7 @@ impl<M: Machine> Pool<M> {
         if !M::mutant("pool.features_forgotten") {
             header.write(self.view(), whole);
         }
-        self.sync("note a feature")?;
+        sync()?;
         // Release: pairs with the load in `features`.
         self.features.store(header.features, Ordering::Release);
         Ok(())

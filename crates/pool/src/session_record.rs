@@ -27,8 +27,9 @@ pub struct SessionRecord {
     pub dirty_shutdowns: Option<u64>,
 }
 
-/// What a session notes of a boot and of the place of a file, which is 0 if it is not known: the boot's id, in whose last
-/// eight bytes the place is mixed. Then an older Everleaf takes the session for one of another boot, and no more.
+/// What a session notes of a boot and of the place of a file, which is 0 if it is not known: the boot's id, in whose
+/// last eight bytes the place is mixed. Then an older Everleaf takes the session for one of another boot, and no
+/// more.
 pub fn noted(boot_id: [u8; 16], place: u64) -> [u8; 16] {
     let (first, last) = halves(boot_id);
     whole([first, last ^ place])

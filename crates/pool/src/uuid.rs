@@ -15,8 +15,8 @@ pub fn uuid_of(path: &Path) -> Option<[u8; 16]> {
     header_of(path).map(|header| header.uuid)
 }
 
-/// Which log the pool in the file `path` was opened with last, whatever else may be wrong with it; `None` if it does not
-/// say.
+/// Which log the pool in the file `path` was opened with last, whatever else may be wrong with it; `None` if it does
+/// not say.
 pub fn log_note_of(path: &Path) -> Option<LogNote> {
     header_of(path).map(|header| header.log).filter(|note| note.log != 0)
 }

@@ -13,6 +13,7 @@ use crate::event::{Event, EventFn};
 use crate::maintenance::lost_map::refuse_lost_default;
 use crate::maintenance::new_file::NewFile;
 use crate::map::reserved::{DEFAULT_MAP, is_reserved};
+use crate::shared::Shared;
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
 use crate::{Durability, Error, Options, Rebuilt, Result};
 
@@ -127,6 +128,15 @@ pub fn remove_new(path: &Path, place: &LogDirectory) {
     let _ = std::fs::remove_file(path);
 }
 
+/// [`remove_new`] of a store whose threads cannot be started, given if it is new: its log is let go, so that it can be
+/// removed, and its pool is held until then.
+pub fn remove_unstarted(new: Option<Arc<Shared>>, path: &Path, place: &LogDirectory) {
+    if let Some(mut shared) = new.and_then(Arc::into_inner) {
+        drop(shared.log.take());
+        remove_new(path, place);
+    }
+}
+
 /// Refuses to put a new pool at `path`, or where a link of that name leads to, beside a log that is not its own.
 ///
 /// # Errors
@@ -214,7 +224,8 @@ fn open_log(
         // What the log alone made durable must be so without it: a process that was killed has not written the pool
         // to the disk.
         write_back(path)?;
-        // What is written from now on is not in it.
+        // What is written from now on is not in it, nor in another copy of it that turns up later.
+        trees.heap().pool().note_log(wal::NO_LOG).map_err(IndexError::from)?;
         place.remove()?;
         trees.remove(wal::NAME)?;
     }

@@ -4,7 +4,7 @@
 //! its maps share, and the default map, which keeps the store open as every handle does.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -17,7 +17,8 @@ use crate::maintenance::saved;
 use crate::map::Map;
 use crate::map::reserved::{DEFAULT_MAP, is_reserved, name_is_taken, refuse_reserved};
 use crate::opening::{
-    OpenedPool, is_untouched, open_pool, open_rest, open_trees, remove_new, resolved,
+    OpenedPool, is_untouched, open_pool, open_rest, open_trees, remove_new, remove_unstarted,
+    resolved,
 };
 use crate::pool_name::PoolName;
 use crate::ranked::{Rank, RankedMutex};
@@ -149,11 +150,13 @@ impl Store {
             // For good: every write keeps the order.
             shared.order.raise(shared.trees.heap());
         }
-        let life = Lifecycle::begin(shared.clone(), &options).inspect_err(|_| {
-            if is_new {
-                remove_new(path, &place);
+        let life = match Lifecycle::begin(shared.clone(), &options) {
+            Ok(life) => life,
+            Err(error) => {
+                remove_unstarted(is_new.then_some(shared), path, &place);
+                return Err(error);
             }
-        })?;
+        };
         Ok(Store { default: Map::new(life, shared.clone(), tree), shared })
     }
 
@@ -485,19 +488,5 @@ impl Store {
             Some(life) => life.end(),
             None => Err(Error::StillOpen { handles, views, watches }),
         }
-    }
-
-    /// Lets the sweep ([`Options::sweep`]) rest until [`Self::resume_sweep`]: it removes nothing from the next slice of
-    /// a map on. What has expired is absent all the same. Does not wait for the sweep. *Thread safety*: any thread, at
-    /// any time; the last of these calls counts.
-    pub fn pause_sweep(&self) {
-        // Relaxed: a request, which carries nothing.
-        self.shared().sweep_paused.store(true, Ordering::Relaxed);
-    }
-
-    /// Lets a paused sweep ([`Self::pause_sweep`]) go on with its next round.
-    pub fn resume_sweep(&self) {
-        // Relaxed: a request, which carries nothing.
-        self.shared().sweep_paused.store(false, Ordering::Relaxed);
     }
 }

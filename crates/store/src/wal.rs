@@ -70,7 +70,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use everleaf_index::{BytesTree, Change, Hardware, Session, Trees};
 use everleaf_log::{Disk, Log, Lsn, Record, SnapshotWriter};
 
-pub(crate) use self::age::refuse_stale;
+pub(crate) use self::age::{NO_LOG, refuse_stale};
 pub(crate) use self::live_maps::refuse_lost_maps;
 pub(crate) use self::log_directory::{LogDirectory, LogState};
 pub use self::log_effect::LogEffect;

@@ -45,7 +45,6 @@ impl FileBacking {
         if !read_only {
             // The rest is up to the layer that knows what is in use there.
             fill_holes(&file, path, extent.size.min(DATA_START))?;
-            unshare(&file, path, extent.size)?;
             holder::leave_record(&file);
         }
         let capacity = max.max(extent.max_size).max(length);
@@ -197,8 +196,18 @@ unsafe impl Backing for FileBacking {
         file_name::look(self.file(), self.place.as_deref(), self.had_name)
     }
 
-    fn mark(&self) -> bool {
-        kept_inode::mark(self.file())
+    fn begin_writing(&self) -> Result<bool, PoolError> {
+        unshare(self.file(), &self.path, self.size())?;
+        Ok(kept_inode::mark(self.file()))
+    }
+
+    fn sync_start(&self, length: usize) -> io::Result<()> {
+        let length = length.min(self.mapping.length());
+        // SAFETY: these bytes are mapped for as long as `self` lives, and nothing of them is changed.
+        let written = || unsafe {
+            rustix::mm::msync(self.mapping.base().cast(), length, rustix::mm::MsyncFlags::SYNC)
+        };
+        Ok(rustix::io::retry_on_intr(written)?)
     }
 
     fn environment(&self) -> Environment {

@@ -146,10 +146,20 @@ pub unsafe trait Backing: Send + Sync {
         FileName::Kept
     }
 
-    /// Marks the file as in use by a session, for the kernel's memory only: [`Environment::is_kept`] tells the next one
-    /// that it is still there. Returns whether it is marked. Called when what there is has been found to be sound.
-    fn mark(&self) -> bool {
-        false
+    /// Makes what there is, which has been found to be sound, ready to be written: the file gets blocks of its own for
+    /// those that it shares, and a mark in the kernel's memory, by which [`Environment::is_kept`] tells the next session that
+    /// it is still there. Returns whether it is marked.
+    ///
+    /// # Errors
+    /// `DiskFull` if there is no space; others as they come.
+    fn begin_writing(&self) -> Result<bool, PoolError> {
+        Ok(false)
+    }
+
+    /// Writes the first bytes back to what keeps them, as [`Self::sync`] does with all.
+    fn sync_start(&self, length: usize) -> io::Result<()> {
+        let _ = length;
+        self.sync()
     }
 
     /// What the world looks like to this session; all zeros for a backing that has no world.

@@ -58,15 +58,17 @@ pub fn has_shared_extents(file: &File, size: u64) -> Result<bool, Errno> {
             reserved: 0,
             extents: [Extent::default(); COUNT],
         };
-        // SAFETY: the kernel reads the first 32 bytes, and writes there and to at most `count` extents behind them, all of
-        // which are in `Request`; the number is that of this call and layout.
+        // SAFETY: the kernel reads the first 32 bytes, and writes there and to at most `count` extents behind them,
+        // all of which are in `Request`; the number is that of this call and layout.
         unsafe { ioctl(file, Updater::<FIEMAP, Request>::new(&mut request))? };
         let found = &request.extents[..(request.mapped as usize).min(COUNT)];
         if found.iter().any(|extent| extent.flags & SHARED != 0) {
             return Ok(true);
         }
         match found.last() {
-            Some(last) if last.flags & LAST == 0 => start = last.logical + last.length,
+            Some(last) if last.flags & LAST == 0 && last.logical + last.length > start => {
+                start = last.logical + last.length;
+            }
             _ => return Ok(false),
         }
     }

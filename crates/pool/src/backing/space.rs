@@ -88,12 +88,14 @@ pub fn unshare(file: &File, path: &Path, size: u64) -> Result<(), PoolError> {
         let unshare = || rustix::fs::fallocate(file, flags, start, end - start);
         match rustix::io::retry_on_intr(unshare) {
             // XFS may say so where nothing is shared, too.
-            Err(Errno::NOSPC) if has_shared_extents(file, size) == Ok(false) => Ok(()),
+            Err(Errno::NOSPC | Errno::DQUOT) if has_shared_extents(file, size) == Ok(false) => {
+                Ok(())
+            }
             result => result,
         }
     };
     // The first page, which has the header, tells whether this can be asked at all, before holes are looked for.
-    if matches!(unshare(0, 1), Err(error) if error != Errno::NOSPC) {
+    if matches!(unshare(0, 1), Err(error) if !matches!(error, Errno::NOSPC | Errno::DQUOT)) {
         return Ok(());
     }
     let io = |source| PoolError::Io { path: path.into(), action: "look for its holes", source };

@@ -137,7 +137,7 @@ impl<M: Machine> Pool<M> {
     /// changed (I5).
     fn begin_session(&mut self, whole: usize, same: bool) -> Result<(), PoolError> {
         let environment = self.backing.environment();
-        let is_marked = self.backing.mark();
+        let is_marked = self.backing.begin_writing()?;
         let session = *self.session.get_mut();
         let mut next = SessionRecord {
             clean: false,

@@ -18,8 +18,8 @@ use everleaf_machine::Machine;
 use super::{Pool, ids};
 use crate::header::{self, HeaderWords};
 use crate::layout::{
-    HEADER_OFFSETS, HEADER_WORDS, IDS_OFFSETS, KNOWN_FEATURES, SEAL_OFFSETS, SEAL_WORDS,
-    SESSION_OFFSETS, SESSION_WORDS, SIZE_GRANULE, SIZE_MIN,
+    FEATURE_LOG_NOTE, HEADER_OFFSETS, HEADER_WORDS, IDS_OFFSETS, KNOWN_FEATURES, SEAL_OFFSETS,
+    SEAL_WORDS, SESSION_OFFSETS, SESSION_WORDS, SIZE_GRANULE, SIZE_MIN,
 };
 use crate::session_record::{self, SessionRecord, SessionWords};
 use crate::{Domain, Seal};
@@ -101,6 +101,7 @@ fn header_may_be_torn(other: &HeaderWords, whole: &HeaderWords) -> bool {
         && is_part(other[3], whole[3])
         && is_size(other[9])
         && other[12].abs_diff(whole[12]) <= 1
+        && ((other[2] | whole[2]) & FEATURE_LOG_NOTE != 0 || other[13] == 0 && other[14] == 0)
         && other[15] >> 32 == 0
 }
 

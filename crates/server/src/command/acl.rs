@@ -85,10 +85,11 @@ fn setuser(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
             (name.to_vec(), rules.into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
         context.act(move |shared| {
             let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
-            if let Err(error) = shared.acl.set(&name, &rules) {
-                // Another client has changed the user since, and a rule takes away what is not there any more.
-                let error = String::from_utf8_lossy(&error);
-                tracing::warn!("ACL SETUSER of a transaction was not done: {error}");
+            if shared.acl.set(&name, &rules).is_err() {
+                // Without the rule, which may be a password.
+                tracing::warn!(
+                    "ACL SETUSER of a transaction was not done: a rule takes away what the user has no more"
+                );
             }
         });
     }

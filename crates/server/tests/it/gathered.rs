@@ -471,7 +471,15 @@ fn who_touches_what_is_damaged_is_told_so_alone() {
     // The members of a set lie elsewhere than those of others.
     let found = (0..).map_while(|number| on_damaged(&whole, number)).flatten().find_map(|server| {
         let mut client = server.connect();
-        let mut is_sound = |number: &usize| client.line(&format!("SADD set{number} new")) == ":1";
+        // Each member has a place of its own, so those of the rounds are tried as well.
+        let mut is_sound = |number: &usize| {
+            let mut is_one = |line: String| client.line(&line) == ":1";
+            let is_there = |round: usize| {
+                is_one(format!("SADD set{number} round{round}"))
+                    && is_one(format!("SREM set{number} round{round}"))
+            };
+            (0..3).all(is_there) && client.line(&format!("SADD set{number} new")) == ":1"
+        };
         let sound: Vec<usize> = (0..SETS).filter(|number| is_sound(number)).collect();
         (sound.len() > 4 && meets_damage(&mut client)).then_some((server, sound))
     });

@@ -6,9 +6,26 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use everleaf_index::uuid_of;
+
 use crate::maintenance::new_file::sync_name;
 use crate::maintenance::regular_file::{next_data, open_regular};
 use crate::{Error, Result};
+
+/// Keeps a pool as [`keep_other`] does, in the place of what was kept of the same pool before, if anything was: else each
+/// crash of the machine would leave one more.
+pub(crate) fn keep_newest(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
+    let mut kept = path.as_os_str().to_owned();
+    kept.push(ending);
+    let of_same = uuid_of(path).is_some_and(|uuid| uuid_of(Path::new(&kept)) == Some(uuid));
+    if of_same && !is_same(path, &kept) {
+        // Should this process die now, the newer one is still there.
+        std::fs::remove_file(&kept).map_err(|error| {
+            Error::Io(format!("cannot replace {}", Path::new(&kept).display()), error)
+        })?;
+    }
+    keep_other(path, ending)
+}
 
 /// Keeps the file at `path` also as `path` with this ending (and a number behind it, if there is such a file already),
 /// unless there is nothing in it. Returns that name, which is durable.

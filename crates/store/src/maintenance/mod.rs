@@ -7,6 +7,7 @@ pub mod kept_file;
 pub mod lost_map;
 pub mod new_file;
 pub mod origin;
+pub mod pause;
 pub mod regular_file;
 pub mod repair;
 pub mod saved;

@@ -7,8 +7,8 @@
 //! - `generation`: a number that grows with every opening and every closing.
 //!
 //! The header of the pool, which is whole when the rest is torn, says of each opening which log it was with, and the
-//! generation, which is on the disk beside the log before: after the loss of power a pool is not rebuilt from another log,
-//! nor from an older copy of its own.
+//! generation, which is on the disk beside the log before: after the loss of power a pool is not rebuilt from another
+//! log, nor from an older copy of its own.
 //!
 //! A copy that was made while the store was open, and put back before it was closed or opened again, has the
 //! numbers of the pool itself: nothing can tell it.
@@ -115,9 +115,9 @@ fn next(
     Ok(([&identity[..], &number.to_le_bytes()].concat(), number))
 }
 
-/// Begins a new generation of a pool and its log. Returns what the header of the pool is to say, if that is durable beside
-/// the log. The note beside the log survives the loss of power if it is that of an opening: without it a copy from before
-/// this opening would be as new as the log to a program that only reads, or does without the log.
+/// Begins a new generation of a pool and its log. Returns what the header of the pool is to say, if that is durable
+/// beside the log. The note beside the log survives the loss of power if it is that of an opening: without it a copy
+/// from before this opening would be as new as the log to a program that only reads, or does without the log.
 pub(super) fn begin_generation(
     own: &BytesTree,
     session: &mut Session<Hardware>,
@@ -142,10 +142,13 @@ pub(super) fn begin_generation(
 }
 
 /// What the header of a pool says of its log: of the identity the half that is not the pool's own number.
-fn header_note(identity: Identity, generation: u64) -> LogNote {
+pub(super) fn header_note(identity: Identity, generation: u64) -> LogNote {
     let half = identity.last_chunk::<8>().copied().map_or(0, u64::from_le_bytes);
-    LogNote { log: half.max(1), generation }
+    LogNote { log: half.clamp(1, NO_LOG.log - 1), generation }
 }
+
+/// What the header of a pool says that goes on without its log, which no log is.
+pub(crate) const NO_LOG: LogNote = LogNote { log: u64::MAX, generation: 0 };
 
 /// Refuses to rebuild the pool at `path` from a log that is not the one it was opened with last, or from an older copy
 /// of that.

@@ -273,7 +273,9 @@ impl Opening<'_> {
         directory.end_salvage(disk)?;
         let places = (directory, disk);
         let note = age::begin_generation(&store_log.metadata, session, places, identity, true)?;
-        if let Some(note) = note {
+        // A new log is named in any case: the one before it is not the pool's any more.
+        let of_new = || (!self.is_known).then(|| age::header_note(identity, 0));
+        if let Some(note) = note.or_else(of_new) {
             pool.note_log(note).map_err(IndexError::from)?;
         }
         // Last: without it a crashed machine does not look at the log.

@@ -21,7 +21,7 @@ use super::metadata_keys::{IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, map_key}
 use super::open::log_options;
 use super::{load, replay};
 use crate::conversion::{from_pool, is_lost};
-use crate::maintenance::kept_file::keep_other;
+use crate::maintenance::kept_file::keep_newest;
 use crate::maintenance::new_file::NewFile;
 use crate::{Durability, Error, Options, Result};
 
@@ -39,7 +39,7 @@ pub struct Rebuilt {
     /// first of it is lost.
     pub damages: Vec<String>,
     /// Where the file is that was replaced, if it may be another pool, or have what the log has not. Nothing removes
-    /// it.
+    /// it but a later one of the same pool, which takes its place.
     pub kept: Option<PathBuf>,
 }
 
@@ -143,7 +143,7 @@ fn try_rebuild(
     let _ = log.close();
     if is_kept(belongs, &lost, kept) {
         rebuilt.kept =
-            keep_other(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
+            keep_newest(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
     }
     new.replace_beside(place.path())?;
     // Held until here, by what was recovered: nobody else makes the pool meanwhile.
@@ -158,8 +158,8 @@ fn size_limit(settings: Option<Settings>, options: &Options) -> u64 {
 }
 
 /// Whether the file that is replaced is kept: it may be another pool, or have more than the log. Whether the machine
-/// crashed is not always known. And if the process was killed, and the machine started anew in order behind it, the pool has
-/// all, and a log that is synced at intervals lacks the last ones.
+/// crashed is not always known. And if the process was killed, and the machine started anew in order behind it, the
+/// pool has all, and a log that is synced at intervals lacks the last ones.
 fn is_kept(belongs: Option<bool>, lost: &PoolError, durability: Durability) -> bool {
     let has_all = matches!(durability, Durability::Power);
     belongs.is_none()

@@ -348,8 +348,8 @@ fn who_lacks_a_descriptor_is_told_of_the_limit() {
     assert!(!other.contains("limit"), "{other}");
 }
 
-/// A log on a disk that was not mounted at one start: the pool got another one, and was rebuilt from the old one when the
-/// machine had crashed and the disk was there again. What had been acknowledged since was lost without a word.
+/// A log on a disk that was not mounted at one start: the pool got another one, and was rebuilt from the old one when
+/// the machine had crashed and the disk was there again. What had been acknowledged since was lost without a word.
 #[test]
 fn a_log_that_was_away_for_a_while_replaces_no_pool() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -374,6 +374,28 @@ fn a_log_that_was_away_for_a_while_replaces_no_pool() {
     let store = options(Durability::Power).open(&path).expect("its own");
     for key in ["before", "meanwhile", "last"] {
         assert!(store.default_map().contains(key).expect("sound"), "{key}");
+    }
+}
+
+/// The same without a log meanwhile: the header went on naming the old one, which was whole and its own.
+#[test]
+fn a_log_that_a_pool_went_on_without_replaces_it_no_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let (log, aside) = (log_of(&path), folder.path().join("aside"));
+    make(&path, Durability::Power, b"before");
+    fs::rename(&log, &aside).expect("there");
+    make(&path, Durability::Process, b"meanwhile");
+    crash(&path, options(Durability::Process));
+    fs::rename(&aside, &log).expect("there");
+    for durability in [Durability::Power, Durability::Process] {
+        let error = options(durability).open(&path).map(drop).expect_err("not its log any more");
+        assert!(matches!(error, Error::Corrupt(_) | Error::MachineCrashed(_)), "{error}");
+    }
+    fs::rename(&log, &aside).expect("there");
+    let trusted = Options::new().trust_after_machine_crash(true).open(&path).expect("it is whole");
+    for key in ["before", "meanwhile", "last"] {
+        assert!(trusted.default_map().contains(key).expect("sound"), "{key}");
     }
 }
 
@@ -417,6 +439,19 @@ fn a_pool_with_a_log_in_intervals_is_kept_when_it_is_replaced() {
     let store = options(interval).open(&path).expect("it is rebuilt");
     let kept = store.rebuilt().and_then(|rebuilt| rebuilt.kept.clone()).expect("it is kept");
     drop(store);
-    let trusted = Options::new().trust_after_machine_crash(true).open(&kept).expect("it is whole");
-    assert!(trusted.default_map().contains("last").expect("sound"));
+    {
+        let trusted = Options::new().trust_after_machine_crash(true);
+        let trusted = trusted.open(&kept).expect("it is whole");
+        assert!(trusted.default_map().contains("last").expect("sound"));
+    }
+    // The next one takes its place: there is one at most.
+    for round in 0..2 {
+        let store = options(interval).open(&path).expect("it opens");
+        store.default_map().put("round", [round]).expect("room");
+        drop(store);
+        crash(&path, options(interval));
+        let store = options(interval).open(&path).expect("it is rebuilt");
+        assert_eq!(store.rebuilt().and_then(|it| it.kept.clone()).as_ref(), Some(&kept));
+    }
+    assert!(!folder.path().join("pool.replaced-2").exists());
 }

@@ -2,8 +2,8 @@
 //!
 //! What was lost before a record took its place in the log ahead of its change: a thread read a value, wrote what
 //! depended on it, and was acknowledged by a sync that did not have the value's own record yet. The power failed: the
-//! effect was there, and its cause was not, in 537 of 28,681 dependent writes, and with `Store::sync` in between in 1,459
-//! of 81,236.
+//! effect was there, and its cause was not, in 537 of 28,681 dependent writes, and with `Store::sync` in between in
+//! 1,459 of 81,236.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
