@@ -99,8 +99,8 @@ impl SessionRecord {
         match self.domain {
             Domain::Process if place.is_some_and(|place| is_forgotten(place, now)) => {
                 Some(Evidence {
-                    told: "it was not closed, and its file system has been mounted anew since, which loses nothing only if \
-                       it was unmounted in order before",
+                    told: "it was not closed, and its file system has been mounted anew since, which loses nothing \
+                       only if it was unmounted in order before",
                     is_certain: false,
                 })
             }

@@ -147,8 +147,8 @@ pub unsafe trait Backing: Send + Sync {
     }
 
     /// Makes what there is, which has been found to be sound, ready to be written: the file gets blocks of its own for
-    /// those that it shares, and a mark in the kernel's memory, by which [`Environment::is_kept`] tells the next session that
-    /// it is still there. Returns whether it is marked.
+    /// those that it shares, and a mark in the kernel's memory, by which [`Environment::is_kept`] tells the next
+    /// session that it is still there. Returns whether it is marked.
     ///
     /// # Errors
     /// `DiskFull` if there is no space; others as they come.

@@ -9,9 +9,9 @@
 //! in `/sys/fs`, which the kernel makes anew at each mount of the file system, and which all containers see; for others
 //! that of the mount by which the file is reached, which the kernel gives once (Linux 6.8 and newer). The latter alone
 //! means little: a container or a service has mounts of its own at each start, of a file system that never went away.
-//! So a session leaves a *mark* on the inode, which is only in the kernel's memory and never on the disk: the hint for how
-//! long what is written will live. An inode leaves the memory when the file system does, or when nobody uses it and its
-//! pages are on the disk. If the number is another one and the mark is gone, pages may be lost.
+//! So a session leaves a *mark* on the inode, which is only in the kernel's memory and never on the disk: the hint
+//! for how long what is written will live. An inode leaves the memory when the file system does, or when nobody uses
+//! it and its pages are on the disk. If the number is another one and the mark is gone, pages may be lost.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

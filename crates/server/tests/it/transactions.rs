@@ -598,8 +598,8 @@ fn users_are_changed_and_told_of_in_a_transaction() {
     queued.iter().for_each(|line| assert_eq!(client.line(line), "+QUEUED", "{line}"));
     assert_eq!(
         client.line("EXEC"),
-        "[\"default\" +OK [\"default\"] -ERR Error in ACL SETUSER modifier 'nonsense': Syntax error -ERR ACL SAVE inside \
-         of a transaction is not possible -ERR ACL DELUSER inside of a transaction is not possible +OK]"
+        "[\"default\" +OK [\"default\"] -ERR Error in ACL SETUSER modifier 'nonsense': Syntax error -ERR ACL SAVE \
+         inside of a transaction is not possible -ERR ACL DELUSER inside of a transaction is not possible +OK]"
     );
     assert_eq!(client.line("ACL USERS"), "[\"ann\" \"default\"]");
     let mut ann = server.connect();

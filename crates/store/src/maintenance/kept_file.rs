@@ -12,8 +12,8 @@ use crate::maintenance::new_file::sync_name;
 use crate::maintenance::regular_file::{next_data, open_regular};
 use crate::{Error, Result};
 
-/// Keeps a pool as [`keep_other`] does, in the place of what was kept of the same pool before, if anything was: else each
-/// crash of the machine would leave one more.
+/// Keeps a pool as [`keep_other`] does, in the place of what was kept of the same pool before, if anything was: else
+/// each crash of the machine would leave one more.
 pub(crate) fn keep_newest(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
     let mut kept = path.as_os_str().to_owned();
     kept.push(ending);

@@ -165,8 +165,8 @@ pub(super) fn refuse_other_log(
     let beside = place.number_in(GENERATION, identity)?;
     if beside != 0 && beside < noted.generation {
         return Err(Error::Corrupt(format!(
-            "the log in {} is an older copy of the one that {} was opened with: put that one back, or move the pool away \
-             to rebuild it from the older log, which lacks what was written since",
+            "the log in {} is an older copy of the one that {} was opened with: put that one back, or move the pool \
+             away to rebuild it from the older log, which lacks what was written since",
             place.display(),
             path.display()
         )));
