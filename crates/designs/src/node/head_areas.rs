@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!   root object   2 words: the first block of each area
-//!   block    | next 8 | number 8 | length 8 | sum 8 | committed 8 | total 8 | sum 8 | 0 | words | ...
-//!   words    | low fence 8 | place of the newest record 8 | its sequence 8 | ... | 2 words a log: its tail |
+//!   block    | next 8 | number 8 | length 8 | sum 8 | committed 8 | total 8 | sum 8 | leads 8 | words | ...
+//!   words    | entry 24 | ... | 2 words a log: its tail |
+//!   entry    | low fence 8 | newest record / 32: 43 bits, sequence: 21 | leaf / 64: 42 bits, sequence: upper 22 |
 //! ```
 //!
 //! The words of a checkpoint go on from block to block. Its *number* is that of no other: the opening of the pool, and
@@ -18,42 +19,27 @@
 //! no more: one that is damaged does not count, the other one does, and without both the logs are read from their
 //! beginning. So nothing that a checkpoint could say is lost with it.
 //!
+//! *The way to leaves*: an entry says where its leaf is, and as long as no leaf was merged away since the checkpoint
+//! was begun, each leaf that has an entry is there, in the same place and with the same low fence (leaves behind it
+//! may have been split off). Then the first block's word *leads* is the number of the checkpoint. Before the first
+//! merge that comes behind, the word is cleared, durably; a checkpoint that was begun before a merge never gets it. So
+//! opening need not walk the leaves to find them (`sptree/lazy.rs`).
+//!
 //! *Space*: an area has as many blocks as its last checkpoint took. A block that is added is empty, durably, before
 //! it is linked: what was in its place before could be a checkpoint, of another tree. Without space for one the
 //! checkpoint is given up; its area is written anew by the next.
+
+mod entry;
 
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::{PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering, SpinGuard, SpinLock};
 use everleaf_pool::Medium;
 
-/// Words of an entry: the low fence of a leaf, the place of the newest record of its buffer, its sequence.
-pub const ENTRY_LENGTH: usize = 3;
-const TAIL_LENGTH: usize = 2;
+use entry::{ENTRY_LENGTH, TAIL_LENGTH};
+pub use entry::{Entry, Tail};
+
 const HEADER_SIZE: usize = 64;
-
-/// Where a log ended: in the chunk of this mark, behind so many records. The marks of a log's chunks ascend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tail {
-    /// The opening of the pool that has made the chunk.
-    pub opening: u32,
-    /// The chunk's number among those of the opening.
-    pub number: u64,
-    /// Records of the chunk.
-    pub used: u32,
-}
-
-impl Tail {
-    /// As the pool has it.
-    pub fn words(self) -> [u64; 2] {
-        [u64::from(self.opening) << 32 | u64::from(self.used), self.number]
-    }
-
-    /// The tail that the pool has so.
-    pub fn of([ends, number]: [u64; 2]) -> Self {
-        Tail { opening: (ends >> 32) as u32, number, used: ends as u32 }
-    }
-}
 
 #[repr(C)]
 struct Header<M: Machine> {
@@ -64,7 +50,7 @@ struct Header<M: Machine> {
     committed: Atomic<u64, M>,
     total: Atomic<u64, M>,
     commit_sum: Atomic<u64, M>,
-    unused: Atomic<u64, M>,
+    leads: Atomic<u64, M>,
 }
 
 const _: () = assert!(size_of::<Header<everleaf_machine::Hardware>>() == HEADER_SIZE);
@@ -95,6 +81,18 @@ pub struct Writing {
     pub tails: Vec<Tail>,
     /// The key from which on leaves have not been looked at.
     pub from: u64,
+    /// Leaves that were passed since the last entry, since their buffers had nothing.
+    pub passed: usize,
+    /// Leaves that had been merged away when it was begun.
+    merges: u64,
+}
+
+/// What the merges of leaves mean for checkpoints.
+struct Merges {
+    /// How many there were in this opening.
+    count: u64,
+    /// Whether the pool has a checkpoint that leads to leaves.
+    leads: bool,
 }
 
 /// Who writes checkpoints, if anybody does.
@@ -111,9 +109,11 @@ pub struct Turn {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Ascending by their low fences.
-    pub entries: Vec<[u64; ENTRY_LENGTH]>,
+    pub entries: Vec<Entry>,
     /// Where the logs ended.
     pub tails: Vec<Tail>,
+    /// Whether no leaf was merged away since it was begun.
+    pub leads: bool,
 }
 
 /// See the module.
@@ -126,6 +126,8 @@ pub struct HeadAreas<M: Machine> {
     generation: u32,
     shape: AreaShape,
     turn: SpinLock<Turn, M>,
+    /// Taken last, and for a moment: by threads that have leaves locked, too.
+    merges: SpinLock<Merges, M>,
 }
 
 // SAFETY: `base` is the pool's mapping, which the tree keeps; everything shared is atomic or locked.
@@ -158,7 +160,8 @@ impl<M: Machine> HeadAreas<M> {
         shape: AreaShape,
     ) -> Self {
         let turn = SpinLock::new(Turn { area: 0, begun: 0, open: None });
-        HeadAreas { base, medium, root_object, first_word, generation, shape, turn }
+        let merges = SpinLock::new(Merges { count: 0, leads: false });
+        HeadAreas { base, medium, root_object, first_word, generation, shape, turn, merges }
     }
 
     /// Bytes of a block.
@@ -214,6 +217,8 @@ impl<M: Machine> HeadAreas<M> {
             is_flushed,
             tails,
             from: 0,
+            passed: 0,
+            merges: self.merges.lock().count,
         })
     }
 
@@ -224,9 +229,9 @@ impl<M: Machine> HeadAreas<M> {
             return Ok(block);
         }
         let block = session.allocate_record(self.block_size())?;
-        let Header { next, number, length, sum, committed, total, commit_sum, unused } =
+        let Header { next, number, length, sum, committed, total, commit_sum, leads } =
             self.header(block);
-        for word in [next, number, length, sum, committed, total, commit_sum, unused] {
+        for word in [next, number, length, sum, committed, total, commit_sum, leads] {
             word.write_private(0);
         }
         // Persist: the block is empty before the area leads to it, or what it was before would be taken for a
@@ -306,14 +311,43 @@ impl<M: Machine> HeadAreas<M> {
         self.seal(&mut writing);
         let header = self.header(writing.first);
         let (number, total) = (writing.number, writing.total);
+        let mut merges = self.merges.lock();
+        let leads = merges.count == writing.merges || M::mutant("sptree.leads_past_merge");
+        merges.leads |= leads;
+        header.leads.write_private(if leads { number } else { 0 });
         header.committed.write_private(number);
         header.total.write_private(total);
         // Release: the checkpoint is whole; recovery's view.
         header.commit_sum.store(u64::from(sum_of(0, &[number, total])), Ordering::Release);
         // Persist: all of it, before the other area is written over.
         self.medium.persist(header.next.as_ptr(), HEADER_SIZE);
+        drop(merges);
         turn.area ^= 1;
         self.cut_off(session, writing.block);
+    }
+
+    /// Says that a leaf is merged away, before anything of it is durable: from then on no checkpoint leads to leaves
+    /// until one is complete that was begun behind. The caller holds the leaf's lock.
+    pub fn note_merge(&self) {
+        let mut merges = self.merges.lock();
+        merges.count += 1;
+        if !std::mem::take(&mut merges.leads) || M::mutant("sptree.keeps_leading") {
+            return;
+        }
+        for area in 0..2 {
+            // Acquire: the block's header; pairs with the release in `follow`.
+            let block = self.head(area).load(Ordering::Acquire);
+            if block == 0 {
+                continue;
+            }
+            let leads = &self.header(block).leads;
+            // Release: recovery's view.
+            leads.store(0, Ordering::Release);
+            // Persist: by the drain below.
+            self.medium.flush(leads.as_ptr(), 8);
+        }
+        // Persist: before the merge is durable, or opening would go to a leaf that is not one any more.
+        self.medium.drain();
     }
 
     /// Frees the blocks behind one, which the last checkpoint did not need.
@@ -339,6 +373,9 @@ impl<M: Machine> HeadAreas<M> {
     pub fn give_up(&self, session: &mut Session<M>) -> bool {
         let Some(mut turn) = self.try_turn() else { return false };
         turn.open = None;
+        // What says that a leaf is merged away writes to the blocks.
+        let mut merges = self.merges.lock();
+        merges.leads = false;
         let mut blocks = vec![];
         for area in 0..2 {
             let mut block = self.head(area).read_private();
@@ -351,6 +388,7 @@ impl<M: Machine> HeadAreas<M> {
         }
         // Persist: nothing leads to the blocks before they are used again.
         self.medium.persist(self.head(0).as_ptr(), 16);
+        drop(merges);
         for block in &blocks {
             session.free_record(*block, self.block_size());
         }
@@ -390,9 +428,17 @@ impl<M: Machine> HeadAreas<M> {
         let mut complete: Vec<_> =
             (0..2).filter_map(|area| Some((self.committed(area)?, area))).collect();
         complete.sort_unstable();
+        let leads = |area| {
+            let block = self.head(area).read_private();
+            self.header(block).leads.read_private()
+        };
+        let leading = complete.iter().filter(|((number, _), area)| leads(*area) == *number);
+        let leading: Vec<u64> = leading.map(|((number, _), _)| *number).collect();
+        self.merges.get_mut().leads = !leading.is_empty();
         let both = complete.len() == 2;
         for ((number, total), area) in complete.into_iter().rev() {
-            if let Some(found) = self.read(self.head(area).read_private(), number, total) {
+            if let Some(mut found) = self.read(self.head(area).read_private(), number, total) {
+                found.leads = leading.contains(&number);
                 self.turn.get_mut().area = area ^ 1;
                 return Ok(Some(found));
             }
@@ -437,25 +483,9 @@ impl<M: Machine> HeadAreas<M> {
         if !entries.remainder().is_empty() {
             return None;
         }
-        let entries = entries.map(|entry| [entry[0], entry[1], entry[2]]).collect();
+        let entries = entries.map(|entry| Entry::of([entry[0], entry[1], entry[2]])).collect();
         let tails =
             tails.chunks_exact(TAIL_LENGTH).map(|tail| Tail::of([tail[0], tail[1]])).collect();
-        Some(Found { entries, tails })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tail_survives_encoding() {
-        for tail in [
-            Tail::default(),
-            Tail { opening: 3, number: 1 << 40, used: 2046 },
-            Tail { opening: u32::MAX, number: u64::MAX, used: u32::MAX },
-        ] {
-            assert_eq!(Tail::of(tail.words()), tail);
-        }
+        Some(Found { entries, tails, leads: false })
     }
 }

@@ -1,6 +1,6 @@
 //! The tree's own check, at rest.
 
-use everleaf_alloc::Recovery;
+use everleaf_alloc::{Recovery, Session};
 use everleaf_index::{CheckReport, Geometry};
 use everleaf_machine::Machine;
 
@@ -13,9 +13,18 @@ use crate::node::write_buffer::tag;
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Walks inner tree and list, which must agree (S6), and marks everything.
-    pub(super) fn check_all(&self, used: &Recovery<M>, report: &mut CheckReport) {
+    pub(super) fn check_all(
+        &self,
+        session: &mut Session<M>,
+        used: &Recovery<M>,
+        report: &mut CheckReport,
+    ) {
         let problems = &mut report.problems;
-        if let Err(error) = self.restore_all() {
+        if let Err(error) = self.know_all(session) {
+            // Behind it the list cannot be followed.
+            return problems.push(error.to_string());
+        }
+        if let Err(error) = self.restore_all(session) {
             problems.push(error.to_string());
         }
         let damaged = self.logs.damaged();

@@ -6,7 +6,8 @@
 //!
 //! 1. the *tails* are noted: where each log ends;
 //! 2. the leaves are looked at from left to right: if its buffer has records, an *entry* says the low fence of the
-//!    leaf, and the place and the sequence of the newest;
+//!    leaf, where it is, and the place and the sequence of the newest; of those without records each seventeenth in a
+//!    row has an entry without a record, so that opening at once finds the way to all (`lazy.rs`);
 //! 3. entries and tails are made durable, and count from then on.
 //!
 //! Nobody waits for a checkpoint. A leaf is looked at as a reader does, and others go on: what they write after 1
@@ -49,24 +50,27 @@
 //!   when it is lost after opening.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::Geometry;
+use everleaf_index::{Geometry, IndexError};
 use everleaf_machine::Machine;
 
 use super::layout::HIGH_MAX;
 use super::recover::corrupt;
 use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
-use crate::node::head_areas::{ENTRY_LENGTH, Found, Tail, Writing};
+use crate::node::head_areas::{Entry, Found, Tail, Writing};
 
 /// What a checkpoint says of a leaf, if there is anything, where the leaf ends, and the next one.
 struct Look<'t, M: Machine> {
-    entry: Option<[u64; ENTRY_LENGTH]>,
-    low: u64,
+    /// With the place of its newest record, if its buffer has records.
+    entry: Entry,
     high: u64,
     next: Option<LeafAndMiddle<'t, M>>,
 }
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
+    /// After so many leaves without records one has an entry that only leads there.
+    const PASSED: usize = if G::SLOT_COUNT < 62 { 1 } else { 16 };
+
     /// Leaves that are looked at for each chunk that a log gets.
     const LOOKS: usize = Self::LOGS.chunk_length / 2;
 
@@ -109,14 +113,22 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         &self,
         session: &mut Session<M>,
         writing: &mut Writing,
-    ) -> Result<bool, AllocError> {
+    ) -> Result<bool, IndexError> {
         let mut next = None;
-        for _ in 0..Self::LOOKS {
-            let look = self.look(next, writing.from);
+        // Each leaf that is not known yet is made known, which takes longer, and the first write after opening at once
+        // comes here.
+        let looks = if self.is_lazy() { (Self::LOOKS / 16).max(2) } else { Self::LOOKS };
+        for _ in 0..looks {
+            let look = self.look(session, next, writing.from)?;
+            let entry = look.entry;
+            writing.passed += 1;
             // A leaf that begins before has been merged since the tails were noted: all that it needs is behind
             // them.
-            if let Some(entry) = look.entry.filter(|_| look.low >= writing.from) {
-                self.areas.push(session, writing, &entry)?;
+            if (entry.head != 0 || writing.passed > Self::PASSED) && entry.low >= writing.from {
+                let what = "a leaf was written too often for a checkpoint";
+                let words = entry.words().ok_or_else(|| corrupt(entry.leaf, what))?;
+                self.areas.push(session, writing, &words)?;
+                writing.passed = 0;
             }
             if look.high == HIGH_MAX {
                 return Ok(true);
@@ -128,9 +140,17 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// Looks at the leaf for a key as a reader does, first in the place where it is expected.
-    fn look<'t>(&'t self, expected: Option<LeafAndMiddle<'t, M>>, key: u64) -> Look<'t, M> {
-        let seek = || self.place(self.leaf_for(key));
-        let mut place = expected.unwrap_or_else(seek);
+    ///
+    /// # Errors
+    /// As [`Self::leaf_for`].
+    fn look<'t>(
+        &'t self,
+        session: &mut Session<M>,
+        expected: Option<LeafAndMiddle<'t, M>>,
+        key: u64,
+    ) -> Result<Look<'t, M>, IndexError> {
+        let mut seek = || self.leaf_for(session, key).map(|leaf| self.place(leaf));
+        let mut place = expected.map_or_else(&mut seek, Ok)?;
         let mut attempt = 0;
         loop {
             let middle = place.middle;
@@ -138,17 +158,17 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 Ok(version) => version,
                 Err(retry) if !M::mutant("sptree.checkpoint_ignores_locks") => {
                     retry.pause::<M>(&mut attempt);
-                    place = seek();
+                    place = seek()?;
                     continue;
                 }
-                Err(_) => return self.heads_of(place),
+                Err(_) => return Ok(self.heads_of(place)),
             };
             let range = self.check_range(place, key);
             let look = self.heads_of(place);
             match (middle.is_current(version), range) {
-                (true, Ok(())) => return look,
+                (true, Ok(())) => return Ok(look),
                 (true, Err(elsewhere)) => {
-                    place = self.move_right(elsewhere).unwrap_or_else(seek);
+                    place = self.move_right(elsewhere).map_or_else(&mut seek, Ok)?;
                 }
                 (false, _) => {}
             }
@@ -166,8 +186,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         } else {
             low
         };
-        let entry = has_records.then_some([name, head, sequence]);
-        Look { entry, low, high, next: (next != 0).then(|| self.place(next)) }
+        let (head, sequence) = if has_records { (head, sequence) } else { (0, 0) };
+        let entry = Entry { low: name, leaf: place.offset, head, sequence };
+        // Else it is looked for: it may be one that is not known yet.
+        let next = (next != 0 && !self.is_lazy()).then(|| self.place(next));
+        Look { entry, high, next }
     }
 
     /// Finds the newest record of each buffer, of those that the last checkpoint knows and of those behind it. `leaves`
@@ -175,23 +198,19 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     pub(super) fn find_heads(
         &mut self,
         recovery: &Recovery<M>,
+        Found { entries, tails, .. }: Found,
         leaves: &[(u64, u64)],
     ) -> Result<(), AllocError> {
-        let found = self.areas.find(recovery)?;
-        if found.is_some() {
-            M::mark("sptree.resumed");
-        }
-        let Found { entries, tails } = found.unwrap_or_default();
         self.logs.recover(recovery, &tails, |place, record| {
-            self.find_head(self.leaf_for(record.key), record.sequence, place);
+            self.find_head(self.known_leaf_for(record.key), record.sequence, place);
         })?;
         let mut leaf = 0;
-        for [low, place, sequence] in entries {
+        for entry in entries {
             // Both ascend. The leaf of an entry may be gone: then one on its left has everything.
-            while leaves.get(leaf + 1).is_some_and(|next| next.0 <= low) {
+            while leaves.get(leaf + 1).is_some_and(|next| next.0 <= entry.low) {
                 leaf += 1;
             }
-            self.find_head(leaves[leaf].1, sequence, place);
+            self.find_head(leaves[leaf].1, entry.sequence, entry.head);
         }
         Ok(())
     }
@@ -203,25 +222,23 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         }
     }
 
-    /// Ends the records of leaves whose split a crash has cut: `cut` are those whose line 0 does not cover their
-    /// range. Some of the records may be linked to some of keys that have gone to the right half, whose chunks may
-    /// be dropped when that does not need them (S9).
-    pub(super) fn end_cut_splits(&self, cut: &[u64]) -> Result<(), AllocError> {
-        for offset in cut {
-            let place = self.place(*offset);
-            let middle = place.middle;
-            if middle.needs_restore() {
-                // No search is known to come here.
-                self.restore(place)?;
-            }
-            if middle.next() != 0 {
-                // No number twice: the right half has them up to here.
-                let right = self.table.at(middle.next()).flushed();
-                middle.note_record(middle.sequence().max(right), middle.head());
-            }
-            if !self.write_back(place, None) {
-                return Err(corrupt(*offset, "half a leaf has no room for its buffer"));
-            }
+    /// Ends the records of a leaf whose split a crash has cut: its line 0 does not cover its range. Some of the records
+    /// may be linked to some of keys that have gone to the right half, whose chunks may be dropped when that does not
+    /// need them (S9). Nobody else is at work on the leaf or the right half.
+    pub(super) fn end_cut_split(&self, offset: u64) -> Result<(), AllocError> {
+        let place = self.place(offset);
+        let middle = place.middle;
+        if middle.needs_restore() {
+            // No search is known to come here.
+            self.restore(place)?;
+        }
+        if middle.next() != 0 {
+            // No number twice: the right half has them up to here.
+            let right = self.leaf(middle.next()).flushed();
+            middle.note_record(middle.sequence().max(right), middle.head());
+        }
+        if !self.write_back(place, None) {
+            return Err(corrupt(offset, "half a leaf has no room for its buffer"));
         }
         Ok(())
     }

@@ -21,8 +21,8 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
     }
 
     #[inline]
-    fn read(&self, _session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        self.read(key)
+    fn read(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        self.read(session, key)
     }
 
     #[inline]
@@ -38,21 +38,20 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
     #[inline]
     fn read_pairs(
         &self,
-        _session: &mut Session<M>,
+        session: &mut Session<M>,
         way: Way,
         from: u64,
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
         match way {
-            Way::Up => self.scan_forward(from, limit, pairs),
-            Way::Down => self.scan_backward(from, limit, pairs),
+            Way::Up => self.scan_forward(session, from, limit, pairs),
+            Way::Down => self.scan_backward(session, from, limit, pairs),
         }
     }
 
     fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
-        let _pinned = session.pinned();
-        self.restore_all()?;
+        self.restore_all(&mut session.pinned())?;
         Ok(self.keys.sum())
     }
 
@@ -85,16 +84,20 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
 
     fn check(
         &self,
-        _session: &mut Session<M>,
+        session: &mut Session<M>,
         used: &Recovery<M>,
         report: &mut CheckReport,
     ) -> Result<(), IndexError> {
-        self.check_all(used, report);
+        self.check_all(session, used, report);
         Ok(())
     }
 
     fn free_all(&self, session: &mut Session<M>) {
         let mut offset = self.root_object.word(HEAD_WORD).read_private();
+        // Behind damage nothing can be told of the leaves: then they are left where they are.
+        if self.know_all(session).is_err() {
+            offset = 0;
+        }
         while offset != 0 {
             let next = self.leaf(offset).heading().next;
             session.free_record(offset, LEAF_SIZE);
@@ -149,14 +152,27 @@ impl<V: Variant, G: Geometry, M: Machine> Design<M> for Tree<V, G, M> {
         root: u32,
         _threads: usize,
     ) -> Result<Self, IndexError> {
-        Self::open_in(session, recovery, root)
+        Self::open_in(session, recovery, root, false)
+    }
+
+    /// In the variant with checkpoints, if the last one leads to the leaves: they are made known when they are touched.
+    fn recover_at_once(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+        _threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_in(session, recovery, root, true)
     }
 
     fn root_value(&self) -> u32 {
         self.root_object.root_value()
     }
 
-    fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
-        self.mark_all(used)
+    const MARKS_LATER: bool = V::CHECKPOINTED;
+
+    /// Opening has marked everything, unless it was at once: then nobody asks.
+    fn mark(&self, _session: &mut Session<M>, _used: &Recovery<M>) -> Result<(), AllocError> {
+        Ok(())
     }
 }

@@ -124,7 +124,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         while from <= last {
             // Pinned for one leaf: what others give up meanwhile can be used again soon.
             let mut session = session.pinned();
-            let place = self.lock_leaf(from)?;
+            let place = self.lock_leaf(&mut session, from)?;
             from = place.middle.high();
             let is_empty = self.buffer(place).len() == 0 || self.write_back(place, None);
             // The right half of a split has its part of the buffer, and the left one gets its own.
@@ -140,8 +140,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// A key that is not less than any that was written before the call and whose leaf may not have it yet.
     fn greatest(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
-        let _pinned = session.pinned();
-        let place = self.lock_leaf(HIGH_MAX - 1)?;
+        let mut session = session.pinned();
+        let place = self.lock_leaf(&mut session, HIGH_MAX - 1)?;
         let buffered = self.buffer(place).iter().map(|(key, _)| key);
         let last = buffered.fold(place.middle.low(), u64::max);
         place.middle.lock.unlock_unchanged();
@@ -198,9 +198,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     fn chunk_limit(&self) -> Limit {
         let (each, per_leaf) = if G::SLOT_COUNT < 62 { (2, 0) } else { (16, BUFFER_LENGTH * 2) };
         let shape = Self::LOGS;
-        let shared = self.leaves.sum() as usize * per_leaf / shape.chunk_length;
+        let shared = self.leaf_count() as usize * per_leaf / shape.chunk_length;
         let free = self.heap.pool().max_size().saturating_sub(self.heap.used_bytes());
-        Limit { each, shared, most: free as usize / FREE_FOR_LOG / shape.chunk_size() }
+        let factor = if self.is_lazy() { 2 } else { 1 };
+        let most = free as usize / FREE_FOR_LOG / shape.chunk_size();
+        Limit { each: each * factor, shared: shared * factor, most }
     }
 
     /// Makes sure that these records are not needed any more. Most are not: their leaves have been written
@@ -213,13 +215,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if M::mutant("sptree.no_forced_flush") {
             return Ok(());
         }
-        let places = records.map(|record| {
-            record.map(|record| {
-                let place = self.place(self.leaf_for(record.key));
-                place.middle.prefetch(false);
-                (place, record)
-            })
-        });
+        let mut places = [None; GROUP];
+        for (found, record) in places.iter_mut().zip(records) {
+            let Some(record) = *record else { continue };
+            let place = self.place(self.leaf_for(session, record.key)?);
+            place.middle.prefetch(false);
+            *found = Some((place, record));
+        }
         for (place, record) in places.into_iter().flatten() {
             if !self.is_written_back(place, record) {
                 self.release_record(session, record)?;
@@ -238,7 +240,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Makes sure that a record is not needed any more.
     fn release_record(&self, session: &mut Session<M>, record: Record) -> Result<(), IndexError> {
         loop {
-            let place = self.lock_leaf(record.key)?;
+            let place = self.lock_leaf(session, record.key)?;
             if record.sequence <= place.middle.flushed() {
                 place.middle.lock.unlock_unchanged();
                 return Ok(());

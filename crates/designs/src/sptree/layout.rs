@@ -11,8 +11,9 @@
 //!   line 18    | 64 slot numbers in the order of their keys, one byte each                   |
 //! ```
 //!
-//! The tag is "EVLSPTR2" in a variant with buffers, whose words of logs have sums, and "EVLSPTR1" in one without. The
-//! two areas are those of checkpoints (`head_areas.rs`), zero in a variant without.
+//! The tag is "EVLSPTR2" in a variant with buffers, whose words of logs have sums, "EVLSPTR1" in one without, and
+//! "EVLSPTR3" in one with checkpoints, whose entries say where leaves are. The two areas are those of checkpoints
+//! (`head_areas.rs`), zero in a variant without.
 //!
 //! A leaf is in a class of records of 1280 bytes. Everything that says what a leaf holds is on line 0,
 //! so a line's stores, which become durable in their order, are all the log that a change needs.
@@ -24,9 +25,14 @@ use super::variant::Variant;
 use crate::node::entry::{ENTRY_SIZE, Entry};
 use crate::node::write_buffer::tag as key_tag;
 
-/// First word of a root object. Programs whose logs had no sums had the same for all.
+/// First word of a root object. Programs whose logs had no sums had the same for all, and those whose checkpoints had
+/// no places of leaves, and whose merges do not say that there was one, "EVLSPTR2" for those with checkpoints.
 pub(super) const fn tag<V: Variant>() -> u64 {
-    u64::from_le_bytes(if V::BUFFERED { *b"EVLSPTR2" } else { *b"EVLSPTR1" })
+    u64::from_le_bytes(match (V::BUFFERED, V::CHECKPOINTED) {
+        (false, _) => *b"EVLSPTR1",
+        (true, false) => *b"EVLSPTR2",
+        (true, true) => *b"EVLSPTR3",
+    })
 }
 
 /// The root object's word that says which variant the tree is of.
@@ -152,6 +158,12 @@ impl<M: Machine> Leaf<M> {
     /// The tag in a slot, while nobody writes it.
     pub fn tag_at(&self, slot: usize) -> u8 {
         self.tags.read_private(slot)
+    }
+
+    /// The number up to which it has all buffered writes.
+    pub fn flushed(&self) -> u64 {
+        // Acquire: pairs with the release in `set_flushed`.
+        self.flushed.load(Ordering::Acquire)
     }
 
     /// Fills a slot that the bitmap does not name, and starts its way to the medium.

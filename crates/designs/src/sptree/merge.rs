@@ -25,7 +25,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let count = place.leaf.bitmap().count_ones() as usize;
         // Now and then is enough: a look at a neighbour is a line read.
         let is_due = count.is_multiple_of((Self::CAPACITY / 16).max(1));
-        count * 4 <= Self::CAPACITY && is_due && self.merge_any(session, place)
+        // As long as leaves are not known, none leaves the list: what leads to them may lead there.
+        count * 4 <= Self::CAPACITY && is_due && !self.is_lazy() && self.merge_any(session, place)
     }
 
     #[cold]
@@ -100,6 +101,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             return false;
         }
         M::mark("sptree.merge");
+        if V::CHECKPOINTED {
+            self.areas.note_merge();
+        }
         let free = slots(!into);
         let mut bitmap = into;
         for (slot, source) in free.zip(slots(from)) {

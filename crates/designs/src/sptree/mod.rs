@@ -21,7 +21,8 @@
 //! a record of the log and an entry of the buffer; a full buffer goes to its leaf with two drains
 //! (`flush.rs`), and line 0 then says that the records before are not needed any more. After a crash a
 //! buffer is rebuilt when its leaf is first touched, for a read or a write (`restore.rs`). In the *checkpointed*
-//! variant opening reads only what the log has behind the last checkpoint (`checkpoint.rs`).
+//! variant opening reads only what the log has behind the last checkpoint (`checkpoint.rs`), and need not read the
+//! leaves: one is made known when it is first touched (`lazy.rs`).
 //!
 //! *Source*: Xingsheng Zhao, Chen Zhong, Prajwal Challa, Song Jiang, "Developing Index Structures in
 //! Persistent Memory Using Spot-on Optimizations with DRAM", ICPE 2024.
@@ -53,7 +54,10 @@
 //!   leaves of its records have them, so no link that is still followed leads there. A plain log has no
 //!   links: a record counts for the leaf that has its key, whichever that is when it is replayed;
 //! - S10 a checkpoint that is complete and the records behind its tails lead to the newest record of each leaf that
-//!   needs some: what it says of a leaf names the leaf by its low fence, which never changes.
+//!   needs some: what it says of a leaf names the leaf by its low fence, which never changes;
+//! - S11 as long as a checkpoint says that it leads to leaves, the leaves of its entries are in the list, in their
+//!   places and with their low fences; a leaf that opening has left is made known by one thread, once, before anything
+//!   else of it is read.
 //!
 //! *Holes of the paper and its code that are closed*, by the numbers of `docs/trees/sptree.md`:
 //! - 1 *two logs, one buffer*: records of a leaf have ascending numbers, in whatever logs they are;
@@ -79,6 +83,7 @@ mod design;
 mod filter;
 mod flush;
 mod layout;
+mod lazy;
 mod merge;
 mod recover;
 mod restore;
@@ -96,7 +101,7 @@ use std::sync::Arc;
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_index::build::Tally;
 use everleaf_index::{Geometry, IndexError, PoolBase, Production, ROOT_OBJECT_SIZE, RootObject};
-use everleaf_machine::{Hardware, Machine};
+use everleaf_machine::{Atomic, Hardware, Machine, SpinLock};
 use everleaf_pool::Medium;
 
 use crate::node::head_areas::{AreaShape, HeadAreas};
@@ -107,6 +112,7 @@ use layout::{
     AREA_WORD, ENTRY_COUNT, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, LEAF_STRIDE, LOG_WORD, Leaf,
     VARIANT_WORD, tag,
 };
+use lazy::Unknown;
 use state::Middle;
 use top::TopIndex;
 use variant::{
@@ -168,6 +174,11 @@ pub struct Tree<V: Variant, G: Geometry, M: Machine> {
     splits: Tally<M>,
     /// Leaves whose buffers are to be rebuilt from the log.
     unrestored: Tally<M>,
+    /// Whether opening has left leaves to be made known.
+    opened_at_once: bool,
+    /// 1 as long as there may be leaves that are not known.
+    is_lazy: Atomic<u64, M>,
+    unknown: SpinLock<Unknown, M>,
     heap: Arc<Heap<M>>,
     variant: PhantomData<V>,
 }
@@ -240,6 +251,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             leaves: Tally::new(0),
             splits: Tally::new(0),
             unrestored: Tally::new(0),
+            opened_at_once: false,
+            is_lazy: Atomic::new(0),
+            unknown: SpinLock::new(Unknown::default()),
             heap,
             variant: PhantomData,
         })
@@ -308,9 +322,19 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         unsafe { &*start }
     }
 
-    /// The leaf for a key, as the top index knows it. The caller is pinned.
+    /// The leaf for a key, as the top index knows it, or, if it is not known yet, as the pool does. The caller is
+    /// pinned.
+    ///
+    /// # Errors
+    /// A leaf that was not known yet is damaged, or there is no memory for it.
     #[inline(always)]
-    fn leaf_for(&self, key: u64) -> u64 {
+    fn leaf_for(&self, session: &mut Session<M>, key: u64) -> Result<u64, IndexError> {
+        if self.is_lazy() { self.find_known(session, key) } else { Ok(self.known_leaf_for(key)) }
+    }
+
+    /// The leaf for a key, of those that are known.
+    #[inline(always)]
+    fn known_leaf_for(&self, key: u64) -> u64 {
         self.top.find_le(key, |leaf| self.low_of(leaf))
     }
 

@@ -11,6 +11,7 @@ use everleaf_machine::{LINE_SIZE, Machine};
 use super::Tree;
 use super::layout::{HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, VARIANT_WORD, slots, tag};
 use super::variant::Variant;
+use crate::node::head_areas::Found;
 use crate::node::write_log::{Record, SEQUENCE_BOUND, sort_by_sequence};
 
 pub(super) fn corrupt(offset: u64, what: impl Into<String>) -> AllocError {
@@ -22,6 +23,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         session: &mut Session<M>,
         recovery: &Recovery<M>,
         root: u32,
+        at_once: bool,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let root_object = RootObject::open(&heap, recovery, root, tag::<V>())?;
@@ -31,31 +33,49 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             return Err(corrupt(0, what).into());
         }
         let mut tree = Self::assemble(session, root_object)?;
-        let built = tree.build(session, recovery);
+        let built = tree.find_leaves(session, recovery, at_once);
         if built.is_err() {
             tree.free_volatile(session);
         }
         built.map(|()| tree)
     }
 
-    /// Walks the list; gives middle nodes and inner tree their contents.
+    /// Gives middle nodes and inner tree their contents, or leaves that to those who touch a leaf, if it can be done.
+    fn find_leaves(
+        &mut self,
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        at_once: bool,
+    ) -> Result<(), IndexError> {
+        if !V::CHECKPOINTED {
+            return self.build(session, recovery, Found::default());
+        }
+        let found = self.areas.find(recovery)?;
+        if found.is_some() {
+            M::mark("sptree.resumed");
+        }
+        let found = found.unwrap_or_default();
+        if at_once && found.leads && self.is_writable {
+            self.leave_leaves(session, recovery, found)
+        } else {
+            self.build(session, recovery, found)
+        }
+    }
+
+    /// Walks the list.
     fn build(
         &mut self,
         session: &mut Session<M>,
         recovery: &Recovery<M>,
+        found: Found,
     ) -> Result<(), IndexError> {
         let (mut leaves, mut cut): (Vec<(u64, u64)>, _) = (vec![], vec![]);
         let (mut keys, mut low) = (0, 0);
         let mut offset = self.root_object.word(HEAD_WORD).read_private();
         loop {
-            self.check_place(recovery, offset)?;
+            self.check_place(Some(recovery), offset)?;
             recovery.mark_record(offset, LEAF_SIZE)?;
-            let heading = self.mend(recovery, offset)?;
-            if heading.low != low || heading.high <= low {
-                let what =
-                    format!("a leaf for {:?} to {} stands at {low}", heading.low, heading.high);
-                return Err(corrupt(offset, what).into());
-            }
+            let heading = self.mend(Some(recovery), offset, low)?;
             self.make_room(session, offset)?;
             let middle = self.table.at(offset);
             middle.set(&heading);
@@ -74,9 +94,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         self.leaves.add(0, leaves.len() as i64);
         self.load_top(session, &leaves)?;
         if V::CHECKPOINTED {
-            self.find_heads(recovery, &leaves)?;
+            self.find_heads(recovery, found, &leaves)?;
             self.logs.end_adoption();
-            self.end_cut_splits(&cut)?;
+            cut.into_iter().try_for_each(|offset| self.end_cut_split(offset))?;
         } else {
             self.find_records(recovery)?;
             self.logs.end_adoption();
@@ -93,7 +113,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let mut plain = vec![];
         self.logs.recover(recovery, &[], |place, record| {
             if V::LINKED {
-                self.find_head(self.leaf_for(record.key), record.sequence, place);
+                self.find_head(self.known_leaf_for(record.key), record.sequence, place);
             } else {
                 plain.push((place, record));
             }
@@ -116,7 +136,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// Puts a record into the buffer of its leaf, if that has not got it. False if there is no room.
     fn replay_record(&self, record: Record) -> bool {
-        let place = self.place(self.leaf_for(record.key));
+        let place = self.place(self.known_leaf_for(record.key));
         let (middle, buffer) = (place.middle, self.buffer(place));
         if record.sequence <= middle.flushed() && !M::mutant("sptree.replays_flushed") {
             return true;
@@ -157,20 +177,37 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         Ok(())
     }
 
-    /// Refuses a place where no leaf can be.
-    fn check_place(&self, recovery: &Recovery<M>, offset: u64) -> Result<(), AllocError> {
-        let room = recovery.record_room(offset).filter(|_| offset.is_multiple_of(LINE_SIZE as u64));
-        if room.is_some_and(|room| room >= LEAF_SIZE) {
+    /// Refuses a place where no leaf can be. Without what opening knows of the pool's records only one that is not in
+    /// the pool.
+    pub(super) fn check_place(
+        &self,
+        recovery: Option<&Recovery<M>>,
+        offset: u64,
+    ) -> Result<(), AllocError> {
+        let is_one = match recovery {
+            Some(recovery) => recovery.record_room(offset).is_some_and(|room| room >= LEAF_SIZE),
+            None => offset != 0 && self.base.holds(offset, LEAF_SIZE),
+        };
+        if is_one && offset.is_multiple_of(LINE_SIZE as u64) {
             Ok(())
         } else {
             Err(corrupt(offset, "a leaf was expected here"))
         }
     }
 
-    /// Line 0 of a leaf, after the repairs that it needs.
-    fn mend(&self, recovery: &Recovery<M>, offset: u64) -> Result<Heading, IndexError> {
+    /// Line 0 of the leaf from `low` on, after the repairs that it needs. Nobody else is at work on it.
+    pub(super) fn mend(
+        &self,
+        recovery: Option<&Recovery<M>>,
+        offset: u64,
+        low: u64,
+    ) -> Result<Heading, IndexError> {
         let leaf = self.leaf(offset);
         let mut heading = leaf.heading();
+        if heading.low != low || heading.high <= low {
+            let what = format!("a leaf for {:?} to {} stands at {low}", heading.low, heading.high);
+            return Err(corrupt(offset, what).into());
+        }
         // Far from what records can hold, and more than any index will ever write.
         if heading.flushed >= SEQUENCE_BOUND {
             let what = format!("a leaf says that {} writes are in their place", heading.flushed);
@@ -198,7 +235,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             let masked = slots(heading.bitmap).filter(|slot| leaf.pair(*slot).0 >= heading.high);
             heading.bitmap &= !masked.fold(0, |bits, slot| bits | 1 << slot);
             leaf.commit(heading.bitmap);
-            // A checkpointed leaf may have records that are to be ended first: `end_cut_splits` says it then.
+            // A checkpointed leaf may have records that are to be ended first: `end_cut_split` says it then.
             if !V::CHECKPOINTED {
                 leaf.set_covered(heading.high);
             }
@@ -210,7 +247,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// The right neighbour, after those that a crash left behind.
-    fn follow(&self, recovery: &Recovery<M>, heading: &Heading) -> Result<u64, IndexError> {
+    fn follow(&self, recovery: Option<&Recovery<M>>, heading: &Heading) -> Result<u64, IndexError> {
         let mut next = heading.next;
         loop {
             if next == 0 {

@@ -75,9 +75,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         restored
     }
 
-    /// Leaves whose buffers opening has left to be restored when they are touched.
+    /// Leaves whose buffers opening has left to be restored when they are touched, and those that it has left
+    /// altogether, as far as it knows of them: it is 0 when there are none, and not before.
     pub fn unrestored(&self) -> u64 {
-        self.unrestored.sum()
+        self.unrestored.sum() + self.unknown_leaves()
     }
 
     /// Bytes of the log.
@@ -104,31 +105,45 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             return Ok(None);
         }
         for _ in 0..leaves {
-            if self.unrestored.sum() == 0 || from == HIGH_MAX {
+            if from == HIGH_MAX || self.unrestored.sum() == 0 && !self.is_lazy() {
                 return Ok(None);
             }
             // Pinned for one leaf: what others give up meanwhile can be used again soon.
-            let _pinned = session.pinned();
-            match self.lock_leaf(from) {
+            let mut session = session.pinned();
+            match self.lock_leaf(&mut session, from) {
                 Ok(place) => {
+                    let low = place.middle.low();
                     from = place.middle.high();
                     place.middle.lock.unlock_unchanged();
+                    self.note_known(low, from);
                 }
                 Err(error) => {
                     damaged.push(error);
-                    // Not locked: at worst the leaf has been split since, and its right part is looked at next.
-                    from = self.seek(from).middle.high().max(from.saturating_add(1));
+                    from = self.behind(&mut session, from);
                 }
             }
         }
         Ok(Some(from))
     }
 
-    /// Rebuilds all buffers that are not there yet. Others may be at work.
+    /// A key behind the leaf for `key`, which is damaged.
+    fn behind(&self, session: &mut Session<M>, key: u64) -> u64 {
+        let high = match self.seek(session, key) {
+            // Not locked: at worst the leaf has been split since, and its right part is looked at next.
+            Ok(place) => place.middle.high(),
+            // What is between it and the next one that the checkpoint knows is found from there, or not at all.
+            Err(_) => self.next_in_checkpoint(key),
+        };
+        high.max(key.saturating_add(1))
+    }
+
+    /// Rebuilds all buffers that are not there yet, and makes all leaves known before. Others may be at work.
     ///
     /// # Errors
-    /// That of the first leaf whose records are damaged; the others are restored.
-    pub(super) fn restore_all(&self) -> Result<(), AllocError> {
+    /// That of the first leaf whose records are damaged; the others are restored. That of the first leaf that cannot be
+    /// made known.
+    pub(super) fn restore_all(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        self.know_all(session)?;
         let mut all = Ok(());
         if !V::BUFFERED || self.unrestored.sum() == 0 {
             return all;
@@ -143,8 +158,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                     let needs_it = place.middle.needs_restore();
                     let restored = if needs_it { self.restore(place) } else { Ok(()) };
                     place.middle.lock.unlock();
-                    if restored.is_err() {
-                        all = all.and(restored);
+                    if let Err(error) = restored {
+                        all = all.and(Err(error.into()));
                         break;
                     }
                 } else if place.middle.lock.is_dead(LOCK_GENERATION) {

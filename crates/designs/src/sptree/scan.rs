@@ -7,6 +7,7 @@
 //! The first scan of a leaf that was written to notes the order of its slots, under the lock; those after
 //! it follow the order. It is tagged with the opening of the pool, so a crash needs no repair.
 
+use everleaf_alloc::Session;
 use everleaf_index::{Geometry, IndexError};
 use everleaf_machine::{LINE_SIZE, Machine};
 
@@ -30,6 +31,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Appends up to `limit` pairs from `from` on.
     pub(super) fn scan_forward(
         &self,
+        session: &mut Session<M>,
         mut from: u64,
         limit: usize,
         pairs: &mut Pairs,
@@ -41,11 +43,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let mut place = None;
         while pairs.len() < end {
             let before = pairs.len();
-            let here = place.take().unwrap_or_else(|| self.seek_whole(from));
+            let here = place.take().map_or_else(|| self.seek_whole(session, from), Ok)?;
             match self.visit(here, from, end - before, pairs) {
                 Ok(Ok(Seen { next: None, .. })) => return Ok(()),
                 Ok(Ok(Seen { next: Some((next, low)), .. })) => {
-                    (place, from, attempt) = (Some(self.place(next)), low, 0);
+                    // Else it is looked for, since it may be one that is not known yet.
+                    place = (!self.is_lazy()).then(|| self.place(next));
+                    (from, attempt) = (low, 0);
                 }
                 Ok(Err(elsewhere)) => place = self.move_right(elsewhere),
                 Err(retry) => {
@@ -63,6 +67,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Appends up to `limit` pairs from `from` on, descending.
     pub(super) fn scan_backward(
         &self,
+        session: &mut Session<M>,
         mut from: u64,
         limit: usize,
         pairs: &mut Pairs,
@@ -73,7 +78,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let mut place = None;
         while pairs.len() < end {
             part.clear();
-            let here = place.take().unwrap_or_else(|| self.seek_whole(from));
+            let here = place.take().map_or_else(|| self.seek_whole(session, from), Ok)?;
             // All of the leaf; the range is checked with the key that is looked for.
             match self.visit_from(here, from, 0, usize::MAX, &mut part) {
                 Ok(Ok(Seen { low, .. })) => {
@@ -93,10 +98,14 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     /// The leaf for a key, all of it asked for.
-    fn seek_whole(&self, key: u64) -> LeafAndMiddle<'_, M> {
-        let place = self.place(self.leaf_for(key));
+    fn seek_whole(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+    ) -> Result<LeafAndMiddle<'_, M>, IndexError> {
+        let place = self.place(self.leaf_for(session, key)?);
         self.prefetch_whole(place);
-        place
+        Ok(place)
     }
 
     #[inline(always)]
@@ -138,7 +147,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             let next = match place.middle.next() {
                 0 => None,
                 next => {
-                    self.prefetch_whole(self.place(next));
+                    if !self.is_lazy() {
+                        self.prefetch_whole(self.place(next));
+                    }
                     Some((next, place.middle.high()))
                 }
             };

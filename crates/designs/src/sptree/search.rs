@@ -1,5 +1,6 @@
 //! From a key to its leaf, and lookups.
 
+use everleaf_alloc::Session;
 use everleaf_index::{Domain, Geometry, IndexError};
 use everleaf_machine::Machine;
 
@@ -17,11 +18,32 @@ pub(super) enum Elsewhere {
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// The leaf for a key, as the inner tree knows it; its first lines are asked for.
+    ///
+    /// # Errors
+    /// As [`Self::leaf_for`].
     #[inline(always)]
-    pub(super) fn seek(&self, key: u64) -> LeafAndMiddle<'_, M> {
-        let place = self.place(self.leaf_for(key));
+    pub(super) fn seek(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+    ) -> Result<LeafAndMiddle<'_, M>, IndexError> {
+        let place = self.place(self.leaf_for(session, key)?);
         self.prefetch(place);
-        place
+        Ok(place)
+    }
+
+    /// The place to go on, behind a leaf that is not the one for the key.
+    ///
+    /// # Errors
+    /// As [`Self::leaf_for`].
+    #[inline(always)]
+    pub(super) fn seek_elsewhere(
+        &self,
+        session: &mut Session<M>,
+        elsewhere: Elsewhere,
+        key: u64,
+    ) -> Result<LeafAndMiddle<'_, M>, IndexError> {
+        self.move_right(elsewhere).map_or_else(|| self.seek(session, key), Ok)
     }
 
     /// Asks for what a search or a write reads and writes first. Where the pool is slower than memory, the
@@ -53,11 +75,14 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if key < place.middle.low() { Err(Elsewhere::Top) } else { Ok(()) }
     }
 
-    /// The place to go on, unless it is from the top.
+    /// The place to go on, unless it is from the top. The right neighbour may be one that is not known yet.
     #[inline(always)]
     pub(super) fn move_right(&self, elsewhere: Elsewhere) -> Option<LeafAndMiddle<'_, M>> {
         M::mark("sptree.move_right");
         let Elsewhere::Right(next) = elsewhere else { return None };
+        if self.is_lazy() {
+            return None;
+        }
         let place = self.place(next);
         self.prefetch(place);
         Some(place)
@@ -68,22 +93,26 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// *Linearizes at* the last load before the version is found unchanged.
     ///
     /// # Errors
-    /// What the log has of the leaf is damaged.
+    /// What the log has of the leaf is damaged, or the leaf, if it was not known yet.
     #[inline(always)]
-    pub(super) fn read(&self, key: u64) -> Result<Option<u64>, IndexError> {
+    pub(super) fn read(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+    ) -> Result<Option<u64>, IndexError> {
         let mut attempt = 0;
-        let mut place = self.seek(key);
+        let mut place = self.seek(session, key)?;
         loop {
             match self.try_read(place, key) {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(elsewhere)) => {
-                    place = self.move_right(elsewhere).unwrap_or_else(|| self.seek(key));
+                    place = self.seek_elsewhere(session, elsewhere, key)?;
                 }
                 Err(retry) => {
                     M::mark("sptree.read_again");
                     self.restore_for_reader(place)?;
                     retry.pause::<M>(&mut attempt);
-                    place = self.seek(key);
+                    place = self.seek(session, key)?;
                 }
             }
         }

@@ -37,7 +37,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             return self.write_buffered(session, change);
         }
         loop {
-            let place = self.lock_leaf(change.key)?;
+            let place = self.lock_leaf(session, change.key)?;
             if let Some(outcome) = self.apply(place, change) {
                 if !outcome.changed {
                     place.middle.lock.unlock_unchanged();
@@ -64,7 +64,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     ) -> Result<Outcome, IndexError> {
         let mut attempts = 0;
         loop {
-            let place = self.lock_leaf(change.key)?;
+            let place = self.lock_leaf(session, change.key)?;
             let lock = &place.middle.lock;
             match self.apply_buffered(session, place, change) {
                 Ok(Some((outcome, log))) => {
@@ -188,17 +188,21 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// The leaf for a key, locked.
     ///
     /// # Errors
-    /// What the log has of the leaf is damaged. Then it is not locked.
+    /// What the log has of the leaf is damaged, or the leaf, if it was not known yet. Then it is not locked.
     #[inline(always)]
-    pub(super) fn lock_leaf(&self, key: u64) -> Result<LeafAndMiddle<'_, M>, IndexError> {
+    pub(super) fn lock_leaf(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+    ) -> Result<LeafAndMiddle<'_, M>, IndexError> {
         let mut attempt = 0;
-        let mut place = self.seek(key);
+        let mut place = self.seek(session, key)?;
         loop {
             let lock = &place.middle.lock;
             if !lock.try_lock(LOCK_GENERATION) {
                 M::mark("sptree.write_again");
                 if lock.is_dead(LOCK_GENERATION) {
-                    place = self.seek(key);
+                    place = self.seek(session, key)?;
                 } else {
                     M::spin(attempt);
                     attempt += 1;
@@ -219,7 +223,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 }
                 Err(elsewhere) => {
                     lock.unlock_unchanged();
-                    place = self.move_right(elsewhere).unwrap_or_else(|| self.seek(key));
+                    place = self.seek_elsewhere(session, elsewhere, key)?;
                 }
             }
         }

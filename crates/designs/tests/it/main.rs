@@ -1,6 +1,7 @@
 //! The tests of the published designs on hardware, in one program.
 
 mod allocators;
+mod at_once;
 mod buffered_trees;
 mod bw_tree;
 mod bztree;

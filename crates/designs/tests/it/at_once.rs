@@ -1,0 +1,237 @@
+//! SPTree opened at once: its leaves are made known when they are touched, and nothing is missed.
+
+use std::path::Path;
+
+use everleaf_designs::SpTreeCheckpointed;
+use everleaf_index::{
+    CreateMode, Design, IndexError, OrderedIndex, Pool, PoolOptions, Production, SingleTreePool,
+    Tiny,
+};
+
+use super::common::{Model, open};
+
+type Usual = SpTreeCheckpointed<Production>;
+type Small = SpTreeCheckpointed<Tiny<7, 3>>;
+
+/// Far apart.
+fn key(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1
+}
+
+fn at_once<T: Design>(path: &Path) -> SingleTreePool<T> {
+    let pool = Pool::open(path, &PoolOptions::default()).expect("the pool");
+    SingleTreePool::open_at_once(pool).expect("the tree")
+}
+
+/// A pool that was left as a crash leaves it, with `keys` keys and so many writes behind, of which some are removals.
+fn left<T: Design>(path: &Path, keys: u64, writes: u64) -> Model {
+    let solo = open::<T>(path, CreateMode::New);
+    let mut session = solo.heap().session().expect("a free session");
+    let mut model = Model::new();
+    for number in (0..keys).chain((0..writes).map(|number| number * 7919 % keys)) {
+        let value = model.len() as u64 + number;
+        let _ = solo.tree().upsert(&mut session, key(number), value).expect("room");
+        model.insert(key(number), value);
+        if number % 29 == 5 {
+            let _ = solo.tree().remove(&mut session, key(number)).expect("room");
+            model.remove(&key(number));
+        }
+    }
+    model
+}
+
+/// Checks a tree whose pool nobody else uses, and what it has.
+fn assert_whole<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
+    let mut session = solo.heap().session().expect("a free session");
+    assert_eq!(solo.tree().len(&mut session).expect("whole"), model.len() as u64);
+    let mut pairs = vec![];
+    solo.tree().scan(&mut session, 0, usize::MAX, &mut pairs).expect("whole");
+    assert!(pairs.iter().copied().eq(model.iter().map(|(key, value)| (*key, *value))));
+    drop(session);
+    solo.sweep().expect("no damage").expect("nobody has a session");
+    let report = solo.check().expect("a check");
+    assert!(report.is_clean(), "{:?}", report.problems);
+}
+
+/// Two threads write to keys of their own, from all leaves, and a third one restores what is left, while the first
+/// answers are given.
+fn live<T: Design>(path: &Path, keys: u64, model: &mut Model, life: u64) {
+    let solo = at_once::<T>(path);
+    let (tree, heap) = (solo.tree(), solo.heap());
+    let seen = &*model;
+    let write = |thread: u64| {
+        let mut session = heap.session().expect("a free session");
+        let mut written = vec![];
+        for number in 0..keys / 4 {
+            let key = key((number * 7919 + life * 31) % (keys / 2) * 2 + thread);
+            let found = tree.get(&mut session, key).expect("whole");
+            let is_first = written.iter().all(|(other, _)| *other != key);
+            assert!(!is_first || found == seen.get(&key).copied(), "{key} in life {life}");
+            if (number + life) % 7 == 3 {
+                assert_eq!(tree.remove(&mut session, key).expect("room"), found);
+                written.push((key, None));
+            } else {
+                let value = life << 32 | number;
+                assert_eq!(tree.upsert(&mut session, key, value).expect("room"), found);
+                written.push((key, Some(value)));
+            }
+        }
+        written
+    };
+    let restore = || {
+        let mut session = heap.session().expect("a free session");
+        let (mut from, mut damaged) = (Some(0), vec![]);
+        while let Some(key) = from {
+            from = tree.restore_next(&mut session, key, 3, &mut damaged).expect("it can");
+        }
+        assert!(damaged.is_empty(), "{damaged:?}");
+    };
+    let written = std::thread::scope(|scope| {
+        let threads = [0, 1].map(|thread| scope.spawn(move || write(thread)));
+        scope.spawn(restore);
+        threads.map(|thread| thread.join().expect("no panic"))
+    });
+    assert_eq!(tree.unrestored(), 0, "in life {life}");
+    for (key, value) in written.into_iter().flatten() {
+        match value {
+            Some(value) => drop(model.insert(key, value)),
+            None => drop(model.remove(&key)),
+        }
+    }
+    if life % 2 == 1 {
+        assert_whole(&solo, model);
+    }
+}
+
+#[test]
+fn who_touches_a_leaf_first_finds_all_of_it() {
+    fn run<T: Design>(keys: u64, writes: u64) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("pool");
+        let mut model = left::<T>(&path, keys, writes);
+        for life in 0..6 {
+            live::<T>(&path, keys, &mut model, life);
+        }
+        assert_whole(&open::<T>(&path, CreateMode::Never), &model);
+    }
+    run::<Usual>(8000, 30_000);
+    run::<Small>(400, 3000);
+    run::<SpTreeCheckpointed<Tiny<3, 3>>>(200, 2000);
+}
+
+/// Opening leaves the leaves; the first answer and the first write make few of them known, the background the rest.
+#[test]
+fn opening_at_once_leaves_the_leaves() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let mut model = left::<Usual>(&path, 8000, 30_000);
+    let solo = at_once::<Usual>(&path);
+    let tree = solo.tree();
+    let mut session = solo.heap().session().expect("a free session");
+    let all = tree.unknown_leaves();
+    assert!(all > 150, "{all} leaves");
+    let sought = [key(77), key(4321), key(7999), 12, u64::MAX - 2];
+    for key in sought {
+        assert_eq!(tree.get(&mut session, key).expect("whole"), model.get(&key).copied());
+    }
+    let _ = tree.upsert(&mut session, key(3), 9).expect("room");
+    model.insert(key(3), 9);
+    assert!(tree.unknown_leaves() + 120 > all, "{} of {all}", tree.unknown_leaves());
+    let mut pairs = vec![];
+    tree.scan_back(&mut session, u64::MAX - 2, 500, &mut pairs).expect("whole");
+    let last = model.iter().rev().take(500).map(|(key, value)| (*key, *value));
+    assert!(pairs.iter().copied().eq(last));
+    drop(session);
+    assert_whole(&solo, &model);
+    assert_eq!(tree.unknown_leaves(), 0);
+}
+
+/// A checkpoint leads to leaves as long as none is merged away. Behind a merge opening reads all leaves, until a
+/// checkpoint is complete that was begun later.
+#[test]
+fn behind_a_merge_opening_reads_all_leaves() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let keys = 4000;
+    let mut model = left::<Usual>(&path, keys, 20_000);
+    let solo = at_once::<Usual>(&path);
+    assert!(solo.tree().unknown_leaves() > 0);
+    let mut session = solo.heap().session().expect("a free session");
+    assert_eq!(solo.tree().len(&mut session).expect("whole"), model.len() as u64);
+    let before = solo.tree().shape(&mut session).expect("a shape").leaves;
+    let mut ascending: Vec<u64> = model.keys().copied().collect();
+    ascending.truncate(1500);
+    for key in ascending {
+        let _ = solo.tree().remove(&mut session, key).expect("room");
+        model.remove(&key);
+    }
+    let after = solo.tree().shape(&mut session).expect("a shape").leaves;
+    assert!(after < before, "{before} leaves, then {after}");
+    drop(session);
+    drop(solo);
+
+    let solo = at_once::<Usual>(&path);
+    assert_eq!(solo.tree().unknown_leaves(), 0, "a leaf was merged away");
+    let mut session = solo.heap().session().expect("a free session");
+    for number in 0..20_000 {
+        let key = key(number % keys);
+        let _ = solo.tree().upsert(&mut session, key, number).expect("room");
+        model.insert(key, number);
+    }
+    drop(session);
+    drop(solo);
+    let solo = at_once::<Usual>(&path);
+    assert!(solo.tree().unknown_leaves() > 0);
+    assert_whole(&solo, &model);
+}
+
+/// Line 0 of one leaf is lost. Opening does not read it: other leaves are served but the one on its left, which looks
+/// at it when it is made known. A thread that needs one of the two is told, and so are check and sweep, which change
+/// nothing.
+#[test]
+fn a_lost_leaf_is_told_and_others_are_served() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let keys = 8000;
+    let model = left::<Usual>(&path, keys, 30_000);
+    let mut bytes = std::fs::read(&path).expect("readable");
+    let word = |bytes: &[u8], at: usize| {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let tag = u64::from_le_bytes(*b"EVLSPTR3");
+    let root = (0..bytes.len() - 256).step_by(64).find(|at| word(&bytes, *at) == tag);
+    let root = root.expect("there is a root object");
+    // The leaf in the middle of the list.
+    let mut list = vec![word(&bytes, root + 16) as usize];
+    while let next @ 1.. = word(&bytes, list[list.len() - 1] + 16) as usize {
+        list.push(next);
+    }
+    let lost = list[list.len() / 2];
+    let (low, before) = (word(&bytes, lost), word(&bytes, list[list.len() / 2 - 1]));
+    bytes[lost..lost + 64].fill(0);
+    std::fs::write(&path, bytes).expect("room");
+
+    let solo = at_once::<Usual>(&path);
+    let tree = solo.tree();
+    let mut session = solo.heap().session().expect("a free session");
+    let mut told = 0;
+    for key in (0..keys).map(key) {
+        match tree.get(&mut session, key) {
+            Ok(found) => assert_eq!(found, model.get(&key).copied()),
+            // And those of leaves behind it that have no entry.
+            Err(IndexError::Alloc(_)) if key >= before => told += 1,
+            Err(error) => panic!("{key}: {error}"),
+        }
+    }
+    assert!((1..200).contains(&told), "{told} keys are told");
+    assert!(tree.get(&mut session, low).is_err() && tree.upsert(&mut session, low, 1).is_err());
+    let (mut from, mut damaged) = (Some(0), vec![]);
+    while let Some(key) = from {
+        from = tree.restore_next(&mut session, key, 100, &mut damaged).expect("it can");
+    }
+    assert!(!damaged.is_empty() && tree.unknown_leaves() > 0, "{damaged:?}");
+    assert!(tree.len(&mut session).is_err());
+    drop(session);
+    assert!(solo.sweep().is_err());
+    assert!(!solo.check().expect("a check").is_clean());
+}
