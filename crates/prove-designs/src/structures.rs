@@ -22,7 +22,7 @@ use everleaf_machine::Simulated as M;
 use everleaf_prove::case::structure::{Structure, find_in, one};
 use everleaf_prove::programs::published;
 use everleaf_prove::programs::trees::Trees;
-use everleaf_prove::structures::{self, Wide, any};
+use everleaf_prove::structures::{self, Wide, any, at_once};
 use everleaf_prove::tree::living::AnyTree;
 
 use crate::{art_program, block_program};
@@ -105,6 +105,17 @@ macro_rules! levels {
         }
     };
 }
+
+/// Their leaves are made known when they are touched.
+static AT_ONCE: &Trees = &Trees {
+    sizes: &[
+        (2, at_once::<SpTreeCheckpointed<Tiny<2, 3>, M>>()),
+        (3, at_once::<SpTreeCheckpointed<Tiny<3, 3>, M>>()),
+        (7, at_once::<SpTreeCheckpointed<Tiny<7, 3>, M>>()),
+    ],
+    wide: &[],
+    alone: false,
+};
 
 /// Small leaves, the second kind with so few descriptors that threads have to wait for some.
 static BZ_TREES: &Trees = &Trees {
@@ -244,6 +255,7 @@ pub static STRUCTURES: &[Structure] = &[
         sizes!(SpTreeBufferedUnfiltered: 3),
     ),
     one("sptree-checkpointed", "and with checkpoints", sizes!(SpTreeCheckpointed: 2 3 7)),
+    one("sptree-checkpointed-at-once", "the same, leaves are made known when touched", AT_ONCE),
     one("sptree-plain", "SPTree with buffers and a plain log", sizes!(SpTreePlain: 2 3 7)),
     one("sptree-unlogged", "SPTree with buffers, no log", sizes!(SpTreeUnlogged: 2 3 7)),
     one("sptree-art", "SPTree below a radix tree", sizes!(SpTreeArt: 2 3)),

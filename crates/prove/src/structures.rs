@@ -28,7 +28,7 @@ pub const fn any<T: Design<M>>() -> AnyTree {
 }
 
 /// A design whose trees are opened at once.
-const fn at_once<T: Design<M>>() -> AnyTree {
+pub const fn at_once<T: Design<M>>() -> AnyTree {
     AnyTree::of::<Of<T, true>>()
 }
 

@@ -159,7 +159,12 @@ impl Programs for Trees {
         let slots: Vec<usize> = self.sizes.iter().map(|(slots, _)| *slots).collect();
         let lock_free = self.sizes[0].1.lock_free && !self.alone;
         let longs = slots_of(self.sizes, self.wide);
-        draw_step(number, random, fixed, [&slots, &longs], lock_free, self.alone)
+        let mut step = draw_step(number, random, fixed, [&slots, &longs], lock_free, self.alone);
+        if self.sizes[0].1.leaves_space {
+            // What opening has left is made up for by the threads: of hundreds of leaves that takes 400,000 steps.
+            step.config.step_limit *= 10;
+        }
+        step
     }
 
     fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {

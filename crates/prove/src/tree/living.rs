@@ -84,6 +84,8 @@ pub struct AnyTree {
     pub defers: bool,
     /// [`Subject::VOLATILE`].
     pub volatile: bool,
+    /// [`Subject::LEAVES_SPACE`].
+    pub leaves_space: bool,
     /// [`Subject::WRITES_BLINDLY`].
     pub writes_blindly: bool,
     /// [`Subject::ORDERED`].
@@ -106,6 +108,7 @@ impl AnyTree {
             reads_committed: S::READS_COMMITTED,
             defers: S::DEFERS,
             volatile: S::VOLATILE,
+            leaves_space: S::LEAVES_SPACE,
             writes_blindly: S::WRITES_BLINDLY,
             ordered: S::ORDERED,
             keys: (S::KEY_MIN, S::KEY_MAX),

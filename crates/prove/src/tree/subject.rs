@@ -35,6 +35,8 @@ pub trait Subject: Clone + Debug + 'static {
     const WRITES_BLINDLY: bool = false;
     /// Whether all of the tree is in DRAM. Then it is made anew where others are opened, and no crash is judged.
     const VOLATILE: bool = false;
+    /// Whether opening leaves the space that was free, so that there may be none in a small pool.
+    const LEAVES_SPACE: bool = false;
     /// Whether there are scans. If not, programs get keys instead
     /// ([`AnyTree::fit`](crate::tree::living::AnyTree::fit)).
     const ORDERED: bool = true;

@@ -291,6 +291,9 @@ impl U64Program {
     }
 }
 
+/// Space that programs may need beside what a small pool has, in bytes.
+const SPARE: u64 = 1 << 14;
+
 impl Program for U64Program {
     type Operation = Operation;
     type Instance = Opened;
@@ -325,7 +328,17 @@ impl Program for U64Program {
             session.reserve_blocks(self.space.blocks_at_hand)?;
             Ok(RefCell::new(Some(session)))
         };
-        let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
+        let sessions =
+            || -> Result<Vec<_>, AllocError> { (0..self.threads).map(session).collect() };
+        let mut all = sessions();
+        let is_short = || tree.heap().pool().max_size() < tree.heap().used_bytes() + SPARE;
+        if self.tree.leaves_space && (all.is_err() || is_short()) {
+            // What was free is needed: a sweep finds it, when nobody has a session.
+            drop(all);
+            tree.check().map_err(text)?;
+            all = sessions();
+        }
+        let sessions = all;
         let hoard = RefCell::new(None);
         Ok(Opened { sessions: sessions.map_err(text)?, hoard, tree })
     }

@@ -9,8 +9,62 @@ use crate::tree::operation::Operation::{Get, Insert, Remove, Scan, Update};
 pub(super) fn all() -> Vec<DirectedCase> {
     let mut all = unbuffered();
     all.extend(logged());
+    all.extend(at_once());
     all.extend(without_room());
     all
+}
+
+/// SPTree with checkpoints, opened at once. In leaves of 3 slots a buffer has one entry, and two leaves are looked at
+/// with each four records: a checkpoint is there soon.
+fn at_once() -> Vec<DirectedCase> {
+    let design = "sptree-checkpointed-at-once";
+    let mut leaves = [1, 2, 3, 4, 5].map(|key| Insert(key, key * 10)).to_vec();
+    leaves.extend((0..12).flat_map(|value| [Update(1, 100 + value), Update(5, 500 + value)]));
+    // Histories that chance has found: the checkpoint has a leaf that is merged into one that is not the first. A
+    // search from the right comes there.
+    let sought = [20, 17, 14, 11, 8, 5, 2].map(Get);
+    let mut merged_behind =
+        [2, 4, 6, 8, 10, 12, 14, 16, 18, 20].map(|key| Insert(key, key)).to_vec();
+    merged_behind.push(Update(8, 101));
+    merged_behind.extend([8, 12, 18, 20, 14, 10].map(Remove));
+    let mut merged_meanwhile =
+        [1, 3, 5, 7, 9, 10, 12, 14, 18, 20].map(|key| Insert(key, key)).to_vec();
+    merged_meanwhile.extend([Remove(10), Update(18, 102), Update(7, 104)]);
+    merged_meanwhile.extend([9, 3, 12, 14].map(Remove));
+    merged_meanwhile.extend([Update(5, 109), Update(7, 110), Remove(7)]);
+    vec![
+        guarded(
+            "two threads that meet at a leaf that opening has left",
+            (design, "sptree.knows_twice", None, 1, 2000),
+            &leaves,
+            &[&[Update(5, 51), Get(5)], &[Update(4, 41), Get(4)]],
+        ),
+        // The first record begins a log, and with it a checkpoint.
+        guarded(
+            "a record that only a checkpoint leads to",
+            (design, "sptree.knows_no_head", None, 0, 100),
+            &[Insert(1, 10)],
+            &[&[Get(1)]],
+        ),
+        guarded(
+            "a record behind the tails of a checkpoint",
+            (design, "sptree.knows_no_tail", None, 0, 100),
+            &leaves,
+            &[&[Get(5)]],
+        ),
+        guarded(
+            "a leaf that is merged away behind a checkpoint",
+            (design, "sptree.keeps_leading", None, 0, 100),
+            &merged_behind,
+            &[&sought],
+        ),
+        guarded(
+            "a leaf that is merged away while a checkpoint is written",
+            (design, "sptree.leads_past_merge", None, 0, 100),
+            &merged_meanwhile,
+            &[&sought],
+        ),
+    ]
 }
 
 /// SPTree, whose leaves of 3 slots are merged when one is empty.
