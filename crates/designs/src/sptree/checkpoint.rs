@@ -59,10 +59,11 @@ use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
 use crate::node::head_areas::{Entry, Found, Tail, Writing};
 
-/// What a checkpoint says of a leaf, if there is anything, where the leaf ends, and the next one.
+/// What a checkpoint says of a leaf, if there is anything, where the leaf begins and ends, and the next one.
 struct Look<'t, M: Machine> {
     /// With the place of its newest record, if its buffer has records.
     entry: Entry,
+    low: u64,
     high: u64,
     next: Option<LeafAndMiddle<'t, M>>,
 }
@@ -121,6 +122,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         for _ in 0..looks {
             let look = self.look(session, next, writing.from)?;
             let entry = look.entry;
+            // The leaves that are looked at have no gap between them, from key 0 on.
+            self.note_known(look.low, look.high);
             writing.passed += 1;
             // A leaf that begins before has been merged since the tails were noted: all that it needs is behind
             // them.
@@ -190,7 +193,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let entry = Entry { low: name, leaf: place.offset, head, sequence };
         // Else it is looked for: it may be one that is not known yet.
         let next = (next != 0 && !self.is_lazy()).then(|| self.place(next));
-        Look { entry, high, next }
+        Look { entry, low, high, next }
     }
 
     /// Finds the newest record of each buffer, of those that the last checkpoint knows and of those behind it. `leaves`

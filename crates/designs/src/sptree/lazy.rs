@@ -29,7 +29,8 @@
 //! leaves known first; the check tells damage that hinders it, and does not walk then.
 //!
 //! *All are known* when leaves without a gap from key 0 to the end are. What they cover only is covered by more leaves
-//! later. From then on the tree is one that was opened as usual.
+//! later. That is noted by who goes through all leaves: `restore_next`, a checkpoint, and those who need all. From then on
+//! the tree is one that was opened as usual.
 //!
 //! *Space* that was free is found by a sweep (`SingleTreePool::sweep`), since nobody knows what is in use before all
 //! leaves are known. What is freed after opening is used again.
@@ -167,6 +168,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         key: u64,
         (high, next): (u64, u64),
     ) -> Result<(), IndexError> {
+        M::mark("sptree.known");
         let entry = unknown.entry_for(key).filter(|entry| entry.low > high);
         let (low, offset) = entry.map_or((high, next), |entry| (entry.low, entry.leaf));
         self.read_leaf(session, unknown, low, offset)?;
@@ -191,7 +193,6 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         low: u64,
         offset: u64,
     ) -> Result<(), IndexError> {
-        M::mark("sptree.known");
         self.check_place(None, offset)?;
         let heading = self.mend(None, offset, low)?;
         self.make_room(session, offset)?;

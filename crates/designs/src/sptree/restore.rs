@@ -130,7 +130,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     fn behind(&self, session: &mut Session<M>, key: u64) -> u64 {
         let high = match self.seek(session, key) {
             // Not locked: at worst the leaf has been split since, and its right part is looked at next.
-            Ok(place) => place.middle.high(),
+            Ok(place) => {
+                let (low, high) = (place.middle.low(), place.middle.high());
+                // It is known, whatever its records are.
+                self.note_known(low, high);
+                high
+            }
             // What is between it and the next one that the checkpoint knows is found from there, or not at all.
             Err(_) => self.next_in_checkpoint(key),
         };

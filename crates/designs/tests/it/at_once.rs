@@ -1,17 +1,17 @@
 //! SPTree opened at once: its leaves are made known when they are touched, and nothing is missed.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use everleaf_designs::SpTreeCheckpointed;
 use everleaf_index::{
-    CreateMode, Design, IndexError, OrderedIndex, Pool, PoolOptions, Production, SingleTreePool,
-    Tiny,
+    CreateMode, Design, Geometry, IndexError, OrderedIndex, Pool, PoolOptions, Production,
+    SingleTreePool, Tiny,
 };
 
 use super::common::{Model, open};
 
 type Usual = SpTreeCheckpointed<Production>;
-type Small = SpTreeCheckpointed<Tiny<7, 3>>;
 
 /// Far apart.
 fn key(number: u64) -> u64 {
@@ -55,9 +55,10 @@ fn assert_whole<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
 
 /// Two threads write to keys of their own, from all leaves, and a third one restores what is left, while the first
 /// answers are given.
-fn live<T: Design>(path: &Path, keys: u64, model: &mut Model, life: u64) {
-    let solo = at_once::<T>(path);
+fn live<G: Geometry>(path: &Path, keys: u64, model: &mut Model, life: u64) {
+    let solo = at_once::<SpTreeCheckpointed<G>>(path);
     let (tree, heap) = (solo.tree(), solo.heap());
+    assert!(life > 0 || tree.unknown_leaves() > 0, "opening has left none");
     let seen = &*model;
     let write = |thread: u64| {
         let mut session = heap.session().expect("a free session");
@@ -105,18 +106,18 @@ fn live<T: Design>(path: &Path, keys: u64, model: &mut Model, life: u64) {
 
 #[test]
 fn who_touches_a_leaf_first_finds_all_of_it() {
-    fn run<T: Design>(keys: u64, writes: u64) {
+    fn run<G: Geometry>(keys: u64, writes: u64) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("pool");
-        let mut model = left::<T>(&path, keys, writes);
+        let mut model = left::<SpTreeCheckpointed<G>>(&path, keys, writes);
         for life in 0..6 {
-            live::<T>(&path, keys, &mut model, life);
+            live::<G>(&path, keys, &mut model, life);
         }
-        assert_whole(&open::<T>(&path, CreateMode::Never), &model);
+        assert_whole(&open::<SpTreeCheckpointed<G>>(&path, CreateMode::Never), &model);
     }
-    run::<Usual>(8000, 30_000);
-    run::<Small>(400, 3000);
-    run::<SpTreeCheckpointed<Tiny<3, 3>>>(200, 2000);
+    run::<Production>(8000, 30_000);
+    run::<Tiny<7, 3>>(400, 3000);
+    run::<Tiny<3, 3>>(200, 2000);
 }
 
 /// Opening leaves the leaves; the first answer and the first write make few of them known, the background the rest.
@@ -144,6 +145,30 @@ fn opening_at_once_leaves_the_leaves() {
     drop(session);
     assert_whole(&solo, &model);
     assert_eq!(tree.unknown_leaves(), 0);
+}
+
+/// A thread that writes a checkpoint looks at all leaves, and nobody else need do it: then the tree is as if it had been
+/// opened as usual.
+#[test]
+fn a_whole_checkpoint_makes_all_leaves_known() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let mut model = left::<Usual>(&path, 8000, 30_000);
+    let solo = at_once::<Usual>(&path);
+    let tree = solo.tree();
+    let mut session = solo.heap().session().expect("a free session");
+    let all = tree.unknown_leaves();
+    assert!(all > 150, "{all} leaves");
+    let mut writes = 0;
+    while tree.unknown_leaves() > 0 {
+        // One leaf's, so that no write makes another one known.
+        writes += 1;
+        assert!(writes < 40_000, "{} of {all} are unknown", tree.unknown_leaves());
+        let _ = tree.upsert(&mut session, key(3), writes).expect("room");
+    }
+    model.insert(key(3), writes);
+    drop(session);
+    assert_whole(&solo, &model);
 }
 
 /// A checkpoint leads to leaves as long as none is merged away. Behind a merge opening reads all leaves, until a
@@ -185,6 +210,61 @@ fn behind_a_merge_opening_reads_all_leaves() {
     assert_whole(&solo, &model);
 }
 
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Where the leaves are, in the order of their keys.
+fn list(bytes: &[u8]) -> Vec<usize> {
+    let tag = u64::from_le_bytes(*b"EVLSPTR3");
+    let root = (0..bytes.len() - 256).step_by(64).find(|at| word(bytes, *at) == tag);
+    let root = root.expect("there is a root object");
+    let mut list = vec![word(bytes, root + 16) as usize];
+    while let next @ 1.. = word(bytes, list[list.len() - 1] + 16) as usize {
+        list.push(next);
+    }
+    list
+}
+
+/// A leaf of which the log has lost a record is known nevertheless.
+#[test]
+fn a_leaf_with_a_lost_record_is_known() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let keys = 8000;
+    let model = left::<Usual>(&path, keys, 30_000);
+    let bytes = std::fs::read(&path).expect("readable");
+    let lost = list(&bytes)[70];
+    let range = word(&bytes, lost)..word(&bytes, lost + 8);
+    let is_record = |at: &usize| {
+        let [key, value, link, meta] = [0, 8, 16, 24].map(|part| word(&bytes, at + part));
+        range.contains(&key) && value < 1 << 20 && link < 1 << 40 && meta != 0
+    };
+    let leaf = lost..lost + 1280;
+    let solo = at_once::<Usual>(&path);
+    let tree = solo.tree();
+    let mut session = solo.heap().session().expect("a free session");
+    // All that the log has of the leaf, when opening has read what is behind the tails.
+    let file = std::fs::File::options().write(true).open(&path).expect("there");
+    for at in (64..bytes.len() - 64).step_by(32).filter(is_record) {
+        if !leaf.contains(&at) {
+            file.write_all_at(&[bytes[at + 9] ^ 0x40], at as u64 + 9).expect("room");
+        }
+    }
+    let (mut from, mut damaged) = (Some(0), vec![]);
+    while let Some(key) = from {
+        from = tree.restore_next(&mut session, key, 100, &mut damaged).expect("it can");
+    }
+    assert_eq!(damaged.len(), 1, "{damaged:?}");
+    assert_eq!((tree.unknown_leaves(), tree.unrestored()), (0, 1));
+    for key in (0..keys).map(key) {
+        match tree.get(&mut session, key) {
+            Ok(found) => assert_eq!(found, model.get(&key).copied()),
+            Err(error) => assert!(range.contains(&key), "{key}: {error}"),
+        }
+    }
+}
+
 /// Line 0 of one leaf is lost. Opening does not read it: other leaves are served but the one on its left, which looks
 /// at it when it is made known. A thread that needs one of the two is told, and so are check and sweep, which change
 /// nothing.
@@ -195,17 +275,8 @@ fn a_lost_leaf_is_told_and_others_are_served() {
     let keys = 8000;
     let model = left::<Usual>(&path, keys, 30_000);
     let mut bytes = std::fs::read(&path).expect("readable");
-    let word = |bytes: &[u8], at: usize| {
-        u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-    };
-    let tag = u64::from_le_bytes(*b"EVLSPTR3");
-    let root = (0..bytes.len() - 256).step_by(64).find(|at| word(&bytes, *at) == tag);
-    let root = root.expect("there is a root object");
     // The leaf in the middle of the list.
-    let mut list = vec![word(&bytes, root + 16) as usize];
-    while let next @ 1.. = word(&bytes, list[list.len() - 1] + 16) as usize {
-        list.push(next);
-    }
+    let list = list(&bytes);
     let lost = list[list.len() / 2];
     let (low, before) = (word(&bytes, lost), word(&bytes, list[list.len() / 2 - 1]));
     bytes[lost..lost + 64].fill(0);
