@@ -58,6 +58,7 @@ use super::recover::corrupt;
 use super::variant::Variant;
 use super::{LeafAndMiddle, Tree};
 use crate::node::head_areas::{Entry, Found, Tail, Writing};
+use crate::node::write_log::SEQUENCE_BOUND;
 
 /// What a checkpoint says of a leaf, if there is anything, where the leaf begins and ends, and the next one.
 struct Look<'t, M: Machine> {
@@ -231,13 +232,19 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     pub(super) fn end_cut_split(&self, offset: u64) -> Result<(), AllocError> {
         let place = self.place(offset);
         let middle = place.middle;
+        let next = middle.next();
+        let right = if next == 0 { 0 } else { self.leaf(next).flushed() };
+        // Opened at once, nobody has looked at the right half.
+        if right >= SEQUENCE_BOUND {
+            let what = format!("a leaf says that {right} writes are in their place");
+            return Err(corrupt(next, what));
+        }
         if middle.needs_restore() {
             // No search is known to come here.
             self.restore(place)?;
         }
-        if middle.next() != 0 {
+        if next != 0 {
             // No number twice: the right half has them up to here.
-            let right = self.leaf(middle.next()).flushed();
             middle.note_record(middle.sequence().max(right), middle.head());
         }
         if !self.write_back(place, None) {

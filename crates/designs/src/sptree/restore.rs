@@ -93,7 +93,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// thread that touches the leaf is told the same.
     ///
     /// # Errors
-    /// None.
+    /// No memory for what a leaf needs: nothing is wrong with it, and the caller may try again from the same key.
     pub fn restore_next(
         &self,
         session: &mut Session<M>,
@@ -117,6 +117,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                     place.middle.lock.unlock_unchanged();
                     self.note_known(low, from);
                 }
+                Err(error) if error.leaves_nothing() => return Err(error),
                 Err(error) => {
                     damaged.push(error);
                     from = self.behind(&mut session, from);

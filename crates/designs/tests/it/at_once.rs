@@ -265,6 +265,41 @@ fn a_leaf_with_a_lost_record_is_known() {
     }
 }
 
+/// A split that a crash has cut is ended with the number of the right half, at which opening has not looked. One that
+/// cannot be is told, before the left half has it, too.
+#[test]
+fn a_cut_split_takes_no_impossible_number() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let keys = 8000;
+    let model = left::<Usual>(&path, keys, 30_000);
+    let whole = std::fs::read(&path).expect("readable");
+    let list = list(&whole);
+    let (left, right) = (list[70], list[71]);
+    let mut bytes = whole.clone();
+    // The last word of line 0 is the number, the sixth says up to where the leaf is whole.
+    bytes[left + 40..left + 48].fill(0);
+    let cut = bytes.clone();
+    bytes[right + 56..right + 64].copy_from_slice(&(1_u64 << 50).to_le_bytes());
+    std::fs::write(&path, &bytes).expect("room");
+    let solo = at_once::<Usual>(&path);
+    let mut session = solo.heap().session().expect("a free session");
+    let error = solo.tree().get(&mut session, word(&whole, left)).expect_err("it is told");
+    assert!(error.to_string().contains("writes are in their place"), "{error}");
+    drop(session);
+    drop(solo);
+    let after = std::fs::read(&path).expect("readable");
+    assert_eq!(word(&after, left + 56), word(&whole, left + 56));
+
+    // The cut alone is mended.
+    std::fs::write(&path, &cut).expect("room");
+    let solo = at_once::<Usual>(&path);
+    let mut session = solo.heap().session().expect("a free session");
+    assert!(solo.tree().get(&mut session, word(&whole, left)).is_ok());
+    drop(session);
+    assert_whole(&solo, &model);
+}
+
 /// Line 0 of one leaf is lost. Opening does not read it: other leaves are served but the one on its left, which looks
 /// at it when it is made known. A thread that needs one of the two is told, and so are check and sweep, which change
 /// nothing.
