@@ -1,4 +1,5 @@
-//! From a key to its node: as a reader, who changes nothing but dirty bits, and as a writer, who unlinks what is marked.
+//! From a key to its node: as a reader, who changes nothing but dirty bits, and as a writer, who unlinks what is
+//! marked.
 
 use everleaf_machine::{Machine, Ordering};
 

@@ -29,8 +29,8 @@
 //! leaves known first; the check tells damage that hinders it, and does not walk then.
 //!
 //! *All are known* when leaves without a gap from key 0 to the end are. What they cover only is covered by more leaves
-//! later. That is noted by who goes through all leaves: `restore_next`, a checkpoint, and those who need all. From then on
-//! the tree is one that was opened as usual.
+//! later. That is noted by who goes through all leaves: `restore_next`, a checkpoint, and those who need all. From
+//! then on the tree is one that was opened as usual.
 //!
 //! *Space* that was free is found by a sweep (`SingleTreePool::sweep`), since nobody knows what is in use before all
 //! leaves are known. What is freed after opening is used again.

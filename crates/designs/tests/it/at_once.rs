@@ -147,8 +147,8 @@ fn opening_at_once_leaves_the_leaves() {
     assert_eq!(tree.unknown_leaves(), 0);
 }
 
-/// A thread that writes a checkpoint looks at all leaves, and nobody else need do it: then the tree is as if it had been
-/// opened as usual.
+/// A thread that writes a checkpoint looks at all leaves, and nobody else need do it: then the tree is as if it had
+/// been opened as usual.
 #[test]
 fn a_whole_checkpoint_makes_all_leaves_known() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -160,10 +160,8 @@ impl Programs for Trees {
         let lock_free = self.sizes[0].1.lock_free && !self.alone;
         let longs = slots_of(self.sizes, self.wide);
         let mut step = draw_step(number, random, fixed, [&slots, &longs], lock_free, self.alone);
-        if self.sizes[0].1.leaves_space {
-            // What opening has left is made up for by the threads: of hundreds of leaves that takes 400,000 steps.
-            step.config.step_limit *= 10;
-        }
+        // What opening has left is made up for by the threads: of hundreds of leaves that takes 400,000 steps.
+        step.config.step_limit *= if self.sizes[0].1.leaves_space { 10 } else { 1 };
         step
     }
 

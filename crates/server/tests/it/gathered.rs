@@ -468,8 +468,8 @@ fn who_touches_what_is_damaged_is_told_so_alone() {
         let told = pops.into_iter().find(|told| told.starts_with('-'));
         told.is_some_and(|told| told.contains("damaged"))
     };
-    // Each member has a place of its own; the members of a set lie elsewhere than those of others. What is met of a leaf
-    // depends on how far it has been restored meanwhile, so servers are tried until one refuses in the step.
+    // Each member has a place of its own; the members of a set lie elsewhere than those of others. What is met of a
+    // leaf depends on how far it has been restored meanwhile, so servers are tried until one refuses in the step.
     let is_met = |server: TestServer| {
         let mut client = server.connect();
         let mut is_sound = |number: &usize| {
