@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         let texts = [0.0, 999.0, 1234.0, 2.5e6, 7.125e9].map(short);
-        assert_eq!(texts, ["0", "999", "1.2 k", "2.50 M", "7.12 G"]);
+        assert_eq!(texts, ["0", "999", "1234", "2500 k", "7125 M"]);
     }
 
     #[test]
