@@ -58,9 +58,11 @@ pub fn has_shared_extents(file: &File, size: u64) -> Result<bool, Errno> {
             reserved: 0,
             extents: [Extent::default(); COUNT],
         };
-        // SAFETY: the kernel reads the first 32 bytes, and writes there and to at most `count` extents behind them,
-        // all of which are in `Request`; the number is that of this call and layout.
-        unsafe { ioctl(file, Updater::<FIEMAP, Request>::new(&mut request))? };
+        // SAFETY: the number is that of this request and this layout.
+        let update = unsafe { Updater::<FIEMAP, Request>::new(&mut request) };
+        // SAFETY: the kernel reads the first 32 bytes, and writes there and to at most `count` extents behind them, all
+        // of which are in `Request`.
+        unsafe { ioctl(file, update)? };
         let found = &request.extents[..(request.mapped as usize).min(COUNT)];
         if found.iter().any(|extent| extent.flags & SHARED != 0) {
             return Ok(true);

@@ -89,10 +89,7 @@ fn try_rebuild(
     let (settings, tree) = (place.settings()?, place.tree()?);
     let reached = place.reached(identity)?;
     let belongs = belongs(path, &lost, identity, settings);
-    if belongs == Some(false) {
-        return Err(not_its_pool(&lost, path, place));
-    }
-    age::refuse_other_log(path, place, identity)?;
+    refuse_other(belongs, &lost, (path, place), identity)?;
     let kept = settings.map_or(Durability::Power, |settings| settings.durability);
     let durability = options.durability.unwrap_or(kept);
     let max_size_bytes = size_limit(settings, options);
@@ -181,6 +178,19 @@ fn belongs(
     match settings.and_then(|settings| settings.pool) {
         Some(pool) => Some(pool == uuid),
         None => (uuid[..8] == identity[..8]).then_some(true),
+    }
+}
+
+/// Refuses a log that is another pool's, and one that the pool does not name.
+fn refuse_other(
+    belongs: Option<bool>,
+    lost: &PoolError,
+    (path, place): (&Path, &LogDirectory),
+    identity: [u8; 16],
+) -> Result<()> {
+    match belongs {
+        Some(false) => Err(not_its_pool(lost, path, place)),
+        _ => age::refuse_other_log(path, place, identity),
     }
 }
 
