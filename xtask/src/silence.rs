@@ -26,11 +26,7 @@ const LOOKS: usize = 100;
 
 /// How the totals name it.
 pub fn said(silence: Duration) -> String {
-    format!(
-        "ended by xtask: it printed nothing for {} minutes; the tests that ran then are above, those that took \
-         long are named",
-        silence.as_secs().div_ceil(60)
-    )
+    format!("ended by xtask: it printed nothing for {} minutes", silence.as_secs().div_ceil(60))
 }
 
 fn send(id: i32, signal: Signal) {

@@ -76,6 +76,8 @@ pub struct Reader {
     /// The names below the last `failures:`.
     listed: Vec<String>,
     is_in_list: bool,
+    /// Tests that took long and have not ended.
+    running: Vec<String>,
 }
 
 impl Reader {
@@ -96,17 +98,34 @@ impl Reader {
             self.totals.failures.append(&mut self.listed);
         }
         self.totals.add_line(line);
+        self.note_running(line);
+    }
+
+    /// Notes that a test takes long, or has ended.
+    fn note_running(&mut self, line: &str) {
+        let Some(rest) = line.strip_prefix("test ") else { return };
+        if let Some((name, _)) = rest.split_once(" has been running for over ") {
+            self.running.push(name.to_string());
+        } else if let Some((name, _)) = rest.split_once(" ... ") {
+            self.running.retain(|running| running != name);
+        }
     }
 
     /// What was read of a job, which ended with success or so: a test that failed, or else the job, is a failure.
     pub fn end(self, job: &str, status: Result<(), String>) -> Totals {
-        let mut totals = self.totals;
+        let Reader { mut totals, running, .. } = self;
         let names = mem::take(&mut totals.failures);
         match status {
             // It knows; a line with failures was of a test that starts tests.
             Ok(()) => totals.failed = 0,
-            Err(status) if totals.failed == 0 => {
+            Err(status) if totals.failed == 0 && running.is_empty() => {
                 totals.fail(format!("{job}: {status}, and no test failed"))
+            }
+            Err(status) if totals.failed == 0 => {
+                let running = running.join(", ");
+                totals.fail(format!(
+                    "{job}: {status}; no test failed, these had not ended: {running}"
+                ))
             }
             Err(status) if names.is_empty() => totals.failures.push(format!("{job}: {status}")),
             Err(_) => totals.failures = names.iter().map(|name| format!("{job} {name}")).collect(),
@@ -173,6 +192,18 @@ test result: FAILED. 3 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out
         // One that passed has printed what a test of it started.
         let totals = read(OUTPUT).end("pool it", Ok(()));
         assert_eq!((totals.passed, totals.failed, totals.failures.len()), (3, 0, 0));
+    }
+
+    #[test]
+    fn tests_that_had_not_ended_are_named() {
+        const RUNNING: &str = "
+test a::long has been running for over 60 seconds
+test b::endless has been running for over 60 seconds
+test a::long ... ok";
+        let totals = read(RUNNING).end("pool it", Err("ended by xtask".into()));
+        let wanted = "pool it: ended by xtask; no test failed, these had not ended: b::endless";
+        assert_eq!((totals.failed, &totals.failures[..]), (1, &[wanted.to_string()][..]));
+        assert_eq!(read(RUNNING).end("pool it", Ok(())).failures.len(), 0);
     }
 
     #[test]
