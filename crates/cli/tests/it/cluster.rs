@@ -10,7 +10,7 @@
 use crate::common::PoolFolder;
 use crate::redis::{Redis, SERVERS, fill, free_port};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// First and last slot of each master.
@@ -316,12 +316,12 @@ fn slots_move_while_a_pool_goes_into_a_cluster() {
         assert_eq!(digest_of(&redis, &place, "back.pool"), before);
         // Back and forth, until all is there.
         masters.empty();
-        let is_over = AtomicBool::new(false);
+        let exporting = Arc::new(());
+        let watch = Arc::downgrade(&exporting);
         let json = std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut from, mut to) = (2, 0);
-                // SeqCst: nothing else is shared, and no speed is wanted.
-                while !is_over.load(Ordering::SeqCst) {
+                while watch.strong_count() > 0 {
                     masters.open_slot(SLOT_OF_S, from, to);
                     masters.close_slot(SLOT_OF_S, from, to);
                     (from, to) = (to, from);
@@ -329,8 +329,7 @@ fn slots_move_while_a_pool_goes_into_a_cluster() {
             });
             let export = [&export[..], &["--no-verify", "--json"]].concat();
             let ended = place.run(export);
-            // SeqCst: the partner of the load.
-            is_over.store(true, Ordering::SeqCst);
+            drop(exporting);
             ended.json()
         });
         assert_eq!(json["keys"], 613);

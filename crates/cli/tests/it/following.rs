@@ -8,7 +8,7 @@ use crate::serving::Serving;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// More than anything here needs on a slow machine.
@@ -149,12 +149,12 @@ fn very_many_writes_behind_which_the_target_falls_lose_nothing() {
 
     // A session that is prolonged lives, however far the target is behind.
     source.line("SET session x PX 6000");
-    let is_over = AtomicBool::new(false);
+    let prolonging = Arc::new(());
+    let watch = Arc::downgrade(&prolonging);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut writer = connect();
-            // Relaxed: it says when to stop, and carries nothing.
-            while !is_over.load(Ordering::Relaxed) {
+            while watch.strong_count() > 0 {
                 let value = "v".repeat(100);
                 write_all(&mut writer, 20_000, |number| vec![format!("SET key:{number} {value}")]);
             }
@@ -166,8 +166,7 @@ fn very_many_writes_behind_which_the_target_falls_lose_nothing() {
             println!("{:?}: {} ms left", start.elapsed(), target.time_left("session"));
         }
         source.line("PERSIST session");
-        // Relaxed: a hint to stop.
-        is_over.store(true, Ordering::Relaxed);
+        drop(prolonging);
     });
     await_step(&mut source, &mut target, "third");
     assert_eq!(target.line("EXISTS session"), ":1", "it is alive at the source");

@@ -1,6 +1,6 @@
 //! BzTree: what it does without descriptors, in a full pool and with damage.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use everleaf_alloc::AllocError;
 use everleaf_designs::BzTree;
@@ -50,12 +50,13 @@ fn writes_go_on_beside_scans_without_end() {
     for key in 0..KEYS {
         solo.tree().insert(&mut session, key, key).expect("room");
     }
-    let is_done = AtomicBool::new(false);
-    let (solo, done) = (&solo, &is_done);
+    let writing = Arc::new(());
+    let watch = Arc::downgrade(&writing);
+    let solo = &solo;
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut session = solo.heap().session().expect("a free session");
-            while !done.load(Ordering::Relaxed) {
+            while watch.strong_count() > 0 {
                 let mut pairs = vec![];
                 solo.tree().scan(&mut session, 0, usize::MAX, &mut pairs).expect("scan");
                 assert!(pairs.len() as u64 >= KEYS);
@@ -69,7 +70,7 @@ fn writes_go_on_beside_scans_without_end() {
         });
         let written: Vec<_> =
             (0..10_000).map(|key| solo.tree().upsert(&mut session, key * 7, key)).collect();
-        done.store(true, Ordering::Relaxed);
+        drop(writing);
         let refused: Vec<_> = written.into_iter().filter_map(Result::err).collect();
         assert!(refused.is_empty(), "{} refused: {}", refused.len(), refused[0]);
     });

@@ -105,11 +105,12 @@ fn a_number_of_evaluated_entries_that_nobody_wrote_is_refused() {
 fn evaluation_beside_writers_and_readers_loses_nothing() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
     let solo: SingleTreePool<F3Tree<Small<3, 4>>> = SingleTreePool::create(pool).expect("room");
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let writing = std::sync::Arc::new(());
+    let watch = std::sync::Arc::downgrade(&writing);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut session = solo.heap().session().expect("a free session");
-            while !done.load(std::sync::atomic::Ordering::Acquire) {
+            while watch.strong_count() > 0 {
                 solo.tree().evaluate(&mut session).expect("evaluates");
             }
         });
@@ -136,7 +137,7 @@ fn evaluation_beside_writers_and_readers_loses_nothing() {
         for writer in writers {
             writer.join().expect("no panic");
         }
-        done.store(true, std::sync::atomic::Ordering::Release);
+        drop(writing);
     });
     assert!(solo.check().expect("check").problems.is_empty());
 }

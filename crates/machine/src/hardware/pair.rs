@@ -141,7 +141,6 @@ pub use arch::{compare_exchange, load};
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
 
     #[test]
     fn an_exchange_compares_both_halves() {
@@ -173,19 +172,21 @@ mod tests {
     #[test]
     fn a_load_never_mixes_two_exchanges() {
         let cell = PairCell::default();
-        let done = std::sync::atomic::AtomicBool::new(false);
+        let exchanging = std::sync::Arc::new(());
+        let watch = std::sync::Arc::downgrade(&exchanging);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let cell = &cell;
+            scope.spawn(move || {
                 for n in 0..200_000u64 {
                     let old = Pair { first: n, second: !n };
                     let old = if n == 0 { Pair { first: 0, second: 0 } } else { old };
                     let new = Pair { first: n + 1, second: !(n + 1) };
-                    assert_eq!(compare_exchange(&cell, old, new), Ok(old));
+                    assert_eq!(compare_exchange(cell, old, new), Ok(old));
                 }
-                done.store(true, Ordering::Release);
+                drop(exchanging);
             });
-            while !done.load(Ordering::Acquire) {
-                let seen = load(&cell);
+            while watch.strong_count() > 0 {
+                let seen = load(cell);
                 assert!(seen.first == 0 || seen.second == !seen.first, "torn: {seen:?}");
             }
         });

@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use everleaf::{Durability, Options};
@@ -42,18 +41,20 @@ fn set_all(value: &str) -> String {
 
 /// Runs what others do all the time beside what one does and judges.
 fn beside(others: Vec<Box<dyn FnMut() + Send + '_>>, one: impl FnOnce()) {
-    let done = AtomicBool::new(false);
+    // Dropped behind the one, also by a panic: then the others end.
+    let judging = Arc::new(());
+    let watch = Arc::downgrade(&judging);
     std::thread::scope(|scope| {
         for mut other in others {
-            let done = &done;
+            let watch = &watch;
             scope.spawn(move || {
-                while !done.load(Ordering::Acquire) {
+                while watch.strong_count() > 0 {
                     other();
                 }
             });
         }
         one();
-        done.store(true, Ordering::Release);
+        drop(judging);
     });
 }
 

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::support::{Client, TestServer, encode, eventually};
 
@@ -437,10 +438,12 @@ fn transfers_of_many_clients_keep_the_sum() {
     for account in 0..4 {
         client.line(&format!("SET account:{account} 100"));
     }
-    let done = AtomicBool::new(false);
+    // Each that moves has one; a panic drops it, too.
+    let moving = [(); 3].map(|()| Arc::new(()));
+    let watches = moving.each_ref().map(Arc::downgrade);
     std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let (mut client, done) = (server.connect(), &done);
+        for (thread, moving) in moving.into_iter().enumerate() {
+            let mut client = server.connect();
             scope.spawn(move || {
                 for round in 0..150 {
                     let (from, to) = ((thread + round) % 4, (thread + round * 2 + 1) % 4);
@@ -450,10 +453,10 @@ fn transfers_of_many_clients_keep_the_sum() {
                     let reply = client.line("EXEC");
                     assert!(reply.starts_with("[:"), "{reply}");
                 }
-                done.store(true, Ordering::Release);
+                drop(moving);
             });
         }
-        while !done.load(Ordering::Acquire) {
+        while watches.iter().all(|watch| watch.strong_count() > 0) {
             client.line("MULTI");
             (0..4).for_each(|account| drop(client.line(&format!("GET account:{account}"))));
             let reply = client.line("EXEC");
@@ -525,9 +528,10 @@ fn transfers_between_long_values_keep_their_total_length() {
     for key in ["a", "b"] {
         assert_eq!(client.ask(&[b"SET".as_slice(), key.as_bytes(), &vec![b'v'; 5_000]]), "+OK");
     }
-    let done = AtomicBool::new(false);
+    let writing = Arc::new(());
+    let watch = Arc::downgrade(&writing);
     std::thread::scope(|scope| {
-        let (mut writer, done) = (server.connect(), &done);
+        let mut writer = server.connect();
         scope.spawn(move || {
             for _ in 0..300 {
                 writer.line("MULTI");
@@ -535,9 +539,9 @@ fn transfers_between_long_values_keep_their_total_length() {
                 writer.line("APPEND b x");
                 writer.line("EXEC");
             }
-            done.store(true, Ordering::Release);
+            drop(writing);
         });
-        while !done.load(Ordering::Acquire) {
+        while watch.strong_count() > 0 {
             run(&mut client, &[("MULTI", "+OK"), ("STRLEN a", "+QUEUED"), ("STRLEN b", "+QUEUED")]);
             let reply = client.line("EXEC");
             let (a, b) = reply[1..reply.len() - 1].split_once(' ').unwrap();

@@ -1,7 +1,7 @@
 //! Several keys at one moment, beside single writes and beside batches; and their removal as one change.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -39,14 +39,14 @@ fn remove(map: &Map, keys: &[&str]) -> usize {
 
 /// Reads as long as `write` writes.
 fn beside(write: impl FnOnce() + Send, mut read: impl FnMut()) {
-    let done = AtomicBool::new(false);
+    let writing = Arc::new(());
+    let watch = Arc::downgrade(&writing);
     std::thread::scope(|scope| {
-        let done = &done;
         scope.spawn(move || {
             write();
-            done.store(true, Ordering::Release);
+            drop(writing);
         });
-        while !done.load(Ordering::Acquire) {
+        while watch.strong_count() > 0 {
             read();
         }
     });

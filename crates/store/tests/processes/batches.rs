@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everleaf::{Error, Map, Options, Store, WriteBatch, Written};
@@ -134,14 +134,17 @@ fn a_write_from_within_and_too_many_operations_are_told_apart() {
 fn readers_never_see_half_a_batch() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path());
-    let (done, rounds) = (AtomicBool::new(false), 3000u64);
+    let rounds = 3000u64;
+    let writing = Arc::new(());
+    let watch = Arc::downgrade(&writing);
     let key = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
     let read = |number| {
         let value = store.default_map().get(key(number)).expect("get");
         value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("eight bytes")))
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let (store, key, watch) = (&store, &key, &watch);
+        scope.spawn(move || {
             let mut batch = WriteBatch::new();
             for round in 1..=rounds {
                 batch.clear();
@@ -150,19 +153,19 @@ fn readers_never_see_half_a_batch() {
                 });
                 store.write(&batch).expect("room");
             }
-            done.store(true, Ordering::Release);
+            drop(writing);
         });
-        scope.spawn(|| {
+        scope.spawn(move || {
             // Writes of other keys, to keep the stripes and the leaves busy.
             for number in 100.. {
-                if done.load(Ordering::Acquire) {
+                if watch.strong_count() == 0 {
                     break;
                 }
                 store.default_map().put(key(100 + number % 500), b"other").expect("room");
             }
         });
         let mut last = 0;
-        while !done.load(Ordering::Acquire) {
+        while watch.strong_count() > 0 {
             // Who has seen a change of a batch sees the rest of it.
             for number in 0..8 {
                 let seen = read(number);

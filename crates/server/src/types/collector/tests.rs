@@ -282,12 +282,12 @@ fn what_is_renamed_to_and_fro_keeps_its_members() {
     };
     let header = make(&types, &store, b"here", header);
     let before = types.ready().unwrap().members.len();
-    let is_done = std::sync::atomic::AtomicBool::new(false);
-    // Relaxed throughout: only ends the loop.
-    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    // Dropped behind the loop below, also by a panic.
+    let renames = std::sync::Arc::new(());
+    let watch = std::sync::Arc::downgrade(&renames);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_done.load(relaxed) {
+            while watch.strong_count() > 0 {
                 Collector::default()
                     .round(&types, &Databases::new(&store, 1), MapNumber::default(), &store)
                     .unwrap();
@@ -297,7 +297,7 @@ fn what_is_renamed_to_and_fro_keeps_its_members() {
             rename(&types, &store, &header, b"here", b"there");
             rename(&types, &store, &header, b"there", b"here");
         }
-        is_done.store(true, relaxed);
+        drop(renames);
     });
     assert_eq!(types.ready().unwrap().members.len(), before);
 }

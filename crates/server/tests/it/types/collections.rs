@@ -1,6 +1,6 @@
 //! Collections as clients see them: one step for everybody, across a crash, and gone at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use crate::support::{Client, ServerProcess, TestServer, encode, eventually};
 
@@ -135,7 +135,8 @@ fn hashes_are_part_of_transactions_and_of_watches() {
 #[test]
 fn several_fields_change_as_one_for_everybody() {
     let server = TestServer::with(|config| config.threads = 3);
-    let done = AtomicBool::new(false);
+    let writing = Arc::new(());
+    let watch = Arc::downgrade(&writing);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3)
             .map(|writer| {
@@ -154,9 +155,9 @@ fn several_fields_change_as_one_for_everybody() {
                 })
             })
             .collect();
-        let (mut reader, done) = (server.connect(), &done);
+        let mut reader = server.connect();
         scope.spawn(move || {
-            while !done.load(Ordering::Acquire) {
+            while watch.strong_count() > 0 {
                 let pair = reader.line("HMGET h a b");
                 let (a, b) = pair[1..pair.len() - 1].split_once(' ').unwrap();
                 assert_eq!(a, b);
@@ -168,7 +169,7 @@ fn several_fields_change_as_one_for_everybody() {
         for writer in writers {
             writer.join().unwrap();
         }
-        done.store(true, Ordering::Release);
+        drop(writing);
     });
     let mut client = server.connect();
     run(&mut client, &[("HGET h count", "\"900\""), ("HLEN h", ":903")]);

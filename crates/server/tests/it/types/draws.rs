@@ -1,6 +1,6 @@
 //! Members that are drawn very often, beside those who change the collection.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use crate::support::{Client, TestServer, eventually};
 
@@ -56,28 +56,21 @@ fn many_draws_keep_no_writer_waiting() {
             2 * DRAWS,
         ),
     ] {
-        let ended = AtomicBool::new(false);
+        // Dropped when the member was seen to come and go, and by a panic.
+        let drawing = Arc::new(());
+        let watch = Arc::downgrade(&drawing);
         std::thread::scope(|scope| {
-            let (writer, ended) = (&mut writer, &ended);
+            let writer = &mut writer;
             scope.spawn(move || {
-                while !ended.load(Ordering::Relaxed) {
+                while watch.strong_count() > 0 {
                     assert_eq!(writer.line(comes), ":1");
                     assert_eq!(writer.line(&format!("{goes} comes-and-goes")), ":1");
                 }
             });
-            let _end = SetOnDrop(ended);
             // Not at once if the writer gets no processor.
             eventually(&read, || is_changed_meanwhile(&mut reader, &read, items));
+            drop(drawing);
         });
-    }
-}
-
-/// Ends the writer also by a panic.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

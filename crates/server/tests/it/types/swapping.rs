@@ -1,6 +1,6 @@
 //! `SWAPDB`: all keys of two databases change places as one step, for every client and across a kill.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use crate::support::{Client, ServerProcess, TestServer, encode, eventually, open};
 
@@ -199,14 +199,14 @@ fn nobody_is_in_two_databases_at_once() {
         run(&mut client, &[(&format!("SELECT {database}"), "+OK")]);
         run(&mut client, &[(&format!("MSET name {database} same {database}"), "+OK")]);
     }
-    let is_over = AtomicBool::new(false);
+    let asking = Arc::new(());
+    let watch = Arc::downgrade(&asking);
     std::thread::scope(|scope| {
         // Two at once: each must let the other pass.
         for pair in ["0 1", "1 0"] {
-            let (mut client, is_over) = (server.connect(), &is_over);
+            let (mut client, watch) = (server.connect(), &watch);
             scope.spawn(move || {
-                // Relaxed: only ends the loop.
-                while !is_over.load(Ordering::Relaxed) {
+                while watch.strong_count() > 0 {
                     assert_eq!(client.line(&format!("SWAPDB {pair}")), "+OK");
                 }
             });
@@ -235,8 +235,7 @@ fn nobody_is_in_two_databases_at_once() {
             })
             .collect();
         clients.into_iter().for_each(|client| client.join().unwrap());
-        // Relaxed: a flag; the threads are joined behind it.
-        is_over.store(true, Ordering::Relaxed);
+        drop(asking);
     });
     let mut counted = 0;
     let mut listed = 0;

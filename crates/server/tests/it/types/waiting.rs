@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::Shutdown;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::support::{Client, TestServer, encode, eventually};
 use everleaf::{Durability, Options};
@@ -435,16 +435,17 @@ const ELEMENT_COUNT: usize = 1_500;
 fn every_element_is_given_once_whoever_comes_and_goes() {
     let server = TestServer::with(|config| config.threads = 4);
     let given: Mutex<BTreeMap<String, usize>> = Mutex::default();
-    let (is_done, produced) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (producing, produced) = (Arc::new(()), AtomicUsize::new(0));
+    let watch = Arc::downgrade(&producing);
     // All orderings here: plain counts of a test.
     let relaxed = Ordering::Relaxed;
     std::thread::scope(|scope| {
         let mut consumers = Vec::new();
         for consumer in 0..CONSUMER_COUNT {
-            let (server, given, is_done) = (&server, &given, &is_done);
+            let (server, given, watch) = (&server, &given, &watch);
             consumers.push(scope.spawn(move || {
                 let mut round = consumer;
-                while !is_done.load(relaxed) {
+                while watch.strong_count() > 0 {
                     round += 1;
                     let mut client = server.connect();
                     for _ in 0..round % 7 {
@@ -490,7 +491,7 @@ fn every_element_is_given_once_whoever_comes_and_goes() {
             }));
         }
         producers.into_iter().for_each(|thread| thread.join().unwrap());
-        is_done.store(true, relaxed);
+        drop(producing);
         consumers.into_iter().for_each(|thread| thread.join().unwrap());
     });
     let mut client = server.connect();

@@ -5,7 +5,8 @@
 //! there without what it came of. Whether these threads would meet that again depends on the machine: the
 //! planted bug is hunted where threads stand still by a seed (`threads.rs`, `arranged.rs`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
@@ -58,10 +59,9 @@ impl Told {
     }
 }
 
-fn live(store: &Store, thread: usize, told: &Told, is_over: &AtomicBool) {
+fn live(store: &Store, thread: usize, told: &Told, cutting: &Weak<()>) {
     let mut random = Random::new(thread as u64);
-    // Relaxed: a request.
-    for number in (1..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+    for number in (1..).take_while(|_| cutting.strong_count() > 0) {
         let other = random.below(THREADS);
         let read = value_of(store, other).number;
         if random.one_in(4) {
@@ -97,12 +97,14 @@ fn judge(left: &Store, told: &[u64]) -> Result<u64, String> {
 fn run(crashes: u64, within: Duration) -> Result<(u64, u64), String> {
     let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
     let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
-    let (told, is_over, started) =
-        (Told([const { AtomicU64::new(0) }; THREADS]), AtomicBool::new(false), Instant::now());
+    let (told, started) = (Told([const { AtomicU64::new(0) }; THREADS]), Instant::now());
+    // Dropped behind the last cut, also by a panic.
+    let cutting = Arc::new(());
+    let watch = Arc::downgrade(&cutting);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (store, told, is_over) = (&store, &told, &is_over);
-            scope.spawn(move || live(store, thread, told, is_over));
+            let (store, told, watch) = (&store, &told, &watch);
+            scope.spawn(move || live(store, thread, told, watch));
         }
         let mut found = Ok((0, 0));
         for seed in 0..crashes {
@@ -118,8 +120,7 @@ fn run(crashes: u64, within: Duration) -> Result<(u64, u64), String> {
                 break;
             }
         }
-        // Relaxed: a request.
-        is_over.store(true, Ordering::Relaxed);
+        drop(cutting);
         found
     })
 }
