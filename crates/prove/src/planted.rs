@@ -433,7 +433,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("sptree-plain", "sptree.replays_backwards"),
     of("sptree-plain", "sptree.replays_flushed"),
     of("sptree-unlogged", "sptree.no_removals_flush"),
-    of("sptree-unlogged", "sptree.settles_one"),
+    of("sptree-unlogged", "sptree.persists_one"),
     of("utree", "utree.free_at_once"),
     of("utree", "utree.hides_first"),
     of("utree", "utree.no_link_flush"),

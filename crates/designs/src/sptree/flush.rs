@@ -131,7 +131,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             let room = if is_empty { Ok(()) } else { self.split(&mut session, place) };
             place.middle.lock.unlock();
             room?;
-            if M::mutant("sptree.settles_one") {
+            if M::mutant("sptree.persists_one") {
                 break;
             }
         }
