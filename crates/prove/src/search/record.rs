@@ -7,7 +7,8 @@ use std::fmt;
 
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, MemoryModel};
 use everleaf_machine::simulated::{Replay, SchedulerKind};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::case::structure::{Structure, find_in};
 use crate::case::{Case, Kept};
@@ -128,42 +129,19 @@ impl Record {
         let digit = |choice: &u8| char::from_digit(u32::from(*choice), 36);
         let digit = |choice| digit(choice).expect("there are far fewer than 36 actors");
         let choices: String = self.choices.iter().map(digit).collect();
-        let abandon = config.abandon.map(|abandon| json!([abandon.thread, abandon.after_points]));
-        let value = json!({
-            "format": FORMAT,
-            "version": env!("CARGO_PKG_VERSION"),
-            "kind": self.kind,
-            "message": self.message,
-            "structure": self.structure,
-            "program": self.program,
-            "kept": self.kept,
-            "config": {
-                "domain": domain_name(config.domain),
-                "memory": memory_name(config.memory),
-                "rmw_drains": config.rmw_drains,
-                "torn_matches": config.torn_matches,
-                "wide_compares": config.wide_compares,
-                "races": config.races,
-                "births": config.births,
-                "simulate_open": config.simulate_open,
-                "mutants": config.mutants,
-                "abandon": abandon,
-                "fail_allocation": config.fail_allocation,
-                "fail_space": config.fail_space,
-                "step_limit": config.step_limit,
-                "recovery_limit": config.recovery_limit,
-                "arena_bytes": config.arena_bytes,
-                "crash_enabled": config.crash.enabled,
-                "crash_budget": config.crash.budget,
-                "nested_one_in": config.crash.nested_one_in,
-                "nested_depth": config.crash.nested_depth,
-                "crash_at_returns": config.crash.at_returns,
-                "seed": format!("{:#x}", config.seed),
-            },
-            "seed": format!("{:#x}", self.seed),
-            "choices": choices,
-        });
-        let mut text = serde_json::to_string_pretty(&value).expect("strings and numbers only");
+        let written = Written {
+            choices,
+            config: WrittenConfig::of(config),
+            format: FORMAT,
+            kept: self.kept.as_ref(),
+            kind: &self.kind,
+            message: &self.message,
+            program: &self.program,
+            seed: format!("{:#x}", self.seed),
+            structure: &self.structure,
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        let mut text = serde_json::to_string_pretty(&written).expect("strings and numbers only");
         text.push('\n');
         text
     }
@@ -204,6 +182,76 @@ impl Record {
             seed: record.hexadecimal("seed")?,
             choices: choices.collect::<Option<_>>().ok_or_else(|| damaged("choices"))?,
         })
+    }
+}
+
+/// A record as its file has it. It is read field by field, so that what is wrong is named.
+#[derive(Serialize)]
+struct Written<'a> {
+    choices: String,
+    config: WrittenConfig<'a>,
+    format: &'static str,
+    kept: Option<&'a Kept>,
+    kind: &'a str,
+    message: &'a str,
+    program: &'a str,
+    seed: String,
+    structure: &'a str,
+    version: &'static str,
+}
+
+/// What a file has of the machine.
+#[derive(Serialize)]
+struct WrittenConfig<'a> {
+    /// The thread, and behind how many points it stops.
+    abandon: Option<(usize, u64)>,
+    arena_bytes: usize,
+    births: bool,
+    crash_at_returns: bool,
+    crash_budget: usize,
+    crash_enabled: bool,
+    domain: &'static str,
+    fail_allocation: Option<u64>,
+    fail_space: Option<u64>,
+    memory: &'static str,
+    mutants: &'a [&'static str],
+    nested_depth: usize,
+    nested_one_in: u64,
+    races: bool,
+    recovery_limit: u64,
+    rmw_drains: bool,
+    seed: String,
+    simulate_open: bool,
+    step_limit: u64,
+    torn_matches: bool,
+    wide_compares: bool,
+}
+
+impl<'a> WrittenConfig<'a> {
+    fn of(config: &'a Config) -> Self {
+        WrittenConfig {
+            abandon: config.abandon.map(|abandon| (abandon.thread, abandon.after_points)),
+            arena_bytes: config.arena_bytes,
+            births: config.births,
+            crash_at_returns: config.crash.at_returns,
+            crash_budget: config.crash.budget,
+            crash_enabled: config.crash.enabled,
+            domain: domain_name(config.domain),
+            fail_allocation: config.fail_allocation,
+            fail_space: config.fail_space,
+            memory: memory_name(config.memory),
+            mutants: &config.mutants,
+            nested_depth: config.crash.nested_depth,
+            nested_one_in: config.crash.nested_one_in,
+            races: config.races,
+            recovery_limit: config.recovery_limit,
+            rmw_drains: config.rmw_drains,
+            seed: format!("{:#x}", config.seed),
+            simulate_open: config.simulate_open,
+            step_limit: config.step_limit,
+            torn_matches: config.torn_matches,
+            wide_compares: config.wide_compares,
+        }
     }
 }
 

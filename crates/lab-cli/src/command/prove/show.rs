@@ -12,7 +12,8 @@ use everleaf_prove::search::record::Record;
 use everleaf_prove_designs::structures::STRUCTURES;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A bar over the budget of a structure's search.
@@ -178,36 +179,56 @@ pub fn failure(record: &Record, file: Option<&Path>, out: &mut Output) -> Result
     }
 }
 
+/// A verdict, for a program.
+#[derive(Serialize)]
+struct Shown<'a> {
+    accesses: u64,
+    cpu_seconds: f64,
+    crash_points: u64,
+    crash_states: u64,
+    crash_states_per_second: f64,
+    lives_after_crashes: BTreeMap<&'static str, &'a [u64; 4]>,
+    marks: BTreeMap<&'a str, u64>,
+    nested_runs: u64,
+    pairs: usize,
+    pairs_missing: usize,
+    pairs_not_seen: Vec<String>,
+    programs: u64,
+    recoveries: u64,
+    schedules: u64,
+    schedules_per_second: f64,
+    small_programs: usize,
+    small_programs_exhausted: usize,
+    steps: u64,
+    structure: &'static str,
+}
+
 /// A verdict for a program.
 pub fn as_json(verdict: &Verdict) -> Value {
     let counts = &verdict.report.counts;
-    let marks = verdict.report.marks.iter();
-    let marks: serde_json::Map<_, _> =
-        marks.map(|(name, count)| ((*name).to_owned(), json!(count))).collect();
-    let lives = DOMAINS.into_iter().zip(verdict.coverage.lives());
-    let by_domain: serde_json::Map<_, _> =
-        lives.map(|(domain, lives)| (domain_name(domain).to_owned(), json!(lives))).collect();
-    json!({
-        "structure": verdict.structure,
-        "schedules": counts.schedules,
-        "crash_points": counts.crash_points,
-        "crash_states": counts.images,
-        "recoveries": counts.recoveries,
-        "nested_runs": counts.nested_runs,
-        "accesses": counts.accesses,
-        "steps": counts.steps,
-        "programs": verdict.programs,
-        "small_programs": verdict.exhausted.1,
-        "small_programs_exhausted": verdict.exhausted.0,
-        "pairs": verdict.coverage.possible().len(),
-        "pairs_missing": verdict.coverage.missing().len(),
-        "pairs_not_seen": verdict.coverage.missing().iter().map(pair_name).collect::<Vec<_>>(),
-        "lives_after_crashes": by_domain,
-        "cpu_seconds": verdict.seconds,
-        "schedules_per_second": rate(counts.schedules, verdict),
-        "crash_states_per_second": rate(counts.images, verdict),
-        "marks": marks,
-    })
+    let (coverage, marks) = (&verdict.coverage, &verdict.report.marks);
+    let shown = Shown {
+        accesses: counts.accesses,
+        cpu_seconds: verdict.seconds,
+        crash_points: counts.crash_points,
+        crash_states: counts.images,
+        crash_states_per_second: rate(counts.images, verdict),
+        lives_after_crashes: DOMAINS.map(domain_name).into_iter().zip(coverage.lives()).collect(),
+        marks: marks.iter().map(|(name, count)| (*name, *count)).collect(),
+        nested_runs: counts.nested_runs,
+        pairs: coverage.possible().len(),
+        pairs_missing: coverage.missing().len(),
+        pairs_not_seen: coverage.missing().iter().map(pair_name).collect(),
+        programs: verdict.programs,
+        recoveries: counts.recoveries,
+        schedules: counts.schedules,
+        schedules_per_second: rate(counts.schedules, verdict),
+        small_programs: verdict.exhausted.1,
+        small_programs_exhausted: verdict.exhausted.0,
+        steps: counts.steps,
+        structure: verdict.structure,
+    };
+    serde_json::to_value(shown).expect("it has only names as keys")
 }
 
 /// A failure for a program: what the file would hold.
