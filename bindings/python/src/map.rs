@@ -60,12 +60,24 @@ impl RawMap {
         }
     }
 
-    /// Removes a key, and returns its value.
+    /// Removes a key, and returns its value. What is no value of this map is an error, and stays.
     fn taken<'py>(&self, key: &Object<'py>) -> PyResult<Option<Object<'py>>> {
         let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
         let (key, values) = (key.as_ref(), &self.codecs.values);
-        let Some(value) = self.held.write(py, 0, |map| map.take(key))? else { return Ok(None) };
-        values.decoded(values.seen(py, &value)?).map(Some)
+        if matches!(values, Codec::Bytes) {
+            let taken = self.held.write(py, 0, |map| map.take(key))?;
+            return taken.map(|value| values.seen(py, &value)).transpose();
+        }
+        loop {
+            let found = self.held.write(py, 0, |map| map.get(key))?;
+            let Some(found) = found else { return Ok(None) };
+            // Before it is removed: it may be no such value.
+            let value = values.decoded(values.seen(py, &found)?)?;
+            let write = |map: &Map| map.compare_exchange(key, Some(&found), None);
+            if let Exchange::Done = self.held.write(py, found.len(), write)? {
+                return Ok(Some(value));
+            }
+        }
     }
 
     /// Runs a write of a pair.

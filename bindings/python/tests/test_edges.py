@@ -223,6 +223,19 @@ def test_pop_and_setdefault_are_those_of_a_dictionary(store: everleaf.Store) -> 
     assert texts.setdefault("a", "first") == texts["a"] == "first 0" and texts.setdefault("a", "other") == "first 0"
 
 
+def test_what_is_no_value_is_not_removed_by_a_pop(store: everleaf.Store) -> None:
+    """It was removed first and read then: the exception was all that was left of it."""
+    raw, texts = store.map("both"), store.map("both", values="json")
+    raw[b"k"] = b"no json"
+    with pytest.raises(ValueError):
+        texts.pop(b"k")
+    with pytest.raises(ValueError):
+        texts.popitem()
+    assert dict(raw) == {b"k": b"no json"}
+    raw[b"k"] = b"[1]"
+    assert texts.pop(b"k", None) == [1] and texts.pop(b"k", None) is None and not raw
+
+
 def test_an_interrupt_ends_what_is_long(tmp_path: Path) -> None:
     """Arrays went on to their end, however long that took; so did lists, and a list that is made of the pairs."""
 
