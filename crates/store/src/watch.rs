@@ -48,11 +48,13 @@ impl Watch {
     }
 
     /// Whether the key was written, or has expired, since the watch began. A write at the same time may
-    /// be missed: what must not miss it is a [batch](crate::WriteBatch::expect_unwritten).
+    /// be missed: what must not miss it is a [batch](crate::WriteBatch::expect_unwritten). In a process that was
+    /// forked since it is broken: what its parent writes is not seen there.
     pub fn is_broken(&self) -> bool {
-        self.is_broken_but_for(0, |expiry_ms| {
-            expiry_ms != 0 && expiry_ms <= Hardware::wall_clock_ms()
-        })
+        self.inner.map.shared().check_process().is_err()
+            || self.is_broken_but_for(0, |expiry_ms| {
+                expiry_ms != 0 && expiry_ms <= Hardware::wall_clock_ms()
+            })
     }
 
     /// The same, but for so many marks, by the clock of the caller.
