@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, fch
 use std::path::Path;
 use std::sync::Mutex;
 
-use everleaf_machine::OwnerProcess;
+use everleaf_machine::{OwnerProcess, above_standard_streams};
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fstat, openat, renameat, unlinkat,
 };
@@ -98,7 +98,7 @@ impl RealDisk {
     fn open_file(&self, name: &str, flags: OFlags, mode: Mode) -> io::Result<File> {
         let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
         let opened = retry_on_intr(|| openat(&self.handle, name, flags, mode));
-        Ok(File::from(opened?))
+        Ok(File::from(above_standard_streams(opened?)?))
     }
 
     /// Takes a descriptor to keep, if there is none and the system has one. It is a file of its own, and no copy: the

@@ -22,6 +22,7 @@ pub mod ascending;
 mod atomic;
 pub mod check_sum;
 pub mod cpu;
+mod descriptor;
 pub mod fingerprint;
 pub mod hardware;
 pub mod keys;
@@ -40,6 +41,7 @@ mod standard_output;
 pub mod topology;
 
 pub use atomic::{Atomic, AtomicLine, AtomicPair, AtomicPointer, FingerprintLine};
+pub use descriptor::above_standard_streams;
 pub use hardware::{Hardware, prefetch_write, thread_time};
 pub use line_store::{LINE_SIZE, LineStore};
 pub use process::OwnerProcess;

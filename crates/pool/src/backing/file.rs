@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use everleaf_machine::above_standard_streams;
 use everleaf_machine::mapping::{Access, Mapping};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -220,14 +221,20 @@ fn open_file(path: &Path, read_only: bool) -> Result<File, PoolError> {
     let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let result = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()));
-    result.map(File::from).map_err(|error| match error {
+    let opened = result.map_err(|error| match error {
         Errno::NOENT => PoolError::Missing { path: path.into() },
         Errno::ISDIR | Errno::NXIO => PoolError::NotAFile { path: path.into() },
         Errno::ACCESS | Errno::PERM | Errno::ROFS => {
             PoolError::Permission { path: path.into(), read_only, source: error.into() }
         }
         error => PoolError::Io { path: path.into(), action: "open the file", source: error.into() },
-    })
+    })?;
+    let opened = above_standard_streams(opened).map_err(|source| PoolError::Io {
+        path: path.into(),
+        action: "duplicate the descriptor",
+        source,
+    })?;
+    Ok(File::from(opened))
 }
 
 /// Opens the file that has this name, and locks it.

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use everleaf_machine::OwnerProcess;
+use everleaf_machine::{OwnerProcess, above_standard_streams};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -46,13 +46,15 @@ impl Unnamed {
             }
             opened => (opened, None),
         };
-        let file = File::from(opened.map_err(|error| creation_error(path, error))?);
+        let opened = opened.map_err(|error| creation_error(path, error))?;
         let temporary = temporary.map(|name| Temporary(name, OwnerProcess::current()));
-        let same = file.try_clone().map_err(|source| PoolError::Io {
+        let io = |source| PoolError::Io {
             path: path.into(),
             action: "duplicate the descriptor",
             source,
-        })?;
+        };
+        let file = File::from(above_standard_streams(opened).map_err(io)?);
+        let same = file.try_clone().map_err(io)?;
         Ok((Unnamed { file, path: path.into(), temporary }, same))
     }
 

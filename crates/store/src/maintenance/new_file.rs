@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use everleaf_index::OwnerProcess;
+use everleaf_index::{OwnerProcess, above_standard_streams};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -168,7 +168,10 @@ impl NewFile {
     /// # Errors
     /// What the file system answers.
     pub fn create(&self) -> IoResult<File> {
-        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.path())
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create_new(true).mode(0o600);
+        let file = options.open(self.path())?;
+        above_standard_streams(file.into()).map(File::from)
     }
 
     /// Brings the file to the disk and gives it its name, in place of what has that name.

@@ -102,6 +102,48 @@ fn a_child_that_drops_a_store_leaves_it_to_its_parent() {
     }
 }
 
+/// What was lost: a program that was started without a standard error got its number for the pool, and the next line
+/// that any library printed was in the pool's header.
+#[test]
+fn a_closed_standard_stream_is_no_file_of_a_store() {
+    for durability in ALL {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.pool");
+        let print_everywhere = |what: &str| {
+            for stream in 0..3 {
+                let text = what.repeat(1 << 10);
+                // SAFETY: the bytes are ours for the length of the call. It fails where there is no such stream.
+                unsafe { libc::write(stream, text.as_ptr().cast(), text.len()) };
+            }
+        };
+        // Once it is made, and once it is there.
+        for life in 0..2_u8 {
+            let code = in_child(|| {
+                for stream in 0..3 {
+                    // SAFETY: nothing that runs in this child needs its standard streams.
+                    unsafe { libc::close(stream) };
+                }
+                let store = options(durability).open(&path).expect("it opens");
+                assert!(!store.default_map().put([life], b"value").expect("room"));
+                store.save().expect("room");
+                print_everywhere("a warning\n");
+                let copied = store.backup(folder.path().join(format!("copy{life}")), |_| {
+                    print_everywhere("a remark\n");
+                });
+                copied.expect("room");
+                assert!(!store.default_map().put([life, life], b"value").expect("room"));
+                store.close().expect("it closes");
+            });
+            assert_eq!(code, 0, "{durability:?}, life {life}");
+        }
+        for name in ["a.pool", "copy1"] {
+            let store = options(durability).open(folder.path().join(name)).expect("it opens");
+            assert!(store.default_map().len() >= 3, "{durability:?}: {name}");
+            assert!(store.check().expect("it can be checked").problems.is_empty(), "{name}");
+        }
+    }
+}
+
 /// Everything a handle can be asked, by one who inherited it.
 fn use_all(store: Store, view: everleaf::View, mut range: everleaf::Range) {
     let map = everleaf::Map::clone(store.default_map());
@@ -183,10 +225,12 @@ fn every_operation_of_a_child_is_refused_and_none_hangs() {
                 });
             }
             for child in 0..8 {
+                let watch = store.default_map().watch(b"unwritten").expect("a watch");
                 let mut held =
                     Some((&store, store.view().expect("a view"), store.default_map().iter()));
                 let code = in_child(|| {
                     let (store, view, range) = held.take().expect("the child's copy");
+                    assert!(watch.is_broken(), "what the parent writes is not seen");
                     // SAFETY: the child ends without using the original.
                     use_all(unsafe { std::ptr::read(store) }, view, range);
                 });
@@ -194,6 +238,7 @@ fn every_operation_of_a_child_is_refused_and_none_hangs() {
                     is_over.store(true, Ordering::Relaxed);
                 }
                 assert_eq!(code, 0, "{durability:?}: child {child}");
+                assert!(!watch.is_broken(), "nobody has written it");
             }
             is_over.store(true, Ordering::Relaxed);
         });
