@@ -19,10 +19,12 @@ use everleaf_server::{Config, Handle, ListeningSocket, Server, ServerError};
 use serde::Serialize;
 use settings::config_of;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,8 +54,8 @@ fn serve(
     let config = Config { config_file, ..config_of(&args)? };
     begin_log(&args);
     // Before the pool is opened, so that a signal during a long recovery is not lost.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|error| Failure::io("cannot watch for signals", &error))?;
+    let signals =
+        watch_for_signals().map_err(|error| Failure::io("cannot watch for signals", &error))?;
 
     // First, so that no pool is made or recovered for a server that cannot listen.
     let listening = Server::listen_on(config, sockets).map_err(failure_of)?;
@@ -222,19 +224,24 @@ fn tell_of_process(statistics: &Statistics, pool: &Path) {
     }
 }
 
+/// The second signal to end ends the process as if nobody handled it, whatever is being done.
+fn watch_for_signals() -> io::Result<Signals> {
+    let was_told = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // In this order: the one that tells is not the second.
+        flag::register_conditional_default(signal, Arc::clone(&was_told))?;
+        flag::register(signal, Arc::clone(&was_told))?;
+    }
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
+}
+
 fn shut_down_on_signal(mut signals: Signals, handle: &Handle) {
-    let mut is_first = true;
     for signal in signals.forever() {
         if signal == SIGHUP {
             reload_certificates(handle);
-        } else if is_first {
+        } else {
             service_manager::tell("STOPPING=1");
             handle.shutdown();
-            is_first = false;
-        } else {
-            // Ends the process as if nobody handled the signal. If even that fails, the
-            // shutdown under way goes on.
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     }
 }
