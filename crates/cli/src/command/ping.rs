@@ -22,7 +22,7 @@ Examples:
 Ends with code 0 if the server answers, also if it wants a password first; with code 7 if it does
 not. A server that is still opening its pool takes connections, and answers when it is ready.";
 
-/// How long one attempt waits for the answer.
+/// How long one attempt waits for the answer, and for the rest of one that has begun.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -74,19 +74,20 @@ fn tell(answer: &str, global: Global, out: &mut Output) -> Result<(), Failure> {
 
 /// One attempt: the server's answer.
 fn ask(address: &str, patience: Duration) -> io::Result<String> {
+    let until = Instant::now() + patience;
     if address.contains('/') {
         let stream = UnixStream::connect(address)?;
         stream.set_read_timeout(Some(patience))?;
-        exchange(stream)
+        exchange(stream, until)
     } else {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(patience))?;
-        exchange(stream)
+        exchange(stream, until)
     }
 }
 
-/// Sends PING, and reads the one line that answers it.
-fn exchange(mut stream: impl Read + Write) -> io::Result<String> {
+/// Sends PING, and reads the one line that answers it, unless that comes byte by byte and too late.
+fn exchange(mut stream: impl Read + Write, until: Instant) -> io::Result<String> {
     stream.write_all(b"PING\r\n")?;
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n") {
@@ -95,6 +96,9 @@ fn exchange(mut stream: impl Read + Write) -> io::Result<String> {
             ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
             _ => error,
         })?;
+        if Instant::now() > until {
+            return Err(ErrorKind::TimedOut.into());
+        }
         if got == 0 || answer.len() == ANSWER_MAX {
             return Err(io::Error::new(ErrorKind::InvalidData, "it is no server of this protocol"));
         }
@@ -132,12 +136,16 @@ mod tests {
 
     #[test]
     fn answers_are_told_from_what_is_none() {
-        assert_eq!(exchange(Saying(b"+PONG\r\n")).unwrap(), "PONG");
-        assert_eq!(exchange(Saying(b"-NOAUTH give a password\r\n")).unwrap(), "NOAUTH");
-        let error = exchange(Saying(b"-ERR too many clients\r\n")).unwrap_err();
+        let ask = |said| exchange(Saying(said), Instant::now() + PATIENCE);
+        assert_eq!(ask(b"+PONG\r\n").unwrap(), "PONG");
+        assert_eq!(ask(b"-NOAUTH give a password\r\n").unwrap(), "NOAUTH");
+        let error = ask(b"-ERR too many clients\r\n").unwrap_err();
         assert_eq!(error.to_string(), "-ERR too many clients");
         for no_answer in [&b""[..], b"+PONG", &[b'x'; ANSWER_MAX + 9]] {
-            assert_eq!(exchange(Saying(no_answer)).unwrap_err().kind(), ErrorKind::InvalidData);
+            assert_eq!(ask(no_answer).unwrap_err().kind(), ErrorKind::InvalidData);
         }
+        // One that goes on and on.
+        let late = exchange(Saying(b"+PONG\r\n"), Instant::now());
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }
