@@ -84,8 +84,8 @@ impl Pool<Hardware> {
     /// it is created, or has holes; `AddressSpace`; `Io`, also if it cannot be found out for want of descriptors
     /// whether the machine crashed.
     ///
-    /// *Blocking:* never waits for the lock. Waits for the disk when the pool is created, or was
-    /// closed cleanly and is opened for writing.
+    /// *Blocking:* never waits for the lock. Waits for the disk when the pool is created, or is opened for writing: if
+    /// it was left by a process that died, for two pages.
     pub fn open(path: &Path, options: &PoolOptions) -> Result<Self, PoolError> {
         if options.create == CreateMode::New {
             return Self::create(path, options);

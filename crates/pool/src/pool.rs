@@ -15,7 +15,7 @@ pub use self::directory::{Root, is_root_whole};
 pub use self::seal::Seal;
 use crate::backing::is_boot_known;
 use crate::header::{Header, LogNote};
-use crate::layout::{DATA_START, FEATURE_LOG_NOTE, HEADER_OFFSETS, HEADER_SIZE};
+use crate::layout::{DATA_START, FEATURE_LOG_NOTE, HEADER_OFFSETS, SESSION_OFFSETS, SESSION_SIZE};
 use crate::session_record::SessionRecord;
 use crate::view::View;
 use crate::{Backing, FileName, Medium, PoolError, header};
@@ -249,20 +249,17 @@ impl<M: Machine> Pool<M> {
             header.features |= FEATURE_LOG_NOTE;
             std::mem::replace(&mut header.log, log) == log
         };
-        self.note(note, || self.sync_headers())
+        self.note(note, || self.sync_records("sync the header"))
     }
 
-    /// The headers alone: of a pool whose process was killed, everything else may be waiting to be written.
-    fn sync_headers(&self) -> Result<(), PoolError> {
+    /// Headers and sessions alone: of a pool whose process was killed, everything else may be waiting to be written.
+    fn sync_records(&self, action: &'static str) -> Result<(), PoolError> {
         if self.backing.survives_machine() {
             return Ok(());
         }
-        let end = HEADER_OFFSETS[1] + HEADER_SIZE;
-        self.backing.sync_start(end as usize).map_err(|source| PoolError::Io {
-            path: self.place().into(),
-            action: "sync the header",
-            source,
-        })
+        let end = SESSION_OFFSETS[1] + SESSION_SIZE;
+        let error = |source| PoolError::Io { path: self.place().into(), action, source };
+        self.backing.sync_start(end as usize).map_err(error)
     }
 
     /// Writes the header again with what `note` adds, unless it says that it is there.

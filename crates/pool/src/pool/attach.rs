@@ -152,6 +152,15 @@ impl<M: Machine> Pool<M> {
             next.write(self.view(), whole);
             *self.session.get_mut() = next;
             self.sync("sync the session record")?;
+        } else if !self.backing.survives_machine() {
+            // Another process of this boot has written the record, and may have been killed, or refused by the disk,
+            // before it was durable: the page cache shows it, and the disk may still have the clean mark of the session
+            // before, under which what is changed from now on would be trusted after a loss of power.
+            next.write(self.view(), whole);
+            // Persist: the record before anything is changed (I5). Its pages are dirty again, also after a sync that
+            // failed, and with them goes what the header says in the same pages, of a log or a feature. The rest, of which
+            // much may be waiting, is not waited for.
+            self.sync_records("sync the session record")?;
         }
         Ok(())
     }

@@ -4,3 +4,4 @@
 mod common;
 mod damage;
 mod open;
+mod page_cache;

@@ -1,0 +1,137 @@
+//! What the page cache shows and the disk does not have: a process that is killed leaves what it stored, synced or
+//! not, and the next one of the same boot cannot tell which.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use everleaf_machine::{Hardware, Ordering, mapping::Mapping};
+use everleaf_pool::{Backing, DATA_START, Domain, Environment, Pool, PoolError};
+
+const SIZE: usize = 1 << 17;
+const PAGE: usize = 4096;
+
+/// A file: its pages in the kernel's memory, which all processes of a boot map, and what the disk has of them.
+struct File {
+    cache: Mapping,
+    disk: Mutex<Vec<u8>>,
+    /// Whether a process dies, or is refused, when it asks for a sync.
+    dies_at_sync: Mutex<bool>,
+    boot: u8,
+}
+
+impl File {
+    fn new(bytes: &[u8], boot: u8) -> Arc<Self> {
+        let cache = Mapping::of_memory(SIZE, SIZE).unwrap();
+        // SAFETY: the mapping is that long, new, and nobody else's.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), cache.base(), bytes.len()) };
+        let disk = Mutex::new(bytes.to_vec());
+        Arc::new(File { cache, disk, dies_at_sync: Mutex::new(false), boot })
+    }
+
+    /// What a process of this boot finds.
+    fn open(self: &Arc<Self>, is_new: bool) -> Result<Pool<Hardware>, PoolError> {
+        Pool::with_backing(Box::new(Mapped(Arc::clone(self))), Domain::Process, 0, is_new)
+    }
+
+    /// What a process finds when the power is back.
+    fn after_power_cut(&self) -> Result<Pool<Hardware>, PoolError> {
+        File::new(&self.disk.lock().unwrap(), self.boot + 1).open(false)
+    }
+
+    /// The kernel writes pages to the disk, as it may at any time.
+    fn write_back(&self, bytes: Range<usize>) {
+        let pages = bytes.start / PAGE * PAGE..bytes.end.next_multiple_of(PAGE).min(SIZE);
+        let mut disk = self.disk.lock().unwrap();
+        // SAFETY: inside of the mapping, and no other thread has a pool on it.
+        let cache = unsafe { std::slice::from_raw_parts(self.cache.base(), SIZE) };
+        disk[pages.clone()].copy_from_slice(&cache[pages]);
+    }
+
+    fn write_back_synced(&self, bytes: Range<usize>) -> io::Result<()> {
+        if *self.dies_at_sync.lock().unwrap() {
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.write_back(bytes);
+        Ok(())
+    }
+}
+
+/// The file as one process has mapped it.
+struct Mapped(Arc<File>);
+
+// SAFETY: memory that never moves and lives as long as the file; the pools on it come one after the other.
+unsafe impl Backing for Mapped {
+    fn base(&self) -> *mut u8 {
+        self.0.cache.base()
+    }
+    fn size(&self) -> u64 {
+        SIZE as u64
+    }
+    fn capacity(&self) -> u64 {
+        SIZE as u64
+    }
+    fn extend(&self, _old: u64, new: u64) -> Result<(), PoolError> {
+        Err(PoolError::PoolFull { path: "file".into(), needed: new, max: self.capacity() })
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.write_back_synced(0..SIZE)
+    }
+    fn sync_start(&self, length: usize) -> io::Result<()> {
+        self.0.write_back_synced(0..length)
+    }
+    fn survives_machine(&self) -> bool {
+        false
+    }
+    fn environment(&self) -> Environment {
+        // Of a boot that is known.
+        Environment { boot_id: [self.0.boot | 0x40; 16], ..Environment::default() }
+    }
+}
+
+fn store(pool: &Pool<Hardware>, value: u64) {
+    // Release: one thread.
+    pool.word(DATA_START).store(value, Ordering::Release);
+}
+
+/// A pool that was closed, and that a process has begun to use that was killed before its first sync had returned.
+fn begun_by_a_killed_process() -> Arc<File> {
+    let file = File::new(&[0; SIZE], 1);
+    let pool = file.open(true).unwrap();
+    store(&pool, 1);
+    pool.set_clean().unwrap();
+    drop(pool);
+    *file.dies_at_sync.lock().unwrap() = true;
+    assert!(file.open(false).is_err());
+    *file.dies_at_sync.lock().unwrap() = false;
+    file
+}
+
+/// What was lost: the session record was in the page cache, so the next process did not write it, and the disk still
+/// had the mark of the close before: after a loss of power what that process had changed, torn, counted as closed.
+#[test]
+fn a_record_of_a_killed_process_is_durable_before_a_change() {
+    let file = begun_by_a_killed_process();
+    let pool = file.open(false).unwrap();
+    assert!(!pool.was_clean(), "the page cache shows the record");
+    store(&pool, 2);
+    let data = DATA_START as usize;
+    file.write_back(data..data + 8);
+    drop(pool);
+    let error = file.after_power_cut().unwrap_err();
+    assert!(matches!(error, PoolError::MachineCrashed { is_certain: true, .. }), "{error}");
+}
+
+/// A process that cannot have the record written is refused, and so is the next one.
+#[test]
+fn a_pool_whose_record_the_disk_refuses_is_not_opened() {
+    let file = begun_by_a_killed_process();
+    *file.dies_at_sync.lock().unwrap() = true;
+    for _ in 0..2 {
+        let error = file.open(false).unwrap_err();
+        assert!(matches!(error, PoolError::Io { .. }), "{error}");
+    }
+    assert!(file.after_power_cut().unwrap().was_clean());
+}
