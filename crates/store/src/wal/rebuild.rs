@@ -90,6 +90,7 @@ fn try_rebuild(
     let reached = place.reached(identity)?;
     let belongs = belongs(path, &lost, identity, settings);
     refuse_other(belongs, &lost, (path, place), identity)?;
+    let is_kept = is_kept(belongs, &lost, settings);
     let kept = settings.map_or(Durability::Power, |settings| settings.durability);
     let durability = options.durability.unwrap_or(kept);
     let max_size_bytes = size_limit(settings, options);
@@ -138,7 +139,7 @@ fn try_rebuild(
     // It has nothing new. The next opening ends it properly, should that fail here, for instance
     // because the disk is full.
     let _ = log.close();
-    if is_kept(belongs, &lost, kept) {
+    if is_kept {
         rebuilt.kept =
             keep_newest(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
     }
@@ -154,13 +155,17 @@ fn size_limit(settings: Option<Settings>, options: &Options) -> u64 {
     settings.map_or(0, |settings| settings.max_size_bytes).max(options.pool.max_size_bytes)
 }
 
-/// Whether the file that is replaced is kept: it may be another pool, or have more than the log. Whether the machine
-/// crashed is not always known. And if the process was killed, and the machine started anew in order behind it, the
-/// pool has all, and a log that is synced at intervals lacks the last ones.
-fn is_kept(belongs: Option<bool>, lost: &PoolError, durability: Durability) -> bool {
-    let has_all = matches!(durability, Durability::Power);
-    belongs.is_none()
-        || matches!(lost, PoolError::MachineCrashed { is_certain, .. } if !is_certain || !has_all)
+/// Whether the file that is replaced is kept: unless there is none, or it is shown that it is the log's own pool and
+/// has nothing more. A log that is synced at intervals lacks the last ones: if the process was killed, and the machine
+/// started anew in order behind it, the pool has all, and also of one that is damaged `repair` reads what is left.
+/// A log that does not say how it was synced may be such a one. And whether the machine crashed is not always known.
+fn is_kept(belongs: Option<bool>, lost: &PoolError, settings: Option<Settings>) -> bool {
+    let has_all = settings.is_some_and(|it| matches!(it.durability, Durability::Power));
+    match lost {
+        PoolError::Missing { .. } | PoolError::Empty { .. } => false,
+        PoolError::MachineCrashed { is_certain: false, .. } => true,
+        _ => belongs.is_none() || !has_all,
+    }
 }
 
 /// Whether the log is that of the pool at `path`; `None` if nobody can tell. A log of an older version

@@ -455,3 +455,41 @@ fn a_pool_with_a_log_in_intervals_is_kept_when_it_is_replaced() {
     }
     assert!(!folder.path().join("pool.replaced-2").exists());
 }
+
+/// The log of such a pool had lost the file that says so, and counted as one in which everything is; and a pool that
+/// was damaged besides was removed, though `repair` finds in it what the log does not have.
+#[test]
+fn a_pool_that_may_have_more_than_its_log_is_kept() {
+    let interval = Durability::Interval(Duration::from_secs(3600));
+    let settings = |path: &Path| log_of(path).join("settings");
+    type Case = (&'static str, Durability, fn(&Path, &Path), bool);
+    let cut: fn(&Path, &Path) = |path, _| {
+        let file = fs::File::options().write(true).open(path).expect("there");
+        file.set_len(file.metadata().expect("there").len() - 4096).expect("room");
+    };
+    let cases: [Case; 5] = [
+        ("settings that are gone", interval, |_, it| fs::remove_file(it).expect("there"), true),
+        (
+            "settings that are damaged",
+            interval,
+            |_, it| fs::write(it, "1 0 x").expect("room"),
+            true,
+        ),
+        ("a pool that is cut short", interval, cut, true),
+        ("a log that has all, and a pool that is cut short", Durability::Power, cut, false),
+        ("no pool", interval, |path, _| fs::remove_file(path).expect("there"), false),
+    ];
+    for (what, durability, spoil, is_kept) in cases {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        make(&path, durability, b"before");
+        crash(&path, options(durability));
+        spoil(&path, &settings(&path));
+        let before = fs::read(&path).unwrap_or_default();
+        let store = Options::new().open(&path).expect(what);
+        let kept = store.rebuilt().expect(what).kept.clone();
+        assert!(store.default_map().contains("before").expect("sound"), "{what}");
+        assert_eq!(kept.is_some(), is_kept, "{what}");
+        assert!(kept.is_none_or(|kept| fs::read(kept).expect("there") == before), "{what}");
+    }
+}
