@@ -240,9 +240,6 @@ impl Opening<'_> {
         let mode = durability.interval_ms().to_le_bytes();
         store_log.metadata.change(session, &Change::upsert(MODE, &mode))?;
         let pool = trees.heap().pool();
-        let settings =
-            Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
-        directory.write_settings(store_log.log.disk(), settings)?;
         let is_hashed = trees.makes_hashed_leaves();
         store_log.note_tree(if is_hashed { Tree::HashedLeaf } else { Tree::NbTree })?;
         // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
@@ -266,6 +263,10 @@ impl Opening<'_> {
                 }
             }
         }
+        // Behind the snapshot: until then the pool may have more than a log that says that it has all.
+        let settings =
+            Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
+        directory.write_settings(store_log.log.disk(), settings)?;
         if !self.is_known {
             store_log.metadata.change(session, &Change::upsert(IDENTITY, &identity))?;
         }

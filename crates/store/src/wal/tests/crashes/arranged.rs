@@ -10,6 +10,7 @@ use everleaf_log::{Record, SnapshotWriter};
 
 use super::super::super::NAMES;
 use super::super::super::log_folder::LogDisk;
+use super::super::super::simulated::read_start;
 use super::world::{folder, options};
 use crate::{Durability, Map, Store, WriteBatch};
 
@@ -435,4 +436,41 @@ fn what_changes_nothing_takes_no_place() {
     assert!(store.default_map().remove(b"key").expect("writable"));
     assert!(store.default_map().insert(b"key", b"value").expect("room"));
     disk.clear_hook();
+}
+
+/// Opened with `interval` and killed, a pool has more than its log until there is a snapshot. The log said before that
+/// each write is waited for, by which a pool counts as one that has nothing more when it is replaced.
+#[test]
+fn a_log_says_that_it_has_all_when_it_has() {
+    let (folder, disk) = (folder(), disk(None));
+    let (path, killed) = (folder.path().join("pool"), folder.path().join("killed"));
+    let interval = Durability::Interval(std::time::Duration::from_secs(3600));
+    let store = options(&disk).durability(interval).open(&path).expect("it opens");
+    store.default_map().put("first", "1").expect("room");
+    store.sync().expect("the disk works");
+    store.default_map().put("last", "2").expect("room");
+    let left = disk.copied(1);
+    std::fs::copy(&path, &killed).expect("room");
+    drop(store);
+    let images = std::sync::Arc::new(Mutex::new(vec![]));
+    let seen = images.clone();
+    left.set_hook(move |disk| seen.lock().expect("nobody panicked").push(disk.crashed(3)));
+    let store = options(&left).open(&killed).expect("it opens");
+    left.clear_hook();
+    drop(store);
+    let images = std::mem::take(&mut *images.lock().expect("nobody panicked"));
+    let says_all = |image: &SimulatedDisk| {
+        let settings = read_start(image, "settings", 100).expect("it was there");
+        settings.split(|byte| *byte == b' ').nth(1) == Some(b"0")
+    };
+    let mut counts = [0; 2];
+    for image in images {
+        counts[usize::from(says_all(&image))] += 1;
+        if says_all(&image) {
+            after_crash(&image, 7, |left| {
+                assert!(left.default_map().contains("last").expect("sound"));
+            });
+        }
+    }
+    assert!(counts[0] > 3 && counts[1] > 0, "{counts:?}");
 }
