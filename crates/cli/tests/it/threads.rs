@@ -119,3 +119,25 @@ fn a_pool_is_rebuilt_with_the_threads_that_can_be_started() {
         assert_eq!(place.run(["get", "pool", "key"]).succeeded(), "value");
     }
 }
+
+/// A pool that was just made, and cannot be opened for want of threads, stayed, and with it its log: who tried it again
+/// was told that it is there already.
+#[test]
+fn a_pool_whose_threads_cannot_be_started_is_not_made() {
+    for durability in ["process", "interval", "power"] {
+        let mut refused = 0;
+        for threads in 0..4 {
+            let place = PoolFolder::empty();
+            let create =
+                ["create", "pool", "--max-size", "64M", "--durability", durability, "--quiet"];
+            let ended = run_with(&place, threads, &create);
+            let what = format!("{durability}, {threads}: {}", ended.err);
+            assert!(ended.code == 0 || ended.err.contains("cannot start"), "{what}");
+            let is_there = ["pool", "pool.log"].map(|name| place.path(name).exists());
+            let is_made = ended.code == 0;
+            assert_eq!(is_there, [is_made, is_made && durability != "process"], "{what}");
+            refused += u32::from(!is_made);
+        }
+        assert!((1..4).contains(&refused), "{durability}: {refused} of 4");
+    }
+}
