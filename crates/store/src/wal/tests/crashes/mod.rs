@@ -19,6 +19,7 @@ mod damaged;
 mod explore;
 mod free;
 mod misnumbered;
+mod named;
 mod owed;
 mod rolled_back;
 mod salvaging;
