@@ -18,7 +18,7 @@ use std::path::Path;
 use everleaf_index::{
     BytesTree, Change, Hardware, IndexError, LogNote, Session, Trees, log_note_of,
 };
-use everleaf_log::Lsn;
+use everleaf_log::{Disk, Lsn};
 
 use super::log_directory::LogState;
 use super::log_directory::{GENERATION, Identity, LogDirectory, numbered};
@@ -138,7 +138,8 @@ pub(super) fn begin_generation(
         return Ok(None);
     }
     let is_durable = place.write(disk, GENERATION, &note).is_ok();
-    Ok(is_durable.then(|| header_note(identity, number)))
+    let named = if disk.mutant("store.generation_unnamed") { 0 } else { number };
+    Ok(is_durable.then(|| header_note(identity, named)))
 }
 
 /// What the header of a pool says of its log: of the identity the half that is not the pool's own number.

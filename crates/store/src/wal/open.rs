@@ -276,7 +276,8 @@ impl Opening<'_> {
         let note = age::begin_generation(&store_log.metadata, session, places, identity, true)?;
         // A new log is named in any case: the one before it is not the pool's any more.
         let of_new = || (!self.is_known).then(|| age::header_note(identity, 0));
-        if let Some(note) = note.or_else(of_new) {
+        let note = note.or_else(of_new);
+        if let Some(note) = note.filter(|_| !store_log.mutant("store.log_unnamed")) {
             pool.note_log(note).map_err(IndexError::from)?;
         }
         // Last: without it a crashed machine does not look at the log.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use everleaf_index::{
     Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, uuid_of,
 };
-use everleaf_log::{Log, Lsn, Recovered};
+use everleaf_log::{Disk, Log, Lsn, Recovered};
 
 use super::age;
 use super::filling::{Filling, Names, Progress};
@@ -89,7 +89,9 @@ fn try_rebuild(
     let (settings, tree) = (place.settings()?, place.tree()?);
     let reached = place.reached(identity)?;
     let belongs = belongs(path, &lost, identity, settings);
-    refuse_other(belongs, &lost, (path, place), identity)?;
+    if !disk.mutant("store.rebuilds_from_any") {
+        refuse_other(belongs, &lost, (path, place), identity)?;
+    }
     let is_kept = is_kept(belongs, &lost, settings);
     let kept = settings.map_or(Durability::Power, |settings| settings.durability);
     let durability = options.durability.unwrap_or(kept);

@@ -1,5 +1,6 @@
 //! A store of which something is damaged, lost, or put back from an older copy while it was closed: it is opened as it
-//! was, or refused; and a salvage says what it could not keep, and is an ordinary log from then on.
+//! was, or refused; and a salvage says what it could not keep, and is an ordinary log from then on. Likewise a store that
+//! loses its power, and beside which is another log than it was opened with last.
 
 use std::path::{Path, PathBuf};
 
@@ -55,14 +56,16 @@ pub fn run(number: u64, faults: Faults) -> Counts {
     let closes = draw.random.one_in(2);
     let second = run.live(&mut draw, closes, "second");
     let random = &mut draw.random;
-    match random.below(8) {
+    match random.below(11) {
         0 => run.judge_mixed(&first, &second, "an older pool"),
         1 => run.judge_mixed(&second, &first, "an older log"),
         2 => {
             let disk = SimulatedDisk::new(run.disk.faults(), number);
             run.judge_mixed(&second, &Copy { disk, pool: PathBuf::new() }, "no log");
         }
-        3 => run.judge_damaged(Some(&second), &second.disk, random),
+        3 => run.judge_returned(&second, &first.disk, "an older copy of its log"),
+        4 | 5 => run.judge_away(&mut draw, &second),
+        6 => run.judge_damaged(Some(&second), &second.disk, random),
         _ => {
             let crashed = second.disk.crashed(random.bits());
             run.judge_damaged(None, &crashed, random);
@@ -125,6 +128,34 @@ impl Run {
         let left = kept(&left, BEGIN_MS);
         let is_kept = self.last().again(&found).fits(&left, BEGIN_MS);
         assert!(is_kept, "{what}: of\n{}\nis durable\n{}", shown(&found), shown(&left));
+    }
+
+    /// The log is away at one start, and the store goes on with a new one, which is open when the power fails.
+    fn judge_away(&mut self, draw: &mut Draw, away: &Copy) {
+        self.disk = SimulatedDisk::new(self.disk.faults(), 7);
+        let third = self.live(draw, false, "third");
+        self.judge_returned(&third, &away.disk, "a log that was away");
+    }
+
+    /// The power has failed, the pool is torn, and another log is beside it: it is refused, or lacks nothing. The pool's
+    /// own log makes it again.
+    fn judge_returned(&mut self, pool: &Copy, other: &SimulatedDisk, what: &str) {
+        self.counts.crashes += 1;
+        let torn = |path: PathBuf| {
+            let size = std::fs::copy(&pool.pool, &path).expect("room");
+            let file = std::fs::File::options().write(true).open(&path).expect("there");
+            file.set_len(size - 4096).expect("room");
+            path
+        };
+        if let Ok(store) = self.open(&other.copied(2), &torn(self.path("returned")), false) {
+            let found = kept(&store, BEGIN_MS);
+            let is_last = self.last().fits(&found, BEGIN_MS);
+            assert!(is_last, "{what}, and the pool is made of it with\n{}", shown(&found));
+        }
+        let own = self.open(&pool.disk.copied(3), &torn(self.path("own")), false);
+        let found = kept(&own.expect("it is its own log"), BEGIN_MS);
+        let fits = |state: &State| state.fits(&found, BEGIN_MS);
+        assert!(self.states.iter().any(fits), "of its own log\n{}", shown(&found));
     }
 
     /// One file of the log is damaged, or lost. Without a pool it is lost with the machine.

@@ -1,10 +1,12 @@
 //! Which log the header of a pool names: behind the power that it names none that lacks what was acknowledged.
 
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use everleaf_log::simulated::{Faults, SimulatedDisk};
 
 use super::world::{folder, options};
+use crate::wal::simulated::crashes::damaging;
 use crate::{Error, Store};
 
 fn disk() -> SimulatedDisk {
@@ -59,4 +61,15 @@ fn a_new_log_without_its_generation_is_named_all_the_same() {
     lose_power(&path, store);
     let error = open(&path, &away).map(drop).expect_err("it is not its log any more");
     assert!(matches!(&error, Error::Corrupt(text) if text.contains("not the one")), "{error}");
+}
+
+/// Each safeguard by which a pool is not made again from another log, or from an older copy of its own.
+#[test]
+fn a_pool_that_is_made_from_another_log_is_found() {
+    for mutant in ["store.log_unnamed", "store.generation_unnamed", "store.rebuilds_from_any"] {
+        let found = (0..60).find(|number| catch_unwind(|| damaging(*number, &[mutant])).is_err());
+        let number = found.unwrap_or_else(|| panic!("{mutant} is not found"));
+        println!("{mutant}: found by run {number}");
+        let _ = damaging(number, &[]);
+    }
 }
