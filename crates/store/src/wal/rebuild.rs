@@ -135,16 +135,17 @@ fn try_rebuild(
     let mut rebuilt = Rebuilt { damages, ..filled };
     trees.close()?;
     drop(trees);
+    // Before the log says anything else of its durability: should this process die, the next one keeps it, too.
+    if is_kept {
+        rebuilt.kept =
+            keep_newest(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
+    }
     // Before the pool has its name: a log of an older version does not say whose it is, and a crash in
     // between would leave a pool that nobody can place.
     place.write_settings(log.disk(), settings)?;
     // It has nothing new. The next opening ends it properly, should that fail here, for instance
     // because the disk is full.
     let _ = log.close();
-    if is_kept {
-        rebuilt.kept =
-            keep_newest(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
-    }
     new.replace_beside(place.path())?;
     // Held until here, by what was recovered: nobody else makes the pool meanwhile.
     drop(recovered);

@@ -3,11 +3,13 @@
 use std::panic::catch_unwind;
 use std::path::Path;
 
+use everleaf_log::Disk;
 use everleaf_log::simulated::{Faults, SimulatedDisk};
 
 use super::world::{folder, options};
 use crate::wal::simulated::crashes::damaging;
-use crate::{Error, Store};
+use crate::wal::simulated::read_start;
+use crate::{Durability, Error, Store};
 
 fn disk() -> SimulatedDisk {
     SimulatedDisk::new(Faults::default(), 1)
@@ -61,6 +63,31 @@ fn a_new_log_without_its_generation_is_named_all_the_same() {
     lose_power(&path, store);
     let error = open(&path, &away).map(drop).expect_err("it is not its log any more");
     assert!(matches!(&error, Error::Corrupt(text) if text.contains("not the one")), "{error}");
+}
+
+/// A pool with more than its log, which had lost the file that says so, was made again: the log said that it has all
+/// before the pool was kept, and a process that died in between left nothing by which the next would keep it.
+#[test]
+fn a_pool_is_kept_before_its_log_says_that_it_has_all() {
+    let (folder, disk) = (folder(), disk());
+    let (path, kept) = (folder.path().join("pool"), folder.path().join("pool.replaced"));
+    let interval = Durability::Interval(std::time::Duration::from_secs(3600));
+    let store = options(&disk).durability(interval).open(&path).expect("it opens");
+    store.default_map().put("key", "value").expect("room");
+    lose_power(&path, store);
+    Disk::remove(&disk, "settings").expect("there");
+    let (tell, told) = std::sync::mpsc::channel();
+    disk.set_hook(move |disk| {
+        let settings = read_start(disk, "settings", 100).unwrap_or_default();
+        if settings.split(|byte| *byte == b' ').nth(1) == Some(b"0") {
+            tell.send(kept.exists()).expect("somebody wants to know");
+        }
+    });
+    let store = options(&disk).open(&path).expect("it is made again");
+    disk.clear_hook();
+    assert!(store.rebuilt().expect("it was").kept.is_some());
+    let told: Vec<bool> = told.try_iter().collect();
+    assert!(!told.is_empty() && told.iter().all(|is_kept| *is_kept), "{told:?}");
 }
 
 /// Each safeguard by which a pool is not made again from another log, or from an older copy of its own.
