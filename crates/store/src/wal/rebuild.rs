@@ -5,16 +5,17 @@
 //! each thread takes the changes of its share of the keys, so that each key has them in order
 //! (`replay.rs`).
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use everleaf_index::{
-    Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, uuid_of,
+    Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, human_size, uuid_of,
 };
 use everleaf_log::{Disk, Log, Lsn, Recovered};
 
 use super::age;
 use super::filling::{Filling, Names, Progress};
-use super::log_directory::{LogDirectory, LogState, Settings};
+use super::log_directory::{Identity, LogDirectory, LogState, Settings};
 use super::log_folder::LogDisk;
 use super::log_metadata::reached_note;
 use super::metadata_keys::{IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, map_key};
@@ -23,7 +24,7 @@ use super::{load, replay};
 use crate::conversion::{from_pool, is_lost};
 use crate::maintenance::kept_file::keep_newest;
 use crate::maintenance::new_file::NewFile;
-use crate::{Durability, Error, Options, Result};
+use crate::{Durability, Error, Options, Result, Tree};
 
 /// What a rebuilding did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +96,6 @@ fn try_rebuild(
     let is_kept = is_kept(belongs, &lost, settings);
     let kept = settings.map_or(Durability::Power, |settings| settings.durability);
     let durability = options.durability.unwrap_or(kept);
-    let max_size_bytes = size_limit(settings, options);
     let was_salvaging = place.is_salvaging()?;
     let aside = place.put_aside()?;
     let mut damages = place.begin_salvage(&disk, options.salvage_log)?;
@@ -115,26 +115,13 @@ fn try_rebuild(
     }
     damages.extend_from_slice(&recovered.report().damages);
     let new = NewFile::beside(path)?;
-    let pool_options = PoolOptions {
-        create: CreateMode::New,
-        read_only: false,
-        max_size_bytes,
-        // The log knows its pool by it.
-        uuid: settings.and_then(|settings| settings.pool),
-        ..options.pool.clone()
-    };
-    let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
-    let trees = options.make_trees(pool)?;
-    options.tree.unwrap_or(tree).choose_for(&trees)?;
-    let settings = Settings { max_size_bytes, durability, pool: Some(trees.heap().pool().uuid()) };
-    // A log that was salvaged goes on behind all LSNs that were ever durable, as if the pool had had them.
-    let reached = recovered.report().end.max(reached);
-    let progress = Progress::new(options.rebuild_progress.clone());
-    let filling = Filling::new(&trees, threads, &progress, options, log.disk());
-    let filled = fill(filling, &recovered, (identity, reached), settings)?;
+    let building = Building { path, options, settings, tree, durability, reached, threads };
+    let built = building.build(&new, (identity, log.disk()), &recovered);
+    let (filled, settings) = built.map_err(|error| {
+        let has_all = || damages.is_empty() && !was_salvaging && recovered.replay_start().is_ok();
+        with_way_to_space(error, (path, place), !is_kept && has_all())
+    })?;
     let mut rebuilt = Rebuilt { damages, ..filled };
-    trees.close()?;
-    drop(trees);
     // Before the log says anything else of its durability: should this process die, the next one keeps it, too.
     if is_kept {
         rebuilt.kept =
@@ -151,6 +138,73 @@ fn try_rebuild(
     drop(recovered);
     let pool = Pool::open(path, &existing).map_err(|error| from_pool(error, path))?;
     Ok((pool, Some(rebuilt)))
+}
+
+/// What a pool is to be like that is made from its log.
+struct Building<'a> {
+    path: &'a Path,
+    options: &'a Options,
+    settings: Option<Settings>,
+    tree: Tree,
+    durability: Durability,
+    reached: Lsn,
+    threads: usize,
+}
+
+impl Building<'_> {
+    /// Makes the pool, closed. Returns what was done, and what its log is to say of it.
+    fn build(
+        &self,
+        new: &NewFile,
+        (identity, disk): (Identity, &LogDisk),
+        recovered: &Recovered<LogDisk>,
+    ) -> Result<(Rebuilt, Settings)> {
+        let Building { path, options, durability, .. } = *self;
+        let max_size_bytes = size_limit(self.settings, options);
+        let pool_options = PoolOptions {
+            create: CreateMode::New,
+            read_only: false,
+            max_size_bytes,
+            // The log knows its pool by it.
+            uuid: self.settings.and_then(|settings| settings.pool),
+            ..options.pool.clone()
+        };
+        let pool =
+            Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
+        let trees = options.make_trees(pool)?;
+        options.tree.unwrap_or(self.tree).choose_for(&trees)?;
+        let pool = Some(trees.heap().pool().uuid());
+        let settings = Settings { max_size_bytes, durability, pool };
+        // A log that was salvaged goes on behind all LSNs that were ever durable, as if the pool had had them.
+        let reached = recovered.report().end.max(self.reached);
+        let progress = Progress::new(options.rebuild_progress.clone());
+        let filling = Filling::new(&trees, self.threads, &progress, options, disk);
+        let filled = fill(filling, recovered, (identity, reached), settings)?;
+        trees.close()?;
+        Ok((filled, settings))
+    }
+}
+
+/// Adds to the error of a disk without room for the new pool how the file that is in its place is put out of the way:
+/// for another disk, or, if the log was read and has all that the file is relied on for, for good.
+fn with_way_to_space(error: Error, (path, place): (&Path, &LogDirectory), has_all: bool) -> Error {
+    let Ok(found) = path.symlink_metadata() else { return error };
+    let is_in_the_way = found.is_file() && found.blocks() > 0;
+    let (Error::DiskFull(what), true) = (&error, is_in_the_way) else { return error };
+    let (log, size) = (place.display(), human_size(found.len()));
+    let quoted = format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
+    let freed = human_size(512 * found.blocks());
+    let otherwise = match has_all {
+        true => format!(
+            " or, where there is no other disk, `rm -- {quoted}`: {log} was read, and has all that was acknowledged, \
+             but is the only one that has it then"
+        ),
+        false => format!("; do not remove it, since it may have what {log} has not"),
+    };
+    Error::DiskFull(format!(
+        "{what}; the pool is made again from {log} beside the file that is there, for which about {size} must be free: \
+         `mv -- {quoted} FOLDER`, with a folder of another disk, frees {freed}, and the next opening makes the pool{otherwise}"
+    ))
 }
 
 /// How long a rebuilt pool may become: what it could before, or more if that is asked for.

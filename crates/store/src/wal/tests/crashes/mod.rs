@@ -20,6 +20,7 @@ mod explore;
 mod free;
 mod misnumbered;
 mod named;
+mod no_room;
 mod owed;
 mod rolled_back;
 mod salvaging;
