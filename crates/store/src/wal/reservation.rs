@@ -86,10 +86,12 @@ impl StoreLog {
         };
         // Should it fail, the reservation goes, and the log ends before anything that comes of the change. What has
         // expired by now is there, too, if the clock is set back.
+        let passes_expired = self.mutant("store.logs_expired_as_gone");
         let found = tree.get_stored(session, key, Verify::Sum, |record| {
-            fill(Change::upsert(key, record.value).expiring(record.expiry_ms))
+            let is_passed = passes_expired && record.has_expired::<Hardware>();
+            (!is_passed).then(|| fill(Change::upsert(key, record.value).expiring(record.expiry_ms)))
         })?;
-        found.unwrap_or_else(|| fill(Change::remove(key))).transpose()
+        found.flatten().unwrap_or_else(|| fill(Change::remove(key))).transpose()
     }
 
     fn fill(&self, reservation: LogReservation<'_>, map: u32, change: &Change<'_>) -> Result<Lsn> {

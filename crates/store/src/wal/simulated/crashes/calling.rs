@@ -1,8 +1,12 @@
 //! One thread that makes every call there is, on a clock that moves: each answer is judged, and what crashes of the
 //! machine and deaths of the process leave at any moment, also between a change and its record.
+//!
+//! Time passes between calls, and at one of the points or operations of the disk within a call that is done at one
+//! moment: that is then judged as before or behind it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use everleaf_index::Hardware;
@@ -12,7 +16,7 @@ use tempfile::TempDir;
 use super::calls::draw::{BEGIN_MS, Draw, Kind, STEP_MS};
 use super::calls::make::Hands;
 use super::calls::told::shown;
-use super::calls::{Call, KEYS, State};
+use super::calls::{Answer, Call, KEYS, State};
 use super::model::{Contents, Counts};
 use super::world::{contents, folder, options};
 use crate::{Durability, Options, Store, Tree};
@@ -24,6 +28,8 @@ const CALLS: usize = 30;
 const CALLS_AFTER: usize = 8;
 /// A value whose expiry changes in place.
 const LONG: usize = 6000;
+/// Points and operations of the disk that go by, less one, before time passes within a call, at most.
+const POINTS: usize = 6;
 
 /// A clock that is set for the calling thread until this goes.
 pub struct SetClock;
@@ -61,13 +67,53 @@ struct Story {
     /// How many of the last states are those of a call which has not returned.
     calling: usize,
     now_ms: u64,
+    /// Time that is to pass within the call.
+    passing: Option<Passing>,
     random: Random,
     counts: Counts,
 }
 
+/// When in a call it will be another time.
+struct Passing {
+    /// Who makes the call: each thread has a clock of its own.
+    caller: ThreadId,
+    /// Points and operations of the disk before.
+    points: usize,
+    to_ms: u64,
+}
+
 impl Story {
+    /// A store that is in this state now.
+    fn new(state: State, now_ms: u64, seed: u64) -> Story {
+        Story {
+            states: vec![state],
+            acknowledged: 0,
+            calling: 0,
+            now_ms,
+            passing: None,
+            random: Random::new(seed),
+            counts: Counts::default(),
+        }
+    }
+
     fn last(&self) -> usize {
         self.states.len() - 1
+    }
+
+    /// A point within a call, at which time may pass.
+    fn reach(&mut self) {
+        let caller = std::thread::current().id();
+        let Some(passing) = self.passing.take_if(|passing| passing.caller == caller) else {
+            return;
+        };
+        match passing.points.checked_sub(1) {
+            Some(points) => self.passing = Some(Passing { points, ..passing }),
+            None => {
+                self.counts.passed += 1;
+                self.now_ms = passing.to_ms;
+                Hardware::set_wall_clock_ms(Some(self.now_ms));
+            }
+        }
     }
 }
 
@@ -99,14 +145,7 @@ fn lock(story: &Mutex<Story>) -> MutexGuard<'_, Story> {
 /// Runs some lives of a store with these planted bugs: what it has seen.
 pub fn run(number: u64, faults: Faults) -> Counts {
     let folder = Arc::new(folder());
-    let story = Story {
-        states: vec![State::new()],
-        acknowledged: 0,
-        calling: 0,
-        now_ms: BEGIN_MS,
-        random: Random::new(number),
-        counts: Counts::default(),
-    };
+    let story = Story::new(State::new(), BEGIN_MS, number);
     let run = Run {
         pool: folder.path().join("pool"),
         folder,
@@ -143,7 +182,9 @@ impl Run {
         let (at_point, rare) = (image.clone(), 6 + 12 * self.depth);
         self.disk.set_hook(move |_| {
             let (crash, kill) = {
-                let random = &mut lock(&image.run.story).random;
+                let mut story = lock(&image.run.story);
+                story.reach();
+                let random = &mut story.random;
                 (random.one_in(rare), random.one_in(2 * rare))
             };
             if crash {
@@ -155,7 +196,11 @@ impl Run {
         });
         // Before the hooks are cleared they keep the disk, which has them.
         self.disk.set_point_hook(move |_| {
-            let kill = lock(&at_point.run.story).random.one_in(2 * rare);
+            let kill = {
+                let mut story = lock(&at_point.run.story);
+                story.reach();
+                story.random.one_in(2 * rare)
+            };
             if kill {
                 at_point.kill();
             }
@@ -206,21 +251,10 @@ impl Run {
     }
 
     fn call(&self, store: &Store, hands: &mut Hands, draw: &mut Draw, manner: &Manner) {
-        let (call, expected) = {
-            let mut story = lock(&self.story);
-            let (mut state, now_ms) = (story.states[story.last()].clone(), story.now_ms);
-            let call = draw.call(&state, now_ms);
-            let middle = state.middle(&call);
-            let expected = state.apply(&call, now_ms);
-            let before = story.states.len();
-            story.states.extend(middle.into_iter().chain([state]));
-            story.calling = story.states.len() - before;
-            (call, expected)
-        };
+        let (call, expected) = self.begin(draw);
         let answer = call.make(store, hands);
         let answer = answer.unwrap_or_else(|error| panic!("{}: {error}", shown(&call)));
-        let both = || shown(&(&answer, "and it must be", &expected, "of", &call));
-        assert!(answer == expected, "{}", both());
+        self.end(&call, &answer, &expected);
         let waits = draw.random.one_in(3);
         if manner.is_held && waits {
             store.wait_deferred().expect("the disk works");
@@ -232,6 +266,45 @@ impl Run {
         if is_waited_for || matches!(call, Call::Sync | Call::Snapshot) {
             story.acknowledged = story.last();
         }
+    }
+}
+
+impl Run {
+    /// Draws a call, and notes what it will make of the store: what it must answer, at the time that it is now, and at
+    /// the time that it may be when it returns.
+    fn begin(&self, draw: &mut Draw) -> (Call, [Answer; 2]) {
+        let mut story = lock(&self.story);
+        let (state, now_ms) = (story.states[story.last()].clone(), story.now_ms);
+        let call = draw.call(&state, now_ms);
+        let mut to_ms = now_ms;
+        if call.is_of_one_moment() && draw.random.one_in(3) {
+            to_ms += STEP_MS * (1 + draw.random.below(3) as u64);
+            let (caller, points) = (std::thread::current().id(), draw.random.below(POINTS));
+            story.passing = Some(Passing { caller, points, to_ms });
+        }
+        let (middle, mut now, mut later) = (state.middle(&call), state.clone(), state);
+        let expected = [now.apply(&call, now_ms), later.apply(&call, to_ms)];
+        let before = story.states.len();
+        let behind = [later, now];
+        story.states.extend(middle.into_iter().chain(behind));
+        story.calling = story.states.len() - before;
+        (call, expected)
+    }
+
+    /// Judges what a call has answered, and forgets what it was not.
+    fn end(&self, call: &Call, answer: &Answer, [now, later]: &[Answer; 2]) {
+        let mut story = lock(&self.story);
+        let has_passed = story.passing.take().is_none();
+        let is_later = answer != now;
+        assert!(
+            !is_later || has_passed && answer == later,
+            "{}",
+            shown(&(answer, "and it must be", now, "or, if time passes,", later, "of", call))
+        );
+        let last = story.last();
+        let other = if is_later { last } else { last - 1 };
+        story.states.remove(other);
+        story.calling -= 1;
     }
 }
 
@@ -314,15 +387,7 @@ impl Image {
         }
         drop(store);
         if lives_on {
-            let story = Story {
-                states: vec![state],
-                acknowledged: 0,
-                calling: 0,
-                now_ms,
-                random: Random::new(seed),
-                counts: Counts::default(),
-            };
-            let story = Arc::new(Mutex::new(story));
+            let story = Arc::new(Mutex::new(Story::new(state, now_ms, seed)));
             let (pool, depth) = (pool.to_path_buf(), self.run.depth + 1);
             let next = Run { pool, disk, story, depth, ..self.run.clone() };
             let mut draw = Draw::new(seed, Kind::All, KEYS.len() - 1, LONG);

@@ -185,12 +185,12 @@ impl State {
         State { maps, ..State::default() }
     }
 
-    /// Whether all that is kept in a store may be this, at this time: what has not expired is there, and of the rest
-    /// nothing is another than it was.
+    /// Whether all that is kept in a store may be this, at this time: what was removed behind its time may be there, or
+    /// not, and all the rest is as it was, also if its time has come.
     pub fn fits(&self, found: &Contents, now_ms: u64) -> bool {
         let pair_fits = |kept: Option<&Kept>, found: Option<&(Vec<u8>, u64)>| match (kept, found) {
             (None, None) => true,
-            (Some(kept), None) => kept.is_over(now_ms),
+            (Some(kept), None) => kept.is_swept && kept.is_over(now_ms),
             (Some(kept), Some((value, expiry_ms))) => {
                 kept.value == *value && kept.expiry_ms == *expiry_ms
             }

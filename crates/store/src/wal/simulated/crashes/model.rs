@@ -25,6 +25,8 @@ pub struct Counts {
     pub lived_on: u64,
     /// Maps that were made.
     pub maps_made: u64,
+    /// Calls within which time has passed.
+    pub passed: u64,
 }
 
 impl Counts {
@@ -42,6 +44,7 @@ impl Counts {
         self.kills += other.kills;
         self.lived_on += other.lived_on;
         self.maps_made += other.maps_made;
+        self.passed += other.passed;
     }
 }
 

@@ -4,6 +4,17 @@ use super::batch::{Effect, Part};
 use super::{Answer, Call, Decided, What};
 
 impl Call {
+    /// Whether the call is done at one moment, also as the clock sees it. (A scan passes one key before and another
+    /// behind a time that comes meanwhile.)
+    pub fn is_of_one_moment(&self) -> bool {
+        match self {
+            Call::Key { .. } | Call::Pop { .. } | Call::Batch(_) => true,
+            Call::Make(_) | Call::Load(..) | Call::OpenView { .. } => true,
+            Call::Sync | Call::Snapshot => true,
+            _ => false,
+        }
+    }
+
     /// Whether a call that was answered so has certainly written, so that it waits for the disk. (Of one that only has
     /// read nothing is promised: what it saw need not be durable.)
     pub fn has_written(&self, answer: &Answer) -> bool {
