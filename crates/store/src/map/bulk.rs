@@ -10,7 +10,7 @@ use crate::shared::thread_number;
 use crate::{Error, Result, Store, WriteBatch};
 
 /// Bytes of a batch, where pairs are written in batches.
-const BATCH_BYTES: usize = 1 << 20;
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
 impl Store {
     /// Makes a new map from pairs in strictly ascending key order: several times as fast as putting

@@ -260,19 +260,6 @@ impl State {
         live.map(|(key, kept)| (key.clone(), kept.value.clone()))
     }
 
-    /// What a crash may leave of a call besides what was before and what is behind it.
-    pub fn middle(&self, call: &Call) -> Option<State> {
-        match call {
-            // It is made by batches, with the map in sight.
-            Call::Load(name, _) if !self.maps.contains_key(name) => {
-                let mut middle = self.clone();
-                middle.maps.insert(name.clone(), Pairs::new());
-                Some(middle)
-            }
-            _ => None,
-        }
-    }
-
     /// Does a call at this time: what it answers.
     #[expect(clippy::too_many_lines, reason = "an arm for each call")]
     pub fn apply(&mut self, call: &Call, now_ms: u64) -> Answer {

@@ -230,7 +230,7 @@ impl Run {
             next
         };
         let next: Vec<State> = now.iter().map(apply).collect();
-        let middle: Vec<State> = now.iter().filter_map(|state| state.middle(&call)).collect();
+        let middle: Vec<State> = now.iter().flat_map(|state| state.middle(&call)).collect();
         // It need not even be begun.
         lock(&self.story).next =
             if had_failed { vec![] } else { next.iter().chain(&middle).cloned().collect() };

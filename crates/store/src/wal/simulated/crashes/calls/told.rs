@@ -1,7 +1,8 @@
-//! What the answer of a call says of the disk; and how calls and states are printed.
+//! What the answer of a call says of the disk, and what a crash leaves of a call; and how calls and states are printed.
 
 use super::batch::{Effect, Part};
-use super::{Answer, Call, Decided, What};
+use super::{Answer, Call, Decided, Kept, Pairs, State, What};
+use crate::map::bulk::BATCH_BYTES;
 
 impl Call {
     /// Whether the call is done at one moment, also as the clock sees it. (A scan passes one key before and another
@@ -38,6 +39,30 @@ impl Call {
             },
             _ => false,
         }
+    }
+}
+
+impl State {
+    /// What a crash may leave of a call besides what was before and what is behind it.
+    pub fn middle(&self, call: &Call) -> Vec<State> {
+        let Call::Load(name, pairs) = call else { return vec![] };
+        if self.maps.contains_key(name) {
+            return vec![];
+        }
+        // It is made by batches, with the map in sight.
+        let mut middle = self.clone();
+        middle.maps.insert(name.clone(), Pairs::new());
+        let (mut all, mut bytes) = (vec![middle.clone()], 0);
+        for (key, value) in pairs {
+            let kept = Kept::new(value.clone(), 0);
+            middle.maps.get_mut(name).expect("just made").insert(key.clone(), kept);
+            bytes += key.len() + value.len();
+            if bytes >= BATCH_BYTES {
+                bytes = 0;
+                all.push(middle.clone());
+            }
+        }
+        all
     }
 }
 
