@@ -59,6 +59,10 @@ impl<M: Machine> Session<M> {
             return self.may_be_refused();
         }
         *promised -= 1;
+        // A caller that was promised one goes on to what must not fail: that another thread happens to have left one
+        // is no promise kept.
+        let is_kept = !M::SIMULATED || !self.blocks[class].is_empty();
+        assert!(is_kept, "a block that was promised was given to others");
         Ok(())
     }
 }
