@@ -79,7 +79,7 @@ impl Long {
         let Parts { keys, walk, warm, plan } = self.parts(|count| numbers(self.keys, count));
         let mut program = U64Program::on(tree, keys, walk, plan.len());
         program.warm_up = warm.iter().map(|one| tree.fit(one)).collect();
-        program.space = space(program.universe.len());
+        program.space = space(program.universe.len(), is_narrow(self.slots));
         program.is_closed = self.number & 1 << 9 != 0;
         let fit = |one: &Operation| tree.fit(one).distinct();
         let plan = plan.iter().map(|thread| thread.iter().map(fit).collect());
@@ -101,7 +101,7 @@ impl Long {
         let walk = parts.walk.iter().map(clamp).collect();
         let mut program = BytesProgram::on(tree, &strings, walk, parts.plan.len());
         program.warm_up = parts.warm.iter().map(clamp).collect();
-        program.space = space(2 * strings.len());
+        program.space = space(2 * strings.len(), false);
         program.is_closed = self.number & 1 << 9 != 0;
         let apart = |one: &Operation| clamp(one).distinct();
         let plan = parts.plan.iter().map(|thread| thread.iter().map(apart).collect());
@@ -113,7 +113,7 @@ impl Long {
         let is_wide = WIDE_SLOTS.contains(&self.slots);
         let (counts, longest) = match self.slots {
             _ if is_wide => (WIDE_COUNTS, 2 * LENGTH),
-            2 | 3 => (NARROW_COUNTS, LENGTH),
+            slots if is_narrow(slots) => (NARROW_COUNTS, LENGTH),
             _ => (COUNTS, LENGTH),
         };
         let count = counts[random.below(counts.len() as u64) as usize];
@@ -147,9 +147,17 @@ struct Parts {
     plan: Plan<Operation>,
 }
 
+/// Whether keys in order leave a comb over leaves of so many slots.
+fn is_narrow(slots: usize) -> bool {
+    matches!(slots, 2 | 3)
+}
+
 /// As much as trees of so many keys need, with leaves of few slots and one key in each.
-fn space(keys: usize) -> Space {
-    let pool_bytes = (SIZE_MIN as usize * 2 + keys * 8192).next_multiple_of(SIZE_MIN as usize);
+fn space(keys: usize, has_comb: bool) -> Space {
+    // Some trees of numbers have their inner nodes in the pool, too.
+    let comb = if has_comb { keys * keys * 64 } else { 0 };
+    let pool_bytes = SIZE_MIN as usize * 2 + keys * 8192 + comb;
+    let pool_bytes = pool_bytes.next_multiple_of(SIZE_MIN as usize);
     Space { pool_bytes, chunk_shift: 14, grows_at_once: true, ..Space::default() }
 }
 
