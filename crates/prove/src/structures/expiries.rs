@@ -7,6 +7,7 @@
 //! although its record is there.
 
 mod new_life;
+mod programs;
 
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -16,17 +17,14 @@ use everleaf_index::{
     BytesTree, Change, Decision, ExpiryChange, IndexError, Session, Tiny, Trees, Verify, WriteOrder,
 };
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Domain, Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Memory, Program};
 use everleaf_machine::{Machine, Simulated};
 
-use crate::case::step::{self, Step};
-use crate::case::{Case, PlannedCase};
 use crate::judge::leaks::remove_trees;
 use crate::machine::backing::{new_pool, open_pool};
-use crate::machine::configure::Fixed;
-use crate::machine::dimensions::Dimension;
-use crate::machine::dimensions::{self, Drawn};
 use crate::machine::space::Space;
+
+pub use self::programs::{Programs, plan};
 
 type M = Simulated;
 type G = Tiny<3, 3>;
@@ -39,6 +37,9 @@ const KEY_NUMBER: u64 = 0;
 const FAR: u64 = 1 << 47;
 const BEHIND_VALUES: u64 = 1 << 52;
 
+/// The expiry of what never expires.
+const NEVER: u64 = 0;
+
 /// One operation of a thread; the numbers are expiries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -48,6 +49,8 @@ pub enum Operation {
     Expire(u64),
     /// Replaces the value, and keeps the expiry that is found.
     Rewrite,
+    /// The same, and writes the key if it is absent: then it never expires.
+    Keep,
     /// Removes the key.
     Remove,
     /// Reads the key.
@@ -210,6 +213,18 @@ impl Opened {
         Ok(before)
     }
 
+    /// Writes the key, keeping the expiry that is found. Returns whether the key is new.
+    fn keep(&self, session: &mut Session<M>) -> Result<bool, IndexError> {
+        let mut is_new = false;
+        self.write(session, |session| {
+            self.tree.decide_record(session, KEY, |found| {
+                is_new = found.is_none();
+                Decision::Put(value(3))
+            })
+        })?;
+        Ok(is_new)
+    }
+
     /// Writes the key by whether it is there. Returns whether it did.
     fn change(
         &self,
@@ -233,6 +248,7 @@ impl Opened {
             Operation::Update(expiry) => {
                 self.change(session, Change::update(KEY, &value(expiry)), expiry)?
             }
+            Operation::Keep => self.keep(session)?,
             other => return Ok(self.previous(session, other)?.map(Reply::Previous)),
         };
         Ok(Some(Reply::Done(done)))
@@ -256,7 +272,9 @@ impl Opened {
                 assert!(!purged || self.now > 0, "it has not expired");
                 return Ok(None);
             }
-            Operation::Insert(_) | Operation::Update(_) => unreachable!("done by `change`"),
+            Operation::Insert(_) | Operation::Update(_) | Operation::Keep => {
+                unreachable!("done by `reply`")
+            }
             Operation::LowerIfIdle => {
                 self.order.lower_if_idle();
                 return Ok(None);
@@ -316,7 +334,7 @@ impl Program for Expiries {
             let all = (Bound::Unbounded, Bound::Unbounded);
             let scan = opened.tree.scan_records(&mut session, all.0, all.1, false, |record| {
                 check(record.value);
-                if record.expiry_ms > self.wall_clock_ms() {
+                if record.expiry_ms == NEVER || record.expiry_ms > self.wall_clock_ms() {
                     found.push((KEY_NUMBER, record.expiry_ms));
                 }
                 true
@@ -360,6 +378,7 @@ impl Program for Expiries {
             Operation::Expire(expiry) | Operation::Update(expiry) => {
                 Call::Update(self.far + expiry)
             }
+            Operation::Keep => Call::Insert(NEVER),
             Operation::Rewrite | Operation::Get => Call::Get,
             Operation::Remove => Call::Remove,
             Operation::Purge | Operation::LowerIfIdle => return,
@@ -374,116 +393,5 @@ impl Program for Expiries {
             Ok(reply) => replies.extend(reply),
             Err(error) => panic!("{operation:?}: {error}"),
         }
-    }
-}
-
-use Operation::{Expire, Get, Insert, LowerIfIdle, Purge, Put, Remove, Rewrite, Update};
-
-/// A random plan: 2 or 3 threads with 1 to 3 operations each.
-pub fn plan(seed: u64) -> (Expiries, Plan<Operation>) {
-    plan_of(seed, 3)
-}
-
-/// The same with as many operations of each thread at most.
-fn plan_of(seed: u64, longest: u64) -> (Expiries, Plan<Operation>) {
-    let mut random = Random::new(seed ^ 0x6578_7069);
-    let (threads, length) = (2 + random.below(2) as usize, 1 + random.below(longest));
-    let now = [0, 0, 2, 4][random.below(4) as usize];
-    let mut last = 0;
-    let mut operation = || {
-        last += 1;
-        // Early times recur, later ones are distinct.
-        let number =
-            if now > 0 && random.one_in(2) { 1 + random.below(now + 1) } else { last + now };
-        match random.below(18) {
-            0..3 => Put(number),
-            3..7 => Expire(number),
-            7..9 => Rewrite,
-            9 => Remove,
-            10..12 => Get,
-            12 | 13 => Purge,
-            14 | 15 => Insert(last + now),
-            16 => Update(number),
-            _ => LowerIfIdle,
-        }
-    };
-    let plan = (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect();
-    let far = if random.one_in(3) { BEHIND_VALUES } else { FAR };
-    let hashes = random.one_in(2);
-    (Expiries { threads, now, far, hashes }, plan)
-}
-
-/// Programs small enough for every order.
-const SMALL: [(&str, &[&[Operation]]); 11] = [
-    ("expire, read", &[&[Put(1), Expire(2)], &[Get, Get]]),
-    // The second change waits for nobody who has looked at the stripe: the gate is up since the first.
-    ("expire, read, expire", &[&[Put(1), Expire(2), Get], &[Expire(3)]]),
-    ("expire, rewrite", &[&[Put(1), Expire(2)], &[Rewrite, Get]]),
-    ("expire, expire", &[&[Put(1), Expire(2)], &[Expire(3)]]),
-    ("expire, remove", &[&[Put(1), Expire(2)], &[Remove]]),
-    ("expire, purge", &[&[Put(1), Expire(2)], &[Purge, Put(3)]]),
-    // The last time has come in these, whose names say so.
-    ("gone: expire, insert", &[&[Put(3), Expire(2)], &[Insert(3), Get]]),
-    ("gone: put, purge", &[&[Put(2), Insert(3)], &[Purge, Get]]),
-    ("gone: put, update", &[&[Put(2), Get], &[Update(3), Rewrite]]),
-    ("gone: put, put", &[&[Put(2), Put(3)], &[Put(1), Remove]]),
-    ("expire, lower, rewrite", &[&[Put(1), Expire(2), LowerIfIdle, Expire(3)], &[Rewrite]]),
-];
-
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `small/NAME`, and `hashed/NAME` on hashed leaves, `behind/NAME`
-/// with times that are behind the values.
-fn case(name: &str) -> Option<Box<dyn Case>> {
-    if let Some(seed) = name.strip_prefix("random/") {
-        return Some(PlannedCase::boxed(plan(seed.parse().ok()?)));
-    }
-    if let Some(seed) = name.strip_prefix("tiny/") {
-        return Some(PlannedCase::boxed(plan_of(seed.parse().ok()?, 2)));
-    }
-    let (kind, wanted) = name.split_once('/')?;
-    let base = match kind {
-        "small" => Expiries::default(),
-        "hashed" => Expiries { hashes: true, ..Expiries::default() },
-        "behind" => Expiries { far: BEHIND_VALUES, ..Expiries::default() },
-        _ => return None,
-    };
-    let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
-    let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
-    let now = if wanted.starts_with("gone: ") { 2 } else { 0 };
-    Some(PlannedCase::boxed((Expiries { threads: plan.len(), now, ..base }, plan)))
-}
-
-/// The programs of this structure.
-pub struct Programs;
-
-impl step::Programs for Programs {
-    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
-        case(name)
-    }
-
-    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
-        let Drawn { config, values } = dimensions::draw(random, fixed);
-        let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
-        Step { program, config, values }
-    }
-
-    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
-        let mut drawn = dimensions::draw(random, fixed);
-        dimensions::draw_brief(random, false, &mut drawn);
-        let Drawn { config, values } = drawn;
-        Some(Step { program: format!("tiny/{}", random.below(1 << 40)), config, values })
-    }
-
-    fn dimensions(&self) -> Vec<Dimension> {
-        dimensions::machines()
-    }
-
-    fn domains(&self) -> [Domain; 2] {
-        // Where lines must be flushed nothing changes in place.
-        [Domain::Eadr, Domain::Adr]
-    }
-
-    fn small(&self) -> Vec<String> {
-        let of = |kind| SMALL.iter().map(move |(name, _)| format!("{kind}/{name}"));
-        of("small").chain(of("hashed")).chain(of("behind")).collect()
     }
 }

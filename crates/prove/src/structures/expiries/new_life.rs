@@ -2,7 +2,7 @@
 
 use everleaf_index::{ExpiryChange, IndexError, Record, Session, Verify};
 
-use super::{KEY, M, Opened};
+use super::{KEY, M, NEVER, Opened};
 
 impl Opened {
     /// Demands that a record whose time has come is given no other, not even by who knows its time.
@@ -13,7 +13,8 @@ impl Opened {
     ) -> Result<(), IndexError> {
         let see = |record: Record<'_>| record.expiry_ms;
         let stored = self.tree.get_stored(session, KEY, Verify::Key, see)?;
-        let Some(gone) = stored.filter(|stored| *stored <= self.far + self.now) else {
+        let Some(gone) = stored.filter(|stored| *stored != NEVER && *stored <= self.far + self.now)
+        else {
             return Ok(());
         };
         self.order.raise(self.trees.heap());
