@@ -14,6 +14,7 @@
 //! session or a stripe held.
 
 use std::cell::Cell;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -106,6 +107,8 @@ pub(crate) struct Shared {
     pub log: Option<StoreLog>,
     /// Whether the file of the pool can be found.
     pub name: PoolName,
+    /// Where the pool was opened, from the root: a process may change its folder.
+    pub path: PathBuf,
     /// Held while a map is made.
     pub map_making: RankedMutex<()>,
     pub journal: OnceLock<Journal>,
@@ -134,6 +137,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Where the pool was opened, from the root; `None` if it has no file.
+    pub fn path(&self) -> Option<&Path> {
+        self.trees.heap().pool().path().map(|_| &*self.path)
+    }
+
     /// Refuses the use of a store that was inherited by a fork. Whatever takes a session is refused
     /// there; this is for what takes a lock first, or none.
     #[inline]

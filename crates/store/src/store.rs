@@ -132,6 +132,7 @@ impl Store {
             watches: Watches::default(),
             log,
             name: PoolName::default(),
+            path: std::path::absolute(path).unwrap_or_else(|_| path.clone()),
             map_making: RankedMutex::new(Rank::MapMaking, ()),
             journal: OnceLock::new(),
             journal_making: RankedMutex::new(Rank::JournalMaking, ()),
@@ -364,8 +365,7 @@ impl Store {
         if self.shared.log.is_some() && !self.is_pool_gone() {
             return self.snapshot();
         }
-        let path = self.shared.trees.heap().pool().path().map(Path::to_path_buf);
-        let Some(mut name) = path.map(|path| path.into_os_string()) else {
+        let Some(mut name) = self.shared.path().map(|path| path.as_os_str().to_owned()) else {
             return Err(Error::Unsupported("the store has no file to save beside".to_string()));
         };
         name.push(".backup");
@@ -464,7 +464,7 @@ impl Store {
     /// # Errors
     /// The folder of the log cannot be read.
     pub fn put_aside_files(&self) -> Result<Vec<PathBuf>> {
-        match self.shared.trees.heap().pool().path() {
+        match self.shared.path() {
             Some(path) => LogDirectory::of(path, &Options::new()).put_aside(),
             None => Ok(vec![]),
         }

@@ -18,7 +18,7 @@ const PATIENCE: u32 = 60;
 
 /// Runs `act` in a forked child, and returns the code it ends with: 0, 101 if it panics, and 128
 /// more than the signal that ends it.
-fn in_child(act: impl FnOnce()) -> i32 {
+pub fn in_child(act: impl FnOnce()) -> i32 {
     // SAFETY: the child runs `act` and ends. It has one thread, and what it uses of the standard
     // library and of the allocator works after a fork.
     let child = unsafe { libc::fork() };

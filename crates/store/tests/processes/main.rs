@@ -3,6 +3,7 @@
 //! asks what the whole process has.
 
 mod batches;
+mod changed_folder;
 mod damage;
 mod fork;
 mod full_disk;
