@@ -158,8 +158,8 @@ impl<M: Machine> Pool<M> {
             // before, under which what is changed from now on would be trusted after a loss of power.
             next.write(self.view(), whole);
             // Persist: the record before anything is changed (I5). Its pages are dirty again, also after a sync that
-            // failed, and with them goes what the header says in the same pages, of a log or a feature. The rest, of which
-            // much may be waiting, is not waited for.
+            // failed, and with them goes what the header says in the same pages, of a log or a feature. The rest, of
+            // which much may be waiting, is not waited for.
             self.sync_records("sync the session record")?;
         }
         Ok(())

@@ -202,8 +202,9 @@ fn with_way_to_space(error: Error, (path, place): (&Path, &LogDirectory), has_al
         false => format!("; do not remove it, since it may have what {log} has not"),
     };
     Error::DiskFull(format!(
-        "{what}; the pool is made again from {log} beside the file that is there, for which about {size} must be free: \
-         `mv -- {quoted} FOLDER`, with a folder of another disk, frees {freed}, and the next opening makes the pool{otherwise}"
+        "{what}; the pool is rebuilt from {log} beside the file that is there, for which about {size} must be free: \
+         `mv -- {quoted} FOLDER`, with a folder of another disk, frees {freed}, and the next opening rebuilds the \
+         pool{otherwise}"
     ))
 }
 

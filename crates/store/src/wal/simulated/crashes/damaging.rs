@@ -1,6 +1,6 @@
 //! A store of which something is damaged, lost, or put back from an older copy while it was closed: it is opened as it
-//! was, or refused; and a salvage says what it could not keep, and is an ordinary log from then on. Likewise a store that
-//! loses its power, and beside which is another log than it was opened with last.
+//! was, or refused; and a salvage says what it could not keep, and is an ordinary log from then on. Likewise a store
+//! that loses its power, and beside which is another log than it was opened with last.
 
 use std::path::{Path, PathBuf};
 
@@ -137,8 +137,8 @@ impl Run {
         self.judge_returned(&third, &away.disk, "a log that was away");
     }
 
-    /// The power has failed, the pool is torn, and another log is beside it: it is refused, or lacks nothing. The pool's
-    /// own log makes it again.
+    /// The power has failed, the pool is torn, and another log is beside it: it is refused, or lacks nothing. From its
+    /// own log the pool is rebuilt.
     fn judge_returned(&mut self, pool: &Copy, other: &SimulatedDisk, what: &str) {
         self.counts.crashes += 1;
         let torn = |path: PathBuf| {

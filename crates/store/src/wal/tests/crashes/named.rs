@@ -44,8 +44,8 @@ fn refuse_writing(disk: &SimulatedDisk, name: &'static str) -> std::sync::mpsc::
     told
 }
 
-/// The log of a pool was away at one start, and its generation could not be written beside the new one: the pool went on
-/// naming the old log, and was rebuilt from it when the power had failed and the log was back, without what had been
+/// The log of a pool was away at one start, and its generation could not be written beside the new one: the pool went
+/// on naming the old log, and was rebuilt from it when the power had failed and the log was back, without what had been
 /// acknowledged since.
 #[test]
 fn a_new_log_without_its_generation_is_named_all_the_same() {
@@ -65,7 +65,7 @@ fn a_new_log_without_its_generation_is_named_all_the_same() {
     assert!(matches!(&error, Error::Corrupt(text) if text.contains("not the one")), "{error}");
 }
 
-/// A pool with more than its log, which had lost the file that says so, was made again: the log said that it has all
+/// A pool with more than its log, which had lost the file that says so, was rebuilt: the log said that it has all
 /// before the pool was kept, and a process that died in between left nothing by which the next would keep it.
 #[test]
 fn a_pool_is_kept_before_its_log_says_that_it_has_all() {
@@ -83,14 +83,14 @@ fn a_pool_is_kept_before_its_log_says_that_it_has_all() {
             tell.send(kept.exists()).expect("somebody wants to know");
         }
     });
-    let store = options(&disk).open(&path).expect("it is made again");
+    let store = options(&disk).open(&path).expect("it is rebuilt");
     disk.clear_hook();
     assert!(store.rebuilt().expect("it was").kept.is_some());
     let told: Vec<bool> = told.try_iter().collect();
     assert!(!told.is_empty() && told.iter().all(|is_kept| *is_kept), "{told:?}");
 }
 
-/// Each safeguard by which a pool is not made again from another log, or from an older copy of its own.
+/// Each safeguard by which a pool is not rebuilt from another log, or from an older copy of its own.
 #[test]
 fn a_pool_that_is_made_from_another_log_is_found() {
     for mutant in ["store.log_unnamed", "store.generation_unnamed", "store.rebuilds_from_any"] {

@@ -1,4 +1,4 @@
-//! A pool that is made again from its log beside the file that is there, on a disk that has no room for both: a limit on
+//! A pool that is rebuilt from its log beside the file that is there, on a disk that has no room for both: a limit on
 //! the size of files, so that the test runs itself in a process of its own.
 
 use std::path::Path;
@@ -65,12 +65,12 @@ fn child_without_room_for_another_pool() {
         assert!(std::fs::read(&path).expect("there") == before, "nothing was changed");
         // As it was told.
         std::fs::rename(&path, folder.path().join("elsewhere")).expect("there");
-        let store = options(&disk).durability(durability).open(&path).expect("it is made again");
+        let store = options(&disk).durability(durability).open(&path).expect("it is rebuilt");
         assert_eq!(store.default_map().len(), u64::from(PAIRS));
     }
 }
 
-/// A pool was not made again where its damaged file took the room for it, and the refusal did not say that this file is
+/// A pool was not rebuilt where its damaged file took the room for it, and the refusal did not say that this file is
 /// in the way, nor whether anybody needs it.
 #[test]
 fn a_pool_in_the_way_of_its_successor_is_told() {
