@@ -110,6 +110,11 @@ impl<M: Machine> Leaf<M> {
         }
     }
 
+    /// The low fence, which nobody writes when the leaf is in the list.
+    pub fn low(&self) -> u64 {
+        self.low.read_private()
+    }
+
     /// Makes a leaf that nobody else has seen one of this heading.
     pub fn set_heading(&self, heading: Heading) {
         self.low.write_private(heading.low);
