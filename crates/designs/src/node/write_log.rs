@@ -25,6 +25,7 @@
 //! was never made is the last record of a log, and those at its end if all of them are lost.
 
 mod chunk;
+mod fences;
 mod record;
 mod trim;
 mod turn;
@@ -33,10 +34,11 @@ use std::collections::VecDeque;
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::{PoolBase, RootObject};
-use everleaf_machine::{Atomic, Machine, Ordering, SpinLock};
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
 use chunk::{link, no_link};
+use fences::{Fences, Unread};
 pub use record::{Record, SEQUENCE_BOUND, sort_by_sequence};
 pub use trim::{GROUP, Limit, Newest, Taken};
 pub use turn::Needed;
@@ -51,21 +53,35 @@ pub struct Shape {
     pub logs: usize,
     /// Records of a chunk.
     pub chunk_length: usize,
+    /// Lines of the filter of a full chunk; none if chunks have no filters.
+    pub filter_lines: usize,
 }
 
 impl Shape {
     /// Chunks of 64 KiB.
-    pub const USUAL: Shape = Shape { logs: 24, chunk_length: 2046 };
+    pub const USUAL: Shape = Shape { logs: 24, chunk_length: 2046, filter_lines: 0 };
     /// The same, where the root object has words for fewer logs.
     pub const FEW: Shape = Shape { logs: 15, ..Shape::USUAL };
     /// For small geometries, where rare paths are to be common.
-    pub const SMALL: Shape = Shape { logs: 2, chunk_length: 4 };
+    pub const SMALL: Shape = Shape { logs: 2, chunk_length: 4, filter_lines: 0 };
+    /// Chunks of 64 KiB with filters.
+    pub const FILTERED: Shape = Shape { chunk_length: 1918, filter_lines: 64, ..Shape::USUAL };
+    /// Small ones with filters.
+    pub const SMALL_FILTERED: Shape = Shape { filter_lines: 1, ..Shape::SMALL };
 
     /// Bytes of a chunk.
     pub const fn chunk_size(self) -> usize {
-        HEADER_SIZE + RECORD_SIZE * self.chunk_length
+        HEADER_SIZE + RECORD_SIZE * self.chunk_length + LINE_SIZE * self.filter_lines
+    }
+
+    /// Whether a chunk has a record at so many bytes from its beginning, or could.
+    fn has_record_at(self, within: u64) -> bool {
+        let records = HEADER_SIZE..HEADER_SIZE + RECORD_SIZE * self.chunk_length;
+        records.contains(&(within as usize)) && within.is_multiple_of(RECORD_SIZE as u64)
     }
 }
+
+const _: () = assert!(Shape::FILTERED.chunk_size() == Shape::USUAL.chunk_size());
 
 /// Chunks that a pool has room for, for each log that is written.
 const POOL_PER_CHUNK: u64 = 64;
@@ -109,6 +125,8 @@ struct State {
     taken: Option<usize>,
     /// Whether a chunk was ever passed over.
     has_passed: bool,
+    /// Of what the records of the newest are.
+    fences: Fences,
 }
 
 impl State {
@@ -136,6 +154,10 @@ pub struct Logs<M: Machine> {
     /// The chunks that opening found, in the order of their places. One that is given up stays here: no leaf
     /// needs its records then.
     found: Vec<u64>,
+    /// Whether opening has left some chunks unread.
+    has_left: bool,
+    /// Chunks whose records opening has left to be read when they are needed. Taken last.
+    unread: SpinLock<Vec<Unread>, M>,
 }
 
 // SAFETY: `base` is the pool's mapping, which the tree keeps; everything shared is atomic or locked.
@@ -159,6 +181,7 @@ impl<M: Machine> Logs<M> {
             end: 0,
             taken: None,
             has_passed: false,
+            fences: Fences::new(shape.filter_lines),
         };
         let logs = (0..shape.logs).map(|_| SpinLock::new(state())).collect();
         let (looks, freed) = (Atomic::new(0), Atomic::new(0));
@@ -174,6 +197,8 @@ impl<M: Machine> Logs<M> {
             looks,
             freed,
             found: vec![],
+            has_left: false,
+            unread: SpinLock::new(vec![]),
         }
     }
 
@@ -183,6 +208,11 @@ impl<M: Machine> Logs<M> {
         let enough = max_size / (POOL_PER_CHUNK * self.shape.chunk_size() as u64);
         self.writers = enough.clamp(1, self.shape.logs as u64) as usize;
         self
+    }
+
+    /// How large its chunks are.
+    pub fn shape(&self) -> Shape {
+        self.shape
     }
 
     /// The word that names the oldest chunk of a log.
@@ -224,9 +254,8 @@ impl<M: Machine> Logs<M> {
     /// given up and used again since: what a damaged leaf waits for may be in such a place, and is another leaf's now.
     pub fn read_found(&self, place: u64, sequence: u64) -> Option<Record> {
         let chunk = self.found[..self.found.partition_point(|chunk| *chunk <= place)].last()?;
-        let is_in_it =
-            place - chunk < self.shape.chunk_size() as u64 && place - chunk >= HEADER_SIZE as u64;
-        let is_one = is_in_it && place.is_multiple_of(RECORD_SIZE as u64);
+        // Chunks are at multiples of a record's size.
+        let is_one = self.shape.has_record_at(place - chunk);
         let is_old = || self.mark(*chunk)[0] >> 32 != u64::from(self.generation);
         let words = (is_one && is_old()).then(|| self.words(place))?;
         let record = if M::mutant("sptree.no_record_sum") {
@@ -311,15 +340,30 @@ impl<M: Machine> Logs<M> {
         self.found.sort_unstable();
     }
 
-    /// Writes a record, durably; gives its place, and whether the log has grown by a chunk.
+    /// Writes a record, durably; gives its place, and whether the log has grown by a chunk. A filter, where chunks have
+    /// one, says that it is of its key.
     ///
     /// # Errors
-    /// No space for a chunk; then nothing was written.
+    /// As [`Self::append_of`].
     #[inline(always)]
     pub fn append(
         &self,
         session: &mut Session<M>,
         record: Record,
+    ) -> Result<(u64, bool), AllocError> {
+        self.append_of(session, record, record.key)
+    }
+
+    /// The same of a record that is of this name.
+    ///
+    /// # Errors
+    /// No space for a chunk; then nothing was written.
+    #[inline(always)]
+    pub fn append_of(
+        &self,
+        session: &mut Session<M>,
+        record: Record,
+        name: u64,
     ) -> Result<(u64, bool), AllocError> {
         let log = self.of(session);
         let mut state = self.logs[log].lock();
@@ -345,6 +389,7 @@ impl<M: Machine> Logs<M> {
             self.medium.persist(cells.key.as_ptr(), RECORD_SIZE);
         }
         state.used += 1;
+        state.fences.add(name);
         Ok((place, grows))
     }
 
@@ -362,6 +407,7 @@ impl<M: Machine> Logs<M> {
         state: &mut State,
     ) -> Result<(), AllocError> {
         let chunk = session.allocate_record(self.shape.chunk_size())?;
+        self.seal(state);
         let mark = [u64::from(self.generation) << 32 | log as u64, state.added];
         let last = state.newest();
         self.write_head(chunk, mark, if last.is_some() { state.used as u64 } else { 0 });
@@ -369,6 +415,7 @@ impl<M: Machine> Logs<M> {
         state.chunks.push_back(Held::new(chunk));
         (state.used, state.end) = (0, self.shape.chunk_length);
         state.added += 1;
+        state.fences.begin(chunk);
         Ok(())
     }
 

@@ -74,7 +74,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     const PASSED: usize = if G::SLOT_COUNT < 62 { 1 } else { 16 };
 
     /// Leaves that are looked at for each chunk that a log gets.
-    const LOOKS: usize = Self::LOGS.chunk_length / 2;
+    fn looks(&self) -> usize {
+        self.logs.shape().chunk_length / 2
+    }
 
     /// Goes on with a checkpoint, or begins one, unless somebody else is at it. Without room in the pool it is given
     /// up. The session is pinned.
@@ -117,9 +119,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         writing: &mut Writing,
     ) -> Result<bool, IndexError> {
         let mut next = None;
-        // Each leaf that is not known yet is made known, which takes longer, and the first write after opening at once
-        // comes here.
-        let looks = if self.is_lazy() { (Self::LOOKS / 16).max(2) } else { Self::LOOKS };
+        // Each leaf that is not known yet is made known, which takes longer, and longer still as long as that has to
+        // read the log for it. The first write after opening at once comes here.
+        let looks = match self.is_lazy() {
+            true if self.logs.unread_chunks() > 0 => 2,
+            true => (self.looks() / 16).max(2),
+            false => self.looks(),
+        };
         for _ in 0..looks {
             let look = self.look(session, next, writing.from)?;
             let entry = look.entry;

@@ -105,7 +105,7 @@ impl<V: Variant, G: Geometry, M: Machine> Operations for Tree<V, G, M> {
         }
         if V::BUFFERED {
             for chunk in self.logs.chunks() {
-                session.free_record(chunk, Self::LOGS.chunk_size());
+                session.free_record(chunk, self.logs.shape().chunk_size());
             }
             let mut blocks = vec![];
             let all: Result<(), AllocError> = self.areas.for_each_block(|block, size| {

@@ -42,7 +42,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         }
         let link = if V::LINKED { place.middle.head() } else { 0 };
         let record = Record { key, value, sequence, link };
-        let (head, grows) = self.logs.append(session, record)?;
+        // The name that stays the leaf's own, as long as no leaf is merged away.
+        let name = if M::mutant("sptree.filter_names_key") { key } else { place.middle.low() };
+        let (head, grows) = self.logs.append_of(session, record, name)?;
         place.middle.note_record(sequence, head);
         Ok(grows)
     }
@@ -197,7 +199,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// there is space for splits, so that what old chunks have can go to its leaves.
     fn chunk_limit(&self) -> Limit {
         let (each, per_leaf) = if G::SLOT_COUNT < 62 { (2, 0) } else { (16, BUFFER_LENGTH * 2) };
-        let shape = Self::LOGS;
+        let shape = self.logs.shape();
         let shared = self.leaf_count() as usize * per_leaf / shape.chunk_length;
         let free = self.heap.pool().max_size().saturating_sub(self.heap.used_bytes());
         let factor = if self.is_lazy() { 2 } else { 1 };

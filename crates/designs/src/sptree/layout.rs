@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The tag is "EVLSPTR2" in a variant with buffers, whose words of logs have sums, "EVLSPTR1" in one without, and
-//! "EVLSPTR3" in one with checkpoints, whose entries say where leaves are. The two areas are those of checkpoints
-//! (`head_areas.rs`), zero in a variant without.
+//! "EVLSPTR4" in one with checkpoints, whose chunks of logs have filters if bit 32 of the variant's word says so. The two
+//! areas are those of checkpoints (`head_areas.rs`), zero in a variant without.
 //!
 //! A leaf is in a class of records of 1280 bytes. Everything that says what a leaf holds is on line 0,
 //! so a line's stores, which become durable in their order, are all the log that a change needs.
@@ -26,17 +26,20 @@ use crate::node::entry::{ENTRY_SIZE, Entry};
 use crate::node::write_buffer::tag as key_tag;
 
 /// First word of a root object. Programs whose logs had no sums had the same for all, and those whose checkpoints had
-/// no places of leaves, and whose merges do not say that there was one, "EVLSPTR2" for those with checkpoints.
+/// no places of leaves, and whose merges do not say that there was one, "EVLSPTR2" for those with checkpoints; those
+/// whose chunks had no filters had "EVLSPTR3".
 pub(super) const fn tag<V: Variant>() -> u64 {
     u64::from_le_bytes(match (V::BUFFERED, V::CHECKPOINTED) {
         (false, _) => *b"EVLSPTR1",
         (true, false) => *b"EVLSPTR2",
-        (true, true) => *b"EVLSPTR3",
+        (true, true) => *b"EVLSPTR4",
     })
 }
 
-/// The root object's word that says which variant the tree is of.
+/// The root object's word that says which variant the tree is of, and whether its logs have filters.
 pub(super) const VARIANT_WORD: usize = 1;
+/// The bit of that word for filters: those of a pool that is made small have none.
+pub(super) const FILTERED: u64 = 1 << 32;
 /// The root object's word that names the first leaf.
 pub(super) const HEAD_WORD: usize = 2;
 /// The root object's first word that names the oldest chunk of a log.

@@ -2,8 +2,8 @@
 //!
 //! The top index and the middle nodes are in DRAM, so opening reads line 0 of each leaf to make them. But a checkpoint
 //! (`checkpoint.rs`) says of a leaf its low fence and where it is, and as long as no leaf was merged away since it was
-//! begun, that is so still (S11, `node/head_areas.rs`). So opening at once reads the last checkpoint and the records
-//! that the logs have behind it, and makes the first leaf known. A search for a key whose leaf is not known goes to the
+//! begun, that is so still (S11, `node/head_areas.rs`). So opening at once reads the last checkpoint and the heads of
+//! the logs' chunks, and makes the first leaf known. A search for a key whose leaf is not known goes to the
 //! leaf of the greatest low fence that the checkpoint has up to the key, makes it known, and goes on to the right,
 //! along the links of leaves that were split off behind it or had no entry.
 //!
@@ -18,6 +18,13 @@
 //! the high fence and the neighbour of the leaf `K` that the index gives, asks the index again, and then finds `K`'s
 //! version unchanged. If `K`'s neighbour were known, the index would have given it the second time, or a leaf behind
 //! it. A leaf of the checkpoint whose low fence is not below `K`'s high fence is not known for the same reason.
+//!
+//! *The records behind the tails* are read chunk by chunk, when a leaf is made known of which the chunk's filter may
+//! have some (`node/write_log/fences.rs`), before anything of the leaf can be seen. A filter has the low fences of the
+//! leaves that the records were written for. *Why that is enough*: a record that a leaf needs still was written for
+//! this leaf. One that was written for a leaf on its left, before a split, is ended by that split in both halves, and
+//! as long as a checkpoint leads to leaves, none was merged into this one. *A crash while chunks are read* leaves what
+//! was there: reading writes nothing.
 //!
 //! Nobody who holds the lock waits for the lock of a leaf: who has that may be waiting for this one.
 //!
@@ -50,8 +57,8 @@ use crate::node::head_areas::{Entry, Found};
 pub(super) struct Unknown {
     /// Those of the last checkpoint, ascending.
     entries: Vec<Entry>,
-    /// Key, number and place of each record behind its tails, ascending.
-    records: Vec<(u64, u64, u64)>,
+    /// Of the records behind its tails, those that were read.
+    records: Runs,
     /// The leaves of all keys below are known.
     known_below: u64,
     /// Leaves that have an entry and are known.
@@ -64,12 +71,45 @@ impl Unknown {
         let behind = self.entries.partition_point(|entry| entry.low <= key);
         behind.checked_sub(1).map(|index| self.entries[index])
     }
+}
+
+/// Key, number and place of a record.
+type Known = (u64, u64, u64);
+
+/// Records in some runs, each of which ascends: so many that a key is found soon, and so short that nobody waits long
+/// for two to be merged.
+#[derive(Default)]
+struct Runs(Vec<Vec<Known>>);
+
+impl Runs {
+    /// Records of a run to which no others are added.
+    const MOST: usize = 1 << 17;
+
+    /// Adds records in any order.
+    fn add(&mut self, mut run: Vec<Known>) {
+        if run.is_empty() {
+            return;
+        }
+        run.sort_unstable();
+        let is_short = |last: &mut Vec<Known>, run: &[Known]| {
+            last.len() <= 2 * run.len() && last.len() + run.len() <= Self::MOST
+        };
+        while let Some(mut last) = self.0.pop_if(|last| is_short(last, &run)) {
+            last.append(&mut run);
+            // Two runs, which this sort finds and merges.
+            last.sort();
+            run = last;
+        }
+        self.0.push(run);
+    }
 
     /// The records of keys from `low` on, below `high`.
-    fn records_of(&self, low: u64, high: u64) -> &[(u64, u64, u64)] {
-        let from = self.records.partition_point(|record| record.0 < low);
-        let end = self.records.partition_point(|record| record.0 < high);
-        &self.records[from..end]
+    fn within(&self, low: u64, high: u64) -> impl Iterator<Item = &Known> {
+        self.0.iter().flat_map(move |run| {
+            let from = run.partition_point(|record| record.0 < low);
+            let end = run.partition_point(|record| record.0 < high);
+            &run[from..end]
+        })
     }
 }
 
@@ -105,14 +145,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         Found { entries, tails, .. }: Found,
     ) -> Result<(), IndexError> {
         M::mark("sptree.opened_at_once");
-        let mut records = vec![];
-        self.logs.recover(recovery, &tails, |place, record| {
-            records.push((record.key, record.sequence, place));
-        })?;
+        self.logs.leave(recovery, &tails)?;
         self.logs.end_adoption();
-        records.sort_unstable();
         let first = self.root_object.word(HEAD_WORD).read_private();
-        let unknown = Unknown { entries, records, known_below: 0, known_entries: 0 };
+        let unknown = Unknown { entries, ..Unknown::default() };
         *self.unknown.get_mut() = unknown;
         self.opened_at_once = true;
         self.is_lazy.write_private(1);
@@ -194,6 +230,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         offset: u64,
     ) -> Result<(), IndexError> {
         self.check_place(None, offset)?;
+        // Before the leaf can be seen: the newest of its records, or of some that may be its own, may be unread.
+        let mut run = vec![];
+        let read = self.logs.read_unread(low, |place, record| {
+            run.push((record.key, record.sequence, place));
+        });
+        unknown.records.add(run);
+        read?;
         let heading = self.mend(None, offset, low)?;
         self.make_room(session, offset)?;
         let middle = self.table.at(offset);
@@ -206,7 +249,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         {
             needs_restore |= middle.find_record(entry.sequence, entry.head);
         }
-        for (_, sequence, place) in unknown.records_of(low, heading.high) {
+        for (_, sequence, place) in unknown.records.within(low, heading.high) {
             if M::mutant("sptree.knows_no_tail") {
                 break;
             }
@@ -239,6 +282,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if unknown.known_below == HIGH_MAX {
             M::mark("sptree.all_known");
             *unknown = Unknown { known_below: HIGH_MAX, ..Unknown::default() };
+            self.logs.forget_all_unread();
             // Release: middle nodes and their pages; pairs with the acquire in `is_lazy`.
             self.is_lazy.store(0, Ordering::Release);
         }

@@ -109,8 +109,8 @@ use crate::node::place_table::Table;
 use crate::node::write_buffer::Buffer;
 use crate::node::write_log::{Logs, Shape};
 use layout::{
-    AREA_WORD, ENTRY_COUNT, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, LEAF_STRIDE, LOG_WORD, Leaf,
-    VARIANT_WORD, tag,
+    AREA_WORD, ENTRY_COUNT, FILTERED, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, LEAF_STRIDE,
+    LOG_WORD, Leaf, VARIANT_WORD, tag,
 };
 use lazy::Unknown;
 use state::Middle;
@@ -119,6 +119,9 @@ use variant::{
     Buffered, BufferedUnfiltered, Checkpointed, Plain, PlainUnfiltered, Radix, Unbuffered,
     Unfiltered, UnfilteredUnlogged, Unlogged, Variant,
 };
+
+/// The logs of a pool that cannot become this large have no filters.
+const SMALL_POOL: u64 = 96 << 20;
 
 /// SPTree whose writes go to the leaves.
 pub type SpTree<G = Production, M = Hardware> = Tree<Unbuffered, G, M>;
@@ -210,6 +213,16 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     /// The logs: of short chunks in small geometries.
     const LOGS: Shape = if G::SLOT_COUNT < 62 { Shape::SMALL } else { Shape::USUAL };
+    /// The same with filters.
+    const FILTERED_LOGS: Shape =
+        if G::SLOT_COUNT < 62 { Shape::SMALL_FILTERED } else { Shape::FILTERED };
+
+    /// Whether the logs of a new tree have filters. Those of a small pool have none: all of such a log is soon read,
+    /// and its space is missed.
+    fn are_filtered(heap: &Heap<M>) -> bool {
+        let is_small = G::SLOT_COUNT >= 62 && heap.pool().max_size() < SMALL_POOL;
+        V::CHECKPOINTED && !is_small
+    }
 
     /// The areas of checkpoints: of short blocks in small geometries.
     const AREAS: AreaShape = AreaShape {
@@ -218,7 +231,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     };
 
     /// A tree without leaves.
-    fn assemble(session: &mut Session<M>, root_object: RootObject<M>) -> Result<Self, IndexError> {
+    fn assemble(
+        session: &mut Session<M>,
+        root_object: RootObject<M>,
+        are_filtered: bool,
+    ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let is_writable = !heap.pool().is_read_only();
         let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
@@ -232,7 +249,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 heap.medium(),
                 (root_object, LOG_WORD),
                 generation,
-                Self::LOGS,
+                if are_filtered { Self::FILTERED_LOGS } else { Self::LOGS },
             )
             .for_pool(heap.pool().max_size()),
             areas: HeadAreas::new(
@@ -284,7 +301,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         session: &mut Session<M>,
         root_object: RootObject<M>,
     ) -> Result<Self, IndexError> {
-        let mut tree = Self::assemble(session, root_object)?;
+        let are_filtered = Self::are_filtered(session.heap());
+        let mut tree = Self::assemble(session, root_object, are_filtered)?;
         let heading =
             Heading { low: 0, high: HIGH_MAX, next: 0, bitmap: 0, covered: HIGH_MAX, flushed: 0 };
         let made = tree.new_leaf(session, heading, &[]).map(|first| first.offset);
@@ -303,7 +321,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if V::BUFFERED {
             tree.logs.create();
         }
-        root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND));
+        let filtered = if are_filtered { FILTERED } else { 0 };
+        root_object.word(VARIANT_WORD).write_private(u64::from(V::KIND) | filtered);
         root_object.word(HEAD_WORD).write_private(first);
         // Persist: leaf, then root object, before the directory names the tree.
         tree.medium.persist(root_object.word(0).as_ptr(), ROOT_OBJECT_SIZE);

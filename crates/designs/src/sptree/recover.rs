@@ -9,7 +9,7 @@ use everleaf_index::{Geometry, IndexError, RootObject};
 use everleaf_machine::{LINE_SIZE, Machine};
 
 use super::Tree;
-use super::layout::{HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, VARIANT_WORD, slots, tag};
+use super::layout::{FILTERED, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, VARIANT_WORD, slots, tag};
 use super::variant::Variant;
 use crate::node::head_areas::Found;
 use crate::node::write_log::{Record, SEQUENCE_BOUND, sort_by_sequence};
@@ -28,11 +28,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let heap = session.heap().clone();
         let root_object = RootObject::open(&heap, recovery, root, tag::<V>())?;
         let found = root_object.word(VARIANT_WORD).read_private();
-        if found != u64::from(V::KIND) {
+        let are_filtered = V::CHECKPOINTED && found & FILTERED != 0;
+        if found & !FILTERED != u64::from(V::KIND) || !V::CHECKPOINTED && found & FILTERED != 0 {
             let what = format!("the tree is of variant {found}, and this is {}", V::NAME);
             return Err(corrupt(0, what).into());
         }
-        let mut tree = Self::assemble(session, root_object)?;
+        let mut tree = Self::assemble(session, root_object, are_filtered)?;
         let built = tree.find_leaves(session, recovery, at_once);
         if built.is_err() {
             tree.free_volatile(session);
@@ -280,7 +281,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             offset = self.leaf(offset).heading().next;
         }
         if V::BUFFERED {
-            let size = Self::LOGS.chunk_size();
+            let size = self.logs.shape().chunk_size();
             self.logs.for_each_chunk(|chunk| used.mark_record(chunk, size))?;
             self.areas.for_each_block(|block, size| used.mark_record(block, size))?;
         }

@@ -1,5 +1,6 @@
 //! SPTree opened at once: its leaves are made known when they are touched, and nothing is missed.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -216,7 +217,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 
 /// Where the leaves are, in the order of their keys.
 fn list(bytes: &[u8]) -> Vec<usize> {
-    let tag = u64::from_le_bytes(*b"EVLSPTR3");
+    let tag = u64::from_le_bytes(*b"EVLSPTR4");
     let root = (0..bytes.len() - 256).step_by(64).find(|at| word(bytes, *at) == tag);
     let root = root.expect("there is a root object");
     let mut list = vec![word(bytes, root + 16) as usize];
@@ -244,7 +245,11 @@ fn a_leaf_with_a_lost_record_is_known() {
     let solo = at_once::<Usual>(&path);
     let tree = solo.tree();
     let mut session = solo.heap().session().expect("a free session");
-    // All that the log has of the leaf, when opening has read what is behind the tails.
+    // Each reads a chunk behind the tails, of which there are a few.
+    for before in &list(&bytes)[1..16] {
+        assert!(tree.get(&mut session, word(&bytes, *before)).is_ok());
+    }
+    // All that the log has of the leaf, when what is behind the tails was read.
     let file = std::fs::File::options().write(true).open(&path).expect("there");
     for at in (64..bytes.len() - 64).step_by(32).filter(is_record) {
         if !leaf.contains(&at) {
@@ -263,6 +268,46 @@ fn a_leaf_with_a_lost_record_is_known() {
             Err(error) => assert!(range.contains(&key), "{key}: {error}"),
         }
     }
+}
+
+/// Opening at once reads the full chunks behind the tails no more than those before them. What one of them has lost is
+/// told to who may need it, and nobody is given an older value.
+#[test]
+fn a_lost_record_behind_the_tails_is_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let keys = 8000;
+    let model = left::<Usual>(&path, keys, 30_000);
+    let whole = std::fs::read(&path).expect("readable");
+    // What was written last, and is not in its leaf: a record of a chunk that others are behind.
+    let numbers: BTreeMap<u64, u64> = model.iter().map(|(key, value)| (*value, *key)).collect();
+    let is_newest = |at: &usize| {
+        let [key, value, link, meta] = [0, 8, 16, 24].map(|part| word(&whole, at + part));
+        numbers.get(&value) == Some(&key) && link < 1 << 40 && meta >> 32 != 0
+    };
+    let newest: Vec<usize> = (64..whole.len() - 64).step_by(32).filter(is_newest).collect();
+    let last = newest.iter().map(|at| word(&whole, at + 8)).max().expect("there are some");
+    let mut told = 0;
+    for at in newest.iter().filter(|at| word(&whole, *at + 8) + 3000 > last).step_by(97) {
+        let mut bytes = whole.clone();
+        bytes[at + 9] ^= 0x40;
+        std::fs::write(&path, &bytes).expect("room");
+        let pool = Pool::open(&path, &PoolOptions::default()).expect("the pool");
+        let Ok(solo) = SingleTreePool::<Usual>::open_at_once(pool) else {
+            told += 1;
+            continue;
+        };
+        let mut session = solo.heap().session().expect("a free session");
+        let mut errors = 0;
+        for key in (0..keys).map(key) {
+            match solo.tree().get(&mut session, key) {
+                Ok(found) => assert_eq!(found, model.get(&key).copied(), "record at {at}"),
+                Err(_) => errors += 1,
+            }
+        }
+        told += u64::from(errors > 0);
+    }
+    assert!(told > 5, "{told} losses were told");
 }
 
 /// A split that a crash has cut is ended with the number of the right half, at which opening has not looked. One that

@@ -65,7 +65,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 
 /// Where the first blocks of the two areas are.
 fn areas(bytes: &[u8]) -> [usize; 2] {
-    let tag = u64::from_le_bytes(*b"EVLSPTR3");
+    let tag = u64::from_le_bytes(*b"EVLSPTR4");
     let root = (0..bytes.len() - 256).step_by(64).find(|at| word(bytes, *at) == tag);
     let root = root.expect("there is a root object");
     AREAS.map(|index| word(bytes, root + index * 8) as usize)

@@ -189,6 +189,8 @@ pub const PLAIN: &[Mutant] = &[
     of("wort", "wort.keeps_refused"),
     of("pool", "pool.trusts_caches"),
     of("nbtree-published", "nbtree_published.keeps_lost_copy"),
+    of("sptree-checkpointed-at-once", "sptree.believes_filters"),
+    of("sptree-checkpointed-at-once", "sptree.filter_names_key"),
 ];
 
 /// Those of the store, in its own code and in that of its log: `prove store` finds each.

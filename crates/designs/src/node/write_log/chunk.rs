@@ -117,7 +117,7 @@ impl<M: Machine> Logs<M> {
     }
 
     /// Visits the chunks of a log, oldest first.
-    fn walk(
+    pub(super) fn walk(
         &self,
         log: usize,
         mut visit: impl FnMut(u64) -> Result<(), AllocError>,
@@ -148,6 +148,15 @@ impl<M: Machine> Logs<M> {
         (0..self.shape.logs).try_for_each(|log| self.walk(log, &mut visit))
     }
 
+    /// Marks the place of a chunk as in use.
+    pub(super) fn mark_chunk(&self, recovery: &Recovery<M>, chunk: u64) -> Result<(), AllocError> {
+        let size = self.shape.chunk_size();
+        if recovery.record_room(chunk).is_none_or(|room| room < size) {
+            return Err(corrupt(chunk, "a chunk of the log was expected here"));
+        }
+        recovery.mark_record(chunk, size)
+    }
+
     /// Takes over what a crash has left: marks the chunks, and visits each record behind the tail of its log. Nothing
     /// is added to these chunks.
     ///
@@ -159,16 +168,12 @@ impl<M: Machine> Logs<M> {
         tails: &[Tail],
         mut visit: impl FnMut(u64, Record),
     ) -> Result<(), AllocError> {
-        let size = self.shape.chunk_size();
         for log in 0..self.shape.logs {
             let tail = tails.get(log).copied().unwrap_or_default();
             // The chunk before, its mark, and up to which of its records all are whole.
             let mut last: Option<(u64, Mark, u64)> = None;
             self.walk(log, |chunk| {
-                if recovery.record_room(chunk).is_none_or(|room| room < size) {
-                    return Err(corrupt(chunk, "a chunk of the log was expected here"));
-                }
-                recovery.mark_record(chunk, size)?;
+                self.mark_chunk(recovery, chunk)?;
                 if let Some((before, mark, count)) = last
                     && self.before(mark, chunk).is_some_and(|wanted| count < wanted)
                 {

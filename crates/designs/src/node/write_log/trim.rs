@@ -218,6 +218,8 @@ impl<M: Machine> Logs<M> {
         let next = state.chunks.get(taken).map(|next| next.place);
         self.lead_to(log, before, next);
         drop(state);
+        // Before the place is used again: who reads it now is waited for.
+        self.forget_unread(Some(chunk));
         session.free_record(chunk, self.shape.chunk_size());
         // Relaxed: nothing else is told by it.
         self.freed.fetch_add(1, Ordering::Relaxed);

@@ -3,9 +3,9 @@
 use everleaf_alloc::AllocError;
 use everleaf_machine::{Machine, Ordering};
 
+use super::Logs;
 use super::chunk::corrupt;
 use super::record::{Mark, Record, removal_meta};
-use super::{HEADER_SIZE, Logs};
 
 /// Where a record is, and the mark of its chunk.
 type Found = (u64, Mark);
@@ -109,9 +109,9 @@ impl<M: Machine> Logs<M> {
 
     /// The chunk that has a place.
     fn chunk_of(&self, place: u64) -> Option<u64> {
-        let records = HEADER_SIZE as u64..self.shape.chunk_size() as u64;
-        let has_it =
-            |chunk: &u64| place.checked_sub(*chunk).is_some_and(|at| records.contains(&at));
+        let has_it = |chunk: &u64| {
+            place.checked_sub(*chunk).is_some_and(|within| self.shape.has_record_at(within))
+        };
         self.logs.iter().find_map(|log| {
             let state = log.lock();
             state.chunks.iter().map(|chunk| chunk.place).find(has_it)
