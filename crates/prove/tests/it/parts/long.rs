@@ -34,8 +34,8 @@ fn long_walks_of_right_trees_answer_as_a_map_does() {
     }
 }
 
-/// A walk over 200 keys filled the pool of FAST & FAIR with two records in a node, whose inner nodes are there, too, and
-/// that counted as a failure of the tree: found by the plain search, behind 117 CPU seconds.
+/// A walk over 200 keys filled the pool of FAST & FAIR with two records in a node, whose inner nodes are there, too:
+/// that counted as a failure of the tree. Found by the plain search, behind 117 CPU seconds.
 #[test]
 fn a_comb_of_inner_nodes_fits_its_pool() {
     let tree = const { &AnyTree::of::<Nb<Size<3, 3>>>() };

@@ -102,8 +102,8 @@ fn the_model_counts_what_has_expired_as_the_store_does() {
     }
 }
 
-/// What had expired could be missing whether or not anything had removed it: that a key whose time had come was logged as
-/// gone was not found.
+/// What had expired could be missing whether or not anything had removed it: that a key whose time had come was
+/// logged as gone was not found.
 #[test]
 fn the_model_keeps_what_has_expired_until_it_is_removed() {
     let (name, key, now_ms) = (NAMES[0].to_string(), vec![7], 1 << 41);
@@ -117,9 +117,9 @@ fn the_model_keeps_what_has_expired_until_it_is_removed() {
     assert!(state.fits(&there, now_ms) && state.fits(&gone, now_ms));
 }
 
-/// A map that is loaded is written in batches where there is a log, and a crash may leave some of them: no more than the
-/// empty map was to be left, and so a map whose second batch the pool had no space for counted as a failure. Found by the
-/// plain search of the store.
+/// A map that is loaded is written in batches where there is a log, and a crash may leave some of them: no more than
+/// the empty map was to be left, and so a map whose second batch the pool had no space for counted as a failure. Found
+/// by the plain search of the store.
 #[test]
 fn a_map_that_is_loaded_may_be_left_in_part() {
     let seen = refusing(613_473_708_408, &[]);
