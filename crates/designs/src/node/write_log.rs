@@ -29,6 +29,7 @@ mod fences;
 mod record;
 mod trim;
 mod turn;
+mod unread;
 
 use std::collections::VecDeque;
 

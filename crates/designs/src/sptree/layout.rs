@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The tag is "EVLSPTR2" in a variant with buffers, whose words of logs have sums, "EVLSPTR1" in one without, and
-//! "EVLSPTR4" in one with checkpoints, whose chunks of logs have filters if bit 32 of the variant's word says so. The two
-//! areas are those of checkpoints (`head_areas.rs`), zero in a variant without.
+//! "EVLSPTR4" in one with checkpoints, whose chunks of logs have filters if bit 32 of the variant's word says so. The
+//! two areas are those of checkpoints (`head_areas.rs`), zero in a variant without.
 //!
 //! A leaf is in a class of records of 1280 bytes. Everything that says what a leaf holds is on line 0,
 //! so a line's stores, which become durable in their order, are all the log that a change needs.
