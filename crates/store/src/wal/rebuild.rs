@@ -93,7 +93,6 @@ fn try_rebuild(
     if !disk.mutant("store.rebuilds_from_any") {
         refuse_other(belongs, &lost, (path, place), identity)?;
     }
-    let is_kept = is_kept(belongs, &lost, settings);
     let kept = settings.map_or(Durability::Power, |settings| settings.durability);
     let durability = options.durability.unwrap_or(kept);
     let was_salvaging = place.is_salvaging()?;
@@ -114,12 +113,14 @@ fn try_rebuild(
         place.end_salvage(log.disk())?;
     }
     damages.extend_from_slice(&recovered.report().damages);
+    let lacks = was_salvaging || !damages.is_empty();
+    let is_kept = is_kept(belongs, &lost, settings.filter(|_| !lacks));
     let new = NewFile::beside(path)?;
     let building = Building { path, options, settings, tree, durability, reached, threads };
     let built = building.build(&new, (identity, log.disk()), &recovered);
     let (filled, settings) = built.map_err(|error| {
-        let has_all = || damages.is_empty() && !was_salvaging && recovered.replay_start().is_ok();
-        with_way_to_space(error, (path, place), !is_kept && has_all())
+        let has_all = !is_kept && !lacks && recovered.replay_start().is_ok();
+        with_way_to_space(error, (path, place), has_all)
     })?;
     let mut rebuilt = Rebuilt { damages, ..filled };
     // Before the log says anything else of its durability: should this process die, the next one keeps it, too.
@@ -216,7 +217,8 @@ fn size_limit(settings: Option<Settings>, options: &Options) -> u64 {
 /// Whether the file that is replaced is kept: unless there is none, or it is shown that it is the log's own pool and
 /// has nothing more. A log that is synced at intervals lacks the last ones: if the process was killed, and the machine
 /// started anew in order behind it, the pool has all, and also of one that is damaged `repair` reads what is left.
-/// A log that does not say how it was synced may be such a one. And whether the machine crashed is not always known.
+/// A log that does not say how it was synced may be such a one, and one of which something is lost is not asked. And
+/// whether the machine crashed is not always known.
 fn is_kept(belongs: Option<bool>, lost: &PoolError, settings: Option<Settings>) -> bool {
     let has_all = settings.is_some_and(|it| matches!(it.durability, Durability::Power));
     match lost {

@@ -171,3 +171,18 @@ fn a_whole_log_is_not_left_as_one_that_is_salvaged() {
     fs::remove_file(&pool).expect("it is there");
     assert_eq!(prefix(&power().open(&pool).expect("the log is whole")), KEYS + 1);
 }
+
+/// The pool was damaged, too, and the only place of what the log had lost: it was removed.
+#[test]
+fn a_pool_that_may_have_what_a_salvaged_log_has_not_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    damage(&make(&pool));
+    let file = fs::File::options().write(true).open(&pool).expect("it is there");
+    file.set_len(file.metadata().expect("readable").len() - 4096).expect("writable");
+    let before = fs::read(&pool).expect("readable");
+    let store = power().salvage_log(true).open(&pool).expect("half of it is whole");
+    assert!(prefix(&store) < KEYS);
+    let kept = store.rebuilt().expect("it was rebuilt").kept.clone();
+    assert_eq!(fs::read(kept.expect("it may have more")).expect("readable"), before);
+}
