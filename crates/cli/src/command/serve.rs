@@ -19,12 +19,11 @@ use everleaf_server::{Config, Handle, ListeningSocket, Server, ServerError};
 use serde::Serialize;
 use settings::config_of;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,8 +53,8 @@ fn serve(
     let config = Config { config_file, ..config_of(&args)? };
     begin_log(&args);
     // Before the pool is opened, so that a signal during a long recovery is not lost.
-    let signals =
-        watch_for_signals().map_err(|error| Failure::io("cannot watch for signals", &error))?;
+    let stop = Arc::new(Stop::default());
+    watch_for_signals(&stop)?;
 
     // First, so that no pool is made or recovered for a server that cannot listen.
     let listening = Server::listen_on(config, sockets).map_err(failure_of)?;
@@ -90,14 +89,7 @@ fn serve(
         (None, Some(path)) => path.display().to_string(),
         (None, None) => "a socket that was handed over".to_string(),
     };
-    let watched = handle.clone();
-    let watcher = thread::Builder::new();
-    if let Err(error) = watcher.spawn(move || shut_down_on_signal(signals, &watched)) {
-        drop(server);
-        let _ = Arc::into_inner(store).map(Store::close);
-        let what = "cannot start the thread that watches for signals (raise the limit on threads)";
-        return Err(Failure::io(what, &error));
-    }
+    stop.serve(handle.clone());
     let mut announced = Ok(());
     let end = server.run_and_tell(|| {
         announced = announce(&place, store.default_map().len(), recovered, global, out);
@@ -224,24 +216,77 @@ fn tell_of_process(statistics: &Statistics, pool: &Path) {
     }
 }
 
-/// The second signal to end ends the process as if nobody handled it, whatever is being done.
-fn watch_for_signals() -> io::Result<Signals> {
-    let was_told = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT] {
-        // In this order: the one that tells is not the second.
-        flag::register_conditional_default(signal, Arc::clone(&was_told))?;
-        flag::register(signal, Arc::clone(&was_told))?;
-    }
-    Signals::new([SIGTERM, SIGINT, SIGHUP])
+/// For so long, what comes behind the first signal to end is the same one: who stops a server may signal the process
+/// and its group.
+const SAME_SIGNAL: Duration = Duration::from_millis(300);
+
+/// What signals ask of a server, which may have still to open its pool.
+#[derive(Default)]
+struct Stop {
+    is_wanted: AtomicBool,
+    is_reload_wanted: AtomicBool,
+    handle: OnceLock<Handle>,
 }
 
-fn shut_down_on_signal(mut signals: Signals, handle: &Handle) {
-    for signal in signals.forever() {
-        if signal == SIGHUP {
+impl Stop {
+    /// There is a server now, which does what was asked meanwhile.
+    fn serve(&self, handle: Handle) {
+        let handle = self.handle.get_or_init(|| handle);
+        // SeqCst, here and below: either this sees what was asked, or who asks sees the server.
+        if self.is_reload_wanted.load(Ordering::SeqCst) {
             reload_certificates(handle);
-        } else {
-            service_manager::tell("STOPPING=1");
+        }
+        if self.is_wanted.load(Ordering::SeqCst) {
             handle.shutdown();
+        }
+    }
+
+    fn end(&self) {
+        // SeqCst: see `serve`.
+        self.is_wanted.store(true, Ordering::SeqCst);
+        if let Some(handle) = self.handle.get() {
+            handle.shutdown();
+        }
+    }
+
+    fn reload(&self) {
+        // SeqCst: see `serve`.
+        self.is_reload_wanted.store(true, Ordering::SeqCst);
+        if let Some(handle) = self.handle.get() {
+            reload_certificates(handle);
+        }
+    }
+}
+
+/// Starts the thread that does so.
+fn watch_for_signals(stop: &Arc<Stop>) -> Result<(), Failure> {
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| Failure::io("cannot watch for signals", &error))?;
+    let stop = Arc::clone(stop);
+    let what = "cannot start the thread that watches for signals (raise the limit on threads)";
+    let started = thread::Builder::new().spawn(move || obey(signals, &stop));
+    started.map(drop).map_err(|error| Failure::io(what, &error))
+}
+
+fn obey(mut signals: Signals, stop: &Stop) {
+    let mut was_told = false;
+    loop {
+        let told: Vec<i32> = signals.wait().collect();
+        if told.contains(&SIGHUP) {
+            stop.reload();
+        }
+        let Some(signal) = told.into_iter().find(|signal| *signal != SIGHUP) else { continue };
+        if was_told {
+            // Ends the process as if nobody handled the signal, whatever it does. If even that fails, the shutdown
+            // under way goes on.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+        was_told = true;
+        service_manager::tell("STOPPING=1");
+        stop.end();
+        thread::sleep(SAME_SIGNAL);
+        if signals.pending().filter(|signal| *signal == SIGHUP).count() > 0 {
+            stop.reload();
         }
     }
 }
