@@ -183,7 +183,7 @@ fn told(rebuilt: &Rebuilt) -> String {
     match &rebuilt.kept {
         None => format!("the machine had crashed: {what}"),
         Some(kept) => format!(
-            "the machine may have crashed: {what}; the file that was there may have more, and is kept as {}: remove it \
+            "the pool could not be used as it was: {what}; the file that was there may have more, and is kept as {}: remove it \
              if nobody needs it",
             kept.display()
         ),
