@@ -62,14 +62,22 @@ impl ClientMemory {
     /// woken to notice.
     pub fn choose(&self, registry: &Registry, limit: usize) -> Vec<Arc<Client>> {
         registry.with_all(|clients| {
-            let may_go = |client: &&Arc<Client>| !client.is_killed() && !client.is_exempt();
-            let left = clients.values().filter(may_go);
-            let holding = left.map(|client| (client.memory(), client.id));
-            let mut greediest: BinaryHeap<_> = holding.filter(|&(size, _)| size > 0).collect();
+            let mut greediest = BinaryHeap::new();
+            // Of those that stay: one that is about to be closed may hold more by now than when it was chosen, and its
+            // neighbours would be closed for that.
+            let mut held: usize = 0;
+            for client in clients.values().filter(|client| !client.is_killed()) {
+                let size = client.memory();
+                held = held.saturating_add(size);
+                if size > 0 && !client.is_exempt() {
+                    greediest.push((size, client.id));
+                }
+            }
             let mut chosen = Vec::new();
-            while self.exceeds(limit)
+            while held > limit
                 && let Some((size, id)) = greediest.pop()
             {
+                held = held.saturating_sub(size);
                 let client = &clients[&id];
                 client.condemn(size);
                 self.condemned.fetch_add(size, Ordering::Relaxed);
@@ -111,6 +119,22 @@ mod tests {
         let late = add(&registry);
         memory.set(&late, 71);
         assert!(memory.exceeds(70), "nothing is left of those that were closed");
+    }
+
+    /// What was wrong: it read on until it was closed, and its neighbour was closed for what it held by then.
+    #[test]
+    fn one_that_is_to_be_closed_may_hold_more_at_the_cost_of_nobody() {
+        let (registry, memory) = (Registry::new(), ClientMemory::default());
+        let (greedy, other) = (add(&registry), add(&registry));
+        memory.set(&greedy, 50);
+        memory.set(&other, 10);
+        assert_eq!(memory.choose(&registry, 20).len(), 1);
+        memory.set(&greedy, 90);
+        assert!(memory.choose(&registry, 20).is_empty() && !other.is_killed());
+        registry.remove(greedy.id);
+        memory.forget(&greedy);
+        assert!(!memory.exceeds(20));
+        assert_eq!(memory.total(), 10);
     }
 
     #[test]
