@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The tag is "EVLSPTR2" in a variant with buffers, whose words of logs have sums, "EVLSPTR1" in one without, and
-//! "EVLSPTR4" in one with checkpoints, whose chunks of logs have filters if bit 32 of the variant's word says so. The
-//! two areas are those of checkpoints (`head_areas.rs`), zero in a variant without.
+//! "EVLSPTR4" in one with checkpoints, whose chunks of logs have filters if the upper half of the variant's word is
+//! "FLTR"; it is 0 otherwise. The two areas are those of checkpoints (`head_areas.rs`), zero in a variant without.
 //!
 //! A leaf is in a class of records of 1280 bytes. Everything that says what a leaf holds is on line 0,
 //! so a line's stores, which become durable in their order, are all the log that a change needs.
@@ -38,8 +38,9 @@ pub(super) const fn tag<V: Variant>() -> u64 {
 
 /// The root object's word that says which variant the tree is of, and whether its logs have filters.
 pub(super) const VARIANT_WORD: usize = 1;
-/// The bit of that word for filters: those of a pool that is made small have none.
-pub(super) const FILTERED: u64 = 1 << 32;
+/// The upper half of that word where logs have filters, and 0 where they have none, as in a pool that is made small.
+/// Not one bit: the records of a chunk end elsewhere, and what is read wrongly would be lost without a word.
+pub(super) const FILTERED: u64 = (u32::from_le_bytes(*b"FLTR") as u64) << 32;
 /// The root object's word that names the first leaf.
 pub(super) const HEAD_WORD: usize = 2;
 /// The root object's first word that names the oldest chunk of a log.

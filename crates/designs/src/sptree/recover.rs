@@ -28,8 +28,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let heap = session.heap().clone();
         let root_object = RootObject::open(&heap, recovery, root, tag::<V>())?;
         let found = root_object.word(VARIANT_WORD).read_private();
-        let are_filtered = V::CHECKPOINTED && found & FILTERED != 0;
-        if found & !FILTERED != u64::from(V::KIND) || !V::CHECKPOINTED && found & FILTERED != 0 {
+        let are_filtered = V::CHECKPOINTED && found == u64::from(V::KIND) | FILTERED;
+        if found != u64::from(V::KIND) && !are_filtered {
             let what = format!("the tree is of variant {found}, and this is {}", V::NAME);
             return Err(corrupt(0, what).into());
         }

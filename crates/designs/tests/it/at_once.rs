@@ -29,8 +29,9 @@ fn left<T: Design>(path: &Path, keys: u64, writes: u64) -> Model {
     let solo = open::<T>(path, CreateMode::New);
     let mut session = solo.heap().session().expect("a free session");
     let mut model = Model::new();
-    for number in (0..keys).chain((0..writes).map(|number| number * 7919 % keys)) {
-        let value = model.len() as u64 + number;
+    let numbers = (0..keys).chain((0..writes).map(|number| number * 7919 % keys));
+    // No two writes have the same value, so that an older one is no newer one.
+    for (value, number) in (0..).zip(numbers) {
         let _ = solo.tree().upsert(&mut session, key(number), value).expect("room");
         model.insert(key(number), value);
         if number % 29 == 5 {
