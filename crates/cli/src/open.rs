@@ -183,8 +183,8 @@ fn told(rebuilt: &Rebuilt) -> String {
     match &rebuilt.kept {
         None => format!("the machine had crashed: {what}"),
         Some(kept) => format!(
-            "the pool could not be used as it was: {what}; the file that was there may have more, and is kept as {}: remove it \
-             if nobody needs it",
+            "the pool could not be used as it was: {what}; the file that was there may have more, and is kept as {}: \
+             remove it if nobody needs it",
             kept.display()
         ),
     }
