@@ -64,7 +64,7 @@ impl RawMap {
     fn taken<'py>(&self, key: &Object<'py>) -> PyResult<Option<Object<'py>>> {
         let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
         let (key, values) = (key.as_ref(), &self.codecs.values);
-        if matches!(values, Codec::Bytes) {
+        if matches!(**values, Codec::Bytes) {
             let taken = self.held.write(py, 0, |map| map.take(key))?;
             return taken.map(|value| values.seen(py, &value)).transpose();
         }
