@@ -8,12 +8,9 @@ impl Call {
     /// Whether the call is done at one moment, also as the clock sees it. (A scan passes one key before and another
     /// behind a time that comes meanwhile.)
     pub fn is_of_one_moment(&self) -> bool {
-        match self {
-            Call::Key { .. } | Call::Pop { .. } | Call::Batch(_) => true,
-            Call::Make(_) | Call::Load(..) | Call::OpenView { .. } => true,
-            Call::Sync | Call::Snapshot => true,
-            _ => false,
-        }
+        let of_keys = matches!(self, Call::Key { .. } | Call::Pop { .. } | Call::Batch(_));
+        let of_maps = matches!(self, Call::Make(_) | Call::Load(..) | Call::OpenView { .. });
+        of_keys || of_maps || matches!(self, Call::Sync | Call::Snapshot)
     }
 
     /// Whether a call that was answered so has certainly written, so that it waits for the disk. (Of one that only has
