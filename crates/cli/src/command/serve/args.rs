@@ -26,8 +26,8 @@ Examples:
   redis-cli -p 6399 set apple 'a round fruit'
 
 SIGTERM and SIGINT end the server cleanly: it answers what it has read, marks the pool clean, and
-ends with code 0. A second signal ends it at once. Either way, and after `kill -9` too, everything
-acknowledged is there at the next start. SIGHUP reads the certificates of TLS again.
+ends with code 0. One more, 0.3 s later, ends it at once. Either way, and after `kill -9` too,
+everything acknowledged is there at the next start. SIGHUP reads the certificates of TLS again.
 A password in --requirepass can be seen by every user of this machine, in the list of processes:
 better use --requirepass-file, or the environment variable EVERLEAF_REQUIREPASS.";
 
