@@ -3,7 +3,8 @@
 //! `everleaf-capi` is the C library, `everleaf-python` what is compiled in the wheel, `everleaf-module` the module of
 //! Redis and Valkey.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -21,9 +22,11 @@ pub fn print(root: &Path, package: Option<&String>) -> bool {
     let package = package.map_or(PROGRAM, String::as_str);
     let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == package);
     let folder = elsewhere.map_or_else(|| root.to_path_buf(), |(_, folder)| root.join(folder));
-    match of(&folder, package) {
-        Ok(bill) => {
-            println!("{bill:#}");
+    let bill = of(&folder, package);
+    let text = bill.and_then(|bill| serde_json::to_string_pretty(&bill).map_err(|e| e.to_string()));
+    match text {
+        Ok(text) => {
+            println!("{text}");
             true
         }
         Err(error) => {
@@ -33,8 +36,61 @@ pub fn print(root: &Path, package: Option<&String>) -> bool {
     }
 }
 
+/// A bill, with the names that the format gives its fields.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Bill {
+    bom_format: &'static str,
+    spec_version: &'static str,
+    version: u32,
+    metadata: Described,
+    components: Vec<Component>,
+    dependencies: Vec<Dependency>,
+}
+
+/// What the bill is of.
+#[derive(Serialize)]
+struct Described {
+    component: Component,
+}
+
+#[derive(Serialize)]
+struct Component {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(rename = "bom-ref")]
+    reference: String,
+    name: String,
+    version: String,
+    purl: String,
+    licenses: [License; 1],
+    /// None of a package of ours, which no registry has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hashes: Vec<Hash>,
+}
+
+#[derive(Serialize)]
+struct License {
+    expression: String,
+}
+
+#[derive(Serialize)]
+struct Hash {
+    alg: &'static str,
+    content: String,
+}
+
+/// What one component needs, by references.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Dependency {
+    #[serde(rename = "ref")]
+    reference: String,
+    depends_on: Vec<String>,
+}
+
 /// The bill of a package of the workspace in a folder.
-fn of(folder: &Path, package: &str) -> Result<Value, String> {
+fn of(folder: &Path, package: &str) -> Result<Bill, String> {
     let lock = std::fs::read_to_string(folder.join("Cargo.lock")).map_err(|e| e.to_string())?;
     let metadata = metadata(folder)?;
     bill(&metadata, package, &linked(folder, &metadata, package)?, &checksums(&lock))
@@ -106,7 +162,7 @@ fn bill(
     package: &str,
     seen: &BTreeSet<&str>,
     sums: &BTreeMap<(String, String), String>,
-) -> Result<Value, String> {
+) -> Result<Bill, String> {
     let packages = metadata["packages"].as_array().ok_or(SHAPE)?;
     let nodes = metadata["resolve"]["nodes"].as_array().ok_or(SHAPE)?;
     let by_id: BTreeMap<&str, &Value> =
@@ -123,38 +179,39 @@ fn bill(
         let text = |key: &str| package[key].as_str().unwrap_or_default();
         format!("pkg:cargo/{}@{}", text("name"), text("version"))
     };
-    let component = |id: &str, kind: &str| {
+    let component = |id: &str, kind: &'static str| {
         let package = by_id[id];
         let text = |key: &str| package[key].as_str().unwrap_or_default().to_string();
-        let mut component = json!({
-            "type": kind,
-            "bom-ref": reference(id),
-            "name": text("name"),
-            "version": text("version"),
-            "purl": reference(id),
-            "licenses": [{ "expression": text("license").replace('/', " OR ") }],
-        });
-        if let Some(sum) = sums.get(&(text("name"), text("version"))) {
-            component["hashes"] = json!([{ "alg": "SHA-256", "content": sum }]);
+        let sum = sums.get(&(text("name"), text("version")));
+        Component {
+            kind,
+            reference: reference(id),
+            name: text("name"),
+            version: text("version"),
+            purl: reference(id),
+            licenses: [License { expression: text("license").replace('/', " OR ") }],
+            hashes: sum
+                .map(|sum| Hash { alg: "SHA-256", content: sum.clone() })
+                .into_iter()
+                .collect(),
         }
-        component
+    };
+    let dependency = |id: &&str| {
+        let on = edges[id].iter().filter(|other| seen.contains(*other));
+        Dependency {
+            reference: reference(id),
+            depends_on: on.map(|other| reference(other)).collect(),
+        }
     };
     let others = seen.iter().filter(|id| **id != start);
-    Ok(json!({
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "version": 1,
-        "metadata": { "component": component(start, kind) },
-        "components": others.map(|id| component(id, "library")).collect::<Vec<_>>(),
-        "dependencies": seen
-            .iter()
-            .map(|id| {
-                let on = edges[id].iter().filter(|other| seen.contains(*other));
-                let on: Vec<String> = on.map(|other| reference(other)).collect();
-                json!({ "ref": reference(id), "dependsOn": on })
-            })
-            .collect::<Vec<_>>(),
-    }))
+    Ok(Bill {
+        bom_format: "CycloneDX",
+        spec_version: "1.5",
+        version: 1,
+        metadata: Described { component: component(start, kind) },
+        components: others.map(|id| component(id, "library")).collect(),
+        dependencies: seen.iter().map(dependency).collect(),
+    })
 }
 
 /// The packages that are in a program which has this one: no tools of its build or tests.
@@ -175,15 +232,18 @@ mod tests {
     #[test]
     fn what_is_linked_is_in_the_bill_and_each_part_has_its_sum() {
         let root = crate::workspace_root();
-        let program = of(&root, PROGRAM).unwrap();
-        let library = of(&root, "everleaf-capi").unwrap();
+        let bill = |package| serde_json::to_value(of(&root, package).unwrap()).unwrap();
+        let (program, library) = (bill(PROGRAM), bill("everleaf-capi"));
         let components = |bill: &Value| bill["components"].as_array().unwrap().clone();
         let has = |bill: &Value, name: &str| components(bill).iter().any(|one| one["name"] == name);
         for (bill, name, kind) in
             [(&program, PROGRAM, "application"), (&library, "everleaf-capi", "library")]
         {
             let component = &bill["metadata"]["component"];
-            assert_eq!((&component["name"], &component["type"]), (&json!(name), &json!(kind)));
+            assert_eq!(
+                (&component["name"], &component["type"]),
+                (&Value::from(name), &Value::from(kind))
+            );
             // What only tests and builds use is in nothing that we give away.
             assert!(has(bill, "everleaf") && !has(bill, "proptest") && !has(bill, "cbindgen"));
         }
