@@ -37,7 +37,8 @@ impl fmt::Display for AllocError {
             ),
             AllocError::TooManySessions(limit) => write!(
                 f,
-                "more than {limit} threads use the pool at once: share fewer threads, or let some end"
+                "more than {limit} threads, or operations inside others, use the pool at once: use fewer \
+                 threads, or try again when some have ended"
             ),
             AllocError::DescriptorsInUse(count) => write!(
                 f,
@@ -50,8 +51,8 @@ impl fmt::Display for AllocError {
             ),
             AllocError::Corrupt { offset, what } => write!(
                 f,
-                "the pool is damaged at offset {offset}: {what}; run a check, and restore from an \
-                 export or backup if it confirms the damage"
+                "the pool is damaged at offset {offset}: {what}; run `everleaf check`, and if it confirms \
+                 the damage restore a backup, or keep what can be proven with `everleaf repair`"
             ),
         }
     }

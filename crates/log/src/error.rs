@@ -64,7 +64,8 @@ impl Error {
         let text = || {
             format!(
                 "the log has failed and takes nothing more; what was acknowledged is safe, what was \
-                 not may be lost: {cause}; mend the cause, then open the store again"
+                 not may be lost: {cause}; repair the cause, then open the store again (restart the \
+                 server)"
             )
         };
         match cause {

@@ -224,7 +224,7 @@ impl<D: Disk> Log<D> {
             self.shared.fail(&Error::Failed(format!(
                 "the snapshot that the log needs since the process died cannot be written, so nothing more \
                  is taken, and what was written since the store was opened does not survive the machine: \
-                 {why}; mend the cause, then open the store again"
+                 {why}; repair the cause, then open the store again (restart the server)"
             )));
         }
     }

@@ -233,7 +233,7 @@ impl fmt::Display for PoolError {
             | RootChanged { .. } => self.write_root(f),
             IdsExhausted { path } => write!(
                 f,
-                "pool {} has handed out all its ids: copy its contents to a new pool",
+                "pool {} has handed out all its ids: `everleaf compact` makes a pool that begins anew",
                 path.display()
             ),
             Io { path, action, source } => {
@@ -243,16 +243,30 @@ impl fmt::Display for PoolError {
     }
 }
 
+/// [`PoolError::finding`].
+struct Finding<'a>(&'a PoolError);
+
+impl fmt::Display for Finding<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write_finding(f)
+    }
+}
+
 impl PoolError {
+    /// What is wrong with the file, without what can be done about it: for a caller that has better
+    /// advice, as beside a log.
+    pub fn finding(&self) -> impl fmt::Display {
+        Finding(self)
+    }
+
     /// The pool could not be reached.
     fn write_access(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use PoolError::*;
         match self {
-            Missing { path } => write!(
-                f,
-                "there is no pool {}: check the path, or create one there",
-                path.display()
-            ),
+            Missing { .. } => {
+                self.write_finding(f)?;
+                f.write_str(": check the path, or create one there")
+            }
             Exists { path } => write!(
                 f,
                 "cannot create pool {}: a file of that name exists; open it, or choose another name",
@@ -286,52 +300,65 @@ impl PoolError {
     /// The file is not a sound pool of this version.
     fn write_content(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use PoolError::*;
+        self.write_finding(f)?;
+        f.write_str(match self {
+            Empty { .. } => ": delete it and create the pool anew",
+            Foreign { .. } => ": check the path; the file was left as it is",
+            Truncated { .. } => {
+                "; restore it from a backup, copy it again, or keep what can be proven with \
+                 `everleaf repair`"
+            }
+            Damaged { .. } => {
+                "; restore it from a backup, or keep what can be proven with `everleaf repair`"
+            }
+            NewerFormat { .. } | UnknownFeatures { .. } => ": use a newer Everleaf",
+            MachineCrashed { .. } => {
+                ", so recent writes may be missing or damaged: restore a backup, keep what can be \
+                 proven with `everleaf repair`, or open it as it is with --trust-after-machine-crash \
+                 and check it"
+            }
+            _ => "",
+        })
+    }
+
+    /// What is wrong with the file, as [`Self::finding`] gives it.
+    fn write_finding(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use PoolError::*;
         match self {
-            Empty { path } => write!(
-                f,
-                "{} is an empty file, not a pool: delete it and create the pool anew",
-                path.display()
-            ),
+            Missing { path } => write!(f, "there is no pool {}", path.display()),
+            Empty { path } => write!(f, "{} is an empty file, not a pool", path.display()),
             Foreign { path } => write!(
                 f,
-                "{} is not an Everleaf pool (its first bytes are something else): check the path; \
-                 the file was left as it is",
+                "{} is not an Everleaf pool (its first bytes are something else)",
                 path.display()
             ),
             Truncated { path, length, needed } => write!(
                 f,
-                "pool {} is cut short: it has {} and must have {} ({length} and {needed} bytes); \
-                 restore it from a backup, or copy it again",
+                "pool {} is cut short: it has {} and must have {} ({length} and {needed} bytes)",
                 path.display(),
                 human_size(*length),
                 human_size(*needed)
             ),
             NewerFormat { path, version } => write!(
                 f,
-                "pool {} has format version {version}, and this Everleaf reads versions up to {}: \
-                 use a newer Everleaf",
+                "pool {} has format version {version}, and this Everleaf reads versions up to {}",
                 path.display(),
                 crate::layout::FORMAT_VERSION
             ),
             UnknownFeatures { path, features } => write!(
                 f,
-                "pool {} uses features this Everleaf does not know (bits {features:#x}): use a \
-                 newer Everleaf",
+                "pool {} uses features this Everleaf does not know (bits {features:#x})",
                 path.display()
             ),
-            Damaged { path, offset, what } => write!(
-                f,
-                "pool {} is damaged at offset {offset}: {what}; restore it from a backup",
-                path.display()
-            ),
+            Damaged { path, offset, what } => {
+                write!(f, "pool {} is damaged at offset {offset}: {what}", path.display())
+            }
             MachineCrashed { path, evidence, .. } => write!(
                 f,
-                "the machine or the disk stopped while pool {} was in use ({evidence}), so recent writes may be \
-                 missing or damaged: restore a backup, keep what can be proven with `everleaf repair`, or \
-                 open it as it is with --trust-after-machine-crash and check it",
+                "the machine or the disk stopped while pool {} was in use ({evidence})",
                 path.display()
             ),
-            _ => Ok(()),
+            other => fmt::Display::fmt(other, f),
         }
     }
 
@@ -349,7 +376,8 @@ impl PoolError {
             PoolFull { path, needed, max } => write!(
                 f,
                 "pool {} is full: it cannot grow to {}, its maximum size is {}: remove something, or \
-                 open it with a larger maximum (--max-size)",
+                 raise the maximum (`everleaf serve` or `everleaf load` with --max-size; in a program \
+                 `Options::max_size_bytes`)",
                 path.display(),
                 human_size(*needed),
                 human_size(*max)
@@ -378,11 +406,9 @@ impl PoolError {
             RootExists { name } => {
                 write!(f, "there is a root {name:?} already: use it, or choose another name")
             }
-            RootsFull { path, count } => write!(
-                f,
-                "pool {} has all {count} roots it can have: remove one first",
-                path.display()
-            ),
+            RootsFull { path, .. } => {
+                write!(f, "pool {} has no room for another map: drop one first", path.display())
+            }
             NoSuchRoot { index } => write!(f, "there is no root at index {index}: it was removed"),
             RootChanged { index, expected, found } => write!(
                 f,

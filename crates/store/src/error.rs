@@ -152,8 +152,8 @@ impl fmt::Display for Error {
                 too_large(f, "batch", *size, VALUE_SIZE_MAX, "write it in several batches")
             }
             Error::Unfinished => f.write_str(
-                "the last process died while it wrote a batch: open the pool for writing once, \
-                 which brings the batch to its end",
+                "the last process died while it wrote a batch: open the pool for writing once, which \
+                 finishes the batch; any command that writes does, such as `everleaf put`",
             ),
             Error::ViewLost(limit) => write!(
                 f,

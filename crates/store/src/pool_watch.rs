@@ -44,8 +44,8 @@ impl Shared {
         let Some(happened) = self.loss() else { return Ok(()) };
         if let (None, Some(path)) = (self.name.loss.get(), self.trees.heap().pool().path()) {
             let text = format!(
-                "no more is written to {}: somebody has {happened}save what there is (`SAVE` of a server, a backup by \
-                 any other program), and open the copy from then on",
+                "no more is written to {}: somebody has {happened}save what there is (`SAVE` on a server; \
+                 `Store::save` or `Store::backup` in a program), and open the copy from then on",
                 path.display()
             );
             // If another thread was faster, it says the same.

@@ -50,7 +50,8 @@ pub fn admit(place: &Path) -> Result<Option<OldBackup>> {
     let cannot = |error| Error::Io(format!("cannot save to {}", place.display()), error);
     let refuse = |what: &str| {
         Error::Unsupported(format!(
-            "cannot save to {}: {what}; move it away, or make a backup elsewhere with `everleaf backup`",
+            "cannot save to {}: {what}; move it away and save again, or close the store (stop the server) and use \
+             `everleaf backup`",
             place.display()
         ))
     };
