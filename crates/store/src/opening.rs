@@ -159,11 +159,8 @@ fn refuse_rebuilding(error: &PoolError, place: &LogDirectory, options: &Options)
     } else {
         return Ok(());
     };
-    let what = match error {
-        // Not to be deleted and created anew, as an empty file without a log is.
-        PoolError::Empty { path } => format!("{} is an empty file, not a pool", path.display()),
-        other => other.to_string(),
-    };
+    // Not what helps a pool without a log: an older backup, a new pool, or an option that is ignored beside a log.
+    let what = error.finding();
     Err(Error::MachineCrashed(format!("{what}; the log in {log} has what was synced: {how}")))
 }
 
@@ -351,6 +348,40 @@ mod tests {
         remove_new(&path, &place);
         assert!(path.exists());
         assert!(!folder.path().join("pool.log").exists());
+    }
+
+    /// What was told: to restore a backup, or to give an option that is ignored beside a log.
+    #[test]
+    fn no_refusal_beside_a_log_has_the_advice_for_one_without() {
+        let path = || PathBuf::from("words");
+        let crashed = PoolError::MachineCrashed {
+            path: path(),
+            evidence: "it was open in another boot",
+            is_certain: true,
+        };
+        let found = [
+            (crashed, "in another boot"),
+            (
+                PoolError::Damaged { path: path(), offset: 64, what: "a root".into() },
+                "at offset 64: a root",
+            ),
+            (PoolError::Truncated { path: path(), length: 1, needed: 2048 }, "must have 2 KiB"),
+            (PoolError::Missing { path: path() }, "there is no pool words"),
+            (PoolError::Empty { path: path() }, "words is an empty file"),
+        ];
+        let options = Options::new().read_only(true);
+        let place = LogDirectory::of(&path(), &options);
+        for (error, finding) in found {
+            let refused = refuse_rebuilding(&error, &place, &options).expect_err("only to be read");
+            let told = refused.to_string();
+            assert!(
+                told.contains(finding) && told.contains("; the log in words.log has"),
+                "{told}"
+            );
+            for advice in ["--trust", "backup", "`everleaf repair`", "create"] {
+                assert!(!told.contains(advice), "{told}");
+            }
+        }
     }
 
     /// What was lost: the whole pool, which was refused because a batch that was cut short could not write a damaged

@@ -260,7 +260,7 @@ fn refuse_other(
 }
 
 fn not_its_pool(lost: &PoolError, path: &Path, place: &LogDirectory) -> Error {
-    let (path, log) = (path.display(), place.display());
+    let (lost, path, log) = (lost.finding(), path.display(), place.display());
     Error::Corrupt(format!(
         "{lost}; the log in {log} is that of another pool, so {path} is not rebuilt from there, and \
          nothing was changed: move {log} away to open {path} for itself, or move {path} away to make the \
