@@ -408,7 +408,8 @@ typedef struct {
     uint64_t merges;
 } el_map_statistics;
 
-// What a pool was made from when it was opened, because its machine had crashed. Later versions add fields at the end.
+// What a pool was made from when it was opened, because it was missing or could not be used. Later versions add
+// fields at the end.
 typedef struct {
     // Pairs from the snapshot.
     uint64_t snapshot_pairs;
@@ -611,9 +612,9 @@ int el_store_is_pool_gone(const el_store *store,
 // Stores at `read_only` whether the store was opened so.
 int el_store_is_read_only(const el_store *store, bool *read_only);
 
-// `EL_OK` if the pool was made from its log when it was opened, because its machine had crashed: stores an
-// `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, then each damage,
-// and then the path of the file that was kept. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
+// `EL_OK` if the pool was made from its log when it was opened, because it was missing or could not be used: stores
+// an `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, then each
+// damage, and then the path of the file that was kept. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
 int el_store_rebuilt(const el_store *store,
                      el_text_fn tell,
                      void *context,

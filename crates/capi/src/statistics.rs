@@ -195,7 +195,8 @@ pub struct el_map_statistics {
     pub merges: u64,
 }
 
-/// What a pool was made from when it was opened, because its machine had crashed. Later versions add fields at the end.
+/// What a pool was made from when it was opened, because it was missing or could not be used. Later versions add
+/// fields at the end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct el_rebuilt {

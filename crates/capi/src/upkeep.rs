@@ -84,9 +84,9 @@ pub extern "C" fn el_store_is_read_only(
     })
 }
 
-/// `EL_OK` if the pool was made from its log when it was opened, because its machine had crashed: stores an
-/// `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, then each damage,
-/// and then the path of the file that was kept. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
+/// `EL_OK` if the pool was made from its log when it was opened, because it was missing or could not be used: stores
+/// an `el_rebuilt` in `buffer`, as `el_store_statistics` does, and tells why each snapshot was skipped, then each
+/// damage, and then the path of the file that was kept. `tell` and `known` may be NULL. Otherwise `EL_NOT_FOUND`.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_rebuilt(
     store: Option<&el_store>,

@@ -30,7 +30,8 @@ const TRUST: &str = "--trust-after-machine-crash";
 #[derive(Args, Clone, Copy, Debug)]
 pub struct TrustArgs {
     /// Open the pool although the machine crashed while it was open on an ordinary disk; what was
-    /// not yet written to the disk may be missing or damaged
+    /// not yet written to the disk may be missing or damaged. No effect on a pool with a log, which
+    /// is rebuilt from it
     #[arg(long)]
     pub trust_after_machine_crash: bool,
     /// Go on with what can be proven of a log that is damaged or was cut; what was logged behind the damage
@@ -176,12 +177,12 @@ struct TellsPoolGone {
 /// What was done, in a line.
 fn told(rebuilt: &Rebuilt) -> String {
     let what = format!(
-        "rebuilt the pool from {} of a snapshot and {} of the log",
+        "rebuilt it from {} of a snapshot and {} of the log",
         counted(rebuilt.snapshot_pairs, "key"),
         counted(rebuilt.replayed, "commit")
     );
     match &rebuilt.kept {
-        None => format!("the machine had crashed: {what}"),
+        None => format!("the pool was missing or could not be used: {what}"),
         Some(kept) => format!(
             "the pool could not be used as it was: {what}; the file that was there may have more, and is kept as {}: \
              remove it if nobody needs it",

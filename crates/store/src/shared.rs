@@ -132,7 +132,7 @@ pub(crate) struct Shared {
     pub verify_scans: Verify,
     /// Batches that opening has brought to an end.
     pub recovered_batches: u64,
-    /// What opening made the pool from, if the machine had crashed.
+    /// What opening made the pool from, if it was missing or could not be used.
     pub rebuilt: Option<Rebuilt>,
 }
 

@@ -419,7 +419,7 @@ impl Store {
         self.shared.has_log_failed()
     }
 
-    /// What the pool was made from when it was opened, if the machine had crashed.
+    /// What the pool was made from when it was opened, if it was missing or could not be used.
     pub fn rebuilt(&self) -> Option<&Rebuilt> {
         self.shared.rebuilt.as_ref()
     }

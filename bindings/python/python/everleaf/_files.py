@@ -13,7 +13,7 @@ from ._everleaf import upgrade as _upgrade
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What a pool was made from when it was opened, because its machine had crashed."""
+    """What a pool was made from when it was opened, because it was missing or could not be used."""
 
     snapshot_pairs: int
     """Pairs from the snapshot."""

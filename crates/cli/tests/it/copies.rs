@@ -109,7 +109,7 @@ fn commands_that_rebuild_a_pool_say_so_unless_quiet() {
             // The second time the key is not there any more.
             let is_gone = command[0] == "del" && !flag.is_empty();
             assert_eq!(ended.code, i32::from(is_gone), "{command:?} {flag}: {}", ended.err);
-            let says = ended.err.contains("rebuilt the pool from 500 keys of a snapshot");
+            let says = ended.err.contains("rebuilt it from 500 keys of a snapshot");
             assert_eq!(says, flag.is_empty(), "{command:?} {flag}: {}", ended.err);
             assert!(!ended.err.contains('\r'), "a bar though nobody sees it: {}", ended.err);
         }
