@@ -181,24 +181,19 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), ServerError> {
         let refuse = |text: String| Err(ServerError::Config(text));
         if self.tls_only && self.tls.is_none() {
-            return refuse("nothing but TLS is wanted, and it has no port: give one".into());
+            return refuse("nothing but TLS is wanted (--tls-only): give --tls-port".into());
         }
         if self.bind.is_empty() && self.unix_socket.is_none() {
-            return refuse(
-                "there is nothing to listen on: give an address or a Unix socket".into(),
-            );
+            return refuse("nothing to listen on: give --bind or --unixsocket".into());
         }
         if self.threads > 1024 {
-            return refuse(format!("{} threads are too many: the limit is 1024", self.threads));
+            return refuse(format!("--threads {}: 1024 at most", self.threads));
         }
         if !(1..=DATABASE_COUNT_MAX).contains(&self.databases) {
-            return refuse(format!(
-                "{} databases: give from 1 to {DATABASE_COUNT_MAX}",
-                self.databases
-            ));
+            return refuse(format!("--databases {}: 1 to {DATABASE_COUNT_MAX}", self.databases));
         }
         if self.client_count_max == 0 {
-            return refuse("a limit of 0 clients would refuse everybody: give at least 1".into());
+            return refuse("--maxclients must be at least 1".into());
         }
         if self.client_memory_max == Some(0) {
             return refuse("clients need some memory: give a limit above 0, or none at all".into());
@@ -212,26 +207,32 @@ impl Config {
         }
         if self.bulk_size_max >= self.request_size_max {
             return refuse(format!(
-                "an argument may have {}, so a request must be allowed more than {}",
+                "--proto-max-bulk-len {} is too large: it must be below {}, the limit of a whole request",
                 human_size(self.bulk_size_max as u64),
                 human_size(self.request_size_max as u64)
             ));
         }
         if self.bulk_size_max < BULK_SIZE_MIN {
-            return refuse(format!("arguments may have {BULK_SIZE_MIN} bytes at least"));
+            let least = human_size(BULK_SIZE_MIN as u64);
+            return refuse(format!("--proto-max-bulk-len must be at least {least}"));
         }
         if self.slow_log_us < -1 {
-            return refuse("commands are slow from 0 microseconds on, or with -1 never".into());
+            return refuse("--slowlog-log-slower-than: 0 or more, or -1 for never".into());
         }
         if self.slow_log_len_max.max(self.acl_log_len_max) > LOG_LEN_LIMIT {
-            return refuse(format!("the logs of commands keep {LOG_LEN_LIMIT} entries at most"));
+            return refuse(format!(
+                "--slowlog-max-len and --acllog-max-len: {LOG_LEN_LIMIT} at most"
+            ));
         }
         if self.password.as_deref() == Some("") {
-            return refuse("the password is empty: give one, or none at all".into());
+            return refuse(
+                "the password is empty (--requirepass, EVERLEAF_REQUIREPASS): give one, or none at all".into(),
+            );
         }
         if self.password.is_some() && self.acl_file.is_some() {
             return refuse(
-                "the file of users says the password of `default`: leave the other password away"
+                "--aclfile already sets the password of `default`: remove --requirepass, --requirepass-file or \
+                 EVERLEAF_REQUIREPASS"
                     .into(),
             );
         }

@@ -16,8 +16,9 @@
 //! a client has seen acknowledged survives the death of the process.
 //!
 //! What is served is the store's default map as database 0, and further maps as the others. Each command is atomic on
-//! one key, and `MSET`, `MSETNX`, `RENAME` and `COPY` are one step for all their keys. `DEL`, `UNLINK`, `EXISTS` and
-//! `MGET` of several keys are a sequence of steps of one key each, and other clients may see the state in between.
+//! one key, and those of several keys (`MGET`, `EXISTS`, `TOUCH`, `DEL`, `UNLINK`, `MSET`, `MSETNX`, `RENAME`, `COPY`
+//! and others) are one step for all of them; only in a full pool, on a full disk or without memory do `DEL` and
+//! `UNLINK` remove one key after the other. `docs/redis-differences.md` (*Many keys*) has what is no single step.
 //!
 //! Who may do what is said by users (`ACL`, [`Config::acl_file`]); metrics are told by HTTP ([`Config::metrics`]).
 //!

@@ -102,7 +102,7 @@ impl Listening {
             // Before anybody changes a list that is there.
             let admitted = shared.types.admit_runs_or_owe(&shared.store);
             let admitted = admitted.map_err(std::io::Error::other);
-            admitted.map_err(io("cannot write that lists of the pool may have runs"))?;
+            admitted.map_err(io("cannot note in the pool that lists may be stored as runs"))?;
         }
         shared.databases.open(&shared.store).map_err(|error| match error {
             everleaf::Error::Unsupported(why) => ServerError::Config(why),

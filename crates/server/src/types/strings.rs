@@ -40,7 +40,7 @@ impl Types {
 #[cold]
 pub fn would_be_header() -> Failure {
     Failure::text(
-        "ERR the value would be taken for a collection: it has the 56 bytes by which this pool knows one, which no \
-         string may have",
+        "ERR this string cannot be stored: its 56 bytes begin with the mark by which this pool recognises a \
+         collection",
     )
 }
