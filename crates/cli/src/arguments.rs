@@ -99,7 +99,7 @@ pub struct RangeArgs {
     /// The first key, included
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub from: Option<OsString>,
-    /// The key to stop before, not included
+    /// The key to stop before, not included; in `export` also redis-cluster://HOST:PORT (see below)
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub to: Option<OsString>,
     /// Only keys that start with this
@@ -206,9 +206,9 @@ impl NewPoolArgs {
 /// The tree that the maps of a pool are in.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum TreeArg {
-    /// NBTree: leaves of 1 KiB, written one entry behind the other
+    /// NBTree: the default of new pools
     Nbtree,
-    /// Leaves of 4 KiB that are hash tables; older versions refuse such a pool
+    /// Leaves of 4 KiB that are hash tables: faster for single keys, younger; older versions refuse such a pool
     HashedLeaf,
 }
 

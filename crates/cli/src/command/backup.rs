@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   everleaf backup words.pool words.backup
   everleaf backup words.pool - | gzip > words.backup.gz
-  redis-cli -p 6399 bgsave                          while a server has the pool, without a log
+  redis-cli -p 6399 bgsave                          while a server without a log has the pool: writes POOL.backup
 
 The backup is a pool: look at it with every command that reads, or make it a pool to work with by
 `everleaf restore`. It appears under its name when it is complete and on the disk. For the standard output it is

@@ -17,7 +17,8 @@ Examples:
   everleaf check words.pool
   everleaf check words.pool --json | jq -r '.problems[]'
 
-Ends with code 0 if the pool is sound, 1 if something in it is damaged, 4 if it cannot be opened.";
+Ends with code 0 if the pool is sound, 1 if something in it is damaged, 4 if it cannot be opened, 5 if
+another process has it open.";
 
 /// Check that everything in a pool is sound
 #[derive(Args, Debug)]

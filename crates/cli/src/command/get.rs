@@ -18,7 +18,7 @@ Examples:
   everleaf get words.pool apple --json              {\"key\":\"apple\",\"value\":\"...\"}
 
 The value is printed as it is; only on a terminal a line end follows it.
-Ends with code 1 if there is no such key.";
+Ends with code 1 if there is no such key, or if it holds a list, hash, set or sorted set.";
 
 /// Print the value of a key
 #[derive(Args, Debug)]

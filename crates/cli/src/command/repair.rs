@@ -67,7 +67,7 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
         if !global.quiet {
             let (kept, maps) = (counted(repaired.kept, "key"), repaired.maps.len() as u64);
             out.line(&format!(
-                "kept {kept} of {} in {}, {} of them doubtful",
+                "kept {kept} of {} in {}, {} of them doubtful (possibly an older value of the key)",
                 counted(maps, "map"),
                 args.pool.display(),
                 repaired.doubtful
@@ -83,8 +83,8 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
     match repaired.dropped.len() as u64 {
         0 => Ok(()),
         count => Err(Failure::not_found(format!(
-            "{} of {} could not be kept",
-            counted(count, "thing"),
+            "{} of {} could not be kept (listed above)",
+            counted(count, "part"),
             args.damaged.display()
         ))),
     }

@@ -24,7 +24,8 @@ Examples:
   everleaf scan words.pool --json | jq .key
 
 Each line is KEY<tab>VALUE, as `everleaf load --format tsv` reads it: \\t \\n \\r \\\\ stand for
-tab, line feed, carriage return and backslash. --json prints one JSON object per line.";
+tab, line feed, carriage return and backslash. --json prints one JSON object per line.
+Ends with code 1 if keys that hold collections were left out.";
 
 /// Print pairs in the order of their keys
 #[derive(Args, Debug)]

@@ -14,8 +14,9 @@ Examples:
   everleaf snapshot words.pool
   redis-cli -p 6399 bgsave                          while a server has the pool
 
-Only for a pool with a log (`everleaf serve --durability power`). Snapshots are also written by
-themselves as the log grows.";
+Only for a pool with a log (durability `interval` or `power`). If the pool is lost, or the machine crashed
+while it was open, opening it rebuilds it from the log first. Snapshots are also written automatically as the
+log grows.";
 
 /// Write a snapshot of a pool that has a log, or rebuild a lost pool
 #[derive(Args, Debug)]

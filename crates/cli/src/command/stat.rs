@@ -19,7 +19,7 @@ Examples:
   everleaf stat words.pool --json | jq .keys";
 
 const NOT_CAUGHT_UP: &str =
-    "lacks the end of what the process wrote that died; the next opening for writing completes it";
+    "lacks the last writes of the process that died; the next opening for writing adds them";
 
 /// Print figures about a pool
 #[derive(Args, Debug)]

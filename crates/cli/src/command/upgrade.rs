@@ -14,8 +14,8 @@ const EXAMPLES: &str = "\
 Examples:
   everleaf upgrade words.pool
 
-A pool of an older version can be used without: what is new is noted in it when it is first used.
-From then on, or from the upgrade on, older versions refuse the pool.";
+A pool of an older version works without this command: each new feature is noted in the pool when it is
+first used. From then on, or after `everleaf upgrade`, older versions refuse the pool.";
 
 /// Upgrade a pool from an older version, after which older versions refuse it
 #[derive(Args, Debug)]

@@ -239,11 +239,11 @@ impl Cluster {
 
     fn lost(&self, unit: &Unit, number: usize, is_down: bool) -> Failure {
         let what = match is_down {
-            true => "asks again and again for time (TRYAGAIN, CLUSTERDOWN): the cluster is down",
-            false => "is the last of those that send it from one to the other without end",
+            true => "the cluster is down (TRYAGAIN or CLUSTERDOWN again and again)",
+            false => "servers redirect it to each other without end",
         };
         let (place, key) = (&self.nodes[number].place, shown(&unit.key));
-        Failure::new(ExitCode::Io, format!("nobody takes the key {key}: {place} {what}"))
+        Failure::new(ExitCode::Io, format!("no server accepts the key {key}: {what}, last {place}"))
     }
 }
 

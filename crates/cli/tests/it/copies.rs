@@ -55,7 +55,7 @@ fn a_repair_lists_what_it_dropped() {
     let ended = place.run(["repair", "pool", "fixed"]);
     assert!(ended.text().contains("check sum"), "{}", ended.text());
     assert!(ended.text().contains("kept 499 keys"), "{}", ended.text());
-    assert!(ended.failed(1).contains("1 thing"));
+    assert!(ended.failed(1).contains("1 part of "));
     assert_eq!(place.read("pool"), bytes, "the damaged pool was touched");
     assert_eq!(place.run(["get", "fixed", "key:320"]).succeeded(), "value 320");
 }

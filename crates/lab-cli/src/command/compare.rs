@@ -16,10 +16,10 @@ Examples:
 
 /// Say what got slower between two runs, beyond noise; exit code 1 if something did
 ///
-/// A run is a file or a folder: findings of `lab run`, the output of `bench --json`, or of the rivals.
-/// Exact counts must be equal. A time is slower if the interval of the ratio of the medians lies above 1
-/// by more than the tolerance; the intervals of all times that are compared hold together in 95 of 100
-/// cases.
+/// A run is a file or a folder: findings of `everleaf-lab run`, the output of `bench --json`, or of the
+/// rivals. Exact counts must be equal to a thousandth. A time is slower if the interval of the ratio of the
+/// medians lies above 1 by more than the tolerance; the intervals of all times that are compared hold
+/// together in 95 of 100 cases.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {

@@ -19,8 +19,8 @@ Examples:
 
 /// Make one file to look at of what a folder holds
 ///
-/// Besides the findings of `lab run`, the report shows every JSON file in the folder that holds reports
-/// of `bench --json` or of the rivals: indexes of the same keys in one file are shown side by side.
+/// Besides the findings of `everleaf-lab run`, the report shows every JSON file in the folder that holds
+/// reports of `bench --json` or of the rivals: indexes of the same keys in one file are shown side by side.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArgs {

@@ -19,14 +19,14 @@ ZSCAN, LRANGE, and their lengths). Let nobody write meanwhile: keys that are rem
 compared are removed here, too, and any other difference that is found refuses all; what is written later
 is missing. Of a cluster all masters are read, one after the other, and slots that move meanwhile refuse all.
 Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
-sorted sets are taken, with their times; streams, modules and functions there are not here.
+sorted sets are taken, with their times. Everleaf has no streams, modules or functions: with one of them the import
+is refused, unless --skip-unsupported skips and counts them.
 
-To a server that runs, of Everleaf or another with this protocol, the source sends what it sends to its replicas: a
-snapshot of all keys, and every change behind it (PSYNC, of Redis and Valkey; not of a cluster as a whole). The
-target must have no keys. With --follow SECONDS changes are passed on until there was none for so long: let
-programs write to the target when the source is silent. Where keys expire the clocks of both, and of this machine, \
-must agree. At the end
-both are compared.
+If the second argument is the address of a running server (of Everleaf or another with this protocol), this program
+acts as a replica of the source (PSYNC; of Redis or Valkey, not of a cluster as a whole): it copies a snapshot of all
+keys and, with --follow SECONDS, every change after it, until the source has been silent for so long. Then both
+are compared. The target must have no keys; let programs write to it when the import has ended. Where keys expire,
+the clocks of both servers and of this machine must agree.
 
 The pool must not exist, and gets its name when all of it is there and compared with the source once
 more; so a file must be one that can be read twice, and no pipe, unless --no-verify is given. \

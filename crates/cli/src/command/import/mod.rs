@@ -141,7 +141,7 @@ fn take(
                 None => format!("the source has {what}"),
             };
             return Err(refused(format!(
-                "{place}, which there is not here: --skip-unsupported imports the rest"
+                "{place}, which Everleaf does not have: --skip-unsupported imports the rest"
             )));
         }
     }
@@ -248,12 +248,14 @@ fn tell(
     let databases = report.by_database.len().max(1) as u64;
     let skipped = match report.skipped {
         0 => String::new(),
-        count => format!(", {} left away that there is not here", counted(count, "thing")),
+        count => format!(", {} skipped", counted(count, "unsupported item")),
     };
     let empty = told_of_empty(report);
     let removed = match report.removed {
         0 => String::new(),
-        count => format!(", {} removed that went there meanwhile", counted(count, "key")),
+        count => {
+            format!(", {} removed because the source removed them meanwhile", counted(count, "key"))
+        }
     };
     out.line(&format!(
         "imported {} of {} into {}{}{removed}{skipped}{empty}",

@@ -26,8 +26,8 @@ Examples:
   redis-cli -p 6399 set apple 'a round fruit'
 
 SIGTERM and SIGINT end the server cleanly: it answers what it has read, marks the pool clean, and
-ends with code 0. One more, 0.3 s later, ends it at once. Either way, and after `kill -9` too,
-everything acknowledged is there at the next start. SIGHUP reads the certificates of TLS again.
+ends with code 0. A second signal, at least 0.3 s after the first, ends it at once. Either way, and
+after `kill -9` too, everything acknowledged is there at the next start. SIGHUP reads the certificates of TLS again.
 A password in --requirepass can be seen by every user of this machine, in the list of processes:
 better use --requirepass-file, or the environment variable EVERLEAF_REQUIREPASS.";
 
@@ -76,7 +76,7 @@ pub struct ServeArgs {
     /// it is first selected
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub databases: usize,
-    /// Threads that serve connections; 0 means one per CPU but one, and one at least
+    /// Threads that serve connections; 0: one less than CPUs, at least one
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
     /// The password that clients must give (visible in the list of processes)
@@ -89,7 +89,7 @@ pub struct ServeArgs {
     /// exist, and says the password of `default`, too
     #[arg(long, value_name = "FILE", conflicts_with_all = ["requirepass", "requirepass_file"])]
     pub aclfile: Option<PathBuf>,
-    /// Wrong passwords a minute that are looked at from one address; 0 means no limit
+    /// Wrong passwords a minute from one address; further passwords are refused unchecked; 0: no limit
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub auth_attempts: u64,
     /// The most connections at a time

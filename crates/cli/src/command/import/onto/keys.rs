@@ -59,7 +59,7 @@ pub fn put(
                 None => format!("the source has {what}"),
             };
             Err(refused(format!(
-                "{holds}, which there is not here: --skip-unsupported copies the rest"
+                "{holds}, which Everleaf does not have: --skip-unsupported copies the rest"
             )))
         }
     }

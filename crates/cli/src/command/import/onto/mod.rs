@@ -266,7 +266,7 @@ fn tell(args: &ImportArgs, done: &Done, global: Global, out: &mut Output) -> Res
     }
     let skipped = match report.skipped {
         0 => String::new(),
-        count => format!(", {} left away that there is not there", counted(count, "thing")),
+        count => format!(", {} skipped", counted(count, "unsupported item")),
     };
     let followed = match args.follow {
         None => String::new(),

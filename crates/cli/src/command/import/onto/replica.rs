@@ -147,8 +147,8 @@ impl Replica {
 
     fn gone(&self) -> Failure {
         let message = format!(
-            "{} was lost, and it no more has what it has sent since (a larger repl-backlog-size there keeps \
-             more); {NO_COPY}",
+            "the connection to {} was lost, and it no longer has the changes since then (raise its \
+             repl-backlog-size); {NO_COPY}",
             self.place
         );
         Failure::new(ExitCode::Io, message)
