@@ -2,7 +2,7 @@
 
 use crate::common::hunts::{assert_met_in_time, assert_right, find_all};
 use everleaf_prove::hunt::mutants::{MUTANTS, Mutant, OF_OTHER_TREES, RARE, all};
-use everleaf_prove::planted::plain::PLAIN;
+use everleaf_prove::planted::plain::{OF_THE_STORE, PLAIN};
 use everleaf_prove::programs::directed_case::DirectedCase;
 use everleaf_prove::programs::safeguards::safeguards;
 use everleaf_prove::structures::{STRUCTURES, find};
@@ -90,4 +90,14 @@ fn the_page_says_how_many_there_are() {
     let (planted, rare) = (all().count(), RARE.len());
     assert!(page.contains(&format!("There are {planted}. ")), "not {planted}");
     assert_eq!(rare, 13, "the page says thirteen");
+}
+
+/// It said 28 when there were 32.
+#[test]
+fn the_page_of_searches_says_how_many_are_planted_in_the_store() {
+    let page = include_str!("../../../../docs/simulation.md");
+    // It tells of the first by name, and then how many more there are.
+    let others = OF_THE_STORE.iter().filter(|mutant| mutant.name != "store.takes_place_late");
+    let more = others.count();
+    assert!(page.contains(&format!(" {more} more are planted in")), "not {more}");
 }
