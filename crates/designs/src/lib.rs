@@ -1,8 +1,9 @@
 //! The published designs of persistent trees, beside which the flagship of `everleaf_index` is
 //! measured and proven. The store knows none of them.
 //!
-//! One folder per tree, with the same file names; what several trees are made of is in `node`. All
-//! hold 64-bit integers. [`registry`] is what [`Trees::open_with`](everleaf_index::Trees::open_with)
+//! One folder per tree. One with nodes of its own has the flagship's file names, one that is a leaf below
+//! shared nodes has fewer; what several trees are made of is in `node`. All hold 64-bit integers.
+//! [`registry`] is what [`Trees::open_with`](everleaf_index::Trees::open_with)
 //! needs to create them and to find them again; [`catalogue`] calls code with a design that is known
 //! by its name only.
 //!

@@ -3,9 +3,10 @@
 //! A [`Store`] is a pool file mapped into memory, with named ordered [`Map`]s of byte strings in it.
 //! After `kill -9` nothing is replayed: every operation leaves the pool consistent at each
 //! instruction, and an operation that returned is there. Reads and writes from many threads are
-//! lock-free while there is no log, batch, open view, watch or backup, and no more than 128 threads are in
-//! the store at once; with one of these a write takes the lock of its key's stripe, one of 1024. A log beside the pool,
-//! if wanted, also survives a crash of the machine.
+//! lock-free while no more than 128 threads are in the store at once and nothing needs an order among
+//! writers. A log always does, and for a while a batch, [`Store::write_alone`], an open view, a watch, a
+//! backup or a change of the expiry of a long value: then a write takes the lock of its key's stripe, one of
+//! 1024 (`docs/store.md`). A log beside the pool, if wanted, also survives a crash of the machine.
 //!
 //! ```
 //! # fn main() -> everleaf::Result<()> {

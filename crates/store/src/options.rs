@@ -245,7 +245,7 @@ impl Options {
 
     /// The tree that maps are in: of a pool that is created, that is rebuilt from its log, or that
     /// [`Self::compact`] writes. One that is there keeps its own. Default: [`Tree::NbTree`] for a new
-    /// pool and one made from its log, that of the old pool for a compacted one.
+    /// pool; for one that is rebuilt or compacted, the tree it had.
     pub fn tree(mut self, tree: Tree) -> Self {
         self.tree = Some(tree);
         self

@@ -14,7 +14,7 @@
 //! | `head_areas` | checkpoints of the heads of buffers, so that opening need not read the whole log | SPTree |
 //! | `buffer_table` | the same where buffers are all that is in DRAM | CCEH, FAST & FAIR |
 //! | `variant` | name and number of a configuration, and the macro that declares them | all that have several |
-//! | `hybrid` | everything of such a tree but its leaf | all of them |
+//! | `hybrid` | everything but the leaf of a tree whose leaves alone are persistent | CDDS, FPTree, NVTree, RNTree, wB+Tree |
 
 pub mod art;
 pub(crate) mod buffer_table;
