@@ -11,6 +11,8 @@ use super::separators::KeptSeparators;
 
 /// Bits of a number that count the collections of one process.
 pub const COUNTER_BITS: u32 = 40;
+/// How many processes can make collections in a pool, each with numbers of its own.
+pub const START_MAX: u64 = u64::MAX >> COUNTER_BITS;
 /// So many numbers are given before others are begun with: the half, so that it can be done before a command that takes
 /// some.
 pub const ID_COUNT_MAX: u64 = 1 << (COUNTER_BITS - 1);

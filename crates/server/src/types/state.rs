@@ -10,7 +10,7 @@ use everleaf::Store;
 use super::header::{HEADER_SIZE, Header, MARK_SIZE};
 use super::mend::highest_start;
 use super::notes::{MARK_KEY, MEMBERS, START_KEY, mark_entry, mark_of};
-use super::ready::{COUNTER_BITS, Ready};
+use super::ready::{COUNTER_BITS, Ready, START_MAX};
 
 /// The collections of a store.
 #[derive(Default)]
@@ -98,14 +98,21 @@ impl Types {
         self.admit_runs(store)?;
         let Some(ready) = self.ready.get() else { return Ok(()) };
         if !ready.has_ids() {
-            let mut start = 1;
             let used = highest_start(&members)?;
+            let mut last = 0;
             members.update_with(START_KEY, |before| {
                 let before =
                     before.and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
-                start = before.unwrap_or(0).max(used) + 1;
-                everleaf::Action::Put(start.to_le_bytes().to_vec())
+                last = before.unwrap_or(0).max(used);
+                match last < START_MAX {
+                    true => everleaf::Action::Put((last + 1).to_le_bytes().to_vec()),
+                    false => everleaf::Action::Keep,
+                }
             })?;
+            if last >= START_MAX {
+                return Err(too_many_starts(last));
+            }
+            let start = last + 1;
             // Relaxed: who takes numbers meanwhile takes the last of those before.
             ready.next_id.store(start << COUNTER_BITS, Ordering::Relaxed);
         }
@@ -135,6 +142,14 @@ fn lacks_mark() -> everleaf::Error {
         "the map {MEMBERS} has members, and lacks the mark with which the headers of collections begin, so that these \
          would be taken for strings: `everleaf repair` finds it again, unless it has said that it cannot; else \
          restore a backup"
+    ))
+}
+
+/// The error for a pool in which more processes made collections than numbers were kept for: nobody has seen so many.
+fn too_many_starts(count: u64) -> everleaf::Error {
+    everleaf::Error::Corrupt(format!(
+        "the map {MEMBERS} says that {count} servers made collections, of {START_MAX} at most: it is damaged, and no \
+         collection can be made; restore a backup"
     ))
 }
 
@@ -240,6 +255,26 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), count);
         assert!(ids.iter().all(|id| *id > LIVE));
+    }
+
+    /// What ended the server: the numbers that were behind the greatest of these began anew at 0.
+    #[test]
+    fn a_count_of_starts_that_cannot_be_is_refused() {
+        let (_folder, store) = store();
+        Types::default().begin(&store).unwrap();
+        let members = store.map(MEMBERS).unwrap();
+        for count in [START_MAX, u64::MAX] {
+            members.put(START_KEY, count.to_le_bytes()).unwrap();
+            let types = Types::default();
+            types.open(&store).unwrap();
+            let error = types.begin(&store).unwrap_err().to_string();
+            assert!(error.contains("servers made collections"), "{error}");
+            assert_eq!(members.get(START_KEY).unwrap().unwrap(), count.to_le_bytes());
+        }
+        members.put(START_KEY, (START_MAX - 1).to_le_bytes()).unwrap();
+        let types = Types::default();
+        types.begin(&store).unwrap();
+        assert_eq!(types.ready().unwrap().new_id() >> COUNTER_BITS, START_MAX);
     }
 
     /// What was mixed: behind 2^40 numbers of one process came those that the first or the next one was given, so that
