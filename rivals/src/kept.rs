@@ -6,17 +6,74 @@ use std::path::{Path, PathBuf};
 
 use everleaf_bench::BenchError;
 use everleaf_bench::report::{Machine, Report, Spread};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::arguments::{Arguments, Sizes};
+
+/// What is in the file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Parts {
+    parts: Vec<Part>,
+}
+
+/// What was measured in one way by one program on one machine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Part {
+    command: String,
+    way: Way,
+    machine: Machine,
+    /// What it took.
+    seconds: f64,
+    /// As the bench writes them, each with its `what`: one for everybody who took part.
+    reports: Vec<Value>,
+}
+
+/// How a part is measured: everything that its figures depend on, but the program and the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Way {
+    keys: u64,
+    /// Bytes of keys and of values.
+    sizes: [usize; 2],
+    threads: Vec<usize>,
+    load_threads: Vec<usize>,
+    rivals: Vec<String>,
+    workloads: Vec<String>,
+    rounds: usize,
+    seconds: Option<f64>,
+    operations: Option<u64>,
+    scan_length: u32,
+    seed: u64,
+    has_rocksdb: bool,
+}
+
+impl Way {
+    /// How the arguments have so many keys of these sizes measured.
+    pub fn of(arguments: &Arguments, keys: u64, sizes: Sizes, rounds: usize) -> Self {
+        Way {
+            keys,
+            sizes: [sizes.key, sizes.value],
+            threads: arguments.threads.clone(),
+            load_threads: arguments.load_threads.clone(),
+            rivals: arguments.rivals.clone(),
+            workloads: arguments.workloads.iter().map(|one| one.name().to_owned()).collect(),
+            rounds,
+            seconds: arguments.ops.is_none().then_some(arguments.seconds),
+            operations: arguments.ops,
+            scan_length: arguments.scan_length,
+            seed: arguments.seed,
+            has_rocksdb: cfg!(feature = "rocksdb"),
+        }
+    }
+}
 
 /// The parts that a file holds.
 pub struct Kept {
     path: Option<PathBuf>,
     command: String,
-    /// The `parts`: each the `command` and the `way` that it was made by, the `seconds` that it took, and
-    /// its `reports`.
-    value: Value,
+    file: Parts,
 }
 
 impl Kept {
@@ -25,41 +82,31 @@ impl Kept {
     /// # Errors
     /// The file cannot be read, or is another's.
     pub fn open(arguments: &Arguments) -> Result<Self, BenchError> {
-        let value = match &arguments.json {
-            Some(path) if !arguments.again && path.exists() => read(path)?,
-            _ => json!({ "parts": [] }),
+        let file = match &arguments.json {
+            Some(path) if !arguments.again && path.exists() => parts_in(path)?,
+            _ => Parts::default(),
         };
-        if !value["parts"].is_array() {
-            let path = arguments.json.as_deref().unwrap_or(Path::new("")).display();
-            let text =
-                format!("{path} is there and holds no parts of a run: remove it, or use --again");
-            return Err(BenchError::Settings(text));
-        }
-        Ok(Kept { path: arguments.json.clone(), command: arguments.shown(), value })
+        Ok(Kept { path: arguments.json.clone(), command: arguments.shown(), file })
     }
 
     /// The place of the part that is measured in this way by this very program on this machine. Takes
     /// the place of an older one of the same keys and sizes.
-    pub fn part(&mut self, way: &Value) -> usize {
+    pub fn part(&mut self, way: &Way) -> usize {
         let here = Machine::here();
-        let is_known = |part: &Value| {
-            let machine = serde_json::from_value::<Machine>(part["machine"].clone());
-            part["way"] == *way && machine.is_ok_and(|machine| machine.is_same(&here))
-        };
-        let parts = self.value["parts"].as_array_mut().expect("checked when it was opened");
+        let is_known = |part: &Part| part.way == *way && part.machine.is_same(&here);
+        let parts = &mut self.file.parts;
         if let Some(place) = parts.iter().position(is_known) {
             return place;
         }
-        parts.retain(|part| ["keys", "sizes"].iter().any(|name| part["way"][name] != way[name]));
-        let command = &self.command;
-        parts.push(json!({ "command": command, "way": way, "machine": here, "seconds": 0.0, "reports": [] }));
+        parts.retain(|part| (part.way.keys, part.way.sizes) != (way.keys, way.sizes));
+        let (command, way) = (self.command.clone(), way.clone());
+        parts.push(Part { command, way, machine: here, seconds: 0.0, reports: vec![] });
         parts.len() - 1
     }
 
     /// Rounds that a part has of somebody.
     pub fn rounds(&self, part: usize, name: &str) -> usize {
-        let reports = self.value["parts"][part]["reports"].as_array();
-        let own = reports.and_then(|all| all.iter().find(|one| one["setup"]["index"] == name));
+        let own = self.file.parts[part].reports.iter().find(|one| one["setup"]["index"] == name);
         own.and_then(|report| report["setup"]["rounds"].as_u64()).unwrap_or(0) as usize
     }
 
@@ -77,26 +124,36 @@ impl Kept {
     ) -> Result<(), BenchError> {
         let mut report = json!(report);
         report["setup"]["what"] = json!(what);
-        let part = &mut self.value["parts"][part];
-        part["seconds"] = json!(part["seconds"].as_f64().unwrap_or(0.0) + seconds);
-        let reports = part["reports"].as_array_mut().expect("made with the part");
+        let part = &mut self.file.parts[part];
+        part.seconds += seconds;
         let name = &report["setup"]["index"];
-        match reports.iter_mut().find(|known| known["setup"]["index"] == *name) {
+        match part.reports.iter_mut().find(|known| known["setup"]["index"] == *name) {
             Some(known) => merge(known, &report),
-            None => reports.push(report),
+            None => part.reports.push(report),
         }
         let Some(path) = &self.path else { return Ok(()) };
         let refused = |error| BenchError::Io(format!("cannot write {}", path.display()), error);
-        let text = serde_json::to_vec_pretty(&self.value).map_err(|error| refused(error.into()))?;
+        let text = serde_json::to_vec_pretty(&self.file).map_err(|error| refused(error.into()))?;
         let partial = path.with_extension("partial");
         std::fs::write(&partial, text).map_err(refused)?;
         std::fs::rename(&partial, path).map_err(refused)
     }
 
     /// Everything.
-    pub fn value(&self) -> &Value {
-        &self.value
+    pub fn value(&self) -> Value {
+        json!(self.file)
     }
+}
+
+/// What a file of ours holds.
+fn parts_in(path: &Path) -> Result<Parts, BenchError> {
+    Parts::deserialize(read(path)?).map_err(|error| {
+        let path = path.display();
+        let text = format!(
+            "{path} is there and holds no parts of a run ({error}): remove it, or use --again"
+        );
+        BenchError::Settings(text)
+    })
 }
 
 /// Adds the rounds of a report to one of the same index, measured in the same way. Latencies become the
@@ -117,7 +174,7 @@ fn merge(into: &mut Value, from: &Value) {
             let rounds = row["rounds"].as_array().into_iter().flatten();
             row[figure] = json!(Spread::of(rounds.filter_map(|round| round[figure].as_f64())));
         }
-        for count in ["unsteady_rounds", "hindered_rounds"] {
+        for count in ["noisy_rounds", "preempted_rounds"] {
             let sum = row[count].as_u64().unwrap_or(0) + other[count].as_u64().unwrap_or(0);
             row[count] = json!(sum);
         }
@@ -135,25 +192,6 @@ fn merge(into: &mut Value, from: &Value) {
         }
         row["scaling"] = Value::Null;
     }
-}
-
-/// How a part is measured: everything that its figures depend on, but the program and the machine.
-pub fn way(arguments: &Arguments, keys: u64, sizes: Sizes, rounds: usize) -> Value {
-    let workloads: Vec<&str> = arguments.workloads.iter().map(|one| one.name()).collect();
-    json!({
-        "keys": keys,
-        "sizes": [sizes.key, sizes.value],
-        "threads": arguments.threads,
-        "load_threads": arguments.load_threads,
-        "rivals": arguments.rivals,
-        "workloads": workloads,
-        "rounds": rounds,
-        "seconds": arguments.ops.is_none().then_some(arguments.seconds),
-        "operations": arguments.ops,
-        "scan_length": arguments.scan_length,
-        "seed": arguments.seed,
-        "has_rocksdb": cfg!(feature = "rocksdb"),
-    })
 }
 
 /// A JSON file.
@@ -198,7 +236,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.json");
         let own = arguments(&path, &[]);
-        let [small, large] = [1000, 2000].map(|keys| way(&own, keys, own.sizes[0], 3));
+        let [small, large] = [1000, 2000].map(|keys| Way::of(&own, keys, own.sizes[0], 3));
         let mut kept = Kept::open(&own).unwrap();
         let part = kept.part(&small);
         assert_eq!(kept.rounds(part, "u64"), 0);
@@ -208,14 +246,15 @@ mod tests {
         assert_eq!((again.rounds(part, "u64"), again.rounds(part, "lmdb")), (1, 0));
         again.add(part, "a tree", 1.0, &report()).unwrap();
         assert_eq!(again.rounds(part, "u64"), 2);
-        let row = &again.value()["parts"][part]["reports"][0]["rows"][0];
+        let value = again.value();
+        let row = &value["parts"][part]["reports"][0]["rows"][0];
         let speeds = [0, 1].map(|round| row["rounds"][round]["per_second"].as_f64().unwrap());
         let median = row["per_second"]["median"].as_f64().unwrap();
         assert!((median - (speeds[0] + speeds[1]) / 2.0).abs() < 1e-3 * median);
         let other = again.part(&large);
         assert_eq!((other, again.rounds(other, "u64")), (1, 0));
         // Measured in another way it is another part; it takes the place of the old one.
-        let changed = way(&arguments(&path, &["--seed", "2"]), 1000, own.sizes[0], 3);
+        let changed = Way::of(&arguments(&path, &["--seed", "2"]), 1000, own.sizes[0], 3);
         let part = again.part(&changed);
         assert_eq!((part, again.rounds(part, "u64")), (1, 0));
         let mut anew = Kept::open(&arguments(&path, &["--again"])).unwrap();
@@ -226,14 +265,33 @@ mod tests {
     }
 
     #[test]
+    fn rounds_that_were_disturbed_are_added_up() {
+        let own = Arguments::try_parse_from(["rivals", "--keys", "1k"]).unwrap();
+        let mut kept = Kept::open(&own).unwrap();
+        let part = kept.part(&Way::of(&own, 1000, own.sizes[0], 3));
+        let mut disturbed = report();
+        (disturbed.rows[0].noisy_rounds, disturbed.rows[0].preempted_rounds) = (1, 2);
+        kept.add(part, "a tree", 1.0, &disturbed).unwrap();
+        kept.add(part, "a tree", 1.0, &disturbed).unwrap();
+        let value = kept.value();
+        let row = &value["parts"][part]["reports"][0]["rows"][0];
+        assert_eq!((&row["noisy_rounds"], &row["preempted_rounds"]), (&json!(2), &json!(4)));
+        // A merged row has the fields of one round's, and no others.
+        let names = |row: &Value| -> Vec<String> {
+            row.as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(names(row), names(&json!(disturbed.rows[0])));
+    }
+
+    #[test]
     fn what_another_program_measured_is_measured_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.json");
         let own = arguments(&path, &[]);
-        let small = way(&own, 1000, own.sizes[0], 3);
+        let small = Way::of(&own, 1000, own.sizes[0], 3);
         let mut kept = Kept::open(&own).unwrap();
         let part = kept.part(&small);
-        kept.value["parts"][part]["machine"]["program"] = json!("0");
+        kept.file.parts[part].machine.program = "0".to_owned();
         kept.add(part, "a tree", 1.0, &report()).unwrap();
         let mut again = Kept::open(&own).unwrap();
         let part = again.part(&small);

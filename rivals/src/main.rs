@@ -22,7 +22,7 @@ use everleaf_bench::measure::{Case, Length, Settings};
 use everleaf_bench::report::Report;
 use everleaf_bench::{Distribution, IndexKind, BenchError, Medium};
 use folder::Folder;
-use kept::Kept;
+use kept::{Kept, Way};
 use rival::Rival;
 
 fn main() -> ExitCode {
@@ -56,7 +56,7 @@ fn measure_all(arguments: &Arguments) -> Result<(), BenchError> {
             let has_load = arguments.workloads.iter().any(|workload| workload.is_load());
             let (turns_each, of_turn) = if has_load { (rounds, 1) } else { (1, rounds) };
             let settings = settings_of(arguments, *keys, *sizes, of_turn);
-            let part = kept.part(&kept::way(arguments, *keys, *sizes, rounds));
+            let part = kept.part(&Way::of(arguments, *keys, *sizes, rounds));
             for round in 0..turns_each {
                 let folder = Folder::new_in(&parent, "everleaf-rivals")?;
                 let settings = Settings { seed: arguments.seed + round as u64, ..settings.clone() };
@@ -80,7 +80,7 @@ fn measure_all(arguments: &Arguments) -> Result<(), BenchError> {
             }
         }
     }
-    print(&everleaf_lab::report::render_rivals(kept.value())?)
+    print(&everleaf_lab::report::render_rivals(&kept.value())?)
 }
 
 /// Whose turn it is.
