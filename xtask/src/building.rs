@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, IsTerminal};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::jobs::shown;
+use crate::command::shown;
 use crate::programs::{self, Program};
 
 /// What Cargo built.

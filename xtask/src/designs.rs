@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::jobs::{cargo, shown};
+use crate::command::{cargo, shown};
 
 /// The package that has the designs.
 const DESIGNS: &str = "everleaf-designs";

@@ -8,6 +8,7 @@
 mod budget;
 mod building;
 mod capi;
+mod command;
 mod dashboard;
 mod debian;
 mod designs;

@@ -8,20 +8,18 @@ mod archive;
 mod client;
 mod container;
 mod container_trial;
+mod steps;
 mod trial;
 
 pub use trial::started_by;
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::notices;
-
-/// The crate of the program.
-const CRATE: &str = "everleaf-cli";
+use steps::{COMPLETIONS, CRATE, install, text_of, write};
 
 const USAGE: &str = "usage: cargo xtask package [--static | --container] [--debug]";
 
@@ -29,13 +27,6 @@ const USAGE: &str = "usage: cargo xtask package [--static | --container] [--debu
 const FILES: &str = "crates/cli/packaging";
 /// The scripts that dpkg runs.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
-/// The completions: the shell, and where it looks for them.
-const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "usr/share/bash-completion/completions/everleaf"),
-    ("zsh", "usr/share/zsh/vendor-completions/_everleaf"),
-    ("fish", "usr/share/fish/vendor_completions.d/everleaf.fish"),
-];
-
 /// Builds the program, packs it, and tries the package in a root of its own. The package is left in the
 /// target folder, with its check sum beside it.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
@@ -192,19 +183,6 @@ fn lay_out(root: &Path, program: &Path, tree: &Path, is_stripped: bool) -> io::R
     write(&doc.join("copyright"), &format!("{begin}\n{others}\n\n{}", texts?.join("\n\n")))
 }
 
-/// Copies a file, with its folders and these permissions.
-fn install(from: &Path, to: &Path, mode: u32) -> io::Result<()> {
-    fs::create_dir_all(to.parent().expect("it is in a folder"))?;
-    fs::copy(from, to).map_err(|error| io::Error::other(format!("{}: {error}", from.display())))?;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode))
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::create_dir_all(path.parent().expect("it is in a folder"))?;
-    fs::write(path, text)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
-}
-
 /// Replaces a file by its compressed form, which has no date in it.
 fn compress(path: &Path) -> io::Result<()> {
     text_of(Command::new("gzip").args(["-9", "-n"]).arg(path)).map(drop)
@@ -254,20 +232,10 @@ fn description(version: &str, architecture: &str, glibc: u32, size: u64) -> Stri
     )
 }
 
-/// Runs a program to its end; what it printed.
-fn text_of(command: &mut Command) -> io::Result<String> {
-    let shown = format!("{command:?}");
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|error| io::Error::other(format!("{shown}: {error}")))?;
-    if !output.status.success() {
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(io::Error::other(format!("{shown}: {error}")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     /// What the package is made with, instead of the program: a script that does what packing asks for.

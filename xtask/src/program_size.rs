@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::jobs::cargo;
+use crate::command::cargo;
 
 /// Bytes of the stripped program, at most (docs/results/house.md).
 const SIZE_MAX: u64 = 10_000_000;

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use crate::budget::{self, Costs};
 use crate::building::{self, Built};
+use crate::command::{cargo, run_counting, shown};
 use crate::designs::{self, Packages};
-use crate::jobs::{cargo, run_counting, shown};
 use crate::programs::{self, Job, Program, Ran};
 use crate::summary::Totals;
 use crate::{dashboard, lanes, tidy};

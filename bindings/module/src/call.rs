@@ -9,7 +9,7 @@ use everleaf_index::IndexError;
 use valkey_module::raw;
 
 use crate::data_type;
-use crate::expiry;
+use crate::homes;
 use crate::map::OrderedMap;
 use crate::memory;
 use crate::server::{Str, bytes_of, server};
@@ -359,7 +359,7 @@ impl Key<'_> {
         self.notify(raw::REDISMODULE_NOTIFY_MODULE, event);
         let Some(map) = self.map_to_read() else { return };
         if map.len() > 0 {
-            expiry::note(map, self.context, self.name);
+            homes::note(map, self.context, self.name);
             return;
         }
         // SAFETY: the key is open for writing; the server frees the map.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use valkey_module::raw;
 
 use crate::entry::Entry;
-use crate::expiry;
 use crate::format::{self, BlockReader, BlockWriter, Damage};
+use crate::homes;
 use crate::map::{ALL, OrderedMap};
 use crate::memory;
 use crate::server::{Str, server};
@@ -137,7 +137,7 @@ fn load_map(io: *mut raw::RedisModuleIO, version: c_int) -> Result<*mut c_void, 
             map.put(entry).map(|_| ()).map_err(|error| error.to_string())
         })?;
     }
-    expiry::note_loaded(&map, io);
+    homes::note_loaded(&map, io);
     Ok(Box::into_raw(map).cast())
 }
 
@@ -274,7 +274,7 @@ unsafe extern "C" fn free(value: *mut c_void) {
         // SAFETY: a value of our type, made by `Box::into_raw`, which the server gives up once; no
         // other thread has it.
         let map: Box<OrderedMap> = unsafe { Box::from_raw(value.cast()) };
-        expiry::forget(&map);
+        homes::forget(&map);
         drop(map);
         memory::account();
     });
@@ -342,7 +342,7 @@ unsafe extern "C" fn copy(
     let name = unsafe { server!(RedisModule_GetToKeyNameFromOptCtx(options)) };
     // SAFETY: the server's, which copies right now.
     let database = unsafe { server!(RedisModule_GetToDbIdFromOptCtx(options)) };
-    expiry::note_at(&copied, database, name);
+    homes::note_at(&copied, database, name);
     memory::account();
     Box::into_raw(Box::new(copied)).cast()
 }

@@ -1,20 +1,16 @@
 //! Active expiry: a master removes entries whose time has come, and tells its replicas.
 //!
-//! The registry knows the maps with entries that expire, when the first of each does, and the key it
-//! was last seen at. It is a hint: a key that holds another map by then is forgotten, and an entry that is
-//! not removed in time is still absent to every command. A timer of the server looks ten times a second,
+//! Which maps have entries that expire, and when, is in [`homes`]. A timer of the server looks ten times a second,
 //! and at once again while there is more to do than [`ROUND`].
 
-use std::collections::{BTreeSet, HashMap};
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use valkey_module::raw;
 
 use crate::call::{Key, clock, replicate};
-use crate::map::OrderedMap;
+use crate::homes::{self, first_due, note};
 use crate::memory;
-use crate::server::{Str, bytes_of, server};
+use crate::server::{Str, server};
 
 /// Milliseconds between two looks.
 const PERIOD: i64 = 100;
@@ -22,91 +18,6 @@ const PERIOD: i64 = 100;
 const ROUND: usize = 1000;
 /// Entries of one map removed by one command.
 const BATCH: usize = 200;
-
-/// Where a map was last seen.
-struct Home {
-    database: c_int,
-    name: Vec<u8>,
-    due: u64,
-}
-
-#[derive(Default)]
-struct Registry {
-    homes: HashMap<u64, Home>,
-    /// Due times and numbers of maps.
-    order: BTreeSet<(u64, u64)>,
-}
-
-static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
-
-fn registry() -> MutexGuard<'static, Option<Registry>> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Registry {
-    fn forget(&mut self, number: u64) {
-        if let Some(home) = self.homes.remove(&number) {
-            self.order.remove(&(home.due, number));
-        }
-    }
-
-    fn note(&mut self, map: &OrderedMap, database: c_int, name: &[u8]) {
-        let (number, due) = (map.number(), map.next_due());
-        if let Some(home) = self.homes.get(&number)
-            && (home.due, home.database, home.name.as_slice()) == (due, database, name)
-        {
-            return;
-        }
-        self.forget(number);
-        self.homes.insert(number, Home { database, name: name.to_vec(), due });
-        self.order.insert((due, number));
-    }
-}
-
-/// Notes a map of a key of the running command.
-pub fn note(
-    map: &OrderedMap,
-    context: *mut raw::RedisModuleCtx,
-    name: *const raw::RedisModuleString,
-) {
-    if map.volatile() == 0 && registry().is_none() {
-        return;
-    }
-    // SAFETY: the context is that of the running command.
-    let database = unsafe { server!(RedisModule_GetSelectedDb(context)) };
-    note_at(map, database, name);
-}
-
-/// Notes a map at a key.
-pub fn note_at(map: &OrderedMap, database: c_int, name: *const raw::RedisModuleString) {
-    if map.volatile() == 0 {
-        return forget(map);
-    }
-    // SAFETY: a name of the server, which lives while it runs us.
-    let name = unsafe { bytes_of(name) };
-    registry().get_or_insert_default().note(map, database, name);
-}
-
-/// Notes a map that was loaded.
-pub fn note_loaded(map: &OrderedMap, io: *mut raw::RedisModuleIO) {
-    if map.volatile() == 0 {
-        return;
-    }
-    // SAFETY: the server's, which loads right now.
-    let name = unsafe { server!(RedisModule_GetKeyNameFromIO(io)) };
-    if !name.is_null() {
-        // SAFETY: the server's, which loads right now.
-        let database = unsafe { server!(RedisModule_GetDbIdFromIO(io)) };
-        note_at(map, database, name);
-    }
-}
-
-/// Forgets a map.
-pub fn forget(map: &OrderedMap) {
-    if let Some(registry) = registry().as_mut() {
-        registry.forget(map.number());
-    }
-}
 
 /// Begins to look.
 ///
@@ -147,7 +58,7 @@ unsafe extern "C" fn on_key(
     // SAFETY: the server passes a text that ends with a zero.
     let event = unsafe { std::ffi::CStr::from_ptr(event) };
     let has_moved = [c"rename_to", c"move_to", c"restore"].contains(&event);
-    if has_moved && registry().is_some() {
+    if has_moved && !homes::is_empty() {
         let mode = (raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH) as c_int;
         if let Ok(key) = Key::open(context, name, mode)
             && let Some(map) = key.map_to_read()
@@ -170,16 +81,7 @@ unsafe extern "C" fn on_swap(
     }
     // SAFETY: with this event the server passes this struct.
     let swapped = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-    let (first, second) = (swapped.dbnum_first, swapped.dbnum_second);
-    if let Some(registry) = registry().as_mut() {
-        for home in registry.homes.values_mut() {
-            if home.database == first {
-                home.database = second;
-            } else if home.database == second {
-                home.database = first;
-            }
-        }
-    }
+    homes::swap(swapped.dbnum_first, swapped.dbnum_second);
 }
 
 unsafe extern "C" fn on_time(context: *mut raw::RedisModuleCtx, _: *mut c_void) {
@@ -219,11 +121,7 @@ fn look(context: *mut raw::RedisModuleCtx) -> i64 {
             }
             // Of a map whose bound was old: it was moved on.
             Some(Removal::Done(count)) => left = left.saturating_sub(count.max(1)),
-            None => {
-                if let Some(registry) = registry().as_mut() {
-                    registry.forget(number);
-                }
-            }
+            None => homes::forget_number(number),
         }
     }
     memory::account();
@@ -236,15 +134,6 @@ enum Removal {
     Done(usize),
     /// There was no memory to remove any.
     Refused,
-}
-
-/// The map that is due first, but for some.
-fn first_due(now: u64, but: &[u64]) -> Option<(u64, c_int, Vec<u8>)> {
-    let registry = registry();
-    let registry = registry.as_ref()?;
-    let &(due, number) = registry.order.iter().find(|(_, number)| !but.contains(number))?;
-    let home = registry.homes.get(&number).filter(|_| due <= now)?;
-    Some((number, home.database, home.name.clone()))
 }
 
 /// Removes up to `limit` entries of a map; `None` if it is not there any more.

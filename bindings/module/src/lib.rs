@@ -11,6 +11,7 @@
 //! | `data_type` | saving, loading, copying, freeing |
 //! | `format` | the saved form, its check sums and its refusals |
 //! | `expiry` | removing entries whose time has come |
+//! | `homes` | which maps have entries whose time will come, and where |
 //! | `map` | the map: packed while small, in the tree from then on |
 //! | `packed` | the packed form |
 //! | `space` | the tree, its memory, and forks |
@@ -26,6 +27,7 @@ mod data_type;
 mod entry;
 mod expiry;
 mod format;
+mod homes;
 mod map;
 mod memory;
 mod packed;

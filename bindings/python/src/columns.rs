@@ -11,13 +11,14 @@ use std::ptr::NonNull;
 
 use everleaf::{KEY_SIZE_MAX, Map, VALUE_SIZE_MAX};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::codec::{int_bytes, int_of, real_bytes, real_of};
 use crate::failure::raised;
 use crate::held::Held;
 use crate::many::{Lookup, put_block};
+use crate::room::room;
 use crate::turns::{self, Turns, row_of};
 
 /// Bytes of keys and values in a block, and rows at most.
@@ -164,14 +165,6 @@ impl<'a> Room<'a> {
 /// Rows in a block.
 fn rows_of_block(row: usize) -> usize {
     (BLOCK_BYTES / row.max(1)).clamp(1, BLOCK_ROWS)
-}
-
-/// So many bytes or numbers, or `MemoryError`: an allocation that fails would end the interpreter.
-pub fn room<T: Clone + Default>(size: usize) -> PyResult<Vec<T>> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(size).map_err(|error| PyMemoryError::new_err(error.to_string()))?;
-    room.resize(size, T::default());
-    Ok(room)
 }
 
 /// The turns of rows that are looked for as they come.

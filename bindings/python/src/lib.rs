@@ -14,9 +14,11 @@ mod held;
 mod many;
 mod map;
 mod numbers;
+mod open_store;
 mod opening;
 mod pairs;
 mod reader;
+mod room;
 mod store;
 mod turns;
 mod view;
@@ -36,9 +38,11 @@ mod _everleaf {
     #[pymodule_export]
     use super::map::RawMap;
     #[pymodule_export]
+    use super::open_store::RawStore;
+    #[pymodule_export]
     use super::pairs::Pairs;
     #[pymodule_export]
-    use super::store::{RawBatch, RawStore};
+    use super::store::RawBatch;
     #[pymodule_export]
     use super::view::RawView;
     #[pymodule_export]

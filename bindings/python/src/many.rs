@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 use crate::codec::Encoded;
-use crate::columns::room;
 use crate::failure::raised;
 use crate::held::Held;
 use crate::reader::{Codecs, Object};
+use crate::room::room;
 use crate::turns;
 
 /// Keys of which the cache misses overlap, before another thread may have the interpreter.

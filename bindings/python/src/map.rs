@@ -11,9 +11,9 @@ use pyo3::types::{PySlice, PyTuple, PyType};
 use crate::codec::{Codec, int_bytes, int_of};
 use crate::held::Held;
 use crate::many::Lookup;
+use crate::open_store::RawStore;
 use crate::pairs::{Ends, Pairs, Source, What};
 use crate::reader::{Codecs, Object, Reader, missing, what};
-use crate::store::RawStore;
 use crate::{columns, many};
 
 /// An ordered map. What it has in common with a dictionary, and what is fast, is here; `everleaf.Map` is

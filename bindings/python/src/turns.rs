@@ -3,7 +3,7 @@
 
 use pyo3::PyResult;
 
-use crate::columns::room;
+use crate::room::room;
 
 /// Rows that are put in order together: their numbers have as many bits.
 pub const ROWS_MAX: usize = 1 << DIGIT_BITS;

@@ -10,9 +10,9 @@ use crate::failure::{closed, raised};
 use crate::held::{Waits, release};
 use crate::many::Lookup;
 use crate::map::RawMap;
+use crate::open_store::RawStore;
 use crate::pairs::{Ends, Pairs, Source, What, range_of};
 use crate::reader::{Codecs, Object, Reader, missing, what};
-use crate::store::RawStore;
 use crate::{columns, many};
 
 /// How many pairs a range has. The thread that counts frees the view.
@@ -86,7 +86,7 @@ impl RawView {
     /// Opens a view of a map.
     #[new]
     fn new(py: Python<'_>, store: &RawStore, map: &RawMap) -> PyResult<Self> {
-        let view = Mutex::new(Some(store.view_of(py, map)?));
+        let view = Mutex::new(Some(store.view_of(py, map.held.map()?)?));
         let (keys, values) = (map.codecs.keys.clone(), map.codecs.values.clone());
         Ok(RawView { view, codecs: Codecs { keys, values }, waits: store.waits.clone() })
     }

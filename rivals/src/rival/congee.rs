@@ -7,8 +7,8 @@ use everleaf_bench::measure::contest::entrant;
 use everleaf_bench::target::{IntegerKeys, Target, Worker};
 use everleaf_bench::{Footprint, BenchError};
 
+use super::common::{Rival, refused};
 use super::form::{Form, Words};
-use super::{Rival, refused};
 
 /// What is known of it.
 pub const RIVAL: Rival = Rival {

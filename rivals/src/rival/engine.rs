@@ -8,7 +8,7 @@ use everleaf_bench::measure::contest::Entrant;
 use everleaf_bench::target::{BytesKeys, KeyList, Target, Values, Worker};
 use everleaf_bench::{BenchError, Footprint};
 
-use super::{Rival, enter_in_folders};
+use super::common::{Rival, enter_in_folders};
 
 /// Insertions that share a transaction while an index is filled for what is measured next, where each
 /// would otherwise be a transaction of its own.

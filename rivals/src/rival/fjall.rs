@@ -6,8 +6,8 @@ use everleaf_bench::measure::Settings;
 use everleaf_bench::{BenchError, Footprint};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 
+use super::common::{Rival, footprint_of_files, refused};
 use super::engine::{Engine, enter};
-use super::{Rival, footprint_of_files, refused};
 
 const CACHE_BYTES: u64 = 1 << 30;
 

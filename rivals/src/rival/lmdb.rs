@@ -10,8 +10,8 @@ use everleaf_bench::{BenchError, Footprint};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, PutFlags};
 
+use super::common::{Rival, refused, space_for};
 use super::engine::{Engine, enter};
-use super::{Rival, refused, space_for};
 
 type Pairs<'e> = Database<'e, Bytes, Bytes>;
 

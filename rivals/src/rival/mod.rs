@@ -1,11 +1,13 @@
 //! The rivals, one file each, and what a user has to know of each: its durability and its limits.
 //!
-//! Every rival is a [`Target`] of the laboratory, so that the same driver asks it the same questions
-//! and checks the same answers: stores in a folder are it by [`Engine`], maps in memory by
-//! themselves, for the form of their keys differs. Settings are those that come nearest to what Everleaf promises: a
-//! write that returned survives the end of the process (`kill -9`), not of the machine.
+//! Every rival is a [`Target`](everleaf_bench::target::Target) of the laboratory, so that the same
+//! driver asks it the same questions and checks the same answers: stores in a folder are it by
+//! [`Engine`], maps in memory by themselves, for the form of their keys differs. Settings are those
+//! that come nearest to what Everleaf promises: a write that returned survives the end of the
+//! process (`kill -9`), not of the machine.
 
 mod btreemap;
+mod common;
 mod congee;
 mod engine;
 mod fjall;
@@ -18,35 +20,8 @@ mod skiplist;
 mod sled;
 mod sqlite;
 
-use std::fmt::Display;
-use std::path::Path;
-
-use everleaf_bench::measure::Settings;
-use everleaf_bench::measure::contest::{Entrant, entrant};
-use everleaf_bench::target::Target;
-use everleaf_bench::{Footprint, BenchError};
-
-use crate::folder::Folder;
+pub use common::Rival;
 use engine::Engine;
-
-/// What is known of a rival before it is measured.
-pub struct Rival {
-    /// The name on the command line and in tables.
-    pub name: &'static str,
-    /// Which library, and its version as tested.
-    pub what: &'static str,
-    /// How it was set up, and what a write that returned survives.
-    pub durability: &'static str,
-    /// Whether its writes survive the end of the process.
-    pub is_durable: bool,
-    /// Whether it takes only keys and values of 8 bytes.
-    pub is_integers_only: bool,
-    /// Makes it an entrant; its files are in new folders within this one.
-    pub enter: Enter,
-}
-
-/// Makes an entrant of this name.
-pub type Enter = fn(&'static str, &Settings, &Path) -> Result<Box<dyn Entrant>, BenchError>;
 
 /// All rivals that this program was built with.
 pub fn all() -> Vec<Rival> {
@@ -64,48 +39,10 @@ pub fn all() -> Vec<Rival> {
     ]
 }
 
-/// An entrant whose files are in a new folder for each index.
-fn enter_in_folders<T, Open>(
-    name: &'static str,
-    settings: &Settings,
-    parent: &Path,
-    open: Open,
-) -> Result<Box<dyn Entrant>, BenchError>
-where
-    T: Target + 'static,
-    Open: Fn(&Path, &Settings) -> Result<T, BenchError> + 'static,
-{
-    let (parent, own) = (parent.to_path_buf(), settings.clone());
-    let make = move || {
-        let folder = Folder::new_in(&parent, name)?;
-        Ok((open(folder.path(), &own)?, folder))
-    };
-    entrant(name, settings, make)
-}
-
-/// What a rival refused, as an error of the laboratory.
-fn refused(error: impl Display) -> BenchError {
-    BenchError::Target(error.to_string())
-}
-
-/// What a rival in a folder takes: its keys, and its files.
-fn footprint_of_files(keys: u64, folder: &Path) -> Result<Footprint, BenchError> {
-    let bytes = crate::folder::bytes_on_disk(folder)?;
-    Ok(Footprint { keys, pool_used_bytes: bytes, pool_size_bytes: bytes, ..Footprint::default() })
-}
-
-/// Bytes that all pairs of a run can take, with room to spare.
-fn space_for(settings: &Settings) -> u64 {
-    let pair = (settings.key_size + settings.value_size + 64) as u64;
-    // A store with free pages and half-full leaves takes two to three times its pairs; inserts of
-    // all rounds come on top.
-    (settings.keys * pair * 16).clamp(4 << 30, 1 << 40)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everleaf_bench::measure::{Case, Length, contest};
+    use everleaf_bench::measure::{Case, Length, Settings, contest};
     use everleaf_bench::{Distribution, Workload};
 
     /// Everything that a worker can be asked, with every answer checked by the driver.

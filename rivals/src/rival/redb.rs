@@ -11,8 +11,8 @@ use everleaf_bench::{BenchError, Footprint};
 use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata, Table};
 use redb::{ReadOnlyTable, TableDefinition};
 
+use super::common::{Rival, refused};
 use super::engine::{Engine, enter};
-use super::{Rival, refused};
 
 const PAIRS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("pairs");
 

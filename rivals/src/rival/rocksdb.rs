@@ -6,8 +6,8 @@ use everleaf_bench::measure::Settings;
 use everleaf_bench::{BenchError, Footprint};
 use rocksdb::{BlockBasedOptions, Cache, DB, IteratorMode, Options};
 
+use super::common::{Rival, footprint_of_files, refused};
 use super::engine::{Engine, enter};
-use super::{Rival, footprint_of_files, refused};
 
 const CACHE_BYTES: usize = 1 << 30;
 const BLOOM_BITS: f64 = 10.0;

@@ -13,7 +13,7 @@ use everleaf_bench::measure::contest::entrant;
 use everleaf_bench::target::{KeyOf, Target, Worker};
 use everleaf_bench::{Footprint, BenchError};
 
-use super::Rival;
+use super::common::Rival;
 use super::form::{Form, Strings, Words};
 
 /// What is known of it.

@@ -9,8 +9,8 @@ use everleaf_bench::target::{BytesKeys, KeyList, Values};
 use everleaf_bench::{BenchError, Footprint};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
+use super::common::{Rival, footprint_of_files, refused};
 use super::engine::{Engine, enter};
-use super::{Rival, footprint_of_files, refused};
 
 /// How long a writer waits for the others before it gives up.
 const PATIENCE: Duration = Duration::from_secs(60);

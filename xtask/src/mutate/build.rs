@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::copy::{Places, Sources};
 use super::site::Key;
-use super::spread;
-use crate::jobs::cargo;
+use super::spread::spread;
+use crate::command::cargo;
 
 /// After so many turns of the compiler something else is wrong.
 const TURNS: usize = 12;

@@ -11,6 +11,7 @@ mod hunt;
 mod rules;
 mod search;
 mod site;
+mod spread;
 mod table;
 mod words;
 
@@ -22,6 +23,7 @@ use copy::Sources;
 use hunt::Hunt;
 use search::Program;
 use site::{KINDS, Site};
+use spread::spread;
 use table::{Table, Verdict};
 
 const USAGE: &str = "\
@@ -192,14 +194,6 @@ fn make(
         println!("  {key}");
     }
     Ok((Program(built.program), built.left_out))
-}
-
-/// A number that spreads what is chosen by it (FNV-1a).
-fn spread(seed: u64, name: &str) -> u64 {
-    let bytes = seed.to_le_bytes().into_iter().chain(name.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 fn hunt(root: &Path, arguments: &Arguments) -> Result<bool, String> {

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{COMPLETIONS, install, text_of, trial};
+use super::steps::{COMPLETIONS, CRATE, install, text_of, write};
+use super::trial;
 use crate::notices;
 
 /// What the program is compiled for: its C library is a part of it.
@@ -34,13 +35,13 @@ pub fn make(root: &Path, program: &Path, place: &Path) -> io::Result<PathBuf> {
     for (shell, path) in COMPLETIONS {
         let script = text_of(Command::new(&installed).args(["completions", shell]))?;
         let file = Path::new(path).file_name().expect("a completion has a name");
-        super::write(&tree.join("completions").join(file), &script)?;
+        write(&tree.join("completions").join(file), &script)?;
     }
     text_of(Command::new(&installed).arg("man").arg(tree.join("man")))?;
     for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
         install(&root.join(file), &tree.join(file), 0o644)?;
     }
-    super::write(&tree.join(notices::FILE), &notices::of(root, super::CRATE)?)?;
+    write(&tree.join(notices::FILE), &notices::of(root, CRATE)?)?;
     trial::run_program(&installed, &place.join("static-trial"))?;
     let archive = place.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");

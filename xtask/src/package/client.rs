@@ -1,6 +1,6 @@
 //! A client of the server that a trial has started.
 
-use super::text_of;
+use super::steps::text_of;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{container_trial, install, text_of};
+use super::container_trial;
+use super::steps::{CRATE, install, text_of, write};
 use crate::notices;
 
 /// Makes a folder of the program and what else is in the image, builds the image with `podman` or `docker`, tries
@@ -51,7 +52,7 @@ pub fn lay_out(root: &Path, program: &Path, folder: &Path) -> io::Result<PathBuf
         install(&root.join(licence), &to, 0o644)?;
     }
     let texts = folder.join("usr/share/doc/everleaf").join(notices::FILE);
-    super::write(&texts, &notices::of(root, super::CRATE)?)?;
+    write(&texts, &notices::of(root, CRATE)?)?;
     fs::create_dir(folder.join("data"))?;
     Ok(folder.to_path_buf())
 }

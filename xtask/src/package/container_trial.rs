@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::Command;
 
 use super::client::{self, Client};
-use super::text_of;
+use super::steps::text_of;
 
 /// Seconds that a server may take to be ready, and to stop.
 const SECONDS: &str = "60";

@@ -1,7 +1,8 @@
 //! A package that was made is tried: installed in a root of its own, started as its unit says, killed, and
 //! started again.
 
-use super::{client, text_of};
+use super::client;
+use super::steps::text_of;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};

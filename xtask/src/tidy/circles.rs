@@ -13,13 +13,13 @@ use super::workspace::Workspace;
 
 /// Files of one crate that use each other, by whatever way.
 pub struct Circle {
-    /// The name of the crate.
+    /// The folder of the crate.
     pub of: String,
     /// Their modules, sorted, and which of the others each uses; the root is empty.
     pub files: BTreeMap<String, Vec<String>>,
 }
 
-/// The circles above two files, of all crates.
+/// The circles above two files, of all crates: bindings, `xtask` and the rivals, too.
 pub fn circles(workspace: &Workspace) -> Vec<Circle> {
     circles_by(workspace, &|target, module| target != module)
 }
@@ -33,7 +33,7 @@ pub fn circles_beside_folders(workspace: &Workspace) -> Vec<Circle> {
 fn circles_by(workspace: &Workspace, counts: &dyn Fn(&str, &str) -> bool) -> Vec<Circle> {
     let mut crates: BTreeMap<String, Modules> = BTreeMap::new();
     for file in &workspace.files {
-        if let (Some(name), Some(module)) = (file.crate_of_source(), module_of(&file.path)) {
+        if let (Some(name), Some(module)) = (file.package_of_source(), module_of(&file.path)) {
             crates.entry(name.to_string()).or_default().add(module, file);
         }
     }

@@ -11,6 +11,7 @@ mod names;
 mod ratchet;
 mod rules;
 mod source;
+mod test_kinds;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -19,15 +20,8 @@ use std::path::Path;
 use ratchet::Ratchet;
 use rules::{Finding, RULES};
 pub use rules::{RESEARCH, links, resolve};
+pub use test_kinds::{BY_HAND_PREFIX, LANDING_PREFIX, LONG_NAMES};
 use workspace::Workspace;
-
-/// How the name of a test begins that guards a landing, and is not run sooner.
-pub const LANDING_PREFIX: &str = "landing_";
-/// How the name of a test begins that no command of ours runs: it measures, writes into the sources, or needs
-/// rights that a test does not have.
-pub const BY_HAND_PREFIX: &str = "by_hand_";
-/// What the names of the tests have, one of them, that `cargo xtask long` runs.
-pub const LONG_NAMES: [&str; 2] = ["very_many", "_5000_"];
 
 const RATCHET_PATH: &str = "xtask/ratchet.txt";
 

@@ -45,6 +45,16 @@ impl SourceFile {
         let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
         rest.starts_with("src/").then_some(name)
     }
+
+    /// The folder of the package whose source this is: a crate, a binding, `xtask` or `rivals`.
+    pub fn package_of_source(&self) -> Option<&str> {
+        let (folder, _) = self.path.split_once("/src/")?;
+        let is_package = match folder.split_once('/') {
+            Some((above, name)) => matches!(above, "crates" | "bindings") && !name.contains('/'),
+            None => true,
+        };
+        is_package.then_some(folder)
+    }
 }
 
 impl RustSource {
@@ -259,6 +269,19 @@ mod tests {
         );
         assert_eq!(source.statement_start(10), 4);
         assert_eq!(source.comments_near(10, 4), ["One two.", "One"]);
+    }
+
+    #[test]
+    fn a_source_is_of_the_package_around_it() {
+        let of = |path: &str| {
+            let file = SourceFile::new(path, String::new()).unwrap();
+            file.package_of_source().map(str::to_string)
+        };
+        assert_eq!(of("crates/store/src/map/write.rs").as_deref(), Some("crates/store"));
+        assert_eq!(of("bindings/python/src/src/a.rs").as_deref(), Some("bindings/python"));
+        assert_eq!(of("xtask/src/main.rs").as_deref(), Some("xtask"));
+        assert_eq!(of("crates/index/tests/it/main.rs"), None);
+        assert_eq!(of("crates/index/tests/src/main.rs"), None);
     }
 
     #[test]

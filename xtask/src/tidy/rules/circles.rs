@@ -18,7 +18,9 @@ fn check(workspace: &Workspace) -> Vec<Finding> {
             "{} use each other in a circle: give what two of them share a file of its own",
             files.join("; ")
         );
-        let path = format!("crates/{}/src/lib.rs", circle.of);
+        let [library, program] = ["lib", "main"].map(|root| format!("{}/src/{root}.rs", circle.of));
+        let is_program = workspace.file(&library).is_none() && workspace.file(&program).is_some();
+        let path = if is_program { program } else { library };
         Finding { amount: circle.files.len(), ..finding(&RULE, &path, 0, message) }
     });
     found.collect()
@@ -76,6 +78,23 @@ mod tests {
         let above = ("crates/store/src/a.rs", "mod b;\npub use b::A;\nfn f() { b::g() }\n");
         let below = ("crates/store/src/a/b.rs", "use crate::{Result, a::f};\npub struct A;\n");
         assert_eq!(findings(&[root, above, below])[0].amount, 3);
+    }
+
+    #[test]
+    fn circles_of_bindings_rivals_and_this_program_are_seen() {
+        for (folder, root) in [("bindings/python", "lib"), ("xtask", "main"), ("rivals", "main")] {
+            let path = |name: &str| format!("{folder}/src/{name}.rs");
+            let [main, a, b, c] = [root, "a", "b", "c"].map(path);
+            let files = [
+                (&*main, "mod a;\nmod b;\nmod c;\n"),
+                (&*a, "use crate::b::B;\n"),
+                (&*b, "use crate::c::C;\n"),
+                (&*c, "use crate::a::A;\n"),
+            ];
+            let found = findings(&files);
+            let found: Vec<_> = found.iter().map(|one| (one.amount, &*one.path)).collect();
+            assert_eq!(found, [(3, &*main)]);
+        }
     }
 
     #[test]

@@ -1,0 +1,43 @@
+//! The steps that each kind of package is made of.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The crate of the program.
+pub const CRATE: &str = "everleaf-cli";
+
+/// The completions: the shell, and where it looks for them.
+pub const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions/everleaf"),
+    ("zsh", "usr/share/zsh/vendor-completions/_everleaf"),
+    ("fish", "usr/share/fish/vendor_completions.d/everleaf.fish"),
+];
+
+/// Copies a file, with its folders and these permissions.
+pub fn install(from: &Path, to: &Path, mode: u32) -> io::Result<()> {
+    fs::create_dir_all(to.parent().expect("it is in a folder"))?;
+    fs::copy(from, to).map_err(|error| io::Error::other(format!("{}: {error}", from.display())))?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode))
+}
+
+/// Writes a file that everybody may read, with its folders.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
+    fs::create_dir_all(path.parent().expect("it is in a folder"))?;
+    fs::write(path, text)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644))
+}
+
+/// Runs a program to its end; what it printed.
+pub fn text_of(command: &mut Command) -> io::Result<String> {
+    let shown = format!("{command:?}");
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| io::Error::other(format!("{shown}: {error}")))?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(io::Error::other(format!("{shown}: {error}")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
