@@ -23,7 +23,7 @@
 //! - J2 it is erased, durably, before another thread changes one of its keys: the caller has their
 //!   stripes until `apply` returns. So repeating it never undoes a later change;
 //! - J3 what a change replaces is neither freed nor reused before all changes are made. So a batch
-//!   for which there is no space is taken back;
+//!   for which there is no space is rolled back;
 //! - J4 every session's key is in the journal from the start and stays: entering and erasing a batch
 //!   replace a value in place, for which there is always space;
 //! - J5 while batches are applied, a session's record in the journal is read by nobody else: no two
@@ -31,7 +31,7 @@
 //!   another; no leaf of it is split or merged (J4); and it is scanned only while nobody is active. So
 //!   the record that was replaced is free at once, and the next batch finds it in the cache;
 //! - J6 an expiry that changes alone is changed in place behind all other changes, where the record has a place
-//!   for it: that needs no space, so it is never taken back. Where it has none, the record is written again,
+//!   for it: that needs no space, so it is never rolled back. Where it has none, the record is written again,
 //!   as a put. A reader that comes before it is flushed is told what survives: the batch is in the journal (J1);
 //! - J7 a batch that comes down to one change is not in the journal, and no blocks are put by for it: a write of one
 //!   key is whole by itself, and if there is no space for it, nothing was changed. So a full pool refuses no batch of

@@ -216,7 +216,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
         for index in 0..count {
             let end = leaf.entries.entry(index).end;
             if end > version && end != NEVER && !M::mutant("cdds.keep_ends") {
-                M::mark("cdds.end_taken_back");
+                M::mark("cdds.end_rolled_back");
                 leaf.entries.set_end(index, NEVER);
                 if !M::mutant("cdds.no_repair_flush") {
                     // Persist: the entry lives before the version in which it was to end comes.

@@ -165,7 +165,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
             self.link_back(into.next(), change.left);
             self.end_node(change.right);
         } else {
-            M::mark("pactree.merge_taken_back");
+            M::mark("pactree.merge_rolled_back");
             into.commit(into.slots_below(from.low()));
             into.set_high(from.low());
         }

@@ -132,7 +132,7 @@ impl IndexError {
         matches!(self, IndexError::Alloc(error) if error.lacks_space())
     }
 
-    /// Whether a batch that fails so was taken back as a whole: for want of space or of memory; see
+    /// Whether a batch that fails so was rolled back as a whole: for want of space or of memory; see
     /// [`NotMade`](crate::NotMade).
     pub fn leaves_nothing(&self) -> bool {
         self.lacks_space() || matches!(self, IndexError::Alloc(AllocError::OutOfMemory))

@@ -68,11 +68,11 @@ pub struct NotMade {
     pub error: IndexError,
     /// How many of its puts, from the first, and behind them of its changes of expiries, at most, were made and taken
     /// back: others may have read them.
-    pub taken_back: usize,
+    pub rolled_back: usize,
 }
 
 impl From<IndexError> for NotMade {
     fn from(error: IndexError) -> NotMade {
-        NotMade { error, taken_back: 0 }
+        NotMade { error, rolled_back: 0 }
     }
 }

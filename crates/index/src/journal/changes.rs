@@ -1,4 +1,4 @@
-//! The changes of a batch: made ready, made, and taken back.
+//! The changes of a batch: made ready, made, and rolled back.
 
 use everleaf_alloc::layout::BLOCK_CLASS_COUNT;
 use everleaf_alloc::{AllocError, Session};
@@ -64,7 +64,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
     }
 
     /// The records of all values. Behind the puts come the expiries that have to be written again, and removals last:
-    /// they need no space, so nothing that was removed ever has to be taken back.
+    /// they need no space, so nothing that was removed ever has to be rolled back.
     pub(crate) fn prepare_without_blocks(
         &mut self,
         session: &mut Session<M>,
@@ -158,9 +158,9 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
             let Err(error) = result else { continue };
             if self.olds.len() < self.puts {
                 self.free_rest(session);
-                let taken_back = self.olds.len();
+                let rolled_back = self.olds.len();
                 self.roll_back(session)?;
-                return Err(NotMade { error, taken_back });
+                return Err(NotMade { error, rolled_back });
             }
             match error {
                 // A tree that is gone has no keys.
@@ -195,7 +195,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
 
     /// Puts back what the changes replaced, the last one first (J3).
     fn roll_back(&mut self, session: &mut Session<M>) -> Result<(), IndexError> {
-        M::mark("journal.taken_back");
+        M::mark("journal.rolled_back");
         let mut refusals = 0;
         let kept = usize::from(M::mutant("journal.keeps_last_made"));
         for (change, old) in self.all.iter().zip(self.olds.drain(..)).rev().skip(kept) {

@@ -150,7 +150,7 @@ impl World {
     }
 }
 
-/// A leaf whose split found no space for its fence stayed frozen. So the batch could not be taken back:
+/// A leaf whose split found no space for its fence stayed frozen. So the batch could not be rolled back:
 /// of 3,334 puts 1,268 stayed, and the batch was erased from the journal all the same.
 #[test]
 fn a_batch_is_whole_wherever_growth_is_refused() {

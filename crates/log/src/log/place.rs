@@ -78,9 +78,9 @@ impl<'a, D: Disk> Place<'a, D> {
         self.log.shared.give_up(self.taken, thread_number());
     }
 
-    /// Gives the place up: what was changed was taken back. A snapshot that is being written may have
+    /// Gives the place up: what was changed was rolled back. A snapshot that is being written may have
     /// read it in between, and fails.
-    pub fn give_up_taken_back(self) {
+    pub fn give_up_rolled_back(self) {
         // Release: set before the place is given up, for which the end of the snapshot waits; pairs with
         // the Acquire in `SnapshotWriter::finish`.
         self.log.shared.is_snapshot_spoiled.store(true, Ordering::Release);

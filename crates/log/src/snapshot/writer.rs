@@ -133,7 +133,7 @@ impl<D: Disk> SnapshotWriter<D> {
     /// Whether nothing was changed since the snapshot began, so that what was read for it is what
     /// there is.
     pub fn is_alone(&self) -> bool {
-        // Acquire: pairs with the Release in `Place::give_up_taken_back`, whose place can be given again.
+        // Acquire: pairs with the Release in `Place::give_up_rolled_back`, whose place can be given again.
         let is_spoiled = self.log.is_snapshot_spoiled.load(Ordering::Acquire);
         !is_spoiled && self.log.last_lsn() == self.from
     }
@@ -181,7 +181,7 @@ impl<D: Disk> SnapshotWriter<D> {
     ///
     /// # Errors
     /// [`Error::Failed`] if the log fails before it is durable so far, [`Error::Busy`] if what may have been
-    /// read was [taken back](crate::Place::give_up_taken_back), and the disk's answers. There is a new snapshot then,
+    /// read was [rolled back](crate::Place::give_up_rolled_back), and the disk's answers. There is a new snapshot then,
     /// or there is none, and nothing else has changed.
     pub fn finish(mut self) -> Result<SnapshotInfo> {
         self.end_block()?;
@@ -199,12 +199,12 @@ impl<D: Disk> SnapshotWriter<D> {
         };
         let to = if disk.mutant("snapshot.needs_given_up") { last } else { to };
         // Acquire: all places up to `last` are filled or given up; pairs with the Release in
-        // `Place::give_up_taken_back`.
+        // `Place::give_up_rolled_back`.
         if self.log.is_snapshot_spoiled.load(Ordering::Acquire)
-            && !disk.mutant("snapshot.keeps_taken_back")
+            && !disk.mutant("snapshot.keeps_rolled_back")
         {
             return Err(Error::Busy(
-                "a batch was taken back while the snapshot was being written, which may have a part of it: \
+                "a batch was rolled back while the snapshot was being written, which may have a part of it: \
                  write the snapshot again"
                     .into(),
             ));

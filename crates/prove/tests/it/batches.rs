@@ -50,7 +50,7 @@ fn small_programs_keep_batches_whole_in_every_preempted_order() {
         "batch.tree_is_gone",
         "batches.reads_behind_stripes",
         "journal.lengthened",
-        "journal.taken_back",
+        "journal.rolled_back",
     ];
     assert_met(&keep_whole(false), &marks);
 }

@@ -146,7 +146,7 @@ impl Shared {
         // What found no room for its first change was seen by nobody.
         let nothing_seen = matches!(
             &made,
-            Err(NotMade { error, taken_back: 0 }) if error.leaves_nothing()
+            Err(NotMade { error, rolled_back: 0 }) if error.leaves_nothing()
         );
         if begun && !nothing_seen {
             // Also if it was rolled back: others may have read what it wrote. Then all are marked, for what has an

@@ -129,7 +129,7 @@ impl Shared {
                 continue;
             }
             match self.snapshot() {
-                // Another is being written, or a batch was taken back that it may have a part of. Then it is
+                // Another is being written, or a batch was rolled back that it may have a part of. Then it is
                 // written anew: what is in its way is over some time.
                 Err(Error::SnapshotBusy(_)) => {}
                 // Another was faster.

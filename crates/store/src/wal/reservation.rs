@@ -11,8 +11,8 @@ use super::log_folder::LogDisk;
 use super::metadata_keys::NAMES;
 use crate::{Error, Result};
 
-/// What is logged of a batch that was taken back, in bytes, at most: as much memory it takes for a moment.
-const TAKEN_BACK_MAX: usize = if cfg!(test) { 256 << 10 } else { 32 << 20 };
+/// What is logged of a batch that was rolled back, in bytes, at most: as much memory it takes for a moment.
+const ROLLED_BACK_MAX: usize = if cfg!(test) { 256 << 10 } else { 32 << 20 };
 /// What a record takes besides its key and its value.
 const PRESENT_SIZE: usize = 64;
 
@@ -47,9 +47,9 @@ impl<'a> LogReservation<'a> {
         self.place.into_iter().for_each(Place::give_up);
     }
 
-    /// What was changed was taken back: a snapshot that may have read it fails.
-    fn give_up_taken_back(self) {
-        self.place.into_iter().for_each(Place::give_up_taken_back);
+    /// What was changed was rolled back: a snapshot that may have read it fails.
+    fn give_up_rolled_back(self) {
+        self.place.into_iter().for_each(Place::give_up_rolled_back);
     }
 }
 
@@ -132,9 +132,9 @@ impl StoreLog {
         };
         match made {
             Ok(()) => {}
-            Err(NotMade { error, taken_back }) if error.leaves_nothing() => {
-                // What was changed was taken back, but a snapshot may have read it before.
-                self.note_taken_back(reservation, taken_back, records, operations, session)?;
+            Err(NotMade { error, rolled_back }) if error.leaves_nothing() => {
+                // What was changed was rolled back, but a snapshot may have read it before.
+                self.note_rolled_back(reservation, rolled_back, records, operations, session)?;
                 return Err(error.into());
             }
             // It may be there in part: the log ends before anything that comes of it.
@@ -154,11 +154,11 @@ impl StoreLog {
 }
 
 impl StoreLog {
-    /// Ends the place of a batch that was taken back, of whose puts, and behind them changes of expiries, others may
+    /// Ends the place of a batch that was rolled back, of whose puts, and behind them changes of expiries, others may
     /// have seen the first `seen`. A snapshot that has read them needs the log up to this place, and finds there what
     /// their keys are now. If that is much, or cannot be told, the snapshot fails instead. Without a snapshot there is
     /// nothing to say.
-    fn note_taken_back(
+    fn note_rolled_back(
         &self,
         reservation: LogReservation<'_>,
         seen: usize,
@@ -185,18 +185,18 @@ impl StoreLog {
                 // What is damaged was so before the batch, and is damaged again: there is no value to log over the
                 // one that a snapshot may have read, and no reason to end the log for all others.
                 Err(_) => {
-                    reservation.give_up_taken_back();
+                    reservation.give_up_rolled_back();
                     return Ok(());
                 }
             }
             let value = present.last().and_then(|(_, found)| found.as_ref());
             bytes += PRESENT_SIZE + record.key.len() + value.map_or(0, |(value, _)| value.len());
-            if bytes > TAKEN_BACK_MAX {
-                reservation.give_up_taken_back();
+            if bytes > ROLLED_BACK_MAX {
+                reservation.give_up_rolled_back();
                 return Ok(());
             }
         }
-        let has_expiries = present.len() < seen && !self.mutant("store.takes_back_values_only");
+        let has_expiries = present.len() < seen && !self.mutant("store.rolls_back_values_only");
         let mut present: Vec<Record<'_>> = present
             .iter()
             .map(|(record, present)| {
@@ -220,7 +220,7 @@ impl StoreLog {
                 Ok(None) | Err(IndexError::Removed) => {}
                 // A snapshot may have read a time that is not to be.
                 Err(_) => {
-                    reservation.give_up_taken_back();
+                    reservation.give_up_rolled_back();
                     return Ok(());
                 }
             }

@@ -82,7 +82,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         for (index, record) in pending {
             match record {
                 Record::Rewrite { leaf } if D::NEEDS_IMAGES => {
-                    M::mark("hybrid.taken_back");
+                    M::mark("hybrid.rolled_back");
                     self.check_place(recovery, leaf)?;
                     self.copy(self.image(index), leaf);
                     if !M::mutant("hybrid.no_restore_flush") {

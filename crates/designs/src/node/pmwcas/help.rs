@@ -127,7 +127,7 @@ impl<M: Machine> Pmwcas<M> {
         // AcqRel, Relaxed: as in `install`.
         let set = word.compare_exchange(marker, target, Ordering::AcqRel, Ordering::Relaxed);
         if !is_undecided || set.is_err() {
-            M::mark("pmwcas.marker_taken_back");
+            M::mark("pmwcas.marker_rolled_back");
         }
         is_undecided
     }

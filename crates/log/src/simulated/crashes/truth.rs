@@ -110,9 +110,9 @@ impl Truth {
         self.times.push(self.now);
     }
 
-    /// The place with this LSN was given up; `is_taken_back` if its LSN is given again.
-    pub fn note_given_up(&mut self, lsn: Lsn, is_taken_back: bool) {
-        if is_taken_back {
+    /// The place with this LSN was given up, and maybe its LSN will be given once more.
+    pub fn note_given_up(&mut self, lsn: Lsn, is_given_again: bool) {
+        if is_given_again {
             self.history.truncate(lsn as usize - 1);
             self.times.truncate(lsn as usize - 1);
         } else {

@@ -96,7 +96,7 @@ const SMALL: [(&str, usize, &[&[Operation]]); 28] = [
     ("full, look", 16, &[&[Lone(0, 4), GetLone(1)], &[LoneExpire(1, 5)]]),
     // A removal behind a put meets a leaf that another thread has frozen.
     ("move, lone", 16, &[&[Lone(0, 4)], &[Move(1)]]),
-    // The same of an expiry that is written again behind another one, which is taken back then.
+    // The same of an expiry that is written again behind another one, which is rolled back then.
     ("move, expire", 16, &[&[Lone(0, 4)], &[Expire(1, 6)]]),
     ("move, move", 16, &[&[Move(0), Move(0)], &[Move(1)]]),
     // One put and a removal, with no room for a leaf, and with room for a long record only in the journal.

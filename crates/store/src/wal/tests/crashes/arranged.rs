@@ -232,7 +232,7 @@ fn counted_places(disk: &SimulatedDisk) -> std::sync::Arc<AtomicU32> {
     places
 }
 
-/// Adds all pairs of two maps to a snapshot, and one that was taken back, as if it had been read before.
+/// Adds all pairs of two maps to a snapshot, and one that was rolled back, as if it had been read before.
 fn add_all(store: &Store, snapshot: &mut SnapshotWriter<LogDisk>, half: &[u8]) {
     let filler = store.existing_map("filler").expect("of strings").expect("there");
     let mut names = [("default", store.default_map().number()), ("filler", filler.number())];
@@ -252,10 +252,10 @@ fn add_all(store: &Store, snapshot: &mut SnapshotWriter<LogDisk>, half: &[u8]) {
     }
 }
 
-/// A batch for which there is no space is taken back, while a snapshot that is being written has read a
+/// A batch for which there is no space is rolled back, while a snapshot that is being written has read a
 /// part of it, with keys of `size` bytes; then the power fails. Whether the snapshot came to its end, and
 /// whether nothing of the batch is there.
-fn snapshot_beside_what_is_taken_back(size: usize, mutant: Option<&'static str>) -> (bool, bool) {
+fn snapshot_beside_what_is_rolled_back(size: usize, mutant: Option<&'static str>) -> (bool, bool) {
     let (folder, disk) = (folder(), disk(mutant));
     let small = || options(&disk).max_size_bytes(16 << 20);
     let store = small().open(folder.path().join("pool")).expect("it opens");
@@ -303,7 +303,7 @@ fn snapshot_beside_what_is_taken_back(size: usize, mutant: Option<&'static str>)
         }
     };
     disk.clear_hook();
-    assert_eq!(store.default_map().len(), 60_000, "it was taken back");
+    assert_eq!(store.default_map().len(), 60_000, "it was rolled back");
     add_all(&store, &mut snapshot, &key(60_000));
     let is_finished = snapshot.finish().is_ok();
     let mut is_right = false;
@@ -318,15 +318,15 @@ fn snapshot_beside_what_is_taken_back(size: usize, mutant: Option<&'static str>)
 /// What was read of it must not come back with the snapshot.
 #[test]
 fn what_a_snapshot_read_of_a_rolled_back_batch_is_not_there() {
-    assert_eq!(snapshot_beside_what_is_taken_back(8, None), (true, true));
+    assert_eq!(snapshot_beside_what_is_rolled_back(8, None), (true, true));
 }
 
 /// All old values of the keys of the batch were logged, in one group: more than 1 GiB of them ended the log,
 /// and took as much memory. Now the snapshot fails, and the log goes on.
 #[test]
 fn a_snapshot_fails_beside_a_large_batch_that_is_rolled_back() {
-    assert_eq!(snapshot_beside_what_is_taken_back(200, None), (false, true));
-    let kept = snapshot_beside_what_is_taken_back(200, Some("snapshot.keeps_taken_back"));
+    assert_eq!(snapshot_beside_what_is_rolled_back(200, None), (false, true));
+    let kept = snapshot_beside_what_is_rolled_back(200, Some("snapshot.keeps_rolled_back"));
     assert_eq!(kept, (true, false), "the bug is not found");
 }
 
@@ -364,7 +364,7 @@ fn a_batch_rolled_back_beside_no_snapshot_is_not_in_the_log() {
         assert!(filler.remove(spread(left)).expect("writable"));
     }
     disk.clear_hook();
-    assert_eq!(store.default_map().len(), 0, "it was taken back");
+    assert_eq!(store.default_map().len(), 0, "it was rolled back");
     after_crash(&disk, 7, |store| assert_eq!(store.default_map().len(), 0));
 }
 

@@ -312,7 +312,7 @@ fn a_snapshot_can_be_asked_for_until_the_owed_one_is_over() {
     disk.clear_hook();
 }
 
-/// A large batch for which there was no space was taken back while the snapshot that was owed was being written, so
+/// A large batch for which there was no space was rolled back while the snapshot that was owed was being written, so
 /// that was of no use. It should be written anew; instead the log ended, and every write was refused until the store
 /// was opened again.
 #[test]
@@ -330,7 +330,7 @@ fn an_owed_snapshot_is_written_anew_if_a_batch_is_rolled_back() {
         if let Some(store) = other.upgrade().filter(|_| is_due) {
             let log = store.shared().log.as_ref().expect("it has a log");
             // As a batch that has more to tell of what its keys are now than is logged.
-            log.log.place().give_up_taken_back();
+            log.log.place().give_up_rolled_back();
         }
     });
     crate::maintenance::upkeep::write_owed_snapshot(store.shared(), &EventFn::default());

@@ -1,7 +1,8 @@
-//! Batches that change expiries, and do not come to their end: taken back beside a snapshot, or cut off from their log.
+//! Batches that change expiries, and do not come to their end: rolled back beside a snapshot, or cut off from their
+//! log.
 //!
 //! What was not tried: rollbacks were tested with puts alone, though a short value's record is written again for a new
-//! expiry, which others can see before it is taken back.
+//! expiry, which others can see before it is rolled back.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -28,10 +29,10 @@ fn fill(map: &Map) {
     map.put_with_expiry("timed", "value", Expiry::from_unix_ms(LATER)).expect("room");
 }
 
-/// A batch of a put and two expiries is taken back while a snapshot has read all three; then the power fails. The put's
-/// value, and the expiries, as they are read then, and whether there is a snapshot. `is_damaged`: the record that the
-/// put would have replaced.
-fn taken_back_beside_a_snapshot(
+/// A batch of a put and two expiries is rolled back while a snapshot has read all three; then the power fails. The
+/// put's value, and the expiries, as they are read then, and whether there is a snapshot. `is_damaged`: the record that
+/// the put would have replaced.
+fn rolled_back_beside_a_snapshot(
     mutant: Option<&'static str>,
     is_damaged: bool,
 ) -> (Vec<u8>, [u64; 2], bool) {
@@ -58,7 +59,7 @@ fn taken_back_beside_a_snapshot(
     let number = map.number();
     let records = log.records([number; 3].into_iter(), &operations).expect("it is numbered");
     let mut session = store.shared().session().expect("a session");
-    let not_made = NotMade { error: AllocError::OutOfMemory.into(), taken_back: 3 };
+    let not_made = NotMade { error: AllocError::OutOfMemory.into(), rolled_back: 3 };
     let place = Some(log.place());
     let told = log.note_batch(place, Err(not_made), &records, &operations, &mut session);
     assert!(told.is_err());
@@ -83,8 +84,8 @@ fn taken_back_beside_a_snapshot(
 #[test]
 fn expiries_that_a_snapshot_read_of_a_rollback_are_not_there() {
     let before = (b"old".to_vec(), [0, LATER], true);
-    assert_eq!(taken_back_beside_a_snapshot(None, false), before);
-    let found = taken_back_beside_a_snapshot(Some("store.takes_back_values_only"), false);
+    assert_eq!(rolled_back_beside_a_snapshot(None, false), before);
+    let found = rolled_back_beside_a_snapshot(Some("store.rolls_back_values_only"), false);
     assert_eq!(found, (b"old".to_vec(), [LATER + 1, LATER + 2], true), "the bug is not found");
 }
 
@@ -94,8 +95,8 @@ fn expiries_that_a_snapshot_read_of_a_rollback_are_not_there() {
 #[test]
 fn a_snapshot_fails_beside_a_rollback_over_a_damaged_record() {
     let before = (b"old".to_vec(), [0, LATER], false);
-    assert_eq!(taken_back_beside_a_snapshot(None, true), before);
-    let kept = taken_back_beside_a_snapshot(Some("snapshot.keeps_taken_back"), true);
+    assert_eq!(rolled_back_beside_a_snapshot(None, true), before);
+    let kept = rolled_back_beside_a_snapshot(Some("snapshot.keeps_rolled_back"), true);
     assert_eq!(kept, (b"new".to_vec(), [LATER + 1, LATER + 2], true), "the bug is not found");
 }
 
