@@ -534,9 +534,9 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_that_nobody_was_given_is_taken_back() {
+    fn a_hole_that_nobody_was_given_is_reclaimed() {
         // Another test may be given it, but not again and again.
-        let is_taken_back = |_| {
+        let is_reclaimed = |_| {
             let reservation = Reservation::new(8 << 20).unwrap();
             trim(reservation.base().wrapping_add(2 << 20), 4096);
             reservation.reclaim(2 << 20, 4096);
@@ -548,7 +548,7 @@ mod tests {
             unsafe { reservation.place(2 << 20, 4096, &source, false) }.unwrap();
             true
         };
-        assert!((0..100).any(is_taken_back));
+        assert!((0..100).any(is_reclaimed));
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn threads_that_stop_anywhere_do_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_node_taken_back_too_early_is_caught_at_the_first_touch() {
+fn a_node_freed_too_early_is_caught_at_the_first_touch() {
     let bug = "node taken back before readers are gone";
     let config = Config { mutants: vec![bug], ..Config::default() };
     let found = search(&config, 0..2000, 50, random).expect_err("a reader still holds the node");

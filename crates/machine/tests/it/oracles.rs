@@ -172,7 +172,7 @@ fn volatile_memory_that_nobody_gave_back_is_a_leak() {
 }
 
 #[test]
-fn touching_a_pool_range_that_was_taken_back_fails() {
+fn touching_a_pool_range_that_was_freed_fails() {
     let reclaim = |words: &Words| Simulated::lifetime(words.at(8).as_ptr(), 64, false);
     let failure = failure_of(vec![thread(move |words| {
         reclaim(words);
