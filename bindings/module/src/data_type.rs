@@ -70,7 +70,7 @@ unsafe fn map_of<'a>(value: *const c_void) -> &'a OrderedMap {
 }
 
 /// Runs what the server asked for; a panic becomes `failed`.
-fn guarded<R>(failed: R, work: impl FnOnce() -> R) -> R {
+fn without_panic<R>(failed: R, work: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(failed)
 }
 
@@ -79,7 +79,7 @@ fn guarded<R>(failed: R, work: impl FnOnce() -> R) -> R {
 unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     // SAFETY: the server passes a value of our type.
     let map = unsafe { map_of(value) };
-    guarded((), || {
+    without_panic((), || {
         // SAFETY: the server's, which saves right now; here and in `save_block`.
         unsafe { server!(RedisModule_SaveUnsigned(io, map.len())) };
         let mut writer = BlockWriter::new();
@@ -102,7 +102,7 @@ fn save_block(io: *mut raw::RedisModuleIO, block: &[u8]) {
 }
 
 unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
-    let loaded = guarded(None, || {
+    let loaded = without_panic(None, || {
         Some(load_map(io, version).unwrap_or_else(|damage| {
             refuse(io, version, &damage);
             std::ptr::null_mut()
@@ -196,7 +196,7 @@ unsafe extern "C" fn rewrite(
 ) {
     // SAFETY: the server passes a value of our type.
     let map = unsafe { map_of(value) };
-    guarded((), || {
+    without_panic((), || {
         let mut batch = Batch { io, key, strings: vec![], size: 0 };
         let _ = map.walk(ALL, false, &mut |entry| {
             if entry.expiry_ms == 0 {
@@ -266,11 +266,11 @@ fn emit_expiring(io: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString, 
 unsafe extern "C" fn memory_usage(value: *const c_void) -> usize {
     // SAFETY: the server passes a value of our type.
     let map = unsafe { map_of(value) };
-    guarded(0, || map.memory() as usize)
+    without_panic(0, || map.memory() as usize)
 }
 
 unsafe extern "C" fn free(value: *mut c_void) {
-    guarded((), || {
+    without_panic((), || {
         // SAFETY: a value of our type, made by `Box::into_raw`, which the server gives up once; no
         // other thread has it.
         let map: Box<OrderedMap> = unsafe { Box::from_raw(value.cast()) };
@@ -293,7 +293,7 @@ unsafe extern "C" fn defrag(
     _: *mut raw::RedisModuleString,
     value: *mut *mut c_void,
 ) -> c_int {
-    guarded((), || {
+    without_panic((), || {
         let mut relocate = |block: *mut u8| {
             // SAFETY: the server's, which moves values right now; a block of its allocator, in which it may stay
             // (null).
@@ -313,7 +313,7 @@ unsafe extern "C" fn defrag(
 unsafe extern "C" fn digest(md: *mut raw::RedisModuleDigest, value: *mut c_void) {
     // SAFETY: the server passes a value of our type.
     let map = unsafe { map_of(value) };
-    guarded((), || {
+    without_panic((), || {
         let _ = map.walk(ALL, false, &mut |entry| {
             for bytes in [entry.name, entry.value] {
                 let start = bytes.as_ptr().cast();
@@ -336,7 +336,7 @@ unsafe extern "C" fn copy(
     // SAFETY: the server passes a value of our type.
     let map = unsafe { map_of(value) };
     // No memory: the server answers that nothing was copied.
-    let copied = guarded(None, || map.copy().ok());
+    let copied = without_panic(None, || map.copy().ok());
     let Some(copied) = copied else { return std::ptr::null_mut() };
     // SAFETY: the server's, which copies right now.
     let name = unsafe { server!(RedisModule_GetToKeyNameFromOptCtx(options)) };

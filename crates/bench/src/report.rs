@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_unsteady_from_15_percent_on_either_way() {
+    fn a_round_is_noisy_from_15_percent_on_either_way() {
         let round = |before, after| Round {
             operations: 1,
             units: 1,

@@ -226,7 +226,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("fast-fair-b", "fast_fair.no_sequence"),
     of("fast-fair-b", "fast_fair.unlogged_removal"),
     of("fast-fair-b-unlogged", "fast_fair.persists_one"),
-    of("fast-fair-b-unlogged", "solo.closes_unsettled"),
+    of("fast-fair-b-unlogged", "single_tree_pool.closes_deferred"),
     of("fast-fair-bo", "fast_fair.copy_not_flushed"),
     of("fast-fair-bo", "fast_fair.free_moved_at_once"),
     of("fast-fair-bo", "fast_fair.keeps_moved"),

@@ -276,7 +276,7 @@ impl Shared {
     #[inline]
     pub fn wait(&self, lsn: Option<Lsn>) -> Result<()> {
         match (&self.log, lsn) {
-            (Some(log), Some(lsn)) if !log.holds(lsn) => log.wait(lsn),
+            (Some(log), Some(lsn)) if !log.defers(lsn) => log.wait(lsn),
             _ => Ok(()),
         }
     }

@@ -400,7 +400,7 @@ impl Store {
     /// again. Without a log it does nothing.
     pub fn defer_sync(&self) {
         if let Some(log) = &self.shared.log {
-            log.hold();
+            log.defer();
         }
     }
 

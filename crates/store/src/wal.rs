@@ -100,7 +100,7 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The log whose writes this thread waits for later, by its number, and the last of these writes.
-    static HELD: Cell<Option<(u64, Lsn)>> = const { Cell::new(None) };
+    static DEFERRED: Cell<Option<(u64, Lsn)>> = const { Cell::new(None) };
 }
 
 /// The log of an open store.
@@ -324,32 +324,32 @@ impl StoreLog {
     }
 
     /// Lets writes of this thread return at once, to be waited for together.
-    pub fn hold(&self) {
-        HELD.set(Some((self.id, 0)));
+    pub fn defer(&self) {
+        DEFERRED.set(Some((self.id, 0)));
     }
 
     /// Whether a write of this thread is to be waited for later; takes note of it.
     #[inline]
-    pub fn holds(&self, lsn: Lsn) -> bool {
-        match HELD.get() {
+    pub fn defers(&self, lsn: Lsn) -> bool {
+        match DEFERRED.get() {
             Some((log, last)) if log == self.id => {
-                HELD.set(Some((log, last.max(lsn))));
+                DEFERRED.set(Some((log, last.max(lsn))));
                 true
             }
             _ => false,
         }
     }
 
-    /// Waits for the writes of this thread that are held.
+    /// Waits for the writes of this thread that were deferred.
     #[inline]
     pub fn wait_deferred(&self) -> Result<()> {
-        match HELD.get() {
+        match DEFERRED.get() {
             Some((log, last)) if last != 0 && log == self.id => {
                 if !self.mutant("store.deferred_unwaited") {
                     self.wait(last)?;
                 }
-                if HELD.get() == Some((log, last)) {
-                    HELD.set(Some((log, 0)));
+                if DEFERRED.get() == Some((log, last)) {
+                    DEFERRED.set(Some((log, 0)));
                 }
                 Ok(())
             }

@@ -225,15 +225,15 @@ fn cluster_of(args: &ExportArgs) -> Result<Option<Address>, Failure> {
 }
 
 /// Why requests cannot be written.
-enum Trouble {
+enum Cause {
     /// The pool cannot be read.
     Pool(String),
     Output(io::Error),
 }
 
-impl From<String> for Trouble {
+impl From<String> for Cause {
     fn from(why: String) -> Self {
-        Trouble::Pool(why)
+        Cause::Pool(why)
     }
 }
 
@@ -253,8 +253,8 @@ fn run_requests(
     let store = open::for_reading(pool, &args.map.trust)?;
     let show = global.wants_progress();
     let failure = |trouble, failed: &dyn Fn(&io::Error) -> Failure| match trouble {
-        Trouble::Pool(why) => Failure::new(ExitCode::Pool, format!("{}: {why}", pool.display())),
-        Trouble::Output(error) => failed(&error),
+        Cause::Pool(why) => Failure::new(ExitCode::Pool, format!("{}: {why}", pool.display())),
+        Cause::Output(error) => failed(&error),
     };
     if args.output == Path::new("-") {
         let written = write_requests(&store, out.writer(), show);
@@ -275,13 +275,13 @@ fn run_requests(
 }
 
 /// Writes all keys as requests. How many they were.
-fn write_requests(store: &Store, out: &mut dyn Write, show: bool) -> Result<u64, Trouble> {
+fn write_requests(store: &Store, out: &mut dyn Write, show: bool) -> Result<u64, Cause> {
     let mut keyspace = Keyspace::new(store).map_err(|error| error.to_string())?;
     let sizes = keyspace.sizes();
     let progress = Progress::pairs(show, "exporting", sizes.iter().map(|(_, keys)| keys).sum());
     let mut done: u64 = 0;
     for (database, _) in sizes.into_iter().filter(|(_, keys)| *keys > 0) {
-        resp::write_select(out, database).map_err(Trouble::Output)?;
+        resp::write_select(out, database).map_err(Cause::Output)?;
         keyspace.each(database, |key, part| {
             if matches!(part, Part::End(_)) {
                 done += 1;
@@ -289,7 +289,7 @@ fn write_requests(store: &Store, out: &mut dyn Write, show: bool) -> Result<u64,
                     progress.set(done);
                 }
             }
-            resp::write_part(out, key, part).map_err(Trouble::Output)
+            resp::write_part(out, key, part).map_err(Cause::Output)
         })?;
     }
     Ok(done)

@@ -153,7 +153,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
 
     read_by_version!();
 
-    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
+    fn initialize(_context: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.version.write_private(1);
         leaf.count.write_private(0);
         for word in &leaf.unused {
@@ -165,7 +165,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
         }
     }
 
-    fn fill(_frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(_context: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (index, (key, value)) in pairs.iter().enumerate() {
             let entry = Versioned { key: *key, value: *value, start: 1, end: NEVER };
             leaf.entries.write_private(index, entry);

@@ -67,12 +67,12 @@ impl<M: Machine> Leaf<M> {
 
     /// The value of a key.
     #[inline(always)]
-    fn get(&self, _frame: TreeContext<M>, key: u64) -> Option<u64> {
+    fn get(&self, _context: TreeContext<M>, key: u64) -> Option<u64> {
         self.find(key).map(|slot| self.entries[slot].value())
     }
 
     /// Appends up to `limit` pairs from `from` on, sorted.
-    fn append(&self, _frame: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+    fn append(&self, _context: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
         let before = pairs.len();
         let all = slots(self.bitmap()).map(|slot| self.entries[slot].pair());
         pairs.extend(all.filter(|(key, _)| *key >= from));
@@ -157,18 +157,18 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
 
     read_by_version!();
 
-    fn key_count(_frame: TreeContext<M>, leaf: &Leaf<M>) -> usize {
+    fn key_count(_context: TreeContext<M>, leaf: &Leaf<M>) -> usize {
         leaf.bitmap().count_ones() as usize
     }
 
-    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
+    fn initialize(_context: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.bitmap.write_private(0);
         for word in &leaf.unused {
             word.write_private(0);
         }
     }
 
-    fn fill(_frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(_context: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         debug_assert!(pairs.is_empty(), "a split copies entries in their slots");
         leaf.bitmap.write_private(0);
     }
@@ -216,7 +216,7 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
         Ok(())
     }
 
-    fn check(_frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(_context: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         for slot in slots(leaf.bitmap()) {
             let key = leaf.entries[slot].key();
             if leaf.fingerprints.read_private(slot) != fingerprint(key) {

@@ -158,13 +158,13 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
     }
 
     #[inline(always)]
-    fn is_current(_frame: TreeContext<M>, _leaf: &Leaf<M>, _view: usize) -> bool {
+    fn is_current(_context: TreeContext<M>, _leaf: &Leaf<M>, _view: usize) -> bool {
         true
     }
 
     #[inline(always)]
     fn search(
-        _frame: TreeContext<M>,
+        _context: TreeContext<M>,
         leaf: &Leaf<M>,
         view: usize,
         key: u64,
@@ -173,7 +173,7 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
     }
 
     fn collect(
-        _frame: TreeContext<M>,
+        _context: TreeContext<M>,
         leaf: &Leaf<M>,
         view: usize,
         from: u64,
@@ -186,13 +186,13 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
         Ok(())
     }
 
-    fn pairs(_frame: TreeContext<M>, leaf: &Leaf<M>) -> Pairs {
+    fn pairs(_context: TreeContext<M>, leaf: &Leaf<M>) -> Pairs {
         let mut pairs = vec![];
         leaf.live(leaf.count(), 0, &mut pairs);
         pairs
     }
 
-    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
+    fn initialize(_context: TreeContext<M>, leaf: &Leaf<M>) {
         for word in [&leaf.removals, &leaf.count, &leaf.visible].into_iter().chain(&leaf.unused) {
             word.write_private(0);
         }

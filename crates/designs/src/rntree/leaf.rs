@@ -340,11 +340,11 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         leaf.set_reserved(rewrites, pairs.len(), Ordering::Relaxed);
     }
 
-    fn apply(_frame: TreeContext<M>, _leaf: &Leaf<M>, _change: &Change) -> Applied {
+    fn apply(_context: TreeContext<M>, _leaf: &Leaf<M>, _change: &Change) -> Applied {
         unreachable!("this design writes in its own way")
     }
 
-    fn freeze(_frame: TreeContext<M>, leaf: &Leaf<M>) {
+    fn freeze(_context: TreeContext<M>, leaf: &Leaf<M>) {
         let (rewrites, count) = leaf.reserved();
         // Relaxed: ordered by the fence.
         leaf.set_reserved(rewrites + 1, count, Ordering::Relaxed);
@@ -353,7 +353,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         M::fence(Ordering::Release);
     }
 
-    fn thaw(_frame: TreeContext<M>, leaf: &Leaf<M>) {
+    fn thaw(_context: TreeContext<M>, leaf: &Leaf<M>) {
         let (rewrites, count) = leaf.reserved();
         // Release: the rewritten leaf before the even number; pairs with the acquire in `reserved`.
         leaf.set_reserved((rewrites + 1) & LOW_MASK, count, Ordering::Release);

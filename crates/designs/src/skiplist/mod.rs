@@ -106,11 +106,11 @@ use variant::{Standard, Variant};
 /// use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
-/// let solo: SingleTreePool<PSkiplist> = SingleTreePool::create(pool)?;
-/// let mut session = solo.heap().session()?;
-/// assert_eq!(solo.tree().insert(&mut session, 7, 70)?, None);
-/// assert_eq!(solo.tree().upsert(&mut session, 7, 71)?, Some(70));
-/// assert_eq!(solo.tree().remove(&mut session, 7)?, Some(71));
+/// let single: SingleTreePool<PSkiplist> = SingleTreePool::create(pool)?;
+/// let mut session = single.heap().session()?;
+/// assert_eq!(single.tree().insert(&mut session, 7, 70)?, None);
+/// assert_eq!(single.tree().upsert(&mut session, 7, 71)?, Some(70));
+/// assert_eq!(single.tree().remove(&mut session, 7)?, Some(71));
 /// # Ok(())
 /// # }
 /// ```

@@ -64,7 +64,7 @@ impl<M: Machine> Leaf<M> {
 
     /// The value of a key.
     #[inline(always)]
-    fn get(&self, _frame: TreeContext<M>, key: u64) -> Option<u64> {
+    fn get(&self, _context: TreeContext<M>, key: u64) -> Option<u64> {
         if let Some(same) = self.entries.with_key(key) {
             // The bitmap says what counts, also while the slot array may not be believed.
             let named = self.bitmap() & !VALID;
@@ -77,7 +77,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Appends up to `limit` pairs from `from` on.
     #[inline(always)]
-    fn append(&self, _frame: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+    fn append(&self, _context: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
         let slots = self.sorted();
         let start = if from == 0 {
             0
@@ -167,18 +167,18 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
 
     read_by_version!();
 
-    fn key_count(_frame: TreeContext<M>, leaf: &Leaf<M>) -> usize {
+    fn key_count(_context: TreeContext<M>, leaf: &Leaf<M>) -> usize {
         (leaf.bitmap() & !VALID).count_ones() as usize
     }
 
-    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
+    fn initialize(_context: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.bitmap.write_private(0);
         for word in &leaf.unused {
             word.write_private(0);
         }
     }
 
-    fn fill(_frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(_context: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
             entry.set(*key, *value);
         }

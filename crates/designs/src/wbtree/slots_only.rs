@@ -47,14 +47,14 @@ impl<M: Machine> Leaf<M> {
 
     /// The value of a key.
     #[inline(always)]
-    fn get(&self, _frame: TreeContext<M>, key: u64) -> Option<u64> {
+    fn get(&self, _context: TreeContext<M>, key: u64) -> Option<u64> {
         let found = self.slots().find::<M, BYTE_WORD_STEPS>(key, |slot| self.entry(slot).key());
         found.ok().map(|(_, slot)| self.entry(slot).value())
     }
 
     /// Appends up to `limit` pairs from `from` on.
     #[inline(always)]
-    fn append(&self, _frame: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+    fn append(&self, _context: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
         let slots = self.slots();
         let all = slots.as_slice().iter().map(|slot| self.entry(usize::from(*slot)).pair());
         pairs.extend(all.skip_while(|(key, _)| *key < from).take(limit));
@@ -84,18 +84,18 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
 
     read_by_version!();
 
-    fn key_count(_frame: TreeContext<M>, leaf: &Leaf<M>) -> usize {
+    fn key_count(_context: TreeContext<M>, leaf: &Leaf<M>) -> usize {
         leaf.slots().count()
     }
 
-    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
+    fn initialize(_context: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.slots.write_private(0);
         for word in &leaf.unused {
             word.write_private(0);
         }
     }
 
-    fn fill(_frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(_context: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
             entry.set(*key, *value);
         }

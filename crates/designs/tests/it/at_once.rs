@@ -26,16 +26,16 @@ fn at_once<T: Design>(path: &Path) -> SingleTreePool<T> {
 
 /// A pool that was left as a crash leaves it, with `keys` keys and so many writes behind, of which some are removals.
 fn left<T: Design>(path: &Path, keys: u64, writes: u64) -> Model {
-    let solo = open::<T>(path, CreateMode::New);
-    let mut session = solo.heap().session().expect("a free session");
+    let single = open::<T>(path, CreateMode::New);
+    let mut session = single.heap().session().expect("a free session");
     let mut model = Model::new();
     let numbers = (0..keys).chain((0..writes).map(|number| number * 7919 % keys));
     // No two writes have the same value, so that an older one is no newer one.
     for (value, number) in (0..).zip(numbers) {
-        let _ = solo.tree().upsert(&mut session, key(number), value).expect("room");
+        let _ = single.tree().upsert(&mut session, key(number), value).expect("room");
         model.insert(key(number), value);
         if number % 29 == 5 {
-            let _ = solo.tree().remove(&mut session, key(number)).expect("room");
+            let _ = single.tree().remove(&mut session, key(number)).expect("room");
             model.remove(&key(number));
         }
     }
@@ -43,23 +43,23 @@ fn left<T: Design>(path: &Path, keys: u64, writes: u64) -> Model {
 }
 
 /// Checks a tree whose pool nobody else uses, and what it has.
-fn assert_whole<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
-    let mut session = solo.heap().session().expect("a free session");
-    assert_eq!(solo.tree().len(&mut session).expect("whole"), model.len() as u64);
+fn assert_whole<T: Design>(single: &SingleTreePool<T>, model: &Model) {
+    let mut session = single.heap().session().expect("a free session");
+    assert_eq!(single.tree().len(&mut session).expect("whole"), model.len() as u64);
     let mut pairs = vec![];
-    solo.tree().scan(&mut session, 0, usize::MAX, &mut pairs).expect("whole");
+    single.tree().scan(&mut session, 0, usize::MAX, &mut pairs).expect("whole");
     assert!(pairs.iter().copied().eq(model.iter().map(|(key, value)| (*key, *value))));
     drop(session);
-    solo.sweep().expect("no damage").expect("nobody has a session");
-    let report = solo.check().expect("a check");
+    single.sweep().expect("no damage").expect("nobody has a session");
+    let report = single.check().expect("a check");
     assert!(report.is_clean(), "{:?}", report.problems);
 }
 
 /// Two threads write to keys of their own, from all leaves, and a third one restores what is left, while the first
 /// answers are given.
 fn live<G: Geometry>(path: &Path, keys: u64, model: &mut Model, life: u64) {
-    let solo = at_once::<SpTreeCheckpointed<G>>(path);
-    let (tree, heap) = (solo.tree(), solo.heap());
+    let single = at_once::<SpTreeCheckpointed<G>>(path);
+    let (tree, heap) = (single.tree(), single.heap());
     assert!(life > 0 || tree.unknown_leaves() > 0, "opening has left none");
     let seen = &*model;
     let write = |thread: u64| {
@@ -102,7 +102,7 @@ fn live<G: Geometry>(path: &Path, keys: u64, model: &mut Model, life: u64) {
         }
     }
     if life % 2 == 1 {
-        assert_whole(&solo, model);
+        assert_whole(&single, model);
     }
 }
 
@@ -128,9 +128,9 @@ fn opening_at_once_leaves_the_leaves() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
     let mut model = left::<Usual>(&path, 8000, 30_000);
-    let solo = at_once::<Usual>(&path);
-    let tree = solo.tree();
-    let mut session = solo.heap().session().expect("a free session");
+    let single = at_once::<Usual>(&path);
+    let tree = single.tree();
+    let mut session = single.heap().session().expect("a free session");
     let all = tree.unknown_leaves();
     assert!(all > 150, "{all} leaves");
     let sought = [key(77), key(4321), key(7999), 12, u64::MAX - 2];
@@ -145,7 +145,7 @@ fn opening_at_once_leaves_the_leaves() {
     let last = model.iter().rev().take(500).map(|(key, value)| (*key, *value));
     assert!(pairs.iter().copied().eq(last));
     drop(session);
-    assert_whole(&solo, &model);
+    assert_whole(&single, &model);
     assert_eq!(tree.unknown_leaves(), 0);
 }
 
@@ -156,9 +156,9 @@ fn a_whole_checkpoint_makes_all_leaves_known() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
     let mut model = left::<Usual>(&path, 8000, 30_000);
-    let solo = at_once::<Usual>(&path);
-    let tree = solo.tree();
-    let mut session = solo.heap().session().expect("a free session");
+    let single = at_once::<Usual>(&path);
+    let tree = single.tree();
+    let mut session = single.heap().session().expect("a free session");
     let all = tree.unknown_leaves();
     assert!(all > 150, "{all} leaves");
     let mut writes = 0;
@@ -170,7 +170,7 @@ fn a_whole_checkpoint_makes_all_leaves_known() {
     }
     model.insert(key(3), writes);
     drop(session);
-    assert_whole(&solo, &model);
+    assert_whole(&single, &model);
 }
 
 /// A checkpoint leads to leaves as long as none is merged away. Behind a merge opening reads all leaves, until a
@@ -181,35 +181,35 @@ fn behind_a_merge_opening_reads_all_leaves() {
     let path = directory.path().join("pool");
     let keys = 4000;
     let mut model = left::<Usual>(&path, keys, 20_000);
-    let solo = at_once::<Usual>(&path);
-    assert!(solo.tree().unknown_leaves() > 0);
-    let mut session = solo.heap().session().expect("a free session");
-    assert_eq!(solo.tree().len(&mut session).expect("whole"), model.len() as u64);
-    let before = solo.tree().shape(&mut session).expect("a shape").leaves;
+    let single = at_once::<Usual>(&path);
+    assert!(single.tree().unknown_leaves() > 0);
+    let mut session = single.heap().session().expect("a free session");
+    assert_eq!(single.tree().len(&mut session).expect("whole"), model.len() as u64);
+    let before = single.tree().shape(&mut session).expect("a shape").leaves;
     let mut ascending: Vec<u64> = model.keys().copied().collect();
     ascending.truncate(1500);
     for key in ascending {
-        let _ = solo.tree().remove(&mut session, key).expect("room");
+        let _ = single.tree().remove(&mut session, key).expect("room");
         model.remove(&key);
     }
-    let after = solo.tree().shape(&mut session).expect("a shape").leaves;
+    let after = single.tree().shape(&mut session).expect("a shape").leaves;
     assert!(after < before, "{before} leaves, then {after}");
     drop(session);
-    drop(solo);
+    drop(single);
 
-    let solo = at_once::<Usual>(&path);
-    assert_eq!(solo.tree().unknown_leaves(), 0, "a leaf was merged away");
-    let mut session = solo.heap().session().expect("a free session");
+    let single = at_once::<Usual>(&path);
+    assert_eq!(single.tree().unknown_leaves(), 0, "a leaf was merged away");
+    let mut session = single.heap().session().expect("a free session");
     for number in 0..20_000 {
         let key = key(number % keys);
-        let _ = solo.tree().upsert(&mut session, key, number).expect("room");
+        let _ = single.tree().upsert(&mut session, key, number).expect("room");
         model.insert(key, number);
     }
     drop(session);
-    drop(solo);
-    let solo = at_once::<Usual>(&path);
-    assert!(solo.tree().unknown_leaves() > 0);
-    assert_whole(&solo, &model);
+    drop(single);
+    let single = at_once::<Usual>(&path);
+    assert!(single.tree().unknown_leaves() > 0);
+    assert_whole(&single, &model);
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -243,9 +243,9 @@ fn a_leaf_with_a_lost_record_is_known() {
         range.contains(&key) && value < 1 << 20 && link < 1 << 40 && meta != 0
     };
     let leaf = lost..lost + 1280;
-    let solo = at_once::<Usual>(&path);
-    let tree = solo.tree();
-    let mut session = solo.heap().session().expect("a free session");
+    let single = at_once::<Usual>(&path);
+    let tree = single.tree();
+    let mut session = single.heap().session().expect("a free session");
     // Each reads a chunk behind the tails, of which there are a few.
     for before in &list(&bytes)[1..16] {
         assert!(tree.get(&mut session, word(&bytes, *before)).is_ok());
@@ -294,14 +294,14 @@ fn a_lost_record_behind_the_tails_is_told() {
         bytes[at + 9] ^= 0x40;
         std::fs::write(&path, &bytes).expect("room");
         let pool = Pool::open(&path, &PoolOptions::default()).expect("the pool");
-        let Ok(solo) = SingleTreePool::<Usual>::open_at_once(pool) else {
+        let Ok(single) = SingleTreePool::<Usual>::open_at_once(pool) else {
             told += 1;
             continue;
         };
-        let mut session = solo.heap().session().expect("a free session");
+        let mut session = single.heap().session().expect("a free session");
         let mut errors = 0;
         for key in (0..keys).map(key) {
-            match solo.tree().get(&mut session, key) {
+            match single.tree().get(&mut session, key) {
                 Ok(found) => assert_eq!(found, model.get(&key).copied(), "record at {at}"),
                 Err(_) => errors += 1,
             }
@@ -328,22 +328,22 @@ fn a_cut_split_takes_no_impossible_number() {
     let cut = bytes.clone();
     bytes[right + 56..right + 64].copy_from_slice(&(1_u64 << 50).to_le_bytes());
     std::fs::write(&path, &bytes).expect("room");
-    let solo = at_once::<Usual>(&path);
-    let mut session = solo.heap().session().expect("a free session");
-    let error = solo.tree().get(&mut session, word(&whole, left)).expect_err("it is told");
+    let single = at_once::<Usual>(&path);
+    let mut session = single.heap().session().expect("a free session");
+    let error = single.tree().get(&mut session, word(&whole, left)).expect_err("it is told");
     assert!(error.to_string().contains("writes are in their place"), "{error}");
     drop(session);
-    drop(solo);
+    drop(single);
     let after = std::fs::read(&path).expect("readable");
     assert_eq!(word(&after, left + 56), word(&whole, left + 56));
 
     // The cut alone is mended.
     std::fs::write(&path, &cut).expect("room");
-    let solo = at_once::<Usual>(&path);
-    let mut session = solo.heap().session().expect("a free session");
-    assert!(solo.tree().get(&mut session, word(&whole, left)).is_ok());
+    let single = at_once::<Usual>(&path);
+    let mut session = single.heap().session().expect("a free session");
+    assert!(single.tree().get(&mut session, word(&whole, left)).is_ok());
     drop(session);
-    assert_whole(&solo, &model);
+    assert_whole(&single, &model);
 }
 
 /// Line 0 of one leaf is lost. Opening does not read it: other leaves are served but the one on its left, which looks
@@ -363,9 +363,9 @@ fn a_lost_leaf_is_told_and_others_are_served() {
     bytes[lost..lost + 64].fill(0);
     std::fs::write(&path, bytes).expect("room");
 
-    let solo = at_once::<Usual>(&path);
-    let tree = solo.tree();
-    let mut session = solo.heap().session().expect("a free session");
+    let single = at_once::<Usual>(&path);
+    let tree = single.tree();
+    let mut session = single.heap().session().expect("a free session");
     let mut told = 0;
     for key in (0..keys).map(key) {
         match tree.get(&mut session, key) {
@@ -384,6 +384,6 @@ fn a_lost_leaf_is_told_and_others_are_served() {
     assert!(!damaged.is_empty() && tree.unknown_leaves() > 0, "{damaged:?}");
     assert!(tree.len(&mut session).is_err());
     drop(session);
-    assert!(solo.sweep().is_err());
-    assert!(!solo.check().expect("a check").is_clean());
+    assert!(single.sweep().is_err());
+    assert!(!single.check().expect("a check").is_clean());
 }

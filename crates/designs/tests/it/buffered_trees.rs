@@ -11,8 +11,8 @@ use super::common::{Model, open};
 /// In a full pool the removal of another key was refused, because the new key was put in first.
 fn removals_make_room<T: Design>(in_leaf: &[u64], new: u64) {
     let pool = Pool::in_memory(1 << 18, 1 << 18, Domain::Process).expect("memory");
-    let solo: SingleTreePool<T> = SingleTreePool::create_with_chunks(pool, 14).expect("room");
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let single: SingleTreePool<T> = SingleTreePool::create_with_chunks(pool, 14).expect("room");
+    let (tree, mut session) = (single.tree(), single.heap().session().expect("a free session"));
     let mut model = Model::new();
     for key in in_leaf {
         tree.insert(&mut session, *key, key + 100).expect("room");
@@ -53,18 +53,18 @@ fn a_full_pool_has_the_room_that_removals_in_a_buffer_make() {
 fn buffers_are_restored_in_the_background() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
-    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::New);
-    let mut session = solo.heap().session().expect("a free session");
+    let single = open::<SpTreeBuffered<Production>>(&path, CreateMode::New);
+    let mut session = single.heap().session().expect("a free session");
     for number in 0..5000 {
         // In no order, so that most leaves have something in their buffers.
         let key = number * 7919 % 5000;
-        solo.tree().insert(&mut session, key * 7, key).expect("room");
+        single.tree().insert(&mut session, key * 7, key).expect("room");
     }
     drop(session);
-    drop(solo);
-    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
-    let tree = solo.tree();
-    let mut session = solo.heap().session().expect("a free session");
+    drop(single);
+    let single = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+    let tree = single.tree();
+    let mut session = single.heap().session().expect("a free session");
     let all = tree.unrestored();
     assert!(all > 5 && tree.log_bytes() > 0, "{all} buffers");
     let (mut from, mut left) = (Some(0), all);
@@ -85,23 +85,23 @@ fn buffers_are_restored_in_the_background() {
 fn logs_that_nobody_writes_any_more_are_freed() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
-    let write = |solo: &SingleTreePool<SpTreeBuffered<Production>>, sessions: usize| {
+    let write = |single: &SingleTreePool<SpTreeBuffered<Production>>, sessions: usize| {
         let mut all: Vec<_> =
-            (0..sessions).map(|_| solo.heap().session().expect("a free session")).collect();
+            (0..sessions).map(|_| single.heap().session().expect("a free session")).collect();
         for number in 0..40_000 {
             for session in &mut all {
-                let _ = solo.tree().upsert(session, number * 7919 % 5000, number).expect("room");
+                let _ = single.tree().upsert(session, number * 7919 % 5000, number).expect("room");
             }
         }
-        solo.tree().log_bytes() >> 16
+        single.tree().log_bytes() >> 16
     };
-    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::New);
-    let two = write(&solo, 2);
+    let single = open::<SpTreeBuffered<Production>>(&path, CreateMode::New);
+    let two = write(&single, 2);
     assert!((20..=40).contains(&two), "{two} chunks of two sessions");
-    drop(solo);
-    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
-    let one = write(&solo, 1);
+    drop(single);
+    let single = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+    let one = write(&single, 1);
     assert!((10..=24).contains(&one), "{one} chunks of one session");
-    let mut session = solo.heap().session().expect("a free session");
-    assert_eq!(solo.tree().get(&mut session, 39_999 * 7919 % 5000).expect("get"), Some(39_999));
+    let mut session = single.heap().session().expect("a free session");
+    assert_eq!(single.tree().get(&mut session, 39_999 * 7919 % 5000).expect("get"), Some(39_999));
 }

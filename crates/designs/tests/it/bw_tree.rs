@@ -11,21 +11,21 @@ use super::common::open;
 #[test]
 fn pages_that_became_empty_stay_and_are_used_again() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-    let solo: SingleTreePool<BwTree> = SingleTreePool::create(pool).expect("room");
-    let mut session = solo.heap().session().expect("a free session");
+    let single: SingleTreePool<BwTree> = SingleTreePool::create(pool).expect("room");
+    let mut session = single.heap().session().expect("a free session");
     let mut leaves = vec![];
     for _ in 0..2 {
         for key in 0..20_000 {
-            assert_eq!(solo.tree().insert(&mut session, key, key).expect("memory"), None);
+            assert_eq!(single.tree().insert(&mut session, key, key).expect("memory"), None);
         }
         for key in 0..20_000 {
-            assert_eq!(solo.tree().remove(&mut session, key).expect("memory"), Some(key));
+            assert_eq!(single.tree().remove(&mut session, key).expect("memory"), Some(key));
         }
-        leaves.push(solo.tree().shape(&mut session).expect("a shape").leaves);
+        leaves.push(single.tree().shape(&mut session).expect("a shape").leaves);
     }
     assert!(leaves[0] > 200 && leaves[0] == leaves[1], "{leaves:?}");
     drop(session);
-    assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+    assert_eq!(single.check().expect("a check").problems, Vec::<String>::new());
 }
 
 #[test]

@@ -15,13 +15,13 @@ use super::common::open;
 #[test]
 fn writes_are_refused_until_a_descriptor_becomes_free() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-    let solo: SingleTreePool<BzTree<Small<9, 8>>> = SingleTreePool::create(pool).expect("room");
-    let mut still = solo.heap().session().expect("a free session");
-    let mut session = solo.heap().session().expect("a free session");
+    let single: SingleTreePool<BzTree<Small<9, 8>>> = SingleTreePool::create(pool).expect("room");
+    let mut still = single.heap().session().expect("a free session");
+    let mut session = single.heap().session().expect("a free session");
     still.pin();
     let mut done = 0;
     let error = loop {
-        match solo.tree().insert(&mut session, done, done + 100) {
+        match single.tree().insert(&mut session, done, done + 100) {
             Ok(_) => done += 1,
             Err(error) => break error,
         }
@@ -30,14 +30,14 @@ fn writes_are_refused_until_a_descriptor_becomes_free() {
     assert!(matches!(error, IndexError::Alloc(AllocError::DescriptorsInUse(8))), "{error}");
     assert!(error.to_string().contains("all 8 descriptors"), "{error}");
     // Nothing was changed, and reads need none.
-    assert_eq!(solo.tree().get(&mut session, done).expect("get"), None);
-    assert_eq!(solo.tree().len(&mut session).expect("len"), done);
+    assert_eq!(single.tree().get(&mut session, done).expect("get"), None);
+    assert_eq!(single.tree().len(&mut session).expect("len"), done);
     still.unpin();
     for key in done..50 {
-        assert_eq!(solo.tree().insert(&mut session, key, key + 100).expect("room"), None);
+        assert_eq!(single.tree().insert(&mut session, key, key + 100).expect("room"), None);
     }
     drop((still, session));
-    assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+    assert_eq!(single.check().expect("a check").problems, Vec::<String>::new());
 }
 
 /// A scan has a pin for each leaf, so that it keeps few descriptors from being used again.
@@ -45,31 +45,32 @@ fn writes_are_refused_until_a_descriptor_becomes_free() {
 fn writes_go_on_beside_scans_without_end() {
     const KEYS: u64 = 60_000;
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-    let solo: SingleTreePool<BzTree<Small<9, 32>>> = SingleTreePool::create(pool).expect("room");
-    let mut session = solo.heap().session().expect("a free session");
+    let single: SingleTreePool<BzTree<Small<9, 32>>> = SingleTreePool::create(pool).expect("room");
+    let mut session = single.heap().session().expect("a free session");
     for key in 0..KEYS {
-        solo.tree().insert(&mut session, key, key).expect("room");
+        single.tree().insert(&mut session, key, key).expect("room");
     }
     let writing = Arc::new(());
     let watch = Arc::downgrade(&writing);
-    let solo = &solo;
+    let single = &single;
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut session = solo.heap().session().expect("a free session");
+            let mut session = single.heap().session().expect("a free session");
             while watch.strong_count() > 0 {
                 let mut pairs = vec![];
-                solo.tree().scan(&mut session, 0, usize::MAX, &mut pairs).expect("scan");
+                single.tree().scan(&mut session, 0, usize::MAX, &mut pairs).expect("scan");
                 assert!(pairs.len() as u64 >= KEYS);
                 pairs.clear();
-                solo.tree()
+                single
+                    .tree()
                     .scan_back(&mut session, u64::MAX, usize::MAX, &mut pairs)
                     .expect("scan");
                 assert!(pairs.len() as u64 >= KEYS);
-                assert!(solo.tree().shape(&mut session).expect("a shape").leaves > KEYS / 9);
+                assert!(single.tree().shape(&mut session).expect("a shape").leaves > KEYS / 9);
             }
         });
         let written: Vec<_> =
-            (0..10_000).map(|key| solo.tree().upsert(&mut session, key * 7, key)).collect();
+            (0..10_000).map(|key| single.tree().upsert(&mut session, key * 7, key)).collect();
         drop(writing);
         let refused: Vec<_> = written.into_iter().filter_map(Result::err).collect();
         assert!(refused.is_empty(), "{} refused: {}", refused.len(), refused[0]);
@@ -79,13 +80,14 @@ fn writes_go_on_beside_scans_without_end() {
 /// A tree that fills its pool, another one in there, and keys in the order in which they were added.
 fn full() -> (SingleTreePool<BzTree>, BzTree<Small<42>>, Vec<u64>) {
     let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Process).expect("memory");
-    let solo: SingleTreePool<BzTree> = SingleTreePool::create_with_chunks(pool, 14).expect("room");
-    let mut session = solo.heap().session().expect("a free session");
+    let single: SingleTreePool<BzTree> =
+        SingleTreePool::create_with_chunks(pool, 14).expect("room");
+    let mut session = single.heap().session().expect("a free session");
     let other = <BzTree<Small<42>> as Design>::create(&mut session).expect("room");
     let mut keys = vec![];
     loop {
         let key = keys.len() as u64 * 7919 % 1_000_003;
-        match solo.tree().insert(&mut session, key, key) {
+        match single.tree().insert(&mut session, key, key) {
             Ok(_) => keys.push(key),
             Err(error) => {
                 assert!(error.lacks_space(), "{error}");
@@ -95,14 +97,14 @@ fn full() -> (SingleTreePool<BzTree>, BzTree<Small<42>>, Vec<u64>) {
     }
     drop(session);
     assert!(keys.len() > 5000, "{} keys", keys.len());
-    (solo, other, keys)
+    (single, other, keys)
 }
 
 #[test]
 fn a_full_pool_gets_its_room_back_by_removals() {
     for order in 0..3 {
-        let (solo, other, keys) = full();
-        let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+        let (single, other, keys) = full();
+        let (tree, mut session) = (single.tree(), single.heap().session().expect("a free session"));
         let mut going = keys.clone();
         match order {
             0 => going.sort_unstable(),
@@ -123,15 +125,15 @@ fn a_full_pool_gets_its_room_back_by_removals() {
             assert_eq!(tree.insert(&mut session, *key, *key).expect("room"), None);
         }
         drop(session);
-        assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+        assert_eq!(single.check().expect("a check").problems, Vec::<String>::new());
     }
 }
 
 /// Nodes that the session has retired are used again, also those of a bag that is not full.
 #[test]
 fn writes_to_a_full_pool_take_the_nodes_that_they_have_replaced() {
-    let (solo, other, keys) = full();
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let (single, other, keys) = full();
+    let (tree, mut session) = (single.tree(), single.heap().session().expect("a free session"));
     let mut sorted = keys;
     sorted.sort_unstable();
     for key in sorted.iter().skip(1).step_by(2) {
@@ -147,7 +149,7 @@ fn writes_to_a_full_pool_take_the_nodes_that_they_have_replaced() {
     }
     other.free_all(&mut session);
     drop(session);
-    assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+    assert_eq!(single.check().expect("a check").problems, Vec::<String>::new());
 }
 
 /// A link that leads nowhere is refused before recovery has changed anything.
@@ -157,10 +159,10 @@ fn a_tree_with_a_damaged_link_is_refused_as_it_was() {
     let path = directory.path().join("pool");
     let first_key = 0x5EED_0000_0000_0000_u64;
     {
-        let solo = open::<BzTree<Small<3>>>(&path, CreateMode::New);
-        let mut session = solo.heap().session().expect("a free session");
+        let single = open::<BzTree<Small<3>>>(&path, CreateMode::New);
+        let mut session = single.heap().session().expect("a free session");
         for key in 0..30 {
-            solo.tree().insert(&mut session, first_key + key * 2, key).expect("room");
+            single.tree().insert(&mut session, first_key + key * 2, key).expect("room");
         }
     }
     let mut damaged = std::fs::read(&path).expect("readable");
@@ -183,9 +185,9 @@ fn a_descriptor_with_a_value_that_is_none_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
     {
-        let solo = open::<BzTree<Small<3>>>(&path, CreateMode::New);
-        let mut session = solo.heap().session().expect("a free session");
-        solo.tree().insert(&mut session, 0x5EED_0001, 77).expect("room");
+        let single = open::<BzTree<Small<3>>>(&path, CreateMode::New);
+        let mut session = single.heap().session().expect("a free session");
+        single.tree().insert(&mut session, 0x5EED_0001, 77).expect("room");
     }
     let whole = std::fs::read(&path).expect("readable");
     let tag = whole.windows(8).position(|word| word == b"EVLPBZT1").expect("a root object");

@@ -11,13 +11,13 @@ use super::common::open;
 #[test]
 fn a_scan_is_refused_with_the_reason() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-    let solo: SingleTreePool<Cceh> = SingleTreePool::create(pool).expect("room");
-    let mut session = solo.heap().session().expect("a session");
-    solo.tree().insert(&mut session, 7, 70).expect("room");
+    let single: SingleTreePool<Cceh> = SingleTreePool::create(pool).expect("room");
+    let mut session = single.heap().session().expect("a session");
+    single.tree().insert(&mut session, 7, 70).expect("room");
     let mut pairs = vec![];
     for scanned in [
-        solo.tree().scan(&mut session, 1, 9, &mut pairs),
-        solo.tree().scan_back(&mut session, 9, 9, &mut pairs),
+        single.tree().scan(&mut session, 1, 9, &mut pairs),
+        single.tree().scan_back(&mut session, 9, 9, &mut pairs),
     ] {
         let error = scanned.expect_err("it has no order");
         assert!(matches!(error, IndexError::Unsupported(_)));
@@ -33,11 +33,11 @@ fn a_number_of_flushed_writes_that_nobody_wrote_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
     {
-        let solo = open::<Cceh<Buffered>>(&path, CreateMode::New);
-        let mut session = solo.heap().session().expect("a free session");
+        let single = open::<Cceh<Buffered>>(&path, CreateMode::New);
+        let mut session = single.heap().session().expect("a free session");
         for round in 0..12_000 {
             let (key, value) = (round % 4000 + 1, round + 1);
-            let _ = solo.tree().upsert(&mut session, key, value).expect("room");
+            let _ = single.tree().upsert(&mut session, key, value).expect("room");
         }
     }
     let whole = std::fs::read(&path).expect("readable");

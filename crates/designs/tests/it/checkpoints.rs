@@ -24,8 +24,8 @@ fn key(number: u64) -> u64 {
 
 /// A pool whose tree was left as a crash leaves it, and what is in it.
 fn left<T: Design>(path: &Path) -> (Vec<u8>, Model) {
-    let solo = open::<T>(path, CreateMode::New);
-    let mut session = solo.heap().session().expect("a free session");
+    let single = open::<T>(path, CreateMode::New);
+    let mut session = single.heap().session().expect("a free session");
     let mut model = Model::new();
     for number in 0..WRITES {
         let key = key(number * 7919 % KEYS);
@@ -33,24 +33,24 @@ fn left<T: Design>(path: &Path) -> (Vec<u8>, Model) {
             continue;
         }
         if number % 13 == 5 {
-            let _ = solo.tree().remove(&mut session, key).expect("room");
+            let _ = single.tree().remove(&mut session, key).expect("room");
             model.remove(&key);
         } else {
-            let _ = solo.tree().upsert(&mut session, key, number).expect("room");
+            let _ = single.tree().upsert(&mut session, key, number).expect("room");
             model.insert(key, number);
         }
     }
     drop(session);
-    drop(solo);
+    drop(single);
     (std::fs::read(path).expect("readable"), model)
 }
 
 /// Opens a pool with these bytes and compares all of it; gives how many buffers opening has left.
 fn assert_has<T: Design>(path: &Path, bytes: &[u8], model: &Model) -> u64 {
     std::fs::write(path, bytes).expect("room");
-    let solo = open::<T>(path, CreateMode::Never);
-    let tree = solo.tree();
-    let mut session = solo.heap().session().expect("a free session");
+    let single = open::<T>(path, CreateMode::Never);
+    let tree = single.tree();
+    let mut session = single.heap().session().expect("a free session");
     let all = tree.unrestored();
     for key in (0..KEYS).map(key) {
         assert_eq!(tree.get(&mut session, key).expect("whole"), model.get(&key).copied());
@@ -136,13 +136,13 @@ fn a_record_in_front_of_the_tails_is_told_when_it_is_needed() {
     assert!(refused.is_err(), "without checkpoints opening reads it");
     std::fs::remove_file(&path).expect("it is there");
     let (lost, model) = told(true);
-    let solo = open::<SpTreeCheckpointed<Production>>(&path, CreateMode::Never);
-    let mut session = solo.heap().session().expect("a free session");
-    let error = solo.tree().get(&mut session, lost).expect_err("its record is damaged");
+    let single = open::<SpTreeCheckpointed<Production>>(&path, CreateMode::Never);
+    let mut session = single.heap().session().expect("a free session");
+    let error = single.tree().get(&mut session, lost).expect_err("its record is damaged");
     assert!(error.to_string().contains("of a leaf's buffer"), "{error}");
     let (mut served, mut told) = (0, 0);
     for key in (0..KEYS).map(key) {
-        match solo.tree().get(&mut session, key) {
+        match single.tree().get(&mut session, key) {
             Ok(value) => {
                 assert_eq!(value, model.get(&key).copied());
                 served += 1;
@@ -162,8 +162,8 @@ fn nothing_is_lost_over_many_lives() {
         drop(open::<T>(&path, CreateMode::New));
         let mut model = Model::new();
         for life in 0..8 {
-            let solo = open::<T>(&path, CreateMode::Never);
-            let (tree, heap) = (solo.tree(), solo.heap());
+            let single = open::<T>(&path, CreateMode::Never);
+            let (tree, heap) = (single.tree(), single.heap());
             if life % 2 == 0 {
                 let mut session = heap.session().expect("a free session");
                 assert_eq!(tree.len(&mut session).expect("whole"), model.len() as u64, "{life}");

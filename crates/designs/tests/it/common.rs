@@ -52,7 +52,7 @@ fn landing_trees_agree_with_a_btreemap_on_more_seeds() {
 pub(super) type Model = BTreeMap<u64, u64>;
 
 /// A new tree in memory.
-pub(super) fn new_solo<T: Design>(domain: Domain) -> SingleTreePool<T> {
+pub(super) fn new_single<T: Design>(domain: Domain) -> SingleTreePool<T> {
     let pool = Pool::in_memory(1 << 20, 1 << 30, domain).expect("memory");
     SingleTreePool::create(pool).expect("a new pool has room")
 }
@@ -182,24 +182,24 @@ fn operate(
 }
 
 /// Demands that a tree has what the map has, by whatever way it is asked.
-pub(super) fn assert_same<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
-    let mut session = solo.heap().session().expect("a free session");
+pub(super) fn assert_same<T: Design>(single: &SingleTreePool<T>, model: &Model) {
+    let mut session = single.heap().session().expect("a free session");
     if T::INFO.scans != Scans::Never {
         let mut all = vec![];
-        solo.tree().scan(&mut session, 0, usize::MAX, &mut all).expect("scan");
+        single.tree().scan(&mut session, 0, usize::MAX, &mut all).expect("scan");
         assert_eq!(all, model.clone().into_iter().collect::<Vec<_>>());
     }
     for (key, value) in model {
-        assert_eq!(solo.tree().get(&mut session, *key).expect("get"), Some(*value));
+        assert_eq!(single.tree().get(&mut session, *key).expect("get"), Some(*value));
     }
     // With this it has no others, scanned or not.
-    assert_eq!(solo.tree().len(&mut session).expect("len"), model.len() as u64);
+    assert_eq!(single.tree().len(&mut session).expect("len"), model.len() as u64);
 }
 
 /// The same, and that the tree and its pool are sound.
-fn assert_holds<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
-    assert_same(solo, model);
-    let report = solo.check().expect("check");
+fn assert_holds<T: Design>(single: &SingleTreePool<T>, model: &Model) {
+    assert_same(single, model);
+    let report = single.check().expect("check");
     assert_eq!(report.problems, Vec::<String>::new());
     assert_eq!(report.keys, model.len() as u64);
 }
@@ -209,23 +209,23 @@ pub(super) fn one_thread<T: Design>(keys: u64, operations: usize) {
         if is_landing() { (LANDING, operations) } else { (EVERYDAY, operations / 4) };
     for &(seed, domain, values) in runs {
         println!("{} seed {seed}, {keys} keys, {domain:?}, {values:?}", T::INFO.name);
-        let solo = new_solo::<T>(domain);
-        let mut session = solo.heap().session().expect("a free session");
+        let single = new_single::<T>(domain);
+        let mut session = single.heap().session().expect("a free session");
         let mut random = StdRng::seed_from_u64(seed);
         let mut model = Model::new();
         for _ in 0..operations {
             let script = Script::of(keys, values);
-            operate(solo.tree(), &mut session, &mut model, &mut random, script);
+            operate(single.tree(), &mut session, &mut model, &mut random, script);
         }
         drop(session);
-        assert_holds(&solo, &model);
+        assert_holds(&single, &model);
         // Down to nothing, in order: nodes merge up to the root.
-        let mut session = solo.heap().session().expect("a free session");
+        let mut session = single.heap().session().expect("a free session");
         for (key, value) in model {
-            assert_eq!(solo.tree().remove(&mut session, key).expect("room"), Some(value));
+            assert_eq!(single.tree().remove(&mut session, key).expect("room"), Some(value));
         }
         drop(session);
-        assert_holds(&solo, &Model::new());
+        assert_holds(&single, &Model::new());
     }
 }
 
@@ -246,17 +246,17 @@ pub(super) fn reopened<T: Design>() {
         let is_closed = round % 2 == 1;
         opened_and_written::<T>(&path, &mut model, &mut random, values, is_closed);
     }
-    let solo = open::<T>(&path, CreateMode::Never);
-    assert_holds(&solo, &model);
+    let single = open::<T>(&path, CreateMode::Never);
+    assert_holds(&single, &model);
     // As the death of the process.
-    drop(solo);
+    drop(single);
     let options =
         PoolOptions { read_only: true, create: CreateMode::Never, ..PoolOptions::default() };
     let pool = Pool::open(&path, &options).expect("the pool opens");
-    let solo: SingleTreePool<T> = SingleTreePool::open(pool, 1).expect("the tree opens");
-    assert_same(&solo, &model);
-    let mut session = solo.heap().session().expect("a free session");
-    let refused = solo.tree().insert(&mut session, 1, 1);
+    let single: SingleTreePool<T> = SingleTreePool::open(pool, 1).expect("the tree opens");
+    assert_same(&single, &model);
+    let mut session = single.heap().session().expect("a free session");
+    let refused = single.tree().insert(&mut session, 1, 1);
     assert!(matches!(refused, Err(IndexError::ReadOnly)), "{refused:?}");
 }
 
@@ -269,8 +269,8 @@ pub(super) fn closed<T: Design>() {
     for values in [Values::All, Values::Few, Values::Few, Values::All] {
         opened_and_written::<T>(&path, &mut model, &mut random, values, true);
     }
-    let solo = open::<T>(&path, CreateMode::Never);
-    assert_holds(&solo, &model);
+    let single = open::<T>(&path, CreateMode::Never);
+    assert_holds(&single, &model);
 }
 
 /// One life of a pool: what it had is there, and some of it is changed.
@@ -281,15 +281,15 @@ fn opened_and_written<T: Design>(
     values: Values,
     is_closed: bool,
 ) {
-    let solo = open::<T>(path, CreateMode::IfMissing);
-    assert_holds(&solo, model);
-    let mut session = solo.heap().session().expect("a free session");
+    let single = open::<T>(path, CreateMode::IfMissing);
+    assert_holds(&single, model);
+    let mut session = single.heap().session().expect("a free session");
     for _ in 0..3000 {
-        operate(solo.tree(), &mut session, model, random, Script::of(700, values));
+        operate(single.tree(), &mut session, model, random, Script::of(700, values));
     }
     drop(session);
     if is_closed {
-        solo.close().expect("closed");
+        single.close().expect("closed");
     }
 }
 
@@ -298,20 +298,25 @@ const THREADS: u64 = 4;
 /// Each thread has keys of its own next to the others', and checks what it knows of them.
 pub(super) fn shared<T: Design>(keys: u64, operations: usize) {
     let operations = if is_landing() { operations } else { operations / 4 };
-    let solo = new_solo::<T>(Domain::Process);
+    let single = new_single::<T>(Domain::Process);
     let models: Vec<Model> = std::thread::scope(|scope| {
-        let solo = &solo;
-        let start = |thread| scope.spawn(move || share(solo, thread, keys, operations));
+        let single = &single;
+        let start = |thread| scope.spawn(move || share(single, thread, keys, operations));
         let handles: Vec<_> = (0..THREADS).map(start).collect();
         handles.into_iter().map(|handle| handle.join().expect("no panic")).collect()
     });
     let model = models.into_iter().flatten().collect();
-    assert_holds(&solo, &model);
+    assert_holds(&single, &model);
 }
 
-fn share<T: Design>(solo: &SingleTreePool<T>, thread: u64, keys: u64, operations: usize) -> Model {
-    let mut session = solo.heap().session().expect("a free session");
-    let tree = solo.tree();
+fn share<T: Design>(
+    single: &SingleTreePool<T>,
+    thread: u64,
+    keys: u64,
+    operations: usize,
+) -> Model {
+    let mut session = single.heap().session().expect("a free session");
+    let tree = single.tree();
     let mut random = StdRng::seed_from_u64(thread);
     let values = if thread.is_multiple_of(2) { Values::All } else { Values::Few };
     let mut model = Model::new();
@@ -345,9 +350,9 @@ fn share<T: Design>(solo: &SingleTreePool<T>, thread: u64, keys: u64, operations
 
 /// A write that does not look says nothing, and the tree holds what the last one said.
 pub(super) fn blind<T: Design>(keys: u64, operations: usize) {
-    let solo = new_solo::<T>(Domain::Adr);
-    let mut taken = solo.heap().session().expect("a free session");
-    let (tree, session) = (solo.tree(), &mut taken);
+    let single = new_single::<T>(Domain::Adr);
+    let mut taken = single.heap().session().expect("a free session");
+    let (tree, session) = (single.tree(), &mut taken);
     let mut random = StdRng::seed_from_u64(1);
     let mut model = Model::new();
     for _ in 0..operations {
@@ -380,5 +385,5 @@ pub(super) fn blind<T: Design>(keys: u64, operations: usize) {
         model.insert(key, value);
     }
     drop(taken);
-    assert_holds(&solo, &model);
+    assert_holds(&single, &model);
 }

@@ -23,13 +23,13 @@ fn key(number: u64) -> u64 {
 
 /// A closed pool of the tree, with buffers that are not empty.
 fn filled<T: Design>(path: &Path) -> Vec<u8> {
-    let solo = open::<T>(path, CreateMode::New);
-    let mut session = solo.heap().session().expect("a free session");
+    let single = open::<T>(path, CreateMode::New);
+    let mut session = single.heap().session().expect("a free session");
     for number in 0..3000 {
-        let _ = solo.tree().upsert(&mut session, key(number), number + 1).expect("room");
+        let _ = single.tree().upsert(&mut session, key(number), number + 1).expect("room");
     }
     drop(session);
-    drop(solo);
+    drop(single);
     std::fs::read(path).expect("readable")
 }
 
@@ -172,9 +172,9 @@ fn a_record_lost_after_opening_is_told_to_whoever_needs_it() {
     let records: Vec<usize> = (64..whole.len() - 64).step_by(32).filter(is_record).collect();
     for (bytes, how) in [(8, "a value"), (16, "a link"), (24, "a number")] {
         std::fs::write(&path, &whole).expect("room");
-        let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
-        let mut session = solo.heap().session().expect("a free session");
-        let tree = solo.tree();
+        let single = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+        let mut session = single.heap().session().expect("a free session");
+        let tree = single.tree();
         let left = tree.unrestored();
         assert!(left > 10, "{left} buffers");
         let file = std::fs::File::options().write(true).open(&path).expect("there");
@@ -227,9 +227,9 @@ fn a_damaged_leaf_keeps_its_chunk_and_no_other() {
         is_lost && value <= 3000 && !keys.contains(&link) && meta & 1 == 1
     };
     let records: Vec<usize> = (64..whole.len() - 64).step_by(32).filter(is_record).collect();
-    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
-    let mut session = solo.heap().session().expect("a free session");
-    let tree = solo.tree();
+    let single = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+    let mut session = single.heap().session().expect("a free session");
+    let tree = single.tree();
     let file = std::fs::File::options().write(true).open(&path).expect("there");
     let rot = |by: u8| {
         for place in records.iter().map(|at| at + 8) {
@@ -252,19 +252,19 @@ fn a_damaged_leaf_keeps_its_chunk_and_no_other() {
     let chunks = tree.log_bytes() >> 16;
     assert!((17..20).contains(&chunks), "{chunks} chunks");
     drop(session);
-    let problems = solo.check().expect("a check").problems;
+    let problems = single.check().expect("a check").problems;
     let is_told = |problem: &String| problem.contains("chunks of the log stay");
     assert!(problems.iter().any(is_told), "{problems:?}");
     // What was lost comes back, and the process dies.
     rot(0);
-    drop(solo);
-    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
-    let mut session = solo.heap().session().expect("a free session");
+    drop(single);
+    let single = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+    let mut session = single.heap().session().expect("a free session");
     for (number, value) in (0..).zip(values) {
-        assert_eq!(solo.tree().get(&mut session, key(number)).expect("whole"), Some(value));
+        assert_eq!(single.tree().get(&mut session, key(number)).expect("whole"), Some(value));
     }
     drop(session);
-    assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+    assert_eq!(single.check().expect("a check").problems, Vec::<String>::new());
 }
 
 /// A number of flushed writes that nobody wrote was believed; the next write had a number that its record cannot

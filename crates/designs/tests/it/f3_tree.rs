@@ -12,10 +12,10 @@ use super::common::open;
 #[test]
 fn a_key_is_found_without_the_table_too() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Adr).expect("memory");
-    let solo: SingleTreePool<F3Tree<Objects500>> = SingleTreePool::create(pool).expect("room");
+    let single: SingleTreePool<F3Tree<Objects500>> = SingleTreePool::create(pool).expect("room");
     let mut sessions: Vec<_> =
-        (0..3).map(|_| solo.heap().session().expect("a free session")).collect();
-    let tree = solo.tree();
+        (0..3).map(|_| single.heap().session().expect("a free session")).collect();
+    let tree = single.tree();
     for number in 0..4000_u64 {
         let key = number * 7919 % 500;
         let session = &mut sessions[number as usize % 3];
@@ -39,24 +39,24 @@ fn a_key_is_found_without_the_table_too() {
 /// Ascending keys in runs: those before, between and behind what is there, and one that crosses it.
 fn runs<V: Variant>() -> u64 {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Adr).expect("memory");
-    let solo: SingleTreePool<F3Tree<V>> = SingleTreePool::create(pool).expect("room");
-    let mut session = solo.heap().session().expect("a free session");
+    let single: SingleTreePool<F3Tree<V>> = SingleTreePool::create(pool).expect("room");
+    let mut session = single.heap().session().expect("a free session");
     let mut all = std::collections::BTreeMap::new();
     for run in [1000..1300, 5000..5300, 3000..3200, 100..300, 1250..1400, 2990..3210, 0..6000] {
         for key in run {
             // Values that repeat: the words of a leaf differ all the same.
             let value = key % 3;
-            let old = solo.tree().upsert(&mut session, key, value).expect("room");
+            let old = single.tree().upsert(&mut session, key, value).expect("room");
             assert_eq!(old, all.insert(key, value), "key {key}");
         }
-        solo.tree().evaluate(&mut session).expect("room");
+        single.tree().evaluate(&mut session).expect("room");
         let mut pairs = vec![];
-        solo.tree().scan(&mut session, 0, 10_000, &mut pairs).expect("a scan");
+        single.tree().scan(&mut session, 0, 10_000, &mut pairs).expect("a scan");
         assert_eq!(pairs, all.iter().map(|(key, value)| (*key, *value)).collect::<Vec<_>>());
     }
-    let leaves = solo.tree().shape(&mut session).expect("a shape").leaves;
+    let leaves = single.tree().shape(&mut session).expect("a shape").leaves;
     drop(session);
-    assert_eq!(solo.check().expect("check").problems, Vec::<String>::new());
+    assert_eq!(single.check().expect("check").problems, Vec::<String>::new());
     leaves
 }
 
@@ -73,13 +73,13 @@ fn a_number_of_evaluated_entries_that_nobody_wrote_is_refused() {
     type Tree = F3Tree<Small<3, 4>>;
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
-    let solo = open::<Tree>(&path, CreateMode::New);
-    let mut session = solo.heap().session().expect("a free session");
+    let single = open::<Tree>(&path, CreateMode::New);
+    let mut session = single.heap().session().expect("a free session");
     for round in 0..200 {
-        let _ = solo.tree().upsert(&mut session, round % 40, round + 1).expect("room");
+        let _ = single.tree().upsert(&mut session, round % 40, round + 1).expect("room");
     }
-    solo.tree().evaluate(&mut session).expect("evaluates");
-    drop((session, solo));
+    single.tree().evaluate(&mut session).expect("evaluates");
+    drop((session, single));
     let whole = std::fs::read(&path).expect("readable");
     let root_object = whole.windows(8).position(|word| word == b"EVLF3TRE").expect("there");
     let at = root_object + 24;
@@ -104,29 +104,29 @@ fn a_number_of_evaluated_entries_that_nobody_wrote_is_refused() {
 #[test]
 fn evaluation_beside_writers_and_readers_loses_nothing() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-    let solo: SingleTreePool<F3Tree<Small<3, 4>>> = SingleTreePool::create(pool).expect("room");
+    let single: SingleTreePool<F3Tree<Small<3, 4>>> = SingleTreePool::create(pool).expect("room");
     let writing = std::sync::Arc::new(());
     let watch = std::sync::Arc::downgrade(&writing);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut session = solo.heap().session().expect("a free session");
+            let mut session = single.heap().session().expect("a free session");
             while watch.strong_count() > 0 {
-                solo.tree().evaluate(&mut session).expect("evaluates");
+                single.tree().evaluate(&mut session).expect("evaluates");
             }
         });
         let writers: Vec<_> = (0..2)
             .map(|thread| {
                 scope.spawn({
-                    let solo = &solo;
+                    let single = &single;
                     move || {
-                        let mut session = solo.heap().session().expect("a free session");
+                        let mut session = single.heap().session().expect("a free session");
                         for round in 1..=2000_u64 {
                             let key = round % 50 * 2 + thread;
-                            solo.tree().upsert(&mut session, key, round).expect("room");
-                            let found = solo.tree().get(&mut session, key).expect("get");
+                            single.tree().upsert(&mut session, key, round).expect("room");
+                            let found = single.tree().get(&mut session, key).expect("get");
                             assert_eq!(found, Some(round), "key {key}");
                             if round % 7 == 0 {
-                                let old = solo.tree().remove(&mut session, key).expect("room");
+                                let old = single.tree().remove(&mut session, key).expect("room");
                                 assert_eq!(old, Some(round), "key {key}");
                             }
                         }
@@ -139,15 +139,15 @@ fn evaluation_beside_writers_and_readers_loses_nothing() {
         }
         drop(writing);
     });
-    assert!(solo.check().expect("check").problems.is_empty());
+    assert!(single.check().expect("check").problems.is_empty());
 }
 
 #[test]
 fn a_full_pool_refuses_inserts_and_nothing_else() {
     let pool = Pool::in_memory(1 << 18, 1 << 18, Domain::Adr).expect("memory");
-    let solo: SingleTreePool<F3Tree<Unlimited>> =
+    let single: SingleTreePool<F3Tree<Unlimited>> =
         SingleTreePool::create_with_chunks(pool, 14).expect("room");
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let (tree, mut session) = (single.tree(), single.heap().session().expect("a free session"));
     let mut count = 0;
     let error = loop {
         match tree.insert(&mut session, count * 7919 % 100_003, count) {
@@ -171,6 +171,6 @@ fn a_full_pool_refuses_inserts_and_nothing_else() {
     let refused: Vec<IndexError> = again.filter_map(Result::err).collect();
     assert!(refused.is_empty(), "{} refused: {}", refused.len(), refused[0]);
     drop(session);
-    let report = solo.check().expect("check");
+    let report = single.check().expect("check");
     assert_eq!((report.problems, report.keys), (vec![], count / 2));
 }

@@ -6,19 +6,19 @@ use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
 
-use super::common::{Model, assert_same, new_solo};
+use super::common::{Model, assert_same, new_single};
 
 const VALUE_MAX: u64 = (1 << 56) - 1;
 
-fn clean<V: Variant>(solo: &SingleTreePool<FastFair<V>>) {
-    assert_eq!(solo.check().expect("check").problems, Vec::<String>::new());
+fn clean<V: Variant>(single: &SingleTreePool<FastFair<V>>) {
+    assert_eq!(single.check().expect("check").problems, Vec::<String>::new());
 }
 
 #[test]
 fn an_emptied_tree_has_given_its_nodes_back() {
-    let solo = new_solo::<FastFair>(Domain::Process);
-    let mut session = solo.heap().session().expect("a free session");
-    let tree = solo.tree();
+    let single = new_single::<FastFair>(Domain::Process);
+    let mut session = single.heap().session().expect("a free session");
+    let tree = single.tree();
     for key in 0..50_000 {
         tree.insert(&mut session, key, key).expect("room");
     }
@@ -33,11 +33,11 @@ fn an_emptied_tree_has_given_its_nodes_back() {
 
 #[test]
 fn a_value_of_more_than_56_bits_is_refused() {
-    let solo = new_solo::<FastFair>(Domain::Process);
-    let mut session = solo.heap().session().expect("a free session");
-    let refused = solo.tree().insert(&mut session, 1, VALUE_MAX + 1);
+    let single = new_single::<FastFair>(Domain::Process);
+    let mut session = single.heap().session().expect("a free session");
+    let refused = single.tree().insert(&mut session, 1, VALUE_MAX + 1);
     assert!(matches!(refused, Err(IndexError::ValueOutOfRange(value)) if value == VALUE_MAX + 1));
-    assert_eq!(solo.tree().get(&mut session, 1).expect("get"), None);
+    assert_eq!(single.tree().get(&mut session, 1).expect("get"), None);
 }
 
 #[test]
@@ -46,36 +46,36 @@ fn a_pool_opened_at_once_uses_its_free_space_after_a_sweep() {
     let path = folder.path().join("pool");
     let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
     let open = || Pool::open(&path, &options).expect("the pool");
-    let solo: SingleTreePool<FastFair> = SingleTreePool::create(open()).expect("room");
-    let mut session = solo.heap().session().expect("a free session");
+    let single: SingleTreePool<FastFair> = SingleTreePool::create(open()).expect("room");
+    let mut session = single.heap().session().expect("a free session");
     for key in 0..20_000 {
-        solo.tree().insert(&mut session, key, 1).expect("room");
+        single.tree().insert(&mut session, key, 1).expect("room");
     }
     for key in 0..20_000 {
         if key % 64 != 0 {
-            solo.tree().remove(&mut session, key).expect("remove");
+            single.tree().remove(&mut session, key).expect("remove");
         }
     }
     drop(session);
-    drop(solo);
+    drop(single);
 
-    let solo: SingleTreePool<FastFair> = SingleTreePool::open_at_once(open()).expect("the tree");
-    let mut session = solo.heap().session().expect("a free session");
-    let used = solo.heap().used_bytes();
+    let single: SingleTreePool<FastFair> = SingleTreePool::open_at_once(open()).expect("the tree");
+    let mut session = single.heap().session().expect("a free session");
+    let used = single.heap().used_bytes();
     for key in 0..2000 {
         assert_eq!(
-            solo.tree().upsert(&mut session, key * 64, 2).expect("room").is_some(),
+            single.tree().upsert(&mut session, key * 64, 2).expect("room").is_some(),
             key < 313
         );
     }
-    assert!(solo.heap().used_bytes() > used, "old space was used before it was known to be free");
-    assert_eq!(solo.sweep().expect("no damage"), None, "the session may hold anything");
+    assert!(single.heap().used_bytes() > used, "old space was used before it was known to be free");
+    assert_eq!(single.sweep().expect("no damage"), None, "the session may hold anything");
     drop(session);
-    let found = solo.sweep().expect("no damage").expect("nobody has a session");
+    let found = single.sweep().expect("no damage").expect("nobody has a session");
     assert!(found > 500, "{found}");
-    clean(&solo);
-    assert_eq!(solo.check().expect("check").keys, 2000);
-    assert_eq!(solo.sweep().expect("no damage"), Some(0));
+    clean(&single);
+    assert_eq!(single.check().expect("check").keys, 2000);
+    assert_eq!(single.sweep().expect("no damage"), Some(0));
 }
 
 /// When the log found no space, a write went to its leaf. A leaf that was split then began with number 0, though
@@ -93,11 +93,11 @@ fn what_is_logged_for_leaves_split_without_a_log_survives() {
             ..PoolOptions::default()
         };
         let pool = Pool::open(&path, &options).expect("a new pool");
-        let solo: SingleTreePool<FastFair<V>> =
+        let single: SingleTreePool<FastFair<V>> =
             SingleTreePool::create_with_chunks(pool, 16).expect("room");
-        let tree = solo.tree();
-        let mut one = solo.heap().session().expect("a free session");
-        let mut other = solo.heap().session().expect("a free session");
+        let tree = single.tree();
+        let mut one = single.heap().session().expect("a free session");
+        let mut other = single.heap().session().expect("a free session");
         let mut model = Model::new();
         for key in 1..=100 {
             tree.upsert(&mut one, key * 10, key).expect("room");
@@ -125,12 +125,12 @@ fn what_is_logged_for_leaves_split_without_a_log_survives() {
             tree.upsert(&mut one, *key, *value).expect("its log has room");
         }
         drop((one, other));
-        clean(&solo);
+        clean(&single);
         // As the death of the process.
-        drop(solo);
+        drop(single);
         let pool = Pool::open(&path, &options).expect("the pool");
-        let solo: SingleTreePool<FastFair<V>> = SingleTreePool::open(pool, 1).expect("the tree");
-        assert_same(&solo, &model);
+        let single: SingleTreePool<FastFair<V>> = SingleTreePool::open(pool, 1).expect("the tree");
+        assert_same(&single, &model);
     }
     run::<Buffered>();
     run::<OutOfPlace>();

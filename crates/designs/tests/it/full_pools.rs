@@ -27,13 +27,13 @@ fn open<T: Design>(path: &Path, max_size: u64) -> SingleTreePool<T> {
 fn keys_of<T: Design>(max_size: u64) -> u64 {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
-    let solo = open::<T>(&path, max_size);
+    let single = open::<T>(&path, max_size);
     let mut sessions: Vec<_> =
-        (0..SESSIONS).map(|_| solo.heap().session().expect("a free session")).collect();
+        (0..SESSIONS).map(|_| single.heap().session().expect("a free session")).collect();
     let (mut there, mut refused) = (vec![], 0);
     for number in 0.. {
         let session = &mut sessions[number as usize % SESSIONS];
-        match solo.tree().insert(session, key(number), number) {
+        match single.tree().insert(session, key(number), number) {
             Ok(_) => there.push(number),
             Err(error) => {
                 assert!(error.is_full(), "{error}");
@@ -48,22 +48,23 @@ fn keys_of<T: Design>(max_size: u64) -> u64 {
     let (gone, stay) = there.split_at(2000);
     let (first, then) = gone.split_at(1000);
     for number in first {
-        let removed = solo.tree().remove(&mut sessions[0], key(*number)).expect("it needs no room");
+        let removed =
+            single.tree().remove(&mut sessions[0], key(*number)).expect("it needs no room");
         assert_eq!(removed, Some(*number));
     }
     drop(sessions);
-    drop(solo);
-    let solo = open::<T>(&path, max_size);
-    let mut session = solo.heap().session().expect("a free session");
+    drop(single);
+    let single = open::<T>(&path, max_size);
+    let mut session = single.heap().session().expect("a free session");
     for number in then {
-        let removed = solo.tree().remove(&mut session, key(*number)).expect("it needs no room");
+        let removed = single.tree().remove(&mut session, key(*number)).expect("it needs no room");
         assert_eq!(removed, Some(*number));
     }
     for number in stay {
-        assert_eq!(solo.tree().get(&mut session, key(*number)).expect("whole"), Some(*number));
+        assert_eq!(single.tree().get(&mut session, key(*number)).expect("whole"), Some(*number));
     }
     drop(session);
-    let report = solo.check().expect("a check");
+    let report = single.check().expect("a check");
     assert_eq!((report.problems, report.keys), (vec![], stay.len() as u64));
     there.len() as u64
 }

@@ -9,20 +9,20 @@ use super::common::open;
 #[test]
 fn a_window_that_slides_leaves_few_nodes_behind() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, everleaf_index::Domain::Process).expect("memory");
-    let solo: SingleTreePool<Masstree> = SingleTreePool::create(pool).expect("room");
-    let mut session = solo.heap().session().expect("a free session");
+    let single: SingleTreePool<Masstree> = SingleTreePool::create(pool).expect("room");
+    let mut session = single.heap().session().expect("a free session");
     for key in 0..150_000 {
-        assert_eq!(solo.tree().insert(&mut session, key, key).expect("memory"), None);
+        assert_eq!(single.tree().insert(&mut session, key, key).expect("memory"), None);
     }
-    assert_eq!(solo.tree().shape(&mut session).expect("a shape").leaves, 10_000);
+    assert_eq!(single.tree().shape(&mut session).expect("a shape").leaves, 10_000);
     for key in 0..149_000 {
-        assert_eq!(solo.tree().remove(&mut session, key).expect("memory"), Some(key));
+        assert_eq!(single.tree().remove(&mut session, key).expect("memory"), Some(key));
     }
-    let shape = solo.tree().shape(&mut session).expect("a shape");
+    let shape = single.tree().shape(&mut session).expect("a shape");
     assert_eq!(shape.keys, 1000);
     assert!(shape.leaves < 10_000 / 7, "{} leaves are left", shape.leaves);
     drop(session);
-    assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+    assert_eq!(single.check().expect("a check").problems, Vec::<String>::new());
 }
 
 #[test]

@@ -7,9 +7,9 @@ use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
 #[test]
 fn a_search_layer_that_is_behind_finds_everything() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Adr).expect("memory");
-    let solo: SingleTreePool<PacTree<Small<4, 60>, 2>> =
+    let single: SingleTreePool<PacTree<Small<4, 60>, 2>> =
         SingleTreePool::create(pool).expect("room");
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let (tree, mut session) = (single.tree(), single.heap().session().expect("a free session"));
     for key in 0..100 {
         tree.insert(&mut session, key, key).expect("room");
     }
@@ -27,6 +27,6 @@ fn a_search_layer_that_is_behind_finds_everything() {
         assert_eq!(tree.remove(&mut session, key).expect("there"), Some(key + 1));
     }
     drop(session);
-    let report = solo.check().expect("check");
+    let report = single.check().expect("check");
     assert_eq!((report.problems, report.keys), (vec![], 0));
 }

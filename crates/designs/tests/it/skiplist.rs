@@ -13,10 +13,10 @@ fn a_list_with_a_damaged_link_is_refused_as_it_was() {
     let path = directory.path().join("pool");
     let first_key = 0x5EED_0000_0000_0000_u64;
     {
-        let solo = open::<PSkiplist>(&path, CreateMode::New);
-        let mut session = solo.heap().session().expect("a free session");
+        let single = open::<PSkiplist>(&path, CreateMode::New);
+        let mut session = single.heap().session().expect("a free session");
         for key in 0..50 {
-            solo.tree().insert(&mut session, first_key + key, key).expect("room");
+            single.tree().insert(&mut session, first_key + key, key).expect("room");
         }
     }
     let mut damaged = std::fs::read(&path).expect("readable");

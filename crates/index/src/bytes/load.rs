@@ -134,7 +134,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if let Some(error) = failed {
             // Only now: each partition could read the first fence of the next one until all had ended.
             let tree = tree();
-            if !M::mutant("bytes.pieces_leak") {
+            if !M::mutant("bytes.partitions_leak") {
                 all.into_iter().for_each(|part| part.give_back(&mut session, &tree));
             }
             return Err(error);
@@ -156,7 +156,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         };
         let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::partition(&mut session, tree, low);
         let (mut last, mut position) = (Last::default(), 0);
-        let overlaps = M::mutant("bytes.pieces_overlap");
+        let overlaps = M::mutant("bytes.partitions_overlap");
         let fed = feed(&mut |key, value, expiry_ms| {
             if bounds.low.is_some_and(|low| key < low)
                 || bounds.high.is_some_and(|high| key > high || key == high && !overlaps)

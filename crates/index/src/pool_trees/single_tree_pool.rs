@@ -212,7 +212,7 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
             return Ok(());
         }
         // Else no session is needed, and all may be taken.
-        if T::INFO.reads == Reads::Deferred && !M::mutant("solo.closes_unsettled") {
+        if T::INFO.reads == Reads::Deferred && !M::mutant("single_tree_pool.closes_deferred") {
             let mut session = self.heap.session()?;
             // Persist: what the tree defers before the mark of a clean end, or the next opening would trust what
             // was never written.

@@ -308,16 +308,17 @@ fn bulk_loads(hashed: bool) {
     let lows = ["000000017", "000000018", "000002999x", "000003000", "000040000"];
     let lows = lows.map(|low| format!("key:{low}").into_bytes());
     let bounds = [0, 17, 18, 3_000, 3_000, 40_000, 50_000];
-    let pieces = trees.load_partitions::<IndexError>("pieces", &lows, 3, |piece, sink| {
-        (bounds[piece]..bounds[piece + 1]).try_for_each(|i| {
-            sink(format!("key:{i:09}").as_bytes(), format!("value {i}").as_bytes(), 0)
-        })
-    });
-    let pieces = pieces.expect("sorted input");
-    assert_eq!(pieces.len(&mut session).expect("len"), 50_000);
+    let partitions =
+        trees.load_partitions::<IndexError>("partitions", &lows, 3, |partition, sink| {
+            (bounds[partition]..bounds[partition + 1]).try_for_each(|i| {
+                sink(format!("key:{i:09}").as_bytes(), format!("value {i}").as_bytes(), 0)
+            })
+        });
+    let partitions = partitions.expect("sorted input");
+    assert_eq!(partitions.len(&mut session).expect("len"), 50_000);
     let mut next = 0;
     let all = (Bound::Unbounded, Bound::Unbounded);
-    let count = pieces.scan(&mut session, all.0, all.1, false, |key, value| {
+    let count = partitions.scan(&mut session, all.0, all.1, false, |key, value| {
         assert_eq!(key, format!("key:{next:09}").as_bytes());
         assert_eq!(value, format!("value {next}").as_bytes());
         next += 1;
@@ -327,7 +328,7 @@ fn bulk_loads(hashed: bool) {
     assert_eq!(next, 50_000);
     for i in 0..50_000 {
         let key = format!("key:{i:09}x");
-        let new = pieces.change(&mut session, &Change::insert(key.as_bytes(), b""));
+        let new = partitions.change(&mut session, &Change::insert(key.as_bytes(), b""));
         assert!(new.expect("room").changed);
     }
     drop(session);

@@ -147,11 +147,11 @@ fn a_failed_bulk_load_leaves_nothing_behind() {
         let bad = words.chain([("0".to_string(), "again")]);
         assert!(trees.load_bytes_tree("w", bad).is_err(), "round {round}");
         let lows = [b"2".to_vec(), b"3".to_vec(), b"4".to_vec()];
-        let failed = trees.load_partitions("p", &lows, 2, |piece, sink| {
+        let failed = trees.load_partitions("p", &lows, 2, |partition, sink| {
             for key in 0..3000 {
-                sink(format!("{}{key:05}", piece + 1).as_bytes(), b"value", 0)?;
+                sink(format!("{}{key:05}", partition + 1).as_bytes(), b"value", 0)?;
             }
-            match (round + piece as u32) % 4 {
+            match (round + partition as u32) % 4 {
                 0 => Err(IndexError::NotSorted(0)),
                 1 => sink(b"2", b"not in order", 0),
                 _ => Ok(()),

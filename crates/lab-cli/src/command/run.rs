@@ -9,7 +9,7 @@ use everleaf_cli::output::{Output, remark};
 use everleaf_lab::experiment::{
     self, Entry, Finding, Folder, PAPERS_PROTOCOL_WITH_THREADS, Pace, Plan, Proof, Scale, text,
 };
-use everleaf_prove::programs::published::{GUARDED, Meeting, anomalies};
+use everleaf_prove::programs::published::{DIRECTED, Meeting, anomalies};
 use everleaf_prove::search::campaign::{self, Budget, Settings};
 use everleaf_prove_designs::structures;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -132,7 +132,7 @@ fn prove(structure: &'static str, budget: Duration, seed: u64) -> Result<Proof, 
 
 /// Runs the programs that show what the published NBTree loses when several threads use it.
 fn prove_with_threads() -> Proof {
-    let published = structures::find(GUARDED).expect("in the list of structures");
+    let published = structures::find(DIRECTED).expect("in the list of structures");
     let mut proof = Proof::default();
     let mut lost = vec![];
     for anomaly in anomalies() {

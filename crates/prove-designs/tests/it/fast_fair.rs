@@ -223,10 +223,10 @@ fn narrow() -> Vec<Scenario> {
     all.filter(|one| narrow.contains(&one.mutant)).map(|one| one.scenario).collect()
 }
 
-/// Settling emptied a leaf, opened it, and came back to see whether it was empty: beside somebody who writes all
-/// the time there was no end. And it replaced leaves, which takes space that a full pool does not have.
+/// Persisting what was deferred emptied a leaf, opened it, and came back to see whether it was empty: beside a thread
+/// that writes all the time there was no end. And it replaced leaves, which takes space that a full pool does not have.
 #[test]
-fn settling_brings_every_leaf_to_the_pool_once() {
+fn deferred_writes_bring_every_leaf_to_the_pool_once() {
     let persists = |structure: &str, marks: [&str; 2]| {
         let program = "directed/persisting beside writes of one key";
         let case = find(structure).expect("in the list").case(program).expect("its program");

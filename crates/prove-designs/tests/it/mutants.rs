@@ -74,7 +74,7 @@ fn every_planted_bug_of_the_plain_search_is_found() {
 
 /// The programs that were made for planted bugs of designs.
 fn made() -> Vec<DirectedCase> {
-    safeguards().into_iter().filter(|guarded| is_design(guarded.structure)).collect()
+    safeguards().into_iter().filter(|directed| is_design(directed.structure)).collect()
 }
 
 #[test]

@@ -16,7 +16,7 @@ use everleaf_prove::case::{Case, PlannedCase, explore};
 use everleaf_prove::hunt::mutants::OF_OTHER_TREES;
 use everleaf_prove::machine::backing::new_pool_up_to;
 use everleaf_prove::machine::configure::exhaustive;
-use everleaf_prove::programs::published::{GUARDED, anomalies, guarded};
+use everleaf_prove::programs::published::{DIRECTED, anomalies, directed};
 use everleaf_prove::programs::{plans, scenarios, trees};
 use everleaf_prove_designs::structures::find;
 
@@ -141,14 +141,14 @@ fn trees_survive_that_memory_and_space_give_out() {
 #[test]
 fn what_is_done_beside_a_replacement_is_enough_for_two_threads() {
     let shown: Vec<_> = anomalies().into_iter().filter_map(|anomaly| anomaly.mutant).collect();
-    let of_protocol = OF_OTHER_TREES.iter().filter(|mutant| mutant.structure == GUARDED);
+    let of_protocol = OF_OTHER_TREES.iter().filter(|mutant| mutant.structure == DIRECTED);
     let of_writes = of_protocol.filter(|mutant| !shown.contains(&mutant.name));
-    assert_eq!(of_writes.count(), guarded().len());
-    let structure = find(GUARDED).expect("in the list");
-    for guarded in guarded() {
-        let case = structure.case(&guarded.program()).expect("its program");
-        let (report, failure) = case.explore(&guarded.config(false), guarded.schedules);
-        assert!(failure.is_none(), "{}: {failure:?}", guarded.mutant);
+    assert_eq!(of_writes.count(), directed().len());
+    let structure = find(DIRECTED).expect("in the list");
+    for directed in directed() {
+        let case = structure.case(&directed.program()).expect("its program");
+        let (report, failure) = case.explore(&directed.config(false), directed.schedules);
+        assert!(failure.is_none(), "{}: {failure:?}", directed.mutant);
         assert!(report.exhausted);
     }
 }

@@ -30,8 +30,8 @@ fn cost(tally: Tally) -> (u64, u64, u64) {
 /// What an insert, an update, a removal and two lookups cost: (flushes, drains, lines written), and lines read.
 fn single<V: Variant>() -> ([(u64, u64, u64); 3], [u64; 2]) {
     let counting = Counting::new(CountingConfig::default(), 1 << 20);
-    let solo = make::<V>(&counting);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = make::<V>(&counting);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let session = &mut session;
     for key in 1..=3 {
         tree.insert(session, key * 10, key).expect("room");
@@ -67,8 +67,8 @@ fn a_buffered_write_is_a_record_and_caching_saves_lines() {
 /// Flushes and drains of each of some writes that brought a buffer to the list.
 fn full_buffers<V: Variant>(write: impl Fn(u64) -> (u64, bool)) -> Vec<(u64, u64)> {
     let counting = Counting::new(CountingConfig::default(), 8 << 20);
-    let solo = make::<V>(&counting);
-    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let tree_pool = make::<V>(&counting);
+    let (tree, mut session) = (tree_pool.tree(), tree_pool.heap().session().expect("a session"));
     let session = &mut session;
     let (mut full, mut before) = (vec![], Tally::default());
     for number in 0..600 {
@@ -121,13 +121,13 @@ fn a_full_buffer_costs_its_nodes_one_by_one_or_together() {
 /// Flushes and drains of uniformly random inserts.
 fn random_inserts<V: Variant>() -> (f64, f64) {
     let counting = Counting::new(CountingConfig::default(), 32 << 20);
-    let solo = make::<V>(&counting);
-    let mut session = solo.heap().session().expect("a session");
+    let tree_pool = make::<V>(&counting);
+    let mut session = tree_pool.heap().session().expect("a session");
     let mut random = Random::new(1);
     for _ in 0..10_000 {
         let key = random.next();
         counting.operation("insert", || {
-            solo.tree().insert(&mut session, key, 7).expect("room");
+            tree_pool.tree().insert(&mut session, key, 7).expect("room");
         });
     }
     let tally = counting.tally("insert");

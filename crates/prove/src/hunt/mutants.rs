@@ -9,7 +9,7 @@ use crate::machine::configure::{Fixed, exhaustive};
 use crate::planted::of;
 pub use crate::planted::plain::{all, named};
 pub use crate::planted::{HARMLESS, MUTANTS, Mutant, OF_OTHER_TREES, RARE};
-use crate::programs::published::{self, GUARDED};
+use crate::programs::published::{self, DIRECTED};
 use crate::programs::{anomalies, safeguards, scenarios};
 use crate::search::campaign::{self, Budget, Settings, WORK};
 use crate::structures::allocator;
@@ -40,10 +40,10 @@ const STEPS: u64 = 160;
 /// Programs that were made for a planted bug, with the search through all orders that finds it and
 /// how many schedules that may take.
 fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
-    let guarded = [anomalies::anomalies(), safeguards::safeguards(), published::guarded()];
-    let guarded = guarded.into_iter().flatten();
-    let guarded = guarded.filter(|one| mutant == of(one.structure, one.mutant));
-    let guarded = guarded.map(|one| (one.program(), one.config(true), one.schedules));
+    let directed = [anomalies::anomalies(), safeguards::safeguards(), published::directed()];
+    let directed = directed.into_iter().flatten();
+    let directed = directed.filter(|one| mutant == of(one.structure, one.mutant));
+    let directed = directed.map(|one| (one.program(), one.config(true), one.schedules));
     let others = match mutant.name {
         "alloc.returns_header" | "alloc.secures_nothing" | "alloc.trusts_returned" => {
             // What needs no crash is met without: there are very many crash states.
@@ -62,9 +62,9 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
         _ => vec![],
     };
     let lost = published::anomalies().into_iter();
-    let lost = lost.filter(|one| one.mutant.is_some_and(|name| mutant == of(GUARDED, name)));
+    let lost = lost.filter(|one| one.mutant.is_some_and(|name| mutant == of(DIRECTED, name)));
     let lost = lost.map(|one| (one.program(), one.config(), one.schedules));
-    others.into_iter().chain(guarded).chain(lost).collect()
+    others.into_iter().chain(directed).chain(lost).collect()
 }
 
 /// A small program in which a reader may look at the stripe before, and read behind the store of an expiry and before

@@ -12,11 +12,11 @@ use crate::tree::operation::Operation::{self, Get, Insert, Remove, Scan, Update}
 
 fn anomaly(
     name: &'static str,
-    met: Expectation,
+    expectation: Expectation,
     history: &[Operation],
     plan: &[&[Operation]],
 ) -> DirectedCase {
-    DirectedCase::new(("anomaly", name), met, history, plan)
+    DirectedCase::new(("anomaly", name), expectation, history, plan)
 }
 
 /// All of them.

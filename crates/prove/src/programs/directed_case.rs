@@ -96,11 +96,11 @@ impl DirectedCase {
 }
 
 /// A program that was made for one planted bug.
-pub(crate) fn guarded(
+pub(crate) fn directed(
     name: &'static str,
-    met: Expectation,
+    expectation: Expectation,
     history: &[Operation],
     plan: &[&[Operation]],
 ) -> DirectedCase {
-    DirectedCase::new(("directed", name), met, history, plan)
+    DirectedCase::new(("directed", name), expectation, history, plan)
 }

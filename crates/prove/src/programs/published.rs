@@ -5,7 +5,7 @@
 //! ```text
 //!   any name of `trees`   the program of that name, its threads' operations in turn in one thread
 //!   anomaly/NAME          one of [`anomalies`], with its threads
-//!   directed/NAME         one of [`guarded`], with its threads
+//!   directed/NAME         one of [`directed`], with its threads
 //! ```
 
 use everleaf_machine::simulated::{
@@ -65,12 +65,12 @@ impl Anomaly {
     }
 
     /// Its program. Reads are held to more than the trees promise: what was read is there.
-    pub fn prepared<S: Subject>(&self) -> (U64Program, Plan<Operation>) {
-        self.prepared_on(const { &AnyTree::of::<S>() })
+    pub fn strict<S: Subject>(&self) -> (U64Program, Plan<Operation>) {
+        self.strict_on(const { &AnyTree::of::<S>() })
     }
 
-    /// As [`Self::prepared`], of any tree.
-    pub fn prepared_on(&self, tree: &'static AnyTree) -> (U64Program, Plan<Operation>) {
+    /// As [`Self::strict`], of any tree.
+    pub fn strict_on(&self, tree: &'static AnyTree) -> (U64Program, Plan<Operation>) {
         let (program, plan) = self.scenario.numbers_on(tree);
         (U64Program { judges_reads: true, ..program }, plan)
     }
@@ -301,42 +301,42 @@ fn after_a_crash() -> Vec<Anomaly> {
     ]
 }
 
-/// The structure whose safeguards [`guarded`] is about.
-pub const GUARDED: &str = "nbtree-published";
+/// The structure whose safeguards [`directed`] is about.
+pub const DIRECTED: &str = "nbtree-published";
 
 /// The safeguards of the protocol that two threads miss, in the domain that it was made for. Nothing
 /// goes wrong in these programs as long as they are there.
-pub fn guarded() -> Vec<DirectedCase> {
-    let guarded = |mutant, name, history: &[Operation], plan: [&[Operation]; 2]| {
-        let met = (GUARDED, mutant, Some(Domain::Eadr), 1, 20_000);
-        DirectedCase::new(("directed", name), met, history, &plan).in_leaves_of(2)
+pub fn directed() -> Vec<DirectedCase> {
+    let directed = |mutant, name, history: &[Operation], plan: [&[Operation]; 2]| {
+        let expectation = (DIRECTED, mutant, Some(Domain::Eadr), 1, 20_000);
+        DirectedCase::new(("directed", name), expectation, history, &plan).in_leaves_of(2)
     };
     vec![
-        guarded(
+        directed(
             "nbtree_published.late_commit",
             "an insert that has its slot when the leaf is replaced",
             &[Insert(5, 50)],
             [&[Insert(1, 11), Get(1)], &[Insert(2, 21)]],
         ),
-        guarded(
+        directed(
             "nbtree_published.no_sync",
             "an update of what was copied",
             &FULL,
             [&[Insert(3, 30)], &[Update(1, 11), Get(1)]],
         ),
-        guarded(
+        directed(
             "nbtree_published.no_sync_on_write",
             "an update of what was synchronised",
             &FULL,
             [&[Insert(3, 30)], &[Update(1, 11), Get(1)]],
         ),
-        guarded(
+        directed(
             "nbtree_published.no_tail",
             "a removal of the last entry that was copied",
             &FULL,
             [&[Insert(3, 30)], &[Remove(2), Get(2)]],
         ),
-        guarded(
+        directed(
             "nbtree_published.removes_twice",
             "two removals of one key",
             &FULL,
@@ -362,11 +362,11 @@ impl Programs for Alone {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         if let Some(anomaly) = anomalies().into_iter().find(|anomaly| anomaly.program() == name) {
             return Some(PlannedCase::boxed(
-                anomaly.prepared_on(self.of_slots(anomaly.scenario.slots)),
+                anomaly.strict_on(self.of_slots(anomaly.scenario.slots)),
             ));
         }
-        if let Some(guarded) = guarded().into_iter().find(|guarded| guarded.program() == name) {
-            return Some(PlannedCase::boxed(guarded.scenario.numbers_on(self.of_slots(2))));
+        if let Some(directed) = directed().into_iter().find(|directed| directed.program() == name) {
+            return Some(PlannedCase::boxed(directed.scenario.numbers_on(self.of_slots(2))));
         }
         unjudged::case(name, |slots| self.of_slots(slots)).or_else(|| self.trees().case(name))
     }

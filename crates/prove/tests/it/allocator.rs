@@ -41,12 +41,12 @@ fn search(base: &Config, part: f64, programs: impl Into<Rounds>) -> Result<Repor
 }
 
 #[test]
-fn shelves_survive_whole_and_nothing_leaks() {
+fn allocators_survive_whole_and_nothing_leaks() {
     search(&Config::default(), 0.15, half_of(30)).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
-fn shelves_survive_recoveries_that_are_cut_and_repeated() {
+fn allocators_survive_recoveries_that_are_cut_and_repeated() {
     let crash = CrashConfig { nested_one_in: 1000, ..CrashConfig::default() };
     let base = Config { crash, ..Config::default() };
     let report = search(&base, 0.1, half_of(20)).unwrap_or_else(|failure| panic!("{failure}"));

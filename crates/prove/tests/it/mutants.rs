@@ -62,7 +62,7 @@ fn every_planted_bug_of_the_plain_search_is_found() {
 
 /// The programs that were made for planted bugs of the product.
 fn made() -> Vec<DirectedCase> {
-    safeguards().into_iter().filter(|guarded| find(guarded.structure).is_some()).collect()
+    safeguards().into_iter().filter(|directed| find(directed.structure).is_some()).collect()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{Client, TestServer, encode, eventually};
 
-fn guarded() -> TestServer {
+fn with_password() -> TestServer {
     TestServer::with(|config| config.password = Some("open sesame".into()))
 }
 
@@ -20,7 +20,7 @@ fn all_commands(server: &TestServer) -> Vec<String> {
 
 #[test]
 fn without_the_password_only_the_way_in_and_out_is_open() {
-    let server = guarded();
+    let server = with_password();
     let commands = all_commands(&server);
     assert!(commands.len() > 40);
     let open = ["auth", "hello", "quit", "reset"];
@@ -43,7 +43,7 @@ fn without_the_password_only_the_way_in_and_out_is_open() {
 
 #[test]
 fn pipelined_requests_before_the_password_stay_outside() {
-    let server = guarded();
+    let server = with_password();
     let mut client = server.connect();
     let mut stream = b"SET a 1\r\n".to_vec();
     stream.extend(encode(&["GET", "a"]));
@@ -61,7 +61,7 @@ fn pipelined_requests_before_the_password_stay_outside() {
 
 #[test]
 fn the_password_is_taken_in_every_spelling_of_the_request() {
-    let server = guarded();
+    let server = with_password();
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
     let tries: [(&[&str], &str); 8] = [
         (&["AUTH", "open sesame"], "+OK"),
@@ -98,7 +98,7 @@ fn a_password_nobody_asked_for_is_an_error() {
 
 #[test]
 fn strangers_may_send_little() {
-    let server = guarded();
+    let server = with_password();
     let refused = |stream: &[u8]| {
         let mut client = server.connect();
         client.send(stream);

@@ -12,7 +12,7 @@ use crate::map::pages::PAGE_BYTES;
 /// Keys of a part that are looked at for one page of a range; its bytes are limited as those of each page.
 const PAGE_KEYS: usize = 512;
 
-/// How far a piece of a range could be laid over; `None`: to its end.
+/// How far a part of a range could be laid over; `None`: to its end.
 pub(crate) type Cut = Option<Vec<u8>>;
 
 impl Versions {

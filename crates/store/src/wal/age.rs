@@ -37,13 +37,13 @@ pub(super) const KEY: &[u8] = b"generation";
 /// snapshot of the next opening, which takes no LSN. So a copy of a closed pool that was opened since is refused, even
 /// if it happens to lack nothing.
 pub(super) fn refuse_older(
-    own: &BytesTree,
+    metadata: &BytesTree,
     session: &mut Session<Hardware>,
     (trees, place): (&Trees, &LogDirectory),
     identity: Identity,
 ) -> Result<Lsn> {
-    let closed_at = reached_in(own, session, identity)?;
-    let generation = generation_in(own, session, identity)?;
+    let closed_at = reached_in(metadata, session, identity)?;
+    let generation = generation_in(metadata, session, identity)?;
     // A pool that notes nothing is one of an older version, or was made from the log.
     let is_older = |noted: u64, beside: u64| noted != 0 && noted < beside;
     let (reached, beside) = (place.reached(identity)?, place.number_in(GENERATION, identity)?);
@@ -58,7 +58,7 @@ pub(super) fn refuse_older(
 /// Refuses a pool for reading whose log is another's, or went on without it. What is in the folder of the log is
 /// looked at without holding it: nobody writes to a pool that is being read.
 pub(crate) fn refuse_stale(trees: &Trees, place: &LogDirectory) -> Result<()> {
-    let (own, known) = (trees.find_bytes_tree(NAME)?, identity_in(trees)?);
+    let (metadata, known) = (trees.find_bytes_tree(NAME)?, identity_in(trees)?);
     let identity = match place.state() {
         Ok(LogState::Whole(identity)) => identity,
         Ok(LogState::Unexplained(owners)) => match known.filter(|known| owners.are(*known)) {
@@ -70,11 +70,11 @@ pub(crate) fn refuse_stale(trees: &Trees, place: &LogDirectory) -> Result<()> {
         // What is damaged, or beside a pool without a log, says nothing about the pool.
         _ => return Ok(()),
     };
-    let Some(own) = own.filter(|_| known == Some(identity)) else {
+    let Some(metadata) = metadata.filter(|_| known == Some(identity)) else {
         return Err(not_its_log(place));
     };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
-    refuse_older(&own, &mut session, (trees, place), identity).map(drop)
+    refuse_older(&metadata, &mut session, (trees, place), identity).map(drop)
 }
 
 /// The error for a pool beside a log that is not its own.
@@ -87,11 +87,11 @@ pub(super) fn not_its_log(place: &LogDirectory) -> Error {
 }
 
 fn generation_in(
-    own: &BytesTree,
+    metadata: &BytesTree,
     session: &mut Session<Hardware>,
     identity: Identity,
 ) -> Result<u64> {
-    let noted = own.get_with(session, KEY, |note| {
+    let noted = metadata.get_with(session, KEY, |note| {
         let (log, number) = note.split_first_chunk::<16>()?;
         <[u8; 8]>::try_from(number).ok().filter(|_| *log == identity).map(u64::from_le_bytes)
     })?;
@@ -100,12 +100,12 @@ fn generation_in(
 
 /// The next generation, as a note, and its number.
 fn next(
-    own: &BytesTree,
+    metadata: &BytesTree,
     session: &mut Session<Hardware>,
     place: &LogDirectory,
     identity: Identity,
 ) -> Result<(Vec<u8>, u64)> {
-    let noted = generation_in(own, session, identity)?;
+    let noted = generation_in(metadata, session, identity)?;
     let beside = match place.number_in(GENERATION, identity) {
         // The pool's is never behind. A lack of descriptors must not be in the way of closing.
         Err(_) if noted != 0 => noted,
@@ -119,16 +119,16 @@ fn next(
 /// beside the log. The note beside the log survives the loss of power if it is that of an opening: without it a copy
 /// from before this opening would be as new as the log to a program that only reads, or does without the log.
 pub(super) fn begin_generation(
-    own: &BytesTree,
+    metadata: &BytesTree,
     session: &mut Session<Hardware>,
     (place, disk): (&LogDirectory, &LogDisk),
     identity: Identity,
     is_opening: bool,
 ) -> Result<Option<LogNote>> {
-    let (note, number) = next(own, session, place, identity)?;
-    if own.change(session, &Change::upsert(KEY, &note)).is_err() {
+    let (note, number) = next(metadata, session, place, identity)?;
+    if metadata.change(session, &Change::upsert(KEY, &note)).is_err() {
         // It must not say less than is beside the log; its removal needs no space.
-        own.change(session, &Change::remove(KEY))?;
+        metadata.change(session, &Change::remove(KEY))?;
         return Ok(None);
     }
     // Only evidence: a disk that is full must not be in the way of opening and closing.
@@ -177,10 +177,10 @@ pub(super) fn refuse_other_log(
 
 /// The note for a pool that takes the place of this one: the generation that closing this one begins.
 pub(super) fn note_of_successor(
-    own: &BytesTree,
+    metadata: &BytesTree,
     session: &mut Session<Hardware>,
     place: &LogDirectory,
     identity: Identity,
 ) -> Result<Vec<u8>> {
-    next(own, session, place, identity).map(|(note, _)| note)
+    next(metadata, session, place, identity).map(|(note, _)| note)
 }

@@ -22,13 +22,17 @@ fn key(name: &str) -> Vec<u8> {
 
 /// Notes that there is a map. Where there is no space for the note, its loss could not be told: it is no
 /// reason to do without the map.
-pub(super) fn note(own: &BytesTree, session: &mut Session<Hardware>, name: &str) {
-    let _ = own.change(session, &Change::upsert(&key(name), b""));
+pub(super) fn note(metadata: &BytesTree, session: &mut Session<Hardware>, name: &str) {
+    let _ = metadata.change(session, &Change::upsert(&key(name), b""));
 }
 
 /// Forgets that there is a map, which is then dropped.
-pub(super) fn forget(own: &BytesTree, session: &mut Session<Hardware>, name: &str) -> Result<()> {
-    own.change(session, &Change::remove(&key(name)))?;
+pub(super) fn forget(
+    metadata: &BytesTree,
+    session: &mut Session<Hardware>,
+    name: &str,
+) -> Result<()> {
+    metadata.change(session, &Change::remove(&key(name)))?;
     Ok(())
 }
 
@@ -39,14 +43,14 @@ pub(super) fn noted_name(key: &[u8]) -> Option<&str> {
 
 /// Names that are noted, and not among these.
 fn missing(
-    own: &BytesTree,
+    metadata: &BytesTree,
     session: &mut Session<Hardware>,
     names: &[String],
 ) -> Result<Vec<String>> {
     let names: HashSet<&str> = names.iter().map(String::as_str).collect();
     let mut missing = vec![];
     let (low, high) = (std::ops::Bound::Included(PREFIX), std::ops::Bound::Unbounded);
-    own.scan(session, low, high, false, |key, _| match noted_name(key) {
+    metadata.scan(session, low, high, false, |key, _| match noted_name(key) {
         None => false,
         Some(name) => {
             if !names.contains(name) {
@@ -60,14 +64,14 @@ fn missing(
 
 /// Notes these maps, which are all there are. What else is noted was dropped by an older version.
 pub(super) fn note_all(
-    own: &BytesTree,
+    metadata: &BytesTree,
     session: &mut Session<Hardware>,
     names: &[String],
 ) -> Result<()> {
-    for name in missing(own, session, names)? {
-        forget(own, session, &name)?;
+    for name in missing(metadata, session, names)? {
+        forget(metadata, session, &name)?;
     }
-    names.iter().filter(|name| *name != NAME).for_each(|name| note(own, session, name));
+    names.iter().filter(|name| *name != NAME).for_each(|name| note(metadata, session, name));
     Ok(())
 }
 
@@ -80,12 +84,12 @@ pub(crate) fn refuse_lost_maps(trees: &Trees, path: &Path) -> Result<()> {
     if trees.heap().pool().was_clean() {
         return Ok(());
     }
-    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(()) };
+    let Some(metadata) = trees.find_bytes_tree(NAME)? else { return Ok(()) };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
-    let missing = missing(&own, &mut session, &trees.names())?;
+    let missing = missing(&metadata, &mut session, &trees.names())?;
     for name in missing {
         // An older version dropped it, which knows no notes.
-        let is_numbered = own.get_with(&mut session, &map_key(&name), |_| ())?.is_some();
+        let is_numbered = metadata.get_with(&mut session, &map_key(&name), |_| ())?.is_some();
         if is_numbered || is_reserved(&name) {
             return Err(Error::Corrupt(format!(
                 "the map {name:?} of {} is missing and was not dropped: the pool is damaged; keep what can be \

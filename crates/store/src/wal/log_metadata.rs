@@ -18,9 +18,9 @@ const LSN_END: Lsn = 1 << 62;
 
 /// How a pool was opened last.
 pub fn last_durability(trees: &Trees) -> Result<Durability> {
-    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(Durability::Process) };
+    let Some(metadata) = trees.find_bytes_tree(NAME)? else { return Ok(Durability::Process) };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
-    let mode = own.get_with(&mut session, MODE, |mode| {
+    let mode = metadata.get_with(&mut session, MODE, |mode| {
         <[u8; 8]>::try_from(mode).map_or(0, u64::from_le_bytes)
     })?;
     Ok(match mode.unwrap_or(0) {
@@ -31,9 +31,9 @@ pub fn last_durability(trees: &Trees) -> Result<Durability> {
 
 /// Bytes of keys and values that were in the log since the last snapshot when the pool was closed.
 pub fn logged_at_close(trees: &Trees) -> Result<u64> {
-    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(0) };
+    let Some(metadata) = trees.find_bytes_tree(NAME)? else { return Ok(0) };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
-    let logged = own.get_with(&mut session, LOGGED, |logged| {
+    let logged = metadata.get_with(&mut session, LOGGED, |logged| {
         logged.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     })?;
     Ok(logged.unwrap_or(0))
@@ -44,10 +44,10 @@ pub fn note_durability(trees: &Trees, durability: Durability) -> Result<()> {
     if durability == Durability::Process {
         return Ok(());
     }
-    let own = trees.bytes_tree(NAME)?;
+    let metadata = trees.bytes_tree(NAME)?;
     let mut session = trees.heap().session().map_err(IndexError::from)?;
     let mode = durability.interval_ms().to_le_bytes();
-    own.change(&mut session, &Change::upsert(MODE, &mode))?;
+    metadata.change(&mut session, &Change::upsert(MODE, &mode))?;
     Ok(())
 }
 
@@ -70,9 +70,10 @@ pub fn log_identity(trees: &Trees, place: &LogDirectory) -> Result<Option<Identi
 
 /// Which log the pool says is its own.
 pub(super) fn identity_in(trees: &Trees) -> Result<Option<Identity>> {
-    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(None) };
+    let Some(metadata) = trees.find_bytes_tree(NAME)? else { return Ok(None) };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
-    let identity = own.get_with(&mut session, IDENTITY, |bytes| Identity::try_from(bytes).ok())?;
+    let identity =
+        metadata.get_with(&mut session, IDENTITY, |bytes| Identity::try_from(bytes).ok())?;
     Ok(identity.flatten())
 }
 
@@ -89,9 +90,9 @@ pub fn leave_refused(trees: &Trees, last: Option<u32>, lacks: bool) {
 
 /// The largest number that the pool has given to a map, for its log.
 pub fn last_number(trees: &Trees) -> Option<u32> {
-    let own = trees.find_bytes_tree(NAME).ok()??;
+    let metadata = trees.find_bytes_tree(NAME).ok()??;
     let mut session = trees.heap().session().ok()?;
-    let last = own.get_with(&mut session, LAST, |last| <[u8; 4]>::try_from(last).ok());
+    let last = metadata.get_with(&mut session, LAST, |last| <[u8; 4]>::try_from(last).ok());
     last.ok()??.map(u32::from_le_bytes)
 }
 
@@ -110,12 +111,12 @@ pub fn refuse_integers(trees: &Trees) -> Result<()> {
 
 /// What a pool that takes the place of this one has to know of its log, which lies in `place`.
 pub fn copy_log_metadata(from: &Trees, to: &Trees, place: &LogDirectory) -> Result<()> {
-    let Some(own) = from.find_bytes_tree(NAME)? else { return Ok(()) };
+    let Some(metadata) = from.find_bytes_tree(NAME)? else { return Ok(()) };
     let identity = identity_in(from)?;
     let mut session = from.heap().session().map_err(IndexError::from)?;
     let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
     let mut pairs = vec![];
-    own.scan(&mut session, low, high, false, |key, value| {
+    metadata.scan(&mut session, low, high, false, |key, value| {
         // The log may go on before the store is closed. And of the store's own maps there is none yet.
         let is_of_own = live_maps::noted_name(key).is_some_and(is_reserved);
         if key != REACHED && key != age::KEY && !is_of_own {
@@ -124,7 +125,7 @@ pub fn copy_log_metadata(from: &Trees, to: &Trees, place: &LogDirectory) -> Resu
         true
     })?;
     if let Some(identity) = identity {
-        let note = age::note_of_successor(&own, &mut session, place, identity)?;
+        let note = age::note_of_successor(&metadata, &mut session, place, identity)?;
         pairs.push((age::KEY.to_vec(), note));
         pairs.sort();
     }
@@ -140,11 +141,11 @@ pub fn reached_note(identity: Identity, lsn: Lsn) -> Vec<u8> {
 /// An LSN of this log that was durable, as the pool says: of one that was closed, the last. 0 if it says
 /// nothing.
 pub fn reached_in(
-    own: &BytesTree,
+    metadata: &BytesTree,
     session: &mut Session<Hardware>,
     identity: Identity,
 ) -> Result<Lsn> {
-    let lsn = own.get_with(session, REACHED, |note| {
+    let lsn = metadata.get_with(session, REACHED, |note| {
         let (log, lsn) = note.split_first_chunk::<16>()?;
         let lsn = <[u8; 8]>::try_from(lsn).ok().filter(|_| *log == identity)?;
         Some(u64::from_le_bytes(lsn)).filter(|lsn| *lsn < LSN_END)

@@ -91,6 +91,17 @@ const BANNED: &[(&str, &str)] = &[
     ("settles_early", "marks_early"),
     ("never_settled", "mark_unread"),
     ("settle_value", "persist_value"),
+    ("_frame: TreeContext", "_context: TreeContext"),
+    ("struct Guarded", "LockedVersion, or what is locked"),
+];
+
+/// What is no part of a name in code, where the words above that are names as well are none either.
+const PARTS: &[(&str, &str)] = &[
+    ("guarded", "directed, locked, or how it is guarded"),
+    ("solo", "single"),
+    ("unsettled", "deferred"),
+    ("settling", "persisting, waiting: what is done"),
+    ("taken_back", "rolled_back, or freed"),
 ];
 
 /// Whether a letter, digit or underscore.
@@ -107,12 +118,33 @@ pub(super) fn has(line: &str, word: &str) -> bool {
     })
 }
 
+/// Whether code in lower case has `word` in a name, as all of it or between underscores.
+fn has_in_name(code: &str, word: &str) -> bool {
+    code.match_indices(word).any(|(start, _)| {
+        let before = code[..start].bytes().next_back();
+        let after = code[start + word.len()..].bytes().next();
+        !before.is_some_and(|byte| byte.is_ascii_alphanumeric())
+            && !after.is_some_and(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+/// Whether a word can be a part of a name.
+fn is_name(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     let files = workspace.files.iter().filter(|file| !EXEMPT.contains(&file.path.as_str()));
     for file in files {
+        let code = file.rust.as_ref().map_or(&[][..], |rust| &rust.lines);
         for (index, line) in file.text.lines().enumerate() {
-            for (word, instead) in BANNED.iter().filter(|(word, _)| has(line, word)) {
+            let code = code.get(index).map_or("", |line| &line.code);
+            let code = code.to_ascii_lowercase();
+            let whole = BANNED.iter().filter(|(word, _)| has(line, word));
+            let others = BANNED.iter().filter(|(word, _)| is_name(word) && !has(line, word));
+            let parts = others.chain(PARTS).filter(|(word, _)| has_in_name(&code, word));
+            for (word, instead) in whole.chain(parts) {
                 let message = format!("`{word}`: write `{instead}` (docs/glossary.md)");
                 findings.push(finding(&RULE, &file.path, index + 1, message));
             }
@@ -137,5 +169,14 @@ mod tests {
         }
         let fine = "endear, Bells, Solos, take_errors; what is made against it\n";
         assert!(lines_in(&RULE, "docs/a.md", fine).is_empty());
+    }
+
+    #[test]
+    fn they_are_no_parts_of_names_in_code_either() {
+        let code = "//! A guarded bit.\nfn new_solo() {}\nfn soloist() {}\nconst GUARDED: u8 = 1;\n\
+                    fn f() { g(\"nodes.taken_back\") }\nfn is_unsteady_now() {}\n\
+                    static GUARDED_BY: u8 = 1;\n";
+        assert_eq!(lines_in(&RULE, "crates/a/src/a.rs", code), [2, 4, 5, 6, 7]);
+        assert!(lines_in(&RULE, "docs/a.md", "`new_solo`, guarded by a bit\n").is_empty());
     }
 }

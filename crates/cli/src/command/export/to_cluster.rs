@@ -123,14 +123,14 @@ fn copy(
                 progress.set(count);
             }
         }
-        sender.take(key, part).map_err(Trouble::Cluster)
+        sender.take(key, part).map_err(Cause::Cluster)
     });
-    match sent.and_then(|()| sender.cluster.finish().map_err(Trouble::Cluster)) {
+    match sent.and_then(|()| sender.cluster.finish().map_err(Cause::Cluster)) {
         Ok(()) => Ok(count),
-        Err(Trouble::Pool(why)) => {
+        Err(Cause::Pool(why)) => {
             Err(Failure::new(ExitCode::Pool, format!("{}: {why}", pool.display())))
         }
-        Err(Trouble::Cluster(failure)) => Err(Failure::new(
+        Err(Cause::Cluster(failure)) => Err(Failure::new(
             failure.code,
             format!(
                 "{}; the cluster has a part of the keys: empty it before the next attempt",
@@ -141,14 +141,14 @@ fn copy(
 }
 
 /// Why not all was sent.
-enum Trouble {
+enum Cause {
     Pool(String),
     Cluster(Failure),
 }
 
-impl From<String> for Trouble {
+impl From<String> for Cause {
     fn from(why: String) -> Self {
-        Trouble::Pool(why)
+        Cause::Pool(why)
     }
 }
 

@@ -31,22 +31,22 @@ impl From<AllocError> for Stop {
 }
 
 /// A lock, and the version under which what it guards was read.
-struct Guarded<'t, M: Machine> {
+struct LockedVersion<'t, M: Machine> {
     lock: &'t VersionLock<M>,
     version: Version,
 }
 
-impl<M: Machine> Clone for Guarded<'_, M> {
+impl<M: Machine> Clone for LockedVersion<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: Machine> Copy for Guarded<'_, M> {}
+impl<M: Machine> Copy for LockedVersion<'_, M> {}
 
-impl<'t, M: Machine> Guarded<'t, M> {
+impl<'t, M: Machine> LockedVersion<'t, M> {
     fn read(lock: &'t VersionLock<M>) -> Result<Self, Retry> {
-        Ok(Guarded { lock, version: lock.stable_or_wait(GENERATION)? })
+        Ok(LockedVersion { lock, version: lock.stable_or_wait(GENERATION)? })
     }
 
     /// Whether nothing has changed since it was read, and it is in the tree.
@@ -76,7 +76,7 @@ impl<'t, M: Machine> Guarded<'t, M> {
 
 /// A place that leads on, and what guards it.
 struct ChildSlot<'t, M: Machine> {
-    guard: Guarded<'t, M>,
+    guard: LockedVersion<'t, M>,
     slot: &'t Slot<M>,
 }
 
@@ -113,7 +113,7 @@ impl<M: Machine> ChildSlot<'_, M> {
 struct Spot<'t, G, M: Machine> {
     above: ChildSlot<'t, M>,
     node: Node<'t, G, M>,
-    guard: Guarded<'t, M>,
+    guard: LockedVersion<'t, M>,
 }
 
 impl<G: Geometry, M: Machine> Art<G, M> {
@@ -144,7 +144,7 @@ impl<G: Geometry, M: Machine> Art<G, M> {
 
     /// The place of the root, as it is now.
     fn root_place(&self) -> Result<ChildSlot<'_, M>, Retry> {
-        Ok(ChildSlot { guard: Guarded::read(&self.lock)?, slot: &self.root })
+        Ok(ChildSlot { guard: LockedVersion::read(&self.lock)?, slot: &self.root })
     }
 
     fn try_insert(
@@ -181,7 +181,7 @@ impl<G: Geometry, M: Machine> Art<G, M> {
                 self.put_beside(session, place, (node.header().0, child), (key, new))?;
                 return Ok(None);
             }
-            let guard = Guarded::read(node.lock())?;
+            let guard = LockedVersion::read(node.lock())?;
             let digit = node.digit(key);
             match node.at_most(digit) {
                 Some((found, slot)) if found == digit => place = ChildSlot { guard, slot },
@@ -329,7 +329,7 @@ impl<G: Geometry, M: Machine> Art<G, M> {
                 }
                 Child::Node(pointer) if self.node(pointer).header().covers(key) => {
                     let node = self.node(pointer);
-                    let guard = Guarded::read(node.lock())?;
+                    let guard = LockedVersion::read(node.lock())?;
                     let digit = node.digit(key);
                     match node.at_most(digit) {
                         Some((found, slot)) if found == digit => {

@@ -165,7 +165,7 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
 
     /// Makes a new leaf the leaf of nobody: sets the words beside the header that [`Self::fill`]
     /// expects. Nobody else can reach it.
-    fn initialize(_frame: TreeContext<M>, _leaf: &Self::Leaf) {}
+    fn initialize(_context: TreeContext<M>, _leaf: &Self::Leaf) {}
 
     /// Does a write under the lock.
     fn apply(context: TreeContext<M>, leaf: &Self::Leaf, change: &Change) -> Applied;
@@ -181,10 +181,10 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     }
 
     /// Turns readers away before a rewrite, beyond what the lock does.
-    fn freeze(_frame: TreeContext<M>, _leaf: &Self::Leaf) {}
+    fn freeze(_context: TreeContext<M>, _leaf: &Self::Leaf) {}
 
     /// Ends [`Self::freeze`], also that of a new leaf.
-    fn thaw(_frame: TreeContext<M>, _leaf: &Self::Leaf) {}
+    fn thaw(_context: TreeContext<M>, _leaf: &Self::Leaf) {}
 
     /// What to do when a leaf has become empty. The caller holds its lock; true if it is gone.
     fn drop_empty<G: Geometry>(

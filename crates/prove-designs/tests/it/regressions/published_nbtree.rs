@@ -118,7 +118,7 @@ const ALL: u64 = 4_000_000;
 
 /// What the search of an anomaly meets in a tree.
 fn search<T: Design<Simulated>>(anomaly: &Anomaly) -> SearchResult {
-    let (program, plan) = anomaly.prepared::<Of<T>>();
+    let (program, plan) = anomaly.strict::<Of<T>>();
     explore(program, plan, &anomaly.config(), ALL)
 }
 

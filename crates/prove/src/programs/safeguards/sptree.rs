@@ -2,7 +2,7 @@
 
 use everleaf_machine::simulated::Domain;
 
-use crate::programs::directed_case::{DirectedCase, guarded};
+use crate::programs::directed_case::{DirectedCase, directed};
 use crate::tree::operation::Operation::{Get, Insert, Remove, Scan, Update};
 
 /// All of them.
@@ -33,32 +33,32 @@ fn at_once() -> Vec<DirectedCase> {
     merged_meanwhile.extend([9, 3, 12, 14].map(Remove));
     merged_meanwhile.extend([Update(5, 109), Update(7, 110), Remove(7)]);
     vec![
-        guarded(
+        directed(
             "two threads that meet at a leaf that opening has left",
             (design, "sptree.knows_twice", None, 1, 2000),
             &leaves,
             &[&[Update(5, 51), Get(5)], &[Update(4, 41), Get(4)]],
         ),
         // The first record begins a log, and with it a checkpoint.
-        guarded(
+        directed(
             "a record that only a checkpoint leads to",
             (design, "sptree.knows_no_head", None, 0, 100),
             &[Insert(1, 10)],
             &[&[Get(1)]],
         ),
-        guarded(
+        directed(
             "a record behind the tails of a checkpoint",
             (design, "sptree.knows_no_tail", None, 0, 100),
             &leaves,
             &[&[Get(5)]],
         ),
-        guarded(
+        directed(
             "a leaf that is merged away behind a checkpoint",
             (design, "sptree.keeps_leading", None, 0, 100),
             &merged_behind,
             &[&sought],
         ),
-        guarded(
+        directed(
             "a leaf that is merged away while a checkpoint is written",
             (design, "sptree.leads_past_merge", None, 0, 100),
             &merged_meanwhile,
@@ -72,20 +72,20 @@ fn unbuffered() -> Vec<DirectedCase> {
     let line = Some(Domain::Adr);
     let three_leaves = [1, 2, 3, 4, 5].map(|key| Insert(key, key * 10));
     vec![
-        guarded(
+        directed(
             "a get in a leaf that is merged away",
             ("sptree", "sptree.free_at_once", None, 1, 2000),
             &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2), Remove(3)],
             &[&[Get(4)], &[Remove(4)]],
         ),
         // The slot that the reader found is free after the update, and then another key's.
-        guarded(
+        directed(
             "a get whose slot another key takes",
             ("sptree", "sptree.no_validation", None, 1, 2000),
             &[Insert(2, 20)],
             &[&[Get(2)], &[Update(2, 21), Insert(3, 30)]],
         ),
-        guarded(
+        directed(
             "a scan whose order is not on the medium",
             ("sptree", "sptree.no_sort_generation", line, 0, 100),
             &[Insert(2, 20), Insert(1, 10)],
@@ -93,7 +93,7 @@ fn unbuffered() -> Vec<DirectedCase> {
         ),
         // The leaf that was merged away becomes the right half of another one, while the list on the
         // medium still leads to it.
-        guarded(
+        directed(
             "a leaf that is used again behind its merge",
             ("sptree", "sptree.no_merge_flush", line, 0, 100),
             &three_leaves,
@@ -117,7 +117,7 @@ fn logged() -> Vec<DirectedCase> {
     let mut two_leaves = [1, 2, 3, 4, 5].map(|key| Insert(key, key * 10)).to_vec();
     two_leaves.push(Update(1, 9));
     let split = |mutant| {
-        guarded(
+        directed(
             "a split whose left half has a record linked to one of the right half",
             ("sptree-buffered", mutant, line, 0, 100),
             &both_halves,
@@ -131,7 +131,7 @@ fn logged() -> Vec<DirectedCase> {
     vec![
         split("sptree.no_range_skip"),
         split("sptree.open_keeps_links"),
-        guarded(
+        directed(
             "a record in a chunk that is used again",
             ("sptree-buffered", "sptree.no_record_sum", line, 0, 100),
             &chunks,
@@ -139,14 +139,14 @@ fn logged() -> Vec<DirectedCase> {
         ),
         // What a split's left half has in its buffer is before the last tails, and the checkpoint's head is a record of
         // a key that has gone to the right half.
-        guarded(
+        directed(
             "a split whose right half has the newest record of a checkpoint",
             ("sptree-checkpointed", "sptree.checkpoint_names_key", line, 0, 100),
             &newest_goes,
             &[&[Insert(7, 70)]],
         )
         .in_leaves_of(7),
-        guarded(
+        directed(
             "a split whose left half has a record linked to one of the right half",
             ("sptree-checkpointed", "sptree.split_covers_first", line, 0, 100),
             &both_halves,
@@ -154,20 +154,20 @@ fn logged() -> Vec<DirectedCase> {
         )
         .in_leaves_of(7),
         // The other thread's first write begins a checkpoint, while the second one of 1 has its record and no more.
-        guarded(
+        directed(
             "a head that is read while its leaf is written",
             ("sptree-checkpointed", "sptree.checkpoint_ignores_locks", line, 1, 2000),
             &two_leaves,
             &[&[Update(1, 11), Update(1, 12)], &[Update(5, 51)]],
         ),
-        guarded(
+        directed(
             "a write between the heads of a checkpoint and its end",
             ("sptree-checkpointed", "sptree.checkpoint_late_tails", line, 1, 2000),
             &two_leaves,
             &[&[Update(1, 11), Update(1, 12)], &[Update(5, 51)]],
         ),
         // The leaf of 3 slots is full, and has the buffer of one entry, the removal, when 4 takes its slot.
-        guarded(
+        directed(
             "a slot that is free by a removal in the same buffer",
             ("sptree-unlogged", "sptree.no_removals_flush", line, 0, 100),
             &[Insert(1, 10), Insert(2, 20), Insert(3, 30)],
@@ -184,7 +184,7 @@ fn without_room() -> Vec<DirectedCase> {
     no_room.extend([Insert(8, 80), Insert(9, 90), Update(8, 81)]);
     let removed = |name, mutant, key| {
         let expectation = ("sptree-buffered", mutant, Some(Domain::Adr), 0, 100);
-        guarded(name, expectation, &no_room, &[&[Remove(key)]]).in_leaves_of(7).without_space()
+        directed(name, expectation, &no_room, &[&[Remove(key)]]).in_leaves_of(7).without_space()
     };
     let turned = |mutant| removed("a removal without room of what is buffered", mutant, 8);
     vec![

@@ -51,13 +51,13 @@ pub fn assert_met_in_time<'a>(
     structures: &'static [Structure],
     programs: impl Iterator<Item = &'a DirectedCase>,
 ) {
-    for guarded in programs {
-        let (mutant, name) = (guarded.mutant, guarded.scenario.name);
-        let structure = find_in(structures, guarded.structure).expect("in the list");
-        let case = structure.case(&guarded.program()).expect("its program");
-        let (met, failure) = case.explore(&guarded.config(true), guarded.schedules);
+    for directed in programs {
+        let (mutant, name) = (directed.mutant, directed.scenario.name);
+        let structure = find_in(structures, directed.structure).expect("in the list");
+        let case = structure.case(&directed.program()).expect("its program");
+        let (met, failure) = case.explore(&directed.config(true), directed.schedules);
         let failure = failure.unwrap_or_else(|| panic!("{mutant}, {name}: not met"));
-        let (schedules, bound) = (met.counts.schedules, guarded.schedules);
+        let (schedules, bound) = (met.counts.schedules, directed.schedules);
         println!("{mutant}, {name}: {} in schedule {schedules} of {bound}", failure.kind);
     }
 }
@@ -67,15 +67,15 @@ pub fn assert_right<'a>(
     structures: &'static [Structure],
     programs: impl Iterator<Item = &'a DirectedCase>,
 ) {
-    for guarded in programs {
-        let (mutant, name) = (guarded.mutant, guarded.scenario.name);
-        let structure = find_in(structures, guarded.structure).expect("in the list");
-        let case = structure.case(&guarded.program()).expect("its program");
-        let is_buffered = guarded.memory == MemoryModel::Tso;
+    for directed in programs {
+        let (mutant, name) = (directed.mutant, directed.scenario.name);
+        let structure = find_in(structures, directed.structure).expect("in the list");
+        let case = structure.case(&directed.program()).expect("its program");
+        let is_buffered = directed.memory == MemoryModel::Tso;
         let bound = if is_buffered { MANY } else { ALL };
-        let (report, none) = case.explore(&guarded.config(false), bound);
+        let (report, none) = case.explore(&directed.config(false), bound);
         println!("{mutant}, {name}: right in {}", report.counts.schedules);
-        assert!(none.is_none(), "{}, {name}: {none:?}", guarded.structure);
+        assert!(none.is_none(), "{}, {name}: {none:?}", directed.structure);
         assert!(report.exhausted || is_buffered, "{name}: more than {ALL} schedules");
     }
 }

@@ -44,7 +44,7 @@ thread_local! {
 
 /// Where the first thread stops.
 #[derive(Default)]
-struct Gate {
+struct Stop {
     state: Mutex<Passing>,
     changed: Condvar,
 }
@@ -57,12 +57,12 @@ struct Passing {
     is_open: bool,
 }
 
-impl Gate {
+impl Stop {
     fn lock(&self) -> MutexGuard<'_, Passing> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calling thread is at a point. If it is the first, and there it stops, it waits until the gate is open.
+    /// The calling thread is at a point. If it is the first, and there it stops, it waits until it may go on.
     fn pass(&self) {
         if !IS_FIRST.get() {
             return;
@@ -212,7 +212,7 @@ impl Drop for End<'_> {
 }
 
 /// What was left at a moment, and how many calls of each thread were durable then, and begun.
-struct Left {
+struct Image {
     disk: SimulatedDisk,
     /// If only the process died.
     pool: Option<std::path::PathBuf>,
@@ -234,14 +234,14 @@ fn as_step(call: &Call, answer: &Answer) -> (Call, Answer) {
 
 /// An order of all calls that answers as they were answered: the state after each beginning of it, and how many calls
 /// of each thread are in that.
-type Order = Vec<(State, [usize; 2])>;
+type Sequence = Vec<(State, [usize; 2])>;
 
 /// A call as it was made: what it answered, when it began and ended.
 type Made = (Call, Answer, [u64; 2]);
 
-/// All orders of the calls that answer so, from this state on. What has ended before another call began comes before
-/// that.
-fn orders(now: &mut Order, callers: &[Vec<Made>; 2], now_ms: u64, found: &mut Vec<Order>) {
+/// All sequences of the calls that answer so, from this state on. What has ended before another call began comes
+/// before that.
+fn sequences(now: &mut Sequence, callers: &[Vec<Made>; 2], now_ms: u64, found: &mut Vec<Sequence>) {
     let (state, made) = now.last().expect("it begins with one").clone();
     let next_of = |thread: usize| callers[thread].get(made[thread]);
     if next_of(0).is_none() && next_of(1).is_none() {
@@ -258,7 +258,7 @@ fn orders(now: &mut Order, callers: &[Vec<Made>; 2], now_ms: u64, found: &mut Ve
             let mut made = made;
             made[thread] += 1;
             now.push((next, made));
-            orders(now, callers, now_ms, found);
+            sequences(now, callers, now_ms, found);
             now.pop();
         }
     }
@@ -309,12 +309,12 @@ pub fn run(number: u64, faults: Faults) -> Counts {
     };
     let now = Arc::new(AtomicU64::new(0));
     let callers = [first, second].map(|calls| Arc::new(Caller::new(calls, now.clone())));
-    let gate = Arc::new(Gate::default());
-    gate.lock().left = stops_at;
-    let (at_disk, at_point) = (gate.clone(), gate.clone());
+    let stop = Arc::new(Stop::default());
+    stop.lock().left = stops_at;
+    let (at_disk, at_point) = (stop.clone(), stop.clone());
     disk.set_hook(move |_| at_disk.pass());
     disk.set_point_hook(move |_| at_point.pass());
-    let meeting = Meeting { callers, gate, store, waits, rests_at, now_ms };
+    let meeting = Meeting { callers, stop, store, waits, rests_at, now_ms };
     let left = meeting.go(&disk, &pool, &mut draw);
     disk.clear_hook();
     meeting.judge(state, left, number)
@@ -322,7 +322,7 @@ pub fn run(number: u64, faults: Faults) -> Counts {
 
 struct Meeting {
     callers: [Arc<Caller>; 2],
-    gate: Arc<Gate>,
+    stop: Arc<Stop>,
     store: Arc<Store>,
     /// Whether calls wait for the disk.
     waits: bool,
@@ -334,15 +334,15 @@ struct Meeting {
 impl Drop for Meeting {
     fn drop(&mut self) {
         // Also if something was wrong before.
-        self.gate.open();
+        self.stop.open();
     }
 }
 
 impl Meeting {
     /// Starts a thread; what it sends is that it has ended.
     fn start(&self, index: usize, is_held: bool) -> Receiver<()> {
-        let (store, caller, gate) =
-            (self.store.clone(), self.callers[index].clone(), self.gate.clone());
+        let (store, caller, stop) =
+            (self.store.clone(), self.callers[index].clone(), self.stop.clone());
         let (end, ended): (Sender<()>, _) = channel();
         let (now_ms, waits, rests_at) = (self.now_ms, self.waits, self.rests_at);
         let first = self.callers[0].clone();
@@ -354,7 +354,7 @@ impl Meeting {
             }
             let between = |index: usize| match index == rests_at && !IS_FIRST.get() {
                 true => caller.rest_for(&first),
-                false => gate.pass(),
+                false => stop.pass(),
             };
             caller.go(&store, between, is_held);
             if is_held && waits && store.wait_deferred().is_ok() {
@@ -364,8 +364,8 @@ impl Meeting {
             // Before the end is told: the store is closed behind it.
             drop((store, caller, first));
             if IS_FIRST.get() {
-                gate.lock().has_stopped = true;
-                gate.changed.notify_all();
+                stop.lock().has_stopped = true;
+                stop.changed.notify_all();
             }
             drop(end);
         });
@@ -373,12 +373,12 @@ impl Meeting {
     }
 
     /// Lets the threads meet: what would be left of a crash or a death then, and of a crash in the end.
-    fn go(&self, disk: &SimulatedDisk, pool: &Path, draw: &mut Draw) -> Vec<Left> {
+    fn go(&self, disk: &SimulatedDisk, pool: &Path, draw: &mut Draw) -> Vec<Image> {
         let first = self.start(0, !self.waits);
         {
             let waits = |passing: &mut Passing| !passing.has_stopped;
-            let passing = self.gate.lock();
-            let waited = self.gate.changed.wait_timeout_while(passing, DEADLOCK, waits);
+            let passing = self.stop.lock();
+            let waited = self.stop.changed.wait_timeout_while(passing, DEADLOCK, waits);
             let (passing, _) = waited.unwrap_or_else(PoisonError::into_inner);
             assert!(passing.has_stopped, "{} does not return", shown(&self.callers[0].calls));
         }
@@ -395,26 +395,26 @@ impl Meeting {
         let (low, _) = bounds(false);
         let crashed = disk.crashed(draw.random.bits());
         let (_, high) = bounds(false);
-        left.push(Left { disk: crashed, pool: None, low, high });
+        left.push(Image { disk: crashed, pool: None, low, high });
         // Not while one of the threads writes to the pool.
         if self.callers[1].is_still() && draw.random.one_in(2) {
             let copy = pool.with_extension("killed");
             let (low, high) = bounds(true);
             std::fs::copy(pool, &copy).expect("room");
-            left.push(Left { disk: disk.copied(1), pool: Some(copy), low, high });
+            left.push(Image { disk: disk.copied(1), pool: Some(copy), low, high });
         }
-        self.gate.open();
+        self.stop.open();
         for (index, ended) in [first, second].into_iter().enumerate() {
             let waited = ended.recv_timeout(DEADLOCK);
             let calls = shown(&self.callers[index].calls);
             assert!(waited != Err(RecvTimeoutError::Timeout), "{calls} does not return");
         }
         let (low, high) = bounds(false);
-        left.push(Left { disk: disk.crashed(draw.random.bits()), pool: None, low, high });
+        left.push(Image { disk: disk.crashed(draw.random.bits()), pool: None, low, high });
         left
     }
 
-    fn judge(self, state: State, left: Vec<Left>, number: u64) -> Counts {
+    fn judge(self, state: State, left: Vec<Image>, number: u64) -> Counts {
         let made: [Vec<Made>; 2] = self.callers.each_ref().map(|caller| {
             let progress = caller.lock();
             assert!(progress.error.is_none(), "{:?}", progress.error);
@@ -427,16 +427,16 @@ impl Meeting {
         let found = kept(&self.store, now_ms);
         let mut all = vec![];
         let begin = state.clone();
-        orders(&mut vec![(state, [0, 0])], &made, now_ms, &mut all);
+        sequences(&mut vec![(state, [0, 0])], &made, now_ms, &mut all);
         let what = || format!("of {}\n{}", shown(&begin.maps), shown(&made));
         assert!(!all.is_empty(), "no order answers so {}", what());
         let ends_so =
-            |order: &Order| order.last().is_some_and(|(last, _)| last.fits(&found, now_ms));
+            |order: &Sequence| order.last().is_some_and(|(last, _)| last.fits(&found, now_ms));
         all.retain(ends_so);
         assert!(!all.is_empty(), "no order comes to\n{}\n{}", shown(&found), what());
         let mut counts = Counts::default();
         let folder = folder();
-        for (index, Left { disk, pool, low, high }) in left.into_iter().enumerate() {
+        for (index, Image { disk, pool, low, high }) in left.into_iter().enumerate() {
             let is_killed = pool.is_some();
             counts.kills += u64::from(is_killed);
             counts.crashes += u64::from(!is_killed);
