@@ -83,7 +83,7 @@ fn flushed(settings: &Settings) -> Settings {
 #[derive(Clone, Debug)]
 pub struct Findings {
     /// Where stores need no flush.
-    pub visible: Vec<Report>,
+    pub unflushed: Vec<Report>,
     /// Where they do.
     pub flushed: Vec<Report>,
 }
@@ -102,8 +102,8 @@ pub fn run(
         let entrants = entrants(settings, designs)?;
         contest::run(entrants, settings.rounds, settings.seed, settings.miss_region, progress)
     };
-    let visible = side_by_side(settings)?;
-    Ok(Findings { visible, flushed: side_by_side(&flushed(settings))? })
+    let unflushed = side_by_side(settings)?;
+    Ok(Findings { unflushed, flushed: side_by_side(&flushed(settings))? })
 }
 
 fn entrants(
@@ -162,14 +162,14 @@ impl<'r> Line<'r> {
 /// The figures of ours that have a target.
 pub fn judge(findings: &Findings) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    let lines = Line::all(&findings.visible, "");
+    let lines = Line::all(&findings.unflushed, "");
     let flushed = Line::all(&findings.flushed, ", flushed");
     for line in lines.iter().chain(&flushed) {
         let name = format!("{}: beside the best of the others", line.name);
         let verdict = Verdict::new(name, Some(line.ratio.median), "x", ">=", 1.0);
         verdicts.push(verdict.disturbed(line.is_disturbed()));
     }
-    let Some(ours) = findings.visible.first() else { return verdicts };
+    let Some(ours) = findings.unflushed.first() else { return verdicts };
     let uniform = Distribution::Uniform.name();
     for (workload, most) in MISSES_MAX {
         let row = ours.row(workload.name(), uniform, 1);
@@ -199,8 +199,8 @@ pub fn judge(findings: &Findings) -> Vec<Verdict> {
 
 /// The page of what was found, in Markdown. `command`: how it was made.
 pub fn page(findings: &Findings, command: &str) -> String {
-    let Some(ours) = findings.visible.first() else { return String::new() };
-    let lines = Line::all(&findings.visible, "");
+    let Some(ours) = findings.unflushed.first() else { return String::new() };
+    let lines = Line::all(&findings.unflushed, "");
     let flushed = Line::all(&findings.flushed, "");
     let all = || lines.iter().chain(&flushed);
     let first = all().filter(|line| line.is_first()).count();
@@ -235,17 +235,17 @@ pub fn page(findings: &Findings, command: &str) -> String {
          median of the ratios of each round.\n\n",
         ours.setup.batch, ours.setup.scan_length
     );
-    text.push_str(&table(&lines, &findings.visible, speed_of));
+    text.push_str(&table(&lines, &findings.unflushed, speed_of));
     text.push_str("\nWhere every write is flushed (domain `adr`), one thread:\n\n");
     text.push_str(&table(&flushed, &findings.flushed, speed_of));
     text.push_str(
         "\n## Dependent misses\n\nTime on a CPU of one operation, or key, in the time of one read of \
          ordinary memory that has to wait for the one before (dm).\n\n",
     );
-    text.push_str(&table(&lines, &findings.visible, misses_of));
+    text.push_str(&table(&lines, &findings.unflushed, misses_of));
     text.push_str("\n## Memory\n\n| design | pool, bytes a key | DRAM, % of the pool | leaves |\n");
     text.push_str("|---|---|---|---|\n");
-    for report in &findings.visible {
+    for report in &findings.unflushed {
         let memory = &report.memory;
         let (pool, dram) = (memory.pool_bytes_per_key, memory.dram_percent);
         let name = report.setup.index;

@@ -41,7 +41,9 @@ enum Measured {
 /// The flagship beside others, as JSON.
 #[derive(Serialize)]
 struct FlagshipReports<'a> {
-    visible: &'a [Report],
+    /// By the name that programs read.
+    #[serde(rename = "visible")]
+    unflushed: &'a [Report],
     flushed: &'a [Report],
     verdicts: Vec<Verdict>,
 }
@@ -141,8 +143,8 @@ fn run_flagship(
         let findings = findings.map_err(failure_of)?;
         if global.json {
             let verdicts = flagship::judge(&findings);
-            let (visible, flushed) = (&findings.visible, &findings.flushed);
-            out.json(&FlagshipReports { visible, flushed, verdicts })?;
+            let (unflushed, flushed) = (&findings.unflushed, &findings.flushed);
+            out.json(&FlagshipReports { unflushed, flushed, verdicts })?;
             continue;
         }
         let (keys, rounds) = (settings.keys, settings.rounds);

@@ -239,17 +239,17 @@ fn after_a_replacement() -> Vec<Anomaly> {
 
 /// What a power failure shows.
 fn after_a_crash() -> Vec<Anomaly> {
-    let (visible, line) = (Some(Domain::Eadr), Some(Domain::Adr));
+    let (eadr, adr) = (Some(Domain::Eadr), Some(Domain::Adr));
     vec![
         anomaly(
             "two entries of one key after a power failure",
-            ("A9", visible, 1, 2000),
+            ("A9", eadr, 1, 2000),
             &[],
             &[&[Insert(1, 11)], &[Insert(1, 12)]],
         ),
         anomaly(
             "an insert that follows a removal not yet flushed",
-            ("A10", line, 1, 2000),
+            ("A10", adr, 1, 2000),
             &FULL,
             &[&[Remove(1)], &[Insert(1, 11)]],
         ),
@@ -257,7 +257,7 @@ fn after_a_crash() -> Vec<Anomaly> {
             remains_in: &["nbtree-w"],
             ..anomaly(
                 "a get of an update not yet flushed",
-                ("A13", line, 1, 2000),
+                ("A13", adr, 1, 2000),
                 &[Insert(1, 10)],
                 &[&[Update(1, 11)], &[Get(1)]],
             )
@@ -268,7 +268,7 @@ fn after_a_crash() -> Vec<Anomaly> {
             remains_in: &["nbtree-w", "nbtree-wr"],
             ..anomaly(
                 "a leaf that is in the ring and free",
-                ("A14", visible, 0, 10),
+                ("A14", eadr, 0, 10),
                 &FULL,
                 &[&[Insert(3, 30)]],
             )
@@ -280,7 +280,7 @@ fn after_a_crash() -> Vec<Anomaly> {
             remains_in: &["nbtree-w", "nbtree-wr"],
             ..anomaly(
                 "a leaf that is taken from the ring and not logged yet",
-                ("A15", visible, 0, 10),
+                ("A15", eadr, 0, 10),
                 &FULL,
                 &[&[3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22]
                     .map(|key| Insert(key, key * 10))],
@@ -293,7 +293,7 @@ fn after_a_crash() -> Vec<Anomaly> {
             remains_in: &["nbtree-w", "nbtree-wr"],
             ..anomaly(
                 "a log that was overtaken",
-                ("A16", visible, 1, 2000),
+                ("A16", eadr, 1, 2000),
                 &[Insert(10, 100), Insert(20, 200)],
                 &[&[Insert(30, 300)], &[Insert(5, 50), Insert(7, 70)]],
             )

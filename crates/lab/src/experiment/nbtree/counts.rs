@@ -204,11 +204,11 @@ pub(super) fn domains(context: &mut Context<'_>) -> Result<Results, BenchError> 
             let loaded = load::design(name, config, keys, context.seed)?;
             Ok::<_, BenchError>(loaded.tree.tally(CountedOperation::Insert))
         };
-        let (line, visible) = (insert(Domain::Adr)?, insert(Domain::Eadr)?);
+        let (adr, eadr) = (insert(Domain::Adr)?, insert(Domain::Eadr)?);
         let wait = |tally| Latencies::MODULES.waiting(tally);
-        let flushes = line.per_operation(line.flushes);
-        let waits = [wait(&line), wait(&visible)];
-        let media = [&line, &visible].map(|tally| tally.per_operation(tally.media_written_bytes));
+        let flushes = adr.per_operation(adr.flushes);
+        let waits = [wait(&adr), wait(&eadr)];
+        let media = [&adr, &eadr].map(|tally| tally.per_operation(tally.media_written_bytes));
         grid.add(*name, [flushes, waits[0], waits[1], media[0], media[1]]);
         outcome.series.push(Series::count(
             format!("{name} random insert"),

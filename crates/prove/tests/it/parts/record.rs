@@ -38,6 +38,17 @@ fn a_record_survives_being_written_and_read() {
 }
 
 #[test]
+fn the_names_that_domains_had_in_older_records_are_read() {
+    let whole: Value = serde_json::from_str(&record().to_text()).expect("just written");
+    for (name, domain) in [("line", Domain::Adr), ("visible", Domain::Eadr)] {
+        let mut changed = whole.clone();
+        changed["config"]["domain"] = json!(name);
+        let read = Record::from_text(&changed.to_string()).expect("as in older records");
+        assert_eq!(read.config.domain, domain);
+    }
+}
+
+#[test]
 fn every_missing_or_mistyped_part_is_named() {
     let whole: Value = serde_json::from_str(&record().to_text()).expect("just written");
     let check = |changed: Value, name: &str| {
