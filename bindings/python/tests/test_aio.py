@@ -14,7 +14,7 @@ import pytest
 from everleaf import aio
 
 
-def test_what_is_for_one_thread_is_refused_where_any_thread_calls(tmp_path: Path) -> None:
+def test_what_is_for_one_thread_is_refused_where_others_call(tmp_path: Path) -> None:
     """`call` is in any thread: then writes were deferred in one, and waited for in another, which returned at once."""
 
     async def run() -> None:

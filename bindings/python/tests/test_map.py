@@ -403,7 +403,7 @@ def test_a_batch_is_all_or_nothing(store: everleaf.Store) -> None:
     assert accounts["ann"] == 60
 
 
-def test_a_batch_changes_when_keys_expire_and_leaves_their_values(store: everleaf.Store) -> None:
+def test_a_batch_changes_when_keys_expire_and_keeps_their_values(store: everleaf.Store) -> None:
     sessions = store.map("sessions", keys=str, values=bytes)
     sessions["ann"], sessions["bob"], sessions["gone"] = b"1", b"v" * 5000, b"2"
     with store.batch() as batch:
@@ -691,7 +691,7 @@ def test_arrays_that_cannot_be_filled_are_refused(store: everleaf.Store) -> None
         store.get_many([b"a"], out=(numpy.zeros(1, "S4"), found[:1]))
 
 
-def test_a_batch_whose_block_has_ended_does_not_keep_the_store_open(tmp_path: Path) -> None:
+def test_a_batch_whose_block_has_ended_lets_the_store_close(tmp_path: Path) -> None:
     """A variable of a notebook lives as long as the notebook."""
     for error in [None, everleaf.Refused, KeyError]:
         with everleaf.open(tmp_path / "b.pool", max_size=1 << 26) as store:
@@ -1057,7 +1057,7 @@ def test_other_threads_run_while_a_store_is_iterated_over(store: everleaf.Store,
             assert any(runs_beside(source) for _ in range(20))
 
 
-def test_other_threads_run_while_a_store_is_closed_by_its_last_reference(tmp_path: Path, quick_switches: None) -> None:
+def test_other_threads_run_while_the_last_reference_closes_it(tmp_path: Path, quick_switches: None) -> None:
     """It was closed, and its snapshot written, by the thread that dropped the variable, with the interpreter."""
     for held in ["store", "iterator", "view"]:
         store = everleaf.open(tmp_path / f"{held}.pool", max_size=1 << 28)
