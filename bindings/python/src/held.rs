@@ -37,7 +37,7 @@ impl Waits {
         struct Ends<'a>(&'a AtomicUsize);
         impl Drop for Ends<'_> {
             fn drop(&mut self) {
-                // Relaxed: as below.
+                // Relaxed: as the addition in `during`.
                 self.0.fetch_sub(1, Ordering::Relaxed);
             }
         }

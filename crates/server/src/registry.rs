@@ -63,9 +63,9 @@ pub fn shortened(text: &str, size_max: usize) -> String {
 }
 
 impl Client {
-    /// Statistics; relaxed, a reader may be a batch behind.
+    /// When it last sent or took something, for statistics.
     pub fn set_last_active(&self, now_ms: u64) {
-        // Relaxed: see above.
+        // Relaxed: statistics, of which a reader may be a batch behind.
         self.last_active_ms.store(now_ms, Ordering::Relaxed);
     }
 

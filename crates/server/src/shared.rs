@@ -107,9 +107,9 @@ pub struct LoopState {
 }
 
 impl LoopState {
-    /// Relaxed: only compared to spread connections evenly, so a late value does no harm.
+    /// Connections that were handed over and are not closed; a late value.
     pub fn connection_count(&self) -> usize {
-        // Relaxed: see above.
+        // Relaxed: only compared to spread connections evenly, so a late value does no harm.
         self.connection_count.load(Ordering::Relaxed)
     }
 

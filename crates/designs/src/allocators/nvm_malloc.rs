@@ -71,7 +71,7 @@ impl<M: Machine> NvmMallocLike<M> {
         let _held = (!M::mutant("nvm_malloc.no_lock")).then(|| self.pages[page].lock());
         let state_word = self.header(page, STATE);
         if M::mutant("nvm_malloc.state_first") {
-            // Relaxed: as below.
+            // Relaxed: as the destination and the block, which only the holder of the page and recovery read.
             state_word.store(state, Ordering::Relaxed);
         }
         // Relaxed: only the holder of the page, and recovery, read it.
@@ -105,7 +105,7 @@ impl<M: Machine> NvmMallocLike<M> {
         }
         let (state_word, bitmap) = (self.header(page, STATE), self.header(page, BITMAP));
         if M::mutant("nvm_malloc.end_first") {
-            // Relaxed: as below.
+            // Relaxed: as the bitmap, which only the holder of the page, recovery and checks read.
             state_word.store(0, Ordering::Relaxed);
         }
         if is_activating {

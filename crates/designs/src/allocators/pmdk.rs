@@ -79,7 +79,7 @@ impl<M: Machine> PmdkLike<M> {
         let (word, bit) = self.bit_of(block);
         let kind_word = self.lane(thread, KIND);
         if M::mutant("pmdk.kind_first") {
-            // Relaxed: as below.
+            // Relaxed: as the operands, which only the holder of the lane and recovery read.
             kind_word.store(kind, Ordering::Relaxed);
         }
         let operands = [

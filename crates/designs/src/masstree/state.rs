@@ -188,7 +188,8 @@ impl<M: Machine> VersionWord<M> {
         }
         let open = word & !(LOCKED | DIRTY);
         if M::mutant("masstree.plain_unlock") {
-            // Release: as below.
+            // Release: the holder's stores before the new version; pairs with the acquire in `stable`. The planted bug
+            // is only that it is no exchange.
             self.0.store(open, Ordering::Release);
         } else {
             // AcqRel: the holder's stores before the new version; pairs with the acquire in `stable` and

@@ -68,7 +68,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         }
         let entry = &self.block(leaf).slots[slot];
         if M::mutant("nbtree_published.key_first") {
-            // Release: as below.
+            // Release: as the store of the key behind the value; the planted bug is only that it comes too early.
             entry.key.store(change.key, Ordering::Release);
         }
         // Relaxed: ordered by the key.

@@ -82,7 +82,7 @@ impl<M: Machine> Records<M> {
         let word = self.word(record + 8);
         let dirty = if self.medium.needs_flush() { DIRTY } else { 0 };
         if M::mutant("wort.no_exchange") {
-            // Release: as below.
+            // Release: pairs with the acquire in `read`; the planted bug is only that it is no exchange.
             word.store(value | dirty, Ordering::Release);
         } else {
             // AcqRel: for the reader's sake; pairs with the acquire in `read`. An exchange, because the

@@ -50,7 +50,7 @@ impl<G: Geometry, M: Machine> StagedExpiry<'_, G, M> {
             let is_made = payload.is_none_or(|payload| {
                 let (heap, offset) = (session.heap(), record_offset(payload));
                 if M::mutant("journal.expiry_unflushed") {
-                    // SAFETY: as below.
+                    // SAFETY: as for `change_expiry`: pinned, and the caller has the stripe of the key.
                     return unsafe { record::store_expiry(heap, offset, self.expiry_ms) }.is_some();
                 }
                 // SAFETY: pinned since before the payload was read. The thread that staged this has the stripe of the

@@ -244,7 +244,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let named = right.filter(|_| !M::mutant("hashed.commit_names_left"));
         let right_block = named.map_or(NO_BLOCK, |right| right.block::<G>());
         if M::mutant("hashed.switch_before_commit") {
-            // AcqRel: as below; the planted bug is only that it comes too early.
+            // AcqRel: as the `fetch_or` behind `commit_replaced`; the planted bug is only that it comes too early.
             self.cold(leaf).flags.fetch_or(REPLACED, Ordering::AcqRel);
         }
         self.commit_replaced(leaf, left.block::<G>(), right_block);

@@ -229,7 +229,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let named = right.filter(|_| !M::mutant("nbtree.commit_names_left"));
         let right_block = named.map_or(NO_BLOCK, |right| right.block);
         if M::mutant("nbtree.switch_before_commit") {
-            // AcqRel: as below; the planted bug is only that it comes too early.
+            // AcqRel: as the `fetch_or` behind `commit_replaced`; the planted bug is only that it comes too early.
             leaf.meta.fetch_or(REPLACED, Ordering::AcqRel);
         }
         self.commit_replaced(leaf, left.block, right_block);

@@ -79,7 +79,7 @@ fn clients(shared: &Shared, page: &mut Page) {
     // Relaxed: statistics, here and below.
     let accepted = shared.accepted_count.load(Ordering::Relaxed);
     page.counter("everleaf_connections_accepted", "Connections accepted.", accepted);
-    // Relaxed: see above.
+    // Relaxed: statistics.
     let rejected = shared.rejected_count.load(Ordering::Relaxed);
     page.counter(
         "everleaf_connections_rejected",

@@ -234,7 +234,7 @@ fn an_expiry_in_place_waits_for_a_writer_that_keeps_the_old() {
             std::thread::yield_now();
             map.expiry(b"key").expect("get") != Some(Expiry::from_unix_ms(1 << 45))
         });
-        // SeqCst: see above.
+        // SeqCst: as the load by the thread that expires the key, which goes on behind this.
         may_end.store(true, Ordering::SeqCst);
         go_on.send(()).expect("it stands there");
         expiring.join().expect("it waited");

@@ -44,7 +44,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
             }
         }
         let state = node.state_word().read_private();
-        // Release: pairs with the loads in `read.rs`, as below.
+        // Release: the count of what is left; pairs with the loads in `read.rs`.
         node.state_word().store(state & !COUNT_MASK | count as u64, Ordering::Release);
         let word = node.lock_word().read_private();
         // Release: the node is consistent and its count right.

@@ -99,7 +99,7 @@ impl<M: Machine> Pmwcas<M> {
                 return false;
             }
             if M::mutant("pmwcas.no_marker") {
-                // AcqRel, Relaxed: as below.
+                // AcqRel, Relaxed: as the exchange for a marker, which is left out.
                 if word.compare_exchange(seen, pointer, Ordering::AcqRel, Ordering::Relaxed).is_ok()
                 {
                     return true;

@@ -128,7 +128,7 @@ impl<const BITS: u32, M: Machine> RadixTree<BITS, M> {
     fn publish(&self, link: &Atomic<u64, M>, to: Link) {
         let dirty = if self.medium.needs_flush() { DIRTY } else { 0 };
         if M::mutant("radix.no_exchange") {
-            // Release: as below.
+            // Release: what it refers to; pairs with the acquire in `load`.
             link.store(to.word() | dirty, Ordering::Release);
         } else {
             // AcqRel: what it refers to; pairs with the acquire in `load`. An exchange, because the change
