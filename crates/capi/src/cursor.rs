@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ops::Bound;
 
-use everleaf::{Map, MapView};
+use everleaf::{Map, MapView, behind_prefix};
 
 use crate::argument::{Bounds, Out, el_range, el_slice, set};
 use crate::code::{EL_NOT_FOUND, EL_OK, Failure};
@@ -184,19 +184,11 @@ pub extern "C" fn el_iter_prefix(
 ) -> c_int {
     entry(|| {
         let prefix = prefix.bytes()?;
-        let end = behind(prefix);
+        let end = behind_prefix(prefix);
         let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let source = Source::Map(shared(map)?.clone());
         give(iter, Cursor::new(source, (Bound::Included(prefix), to)))
     })
-}
-
-/// The first key that sorts behind all that start with `prefix`.
-fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
-    let mut end = prefix.to_vec();
-    while end.pop_if(|last| *last == u8::MAX).is_some() {}
-    *end.last_mut()? += 1;
-    Some(end)
 }
 
 /// As `el_iter_new`, over a map as it was when a view was opened.

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
-use everleaf::{Domain, Options, Tree, human_size};
+use everleaf::{Domain, Options, Tree, behind_prefix, human_size};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -116,7 +116,7 @@ impl RangeArgs {
         let mut from = decode("--from", &self.from)?.unwrap_or_default();
         let mut to = decode("--to", &self.to)?;
         if let Some(prefix) = decode("--prefix", &self.prefix)? {
-            if let Some(end) = after_prefix(&prefix) {
+            if let Some(end) = behind_prefix(&prefix) {
                 to = Some(to.map_or(end.clone(), |to| to.min(end)));
             }
             from = from.max(prefix);
@@ -144,14 +144,6 @@ impl KeyRange {
     pub fn is_everything(&self) -> bool {
         self.from.is_empty() && self.to.is_none()
     }
-}
-
-/// The first key after every key that starts with `prefix`; `None` if there is no such key.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
 }
 
 /// The largest pool, in bytes.
@@ -295,13 +287,7 @@ mod tests {
         assert_eq!(range(Some("d"), Some("b"), None), None);
         assert_eq!(range(Some("b"), Some("b"), None), None);
         assert_eq!(range(Some("x"), None, Some("ab")), None);
-    }
-
-    #[test]
-    fn a_prefix_of_highest_bytes_has_no_end() {
-        assert_eq!(after_prefix(b""), None);
-        assert_eq!(after_prefix(&[0xff, 0xff]), None);
-        assert_eq!(after_prefix(&[1, 0xff]), Some(vec![2]));
+        assert_eq!(range(None, Some("d"), Some("")), key_range("", Some("d")));
     }
 
     #[test]

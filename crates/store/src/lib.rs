@@ -174,6 +174,8 @@ pub use map::change::{Action, Exchange};
 pub use map::expiry::Expiry;
 pub use map::key_range::KeyRange;
 #[doc(hidden)]
+pub use map::key_range::{are_crossed, behind_prefix};
+#[doc(hidden)]
 pub use map::pages::{PageLimit, Pages};
 pub use map::range::Range;
 pub use map::reserved::DEFAULT_MAP;

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use everleaf::{Map, Scan};
+use everleaf::{Map, Scan, are_crossed, behind_prefix};
 
 /// A part of the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,15 +14,7 @@ pub struct Bounds {
 impl Bounds {
     /// The keys that start with `prefix`.
     pub fn of_prefix(prefix: &[u8]) -> Self {
-        // The first key behind them: the prefix with its last byte that can grow grown.
-        let end = match prefix.iter().rposition(|&byte| byte != u8::MAX) {
-            None => Bound::Unbounded,
-            Some(index) => {
-                let mut end = prefix[..=index].to_vec();
-                end[index] += 1;
-                Bound::Excluded(end)
-            }
-        };
+        let end = behind_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded);
         Bounds { start: Bound::Included(prefix.to_vec()), end }
     }
 
@@ -39,12 +31,8 @@ impl Bounds {
 
     /// True if no key can be inside.
     pub fn is_empty(&self) -> bool {
-        use Bound::{Excluded, Included, Unbounded};
-        match (&self.start, &self.end) {
-            (Unbounded, _) | (_, Unbounded) => false,
-            (Included(start), Included(end)) => start > end,
-            (Included(start) | Excluded(start), Included(end) | Excluded(end)) => start >= end,
-        }
+        let (start, end) = self.as_slices();
+        are_crossed(start, end)
     }
 
     /// As the store wants them.
@@ -126,28 +114,15 @@ pub fn directed(scan: Scan<'_>, reverse: bool) -> Scan<'_> {
 mod tests {
     use super::*;
 
-    fn bounds(start: Bound<&str>, end: Bound<&str>) -> Bounds {
-        let owned = |bound: Bound<&str>| bound.map(|text| text.as_bytes().to_vec());
-        Bounds { start: owned(start), end: owned(end) }
-    }
-
     #[test]
-    fn a_prefix_ends_before_its_successor() {
-        assert_eq!(Bounds::of_prefix(b"ab").end, Bound::Excluded(b"ac".to_vec()));
-        assert_eq!(Bounds::of_prefix(b"a\xff\xff").end, Bound::Excluded(b"b".to_vec()));
+    fn the_keys_of_a_prefix_end_before_its_successor() {
+        let mut bounds = Bounds::of_prefix(b"ab");
+        assert_eq!(bounds.start, Bound::Included(b"ab".to_vec()));
+        assert_eq!(bounds.end, Bound::Excluded(b"ac".to_vec()));
         assert_eq!(Bounds::of_prefix(b"\xff").end, Bound::Unbounded);
-        assert_eq!(Bounds::of_prefix(b"").end, Bound::Unbounded);
-    }
-
-    #[test]
-    fn crossed_bounds_are_empty() {
-        use Bound::{Excluded, Included, Unbounded};
-        assert!(bounds(Included("b"), Included("a")).is_empty());
-        assert!(bounds(Excluded("a"), Excluded("a")).is_empty());
-        assert!(bounds(Included("a"), Excluded("a")).is_empty());
-        assert!(bounds(Excluded("a"), Included("a")).is_empty());
-        assert!(!bounds(Included("a"), Included("a")).is_empty());
-        assert!(!bounds(Unbounded, Excluded("a")).is_empty());
+        assert!(!bounds.is_empty());
+        bounds.skip_to_after(b"ac".to_vec());
+        assert!(bounds.is_empty());
     }
 
     /// What a walk over these keys shows, each with a value of four bytes, until the error that lies behind them.

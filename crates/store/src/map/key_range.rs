@@ -96,7 +96,7 @@ pub(crate) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 }
 
 /// Whether no key can lie between two bounds.
-pub(crate) fn are_crossed(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+pub fn are_crossed(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
     match (from, to) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
         (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -119,19 +119,43 @@ pub(crate) fn is_beyond(last: &[u8], bound: Bound<&[u8]>, reverse: bool) -> bool
     }
 }
 
+/// The first key behind all that start with `prefix`: the prefix with its last byte that can grow grown. Nothing sorts
+/// behind a string of 0xFF bytes but what starts with it.
+pub fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
 /// The bounds of the keys that start with `prefix`.
 pub(crate) fn prefix_bounds(prefix: &[u8]) -> OwnedBounds {
-    let mut end = prefix.to_vec();
-    while end.last() == Some(&u8::MAX) {
-        end.pop();
-    }
-    let to = match end.last_mut() {
-        Some(last) => {
-            *last += 1;
-            Bound::Excluded(end)
-        }
-        // Nothing sorts after a string of 0xFF bytes but what starts with it.
-        None => Bound::Unbounded,
-    };
+    let to = behind_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded);
     (Bound::Included(prefix.to_vec()), to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_its_successor() {
+        assert_eq!(behind_prefix(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(behind_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(behind_prefix(&[1, 0xff]), Some(vec![2]));
+        assert_eq!(behind_prefix(b"\xff"), None);
+        assert_eq!(behind_prefix(b""), None);
+    }
+
+    #[test]
+    fn bounds_are_crossed_where_no_key_fits_between() {
+        use Bound::{Excluded, Included, Unbounded};
+        let (a, b) = (&b"a"[..], &b"b"[..]);
+        assert!(are_crossed(Included(b), Included(a)));
+        assert!(are_crossed(Excluded(a), Excluded(a)));
+        assert!(are_crossed(Included(a), Excluded(a)));
+        assert!(are_crossed(Excluded(a), Included(a)));
+        assert!(!are_crossed(Included(a), Included(a)));
+        assert!(!are_crossed(Unbounded, Excluded(a)));
+    }
 }
