@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -103,18 +102,19 @@ def test_a_cancelled_opening_closes_what_it_opened(tmp_path: Path, monkeypatch: 
 
     def slow(*arguments: Any, **named: Any) -> everleaf.Store:
         begun.set()
-        time.sleep(0.05)
+        is_cancelled.wait()
         opened.append(everleaf.open(*arguments, **named))
         return opened[-1]
 
-    begun = threading.Event()
+    begun, is_cancelled = threading.Event(), threading.Event()
     monkeypatch.setattr(aio, "_open", slow)
 
     async def run(options: dict[str, Any]) -> None:
         task = asyncio.create_task(aio.open(path, **options))
-        while not begun.is_set():
+        while not begun.is_set() and not task.done():
             await asyncio.sleep(0)
         task.cancel()
+        is_cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -123,6 +123,7 @@ def test_a_cancelled_opening_closes_what_it_opened(tmp_path: Path, monkeypatch: 
     everleaf.open(path, create=False).close()
     # One that fails is cancelled all the same.
     begun.clear()
+    is_cancelled.clear()
     asyncio.run(run({"create_new": True}))
     assert len(opened) == 1
 

@@ -36,6 +36,12 @@ pub(crate) fn from_new_pool(error: IndexError, path: &Path) -> Error {
     }
 }
 
+/// The error of a disk or of a file system, with what was tried.
+pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    let what = what.into();
+    move |error| Error::Io(what, error)
+}
+
 /// The kernel's refusal to give the pool space.
 #[derive(Debug)]
 struct NoSpaceGiven(io::Error);

@@ -24,6 +24,7 @@
 //!   and a part was locked since, nothing of that version comes to this part any more.
 
 mod page;
+mod saving;
 #[cfg(test)]
 mod tests;
 

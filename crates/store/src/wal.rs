@@ -7,7 +7,7 @@
 //! comes of something that is not. The pool's pages reach the disk
 //! whenever the kernel likes; after a crash of the machine they are not looked at. The pool is then
 //! rebuilt from the newest snapshot and the log behind it. Which thread may see a value before it is in the log is
-//! drawn in docs/log.md ("What a reader may see"); the steps of a write are in `ordered_write.rs`.
+//! drawn in `reservation.rs`; the steps of a write are in `ordered_write.rs`.
 //!
 //! ```text
 //!   POOL.log/           the folder of the log (docs/log.md), also with small text files (`log_directory.rs`)

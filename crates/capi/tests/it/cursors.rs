@@ -141,10 +141,7 @@ fn random_moves_lead_where_they_lead_in_a_plain_map() {
     let keys: BTreeMap<String, ()> = (0..400).map(|n| (format!("{:04}", n * 5), ())).collect();
     keys.keys().for_each(|key| opened.put(key, ""));
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut draw = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) % below
-    };
+    let mut draw = |below: u64| everleaf::random::next(&mut state) % below;
     for round in 0..30 {
         let (from, to) = (format!("{:04}", draw(1000)), format!("{:04}", 1000 + draw(1000)));
         let range = el_range::new(

@@ -5,24 +5,15 @@ use serde_json::json;
 
 const COUNT: usize = 120_000;
 
-/// A stream of numbers that is the same on every machine (a 64-bit linear congruential generator).
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.0 >> 33
-    }
-}
-
 /// Lines with distinct keys of many lengths, in no order.
 fn lines() -> Vec<String> {
-    let mut numbers = Numbers(7);
+    let mut state = 7;
+    let mut draw = || everleaf::random::next(&mut state);
     (0..COUNT)
         .map(|index| {
-            let padding = "x".repeat((numbers.next() % 40) as usize);
+            let padding = "x".repeat((draw() % 40) as usize);
             let scattered = (index as u64).wrapping_mul(0x9e3779b97f4a7c15);
-            format!("{scattered:x}/{padding}\tvalue \\\\ {} \\t{}", numbers.next(), index)
+            format!("{scattered:x}/{padding}\tvalue \\\\ {} \\t{}", draw(), index)
         })
         .collect()
 }

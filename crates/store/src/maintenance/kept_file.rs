@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use everleaf_index::uuid_of;
 
+use crate::conversion::io;
 use crate::maintenance::new_file::sync_name;
 use crate::maintenance::regular_file::{next_data, open_regular};
 use crate::{Error, Result};
@@ -33,10 +34,7 @@ pub(crate) fn keep_newest(path: &Path, ending: &str) -> Result<Option<PathBuf>> 
 /// # Errors
 /// What the file system answers; a thousand such files are there.
 pub(crate) fn keep_other(path: &Path, ending: &str) -> Result<Option<PathBuf>> {
-    let cannot = || {
-        let what = format!("cannot keep {} under another name", path.display());
-        move |error| Error::Io(what, error)
-    };
+    let cannot = || io(format!("cannot keep {} under another name", path.display()));
     if open_regular(path).and_then(|file| is_blank(&file)).map_err(cannot())? {
         return Ok(None);
     }

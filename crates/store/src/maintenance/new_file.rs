@@ -26,6 +26,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::conversion::io;
 use crate::{Error, Result};
 
 const ENDING: &str = ".everleaf-new";
@@ -43,10 +44,6 @@ pub struct NewFile {
     /// The folder, locked.
     handle: File,
     owner: OwnerProcess,
-}
-
-fn io(what: String) -> impl FnOnce(std::io::Error) -> Error {
-    move |error| Error::Io(what, error)
 }
 
 /// The folder that a name is in.

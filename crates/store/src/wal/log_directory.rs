@@ -33,7 +33,8 @@ use std::path::{Path, PathBuf};
 use everleaf_log::{Disk, FileOwner, Lsn, is_file_of_log, is_put_aside, owner_of};
 
 use super::log_folder::{Folder, LogDisk, LogFolder};
-use super::small_file::{NEW, io, remove, remove_durably, sync_discarding, write_small};
+use super::small_file::{NEW, remove, remove_durably, sync_discarding, write_small};
+use crate::conversion::io;
 use crate::{Durability, Error, Options, Result, Tree};
 
 const IDENTITY: &str = "identity";

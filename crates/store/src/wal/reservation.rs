@@ -1,4 +1,25 @@
 //! The place of a change in the log, taken before the change can be seen, and what is left there.
+//!
+//! A writer W, a reader R that writes something that depends on what it read, and the log. Time goes down:
+//!
+//! ```text
+//!    W                        tree                     log                     R
+//!    |                         |                        |                      |
+//!    |-- takes the stripe of the key ------------------>|                      |
+//!    |-- takes a place (LSN 7) ------------------------>| 7 taken, empty       |
+//!    |-- changes the key ----->| new value visible      |                      |
+//!    |                         |<------------------------------- reads it -----|
+//!    |                         |                        |<-- takes a place ----|  8: behind 7
+//!    |-- fills place 7 -------------------------------->| 7 filled             |
+//!    |   releases the stripe   |                        |<-- fills place 8 ----|
+//!    |                         |                        | 7 and 8, one sync    |
+//!    |<-- durable up to 7 ------------------------------|-- durable up to 8 -->|
+//!    |   returns               |                        |           returns    |
+//! ```
+//!
+//! R may see the value before it is in the log, and write what depends on it: its place is behind 7, and the log is
+//! written in the order of its places, never past an empty one. What R tells others on the strength of the read alone a
+//! crash of the machine can take back; `Store::sync` waits for all that can have been seen (docs/log.md).
 
 use everleaf_index::{
     BatchOp, BytesTree, Change, Hardware, IndexError, NotMade, Session, Verify, What,

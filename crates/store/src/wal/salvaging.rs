@@ -9,7 +9,8 @@ use everleaf_log::Disk;
 
 use super::log_directory::{LogDirectory, SALVAGING, sealed};
 use super::log_folder::LogDisk;
-use super::small_file::{io, remove_durably};
+use super::small_file::remove_durably;
+use crate::conversion::io;
 use crate::{Error, Result};
 
 impl LogDirectory {

@@ -5,16 +5,9 @@ use std::io::{ErrorKind, Result as IoResult};
 use everleaf_log::{Disk, DiskFile};
 
 use super::log_folder::LogDisk;
-use crate::Error;
 
 /// What is written under before it gets its name.
 pub(super) const NEW: &str = ".new";
-
-/// The error of a disk, with what was tried.
-pub(super) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
-    let what = what.into();
-    move |error| Error::Io(what, error)
-}
 
 /// Removes a file, if it is there.
 pub(super) fn remove(disk: &LogDisk, name: &str) -> IoResult<()> {

@@ -11,15 +11,12 @@ const ROUNDS: u64 = 2;
 const OPERATIONS: usize = 3_000;
 const KEYS_PER_THREAD: u64 = 1500;
 
-/// A small generator of numbers (xorshift), so that a seed tells all.
+/// A generator of numbers, so that a seed tells all.
 struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
+        everleaf::random::next(&mut self.0) % end
     }
 }
 
