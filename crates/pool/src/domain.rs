@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// When a store to the pool is durable: a property of the opened pool, not of what is built on it.
 ///
-/// | domain | who has it | a store is durable when |
+/// | domain | what has it | a store is durable when |
 /// |---|---|---|
 /// | `Adr` | persistent memory without flush-on-fail (ADR, CXL) | its line is flushed and the flush is drained |
 /// | `Eadr` | persistent memory with persistent CPU caches (eADR, GPF) | it is globally visible |

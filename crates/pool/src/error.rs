@@ -102,7 +102,7 @@ pub enum PoolError {
     Locked {
         /// The pool.
         path: PathBuf,
-        /// Who has it open; empty if the kernel does not tell.
+        /// The processes that have it open; empty if the kernel does not tell.
         holders: Vec<Holder>,
         /// Whether it was to be opened for reading only.
         read_only: bool,
@@ -434,7 +434,8 @@ fn write_locked(
         holders => {
             for (index, holder) in holders.iter().enumerate() {
                 write!(f, "{}{holder}", if index == 0 { "" } else { ", " })?;
-                // The kernel names who took the lock, which belongs to the process that has the open file.
+                // The kernel names the process that took the lock; it belongs to the one that has the open
+                // file.
                 if has_ended(holder.pid) {
                     f.write_str(
                         " (which has ended; a process that it forked may hold the lock until that one ends, too)",

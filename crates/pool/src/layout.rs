@@ -153,9 +153,9 @@ pub(crate) const SEAL_WORDS: usize = 8;
 /// The last four bytes of a seal.
 pub const SEAL_MARK: [u8; 4] = *b"SEAL";
 
-/// Offset of the record of who holds the pool.
+/// Offset of the record of the process that holds the pool.
 pub const HOLDER_OFFSET: u64 = 1024;
-/// Bytes in the record of who holds the pool.
+/// Bytes in the record of the process that holds the pool.
 pub const HOLDER_SIZE: u64 = 64;
 
 /// Offset of the root directory.

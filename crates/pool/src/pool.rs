@@ -60,7 +60,7 @@ pub struct Pool<M: Machine> {
     pub(crate) session: SpinLock<SessionRecord, M>,
     /// The right to change roots and ids.
     pub(crate) directory_lock: SpinLock<(), M>,
-    /// Who may use it.
+    /// The process that may use it.
     owner: OwnerProcess,
     // Last, so that the memory goes after everything that refers to it.
     pub(crate) backing: Box<dyn Backing>,
@@ -170,7 +170,7 @@ impl<M: Machine> Pool<M> {
     /// address.
     #[inline(always)]
     pub fn word(&self, offset: u64) -> &Atomic<u64, M> {
-        // Relaxed: who has an offset has it from a thread that saw the size it lies below. (Not in a
+        // Relaxed: a caller that has an offset has it from a thread that saw the size it lies below. (Not in a
         // simulation, where the load would be an event; it checks every access itself.)
         let size = if M::SIMULATED { self.max_size } else { self.size.load(Ordering::Relaxed) };
         // Sizes are multiples of 8, so an aligned offset below one leaves room for a word.

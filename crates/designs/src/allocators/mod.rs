@@ -10,7 +10,7 @@
 //! A *destination* is a word of the pool that names the block: 0, or where the block is. Activation
 //! stores the block there and records it as allocated, both or neither whenever the power fails;
 //! freeing stores 0 there and records it as free, in the same way. Between the two the block may be
-//! named by other words too, and the destination may be cleared by its user, who has then named the
+//! named by other words too, and the destination may be cleared by its user, which has then named the
 //! block elsewhere, durably: that is how a tree uses a word of a log.
 //!
 //! | allocator | records in the pool | an activation beside the destination: lines, persists |

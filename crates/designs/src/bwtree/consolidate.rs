@@ -130,7 +130,7 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
                 unsafe { session.free_node(record.cast(), size) };
             } else {
                 // SAFETY: made with this size; only the thread that took the chain out of the table, the caller,
-                // retires it. Who is pinned may still read it.
+                // retires it. A thread that is pinned may still read it.
                 unsafe { session.retire_node(record.cast(), size) };
             }
             record = next;

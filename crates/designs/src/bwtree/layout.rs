@@ -64,7 +64,7 @@ const fn base_size(count: usize) -> usize {
     LINE_SIZE + 16 * count
 }
 
-/// A record that the caller, who is pinned, has reached. It is the pointer that the record was made with: a
+/// A record that the caller, which is pinned, has reached. It is the pointer that the record was made with: a
 /// reference to a header would not lead to the pairs behind it.
 pub(super) struct RecordRef<'t, M: Machine> {
     place: *mut Record<M>,

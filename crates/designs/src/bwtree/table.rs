@@ -4,7 +4,7 @@
 //!   page number | chunk | slot |        directory[chunk] -> slots[slot] -> record
 //! ```
 //!
-//! Pages are known by their numbers everywhere, so one exchange of a slot changes a page for all who have
+//! Pages are known by their numbers everywhere, so one exchange of a slot changes a page for all that have
 //! links to it. Chunks are made when a number in them is first used. Numbers whose page was not made in the
 //! end are kept for the next one.
 

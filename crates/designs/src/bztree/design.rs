@@ -20,7 +20,7 @@ const fn tries<M: Machine>() -> u32 {
 
 /// How often a write that found no room looks again.
 const ROOMS: u32 = 2;
-/// The same if its leaf is frozen: who has frozen it has room to replace it.
+/// The same if its leaf is frozen: the thread that has frozen it has room to replace it.
 const ROOMS_OF_OTHERS: u32 = 100;
 
 impl<V: Variant, M: Machine> BzTree<V, M> {

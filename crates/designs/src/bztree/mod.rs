@@ -34,11 +34,11 @@
 //! - Z3 every exchange in a node has its status as one of its words: so none succeeds in a frozen node, and
 //!   what was copied from it stays true. A frozen node is never active again, but after a crash, when
 //!   nobody has a copy: so freezing need not be durable;
-//! - Z4 a reserved pair becomes visible only by who reserved it, and gone by anybody. Recovery makes it gone,
-//!   so giving up need not be durable;
-//! - Z5 one visible pair has a key: who reserved one looks, before making it visible, until every pair in front
-//!   of it that was reserved when it looked first is visible or gone;
-//! - Z6 a node that is replaced is retired by who replaced it, when that is durable.
+//! - Z4 a reserved pair becomes visible only by the thread that reserved it, and gone by any thread. Recovery
+//!   makes it gone, so giving up need not be durable;
+//! - Z5 one visible pair has a key: a thread that reserved one looks, before making it visible, until every pair
+//!   in front of it that was reserved when it looked first is visible or gone;
+//! - Z6 a node that is replaced is retired by the thread that replaced it, when that is durable.
 
 mod check;
 mod design;

@@ -13,8 +13,8 @@
 //! comes upon a frozen node builds such copies too; one exchange succeeds.
 //!
 //! If the pool has no room for that, what was frozen is copied as it is (`thaw`), or not even updates and removals
-//! could go on there. It cannot become active again itself: others may have copied it. Each node is frozen by
-//! who has a node for such a copy of it, and of all that it has frozen before.
+//! could go on there. It cannot become active again itself: others may have copied it. Each node is frozen by a
+//! thread that has a node for such a copy of it, and of all that it has frozen before.
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::build::{Change, Effect, Outcome};
@@ -266,7 +266,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             match done {
                 Ok(true) => return self.commit(session, rebuild),
                 Ok(false) => {}
-                // Who has frozen what is above has a node for a copy of it.
+                // The thread that has frozen what is above has a node for a copy of it.
                 Err(stop) if stop.lacks_space() => {}
                 Err(_) => break,
             }

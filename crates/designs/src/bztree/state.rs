@@ -1,4 +1,5 @@
-//! The states of a node and of its pairs: who brings them there, and what others do about it. And the words.
+//! The states of a node and of its pairs: which thread brings them there, and what others do about it. And the
+//! words.
 //!
 //! ```text
 //!   node   ACTIVE ------> FROZEN ------> replaced, retired
@@ -151,8 +152,8 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             if status.is_frozen() {
                 return;
             }
-            // AcqRel: what was done to the node, for who copies it; pairs with the acquire in `Pmwcas::read`.
-            // Relaxed on failure: the loop looks again.
+            // AcqRel: what was done to the node, for a thread that copies it; pairs with the acquire in
+            // `Pmwcas::read`. Relaxed on failure: the loop looks again.
             let set = self.word(node).compare_exchange(
                 status.0,
                 status.frozen().0,

@@ -82,7 +82,7 @@ fn an_insert_that_is_refused_leaves_nothing_frozen() {
     assert!(refused > 100 && most > 4, "{refused} refused, {most} levels");
 }
 
-/// Who comes upon a leaf that others have frozen can do what needs no room with one node.
+/// A thread that comes upon a leaf that others have frozen can do what needs no room with one node.
 #[test]
 fn an_update_in_a_frozen_leaf_takes_one_node() {
     let tree_pool = new::<3>();

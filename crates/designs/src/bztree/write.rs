@@ -210,8 +210,8 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     }
 
     /// Whether one of these pairs, which were reserved, has become a visible one of `key`. None of them does
-    /// later. All others were visible with another key, or are behind the caller's own: who has reserved
-    /// those waits for the caller (Z5).
+    /// later. All others were visible with another key, or are behind the caller's own: a thread that has
+    /// reserved one of those waits for the caller (Z5).
     fn is_there(&self, stripe: usize, leaf: u64, mut reserved: u64, key: u64) -> bool {
         if M::mutant("bztree.no_recheck") {
             return false;

@@ -56,7 +56,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         let all = self.table.shards();
         let together = if V::RUN_MIN.is_some() { all.len() } else { 1 };
         for shards in all.chunks(together) {
-            // Whether a shard is empty is told by its lock only: who holds it may have a smaller
+            // Whether a shard is empty is told by its lock only: the thread that holds it may have a smaller
             // number, and nothing in the table yet.
             if M::mutant("f3.skips_empty") && shards.iter().all(Shard::is_empty) {
                 continue;

@@ -51,7 +51,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         front: &mut Front,
     ) -> Result<bool, AllocError> {
         let counts = u64::from(!front.objects.is_empty());
-        // Relaxed: a number of objects; who counts one too many takes it back.
+        // Relaxed: a number of objects; a thread that counts one too many takes it back.
         let others = self.other_objects.fetch_add(counts, Ordering::Relaxed) + counts;
         if others > V::OBJECTS_MAX.saturating_sub(V::FRONTS) as u64 {
             // Relaxed: a number of objects.

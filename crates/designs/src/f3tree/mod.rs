@@ -110,8 +110,8 @@ pub struct F3Tree<V: Variant = Objects500, M: Machine = everleaf_machine::Hardwa
     direct: Atomic<u64, M>,
     /// Future objects of all fronts but for the first one of each.
     other_objects: Atomic<u64, M>,
-    /// Held by the thread that evaluates. Taken before a shard's lock; nobody who holds a front's lock waits
-    /// for it.
+    /// Held by the thread that evaluates. Taken before a shard's lock; no thread that holds a front's lock
+    /// waits for it.
     round: SpinLock<(), M>,
     heap: Arc<Heap<M>>,
 }

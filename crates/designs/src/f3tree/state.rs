@@ -1,4 +1,4 @@
-//! The states of an entry: who brings it there, and what others do about it.
+//! The states of an entry: which thread brings it there, and what others do about it.
 //!
 //! ```text
 //!           filled, or          evaluation      newer entry

@@ -158,8 +158,8 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             return Ok(outcome);
         }
         M::mark("f3.direct");
-        // Relaxed: the fence orders it. Release: who sees what the global tree gets now sees the odd
-        // number, too, and reads under the lock; pairs with the fence in `search.rs`.
+        // Relaxed: the fence orders it. Release: a thread that sees what the global tree gets now
+        // sees the odd number, too, and reads under the lock; pairs with the fence in `search.rs`.
         self.direct.fetch_add(1, Ordering::Relaxed);
         M::fence(Ordering::Release);
         let value = (effect == Effect::Put).then_some(change.value);

@@ -1,4 +1,5 @@
-//! Opening: nothing but the root object is read. What a crash left is mended by those who come by.
+//! Opening: nothing but the root object is read. What a crash left is mended by the threads that
+//! come by.
 //!
 //! The allocator has to learn which records are nodes; that is a walk along the levels.
 

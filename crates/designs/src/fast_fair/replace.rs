@@ -7,8 +7,8 @@
 //! ```
 //!
 //! All under the lock of R, and those of L and P while their words change. Leaves are locked from right to left
-//! here, and nobody else who holds one waits for another. What a crash leaves leads to R in L, in P, or in both;
-//! recovery makes it lead to R' (B2).
+//! here, and no other thread that holds one waits for another. What a crash leaves leads to R in L, in P, or in
+//! both; recovery makes it lead to R' (B2).
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::IndexError;
@@ -167,8 +167,8 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         if root.level() > 0 {
             return Ok(false);
         }
-        // Who is growing the tree has its root locked, and may have seen the leaf before it was deleted; who comes
-        // later sees that it is.
+        // A thread that is growing the tree has its root locked, and may have seen the leaf before it was deleted;
+        // one that comes later sees that it is.
         self.nodes.lock(root)?;
         // Acquire: as in `root`.
         let is_root = self.root_word().load(Ordering::Acquire) == self.nodes.offset(root);

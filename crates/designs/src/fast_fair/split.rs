@@ -38,8 +38,8 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         self.nodes.insert(target, key, word(target, target.count()));
         self.nodes.unlock(right);
         self.nodes.unlock(node);
-        // The record is in and durable: without space for the parents it stays so, and writers who
-        // reach the new node from the left will try again.
+        // The record is in and durable: without space for the parents it stays so, and writers that reach
+        // the new node from the left will try again.
         let _ = self.add_separator(session, level + 1, low, right);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The states of a node: who brings it there, and what others do about it.
+//! The states of a node: which thread brings it there, and what others do about it.
 //!
 //! ```text
 //!            first lock                split links      split cuts

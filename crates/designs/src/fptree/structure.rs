@@ -67,7 +67,7 @@ pub(super) fn unlink<G: Geometry, M: Machine>(
     let low = header.low();
     let Some(left) = tree.inner.left_neighbour(low, offset) else { return false };
     let before = &tree.leaf(left).header;
-    // Only tried: who holds it may want the lock that we hold.
+    // Only tried: the thread that holds it may want the lock that we hold.
     if !before.lock.try_lock(tree.context.generation) {
         return false;
     }

@@ -105,7 +105,7 @@ impl<M: Machine> Border<M> {
     /// The value of a slot that a permutation named.
     #[inline(always)]
     pub fn value(&self, slot: usize) -> u64 {
-        // Acquire: for the caller's sake, who may act on it; pairs with the release in `set_value`.
+        // Acquire: for the caller, which may act on it; pairs with the release in `set_value`.
         self.values[slot].load(Ordering::Acquire)
     }
 
@@ -237,7 +237,7 @@ impl<M: Machine> Inner<M> {
 }
 
 impl<M: Machine> Header<M> {
-    /// The node above, for one who holds this node's lock or one above.
+    /// The node above, for a thread that holds this node's lock or one above.
     pub fn parent(&self) -> *mut Inner<M> {
         // Acquire: the node is complete; pairs with the release in `set_parent`.
         self.parent.load(Ordering::Acquire)

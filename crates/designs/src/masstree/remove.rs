@@ -9,7 +9,7 @@ use super::layout::Border;
 impl<const WIDTH: usize, M: Machine> Masstree<WIDTH, M> {
     /// Takes an empty node, whose lock the caller gives up, out of the tree: its keys belong to the node
     /// on its left from then on. It stays, empty, if it is its parent's first child, or if the one on its
-    /// left is locked: who holds that may wait for the parent.
+    /// left is locked: the thread that holds that lock may wait for the parent.
     pub(super) fn remove_empty(&self, session: &mut Session<M>, node: &Border<M>) {
         let Some(parent) = self.lock_parent(&node.header) else {
             return node.header.version.unlock_after(true);
@@ -25,8 +25,8 @@ impl<const WIDTH: usize, M: Machine> Masstree<WIDTH, M> {
             return node.header.version.unlock_after(true);
         };
         M::mark("masstree.node_removed");
-        // All marks before all changes (T3). Nothing leaves the left node, but its range grows: who reads
-        // it and its link sees both of one instant.
+        // All marks before all changes (T3). Nothing leaves the left node, but its range grows: a thread
+        // that reads it and its link sees both of one instant.
         node.header.version.begin_delete();
         left.header.version.begin_insert();
         parent.header.version.begin_insert();
@@ -44,7 +44,7 @@ impl<const WIDTH: usize, M: Machine> Masstree<WIDTH, M> {
             unsafe { session.free_node(place, size_of::<Border<M>>()) };
         } else {
             // SAFETY: made with this size, by a session of this heap, and unlinked just now, by its only
-            // remover: it was locked and not deleted. Who is pinned may still read it.
+            // remover: it was locked and not deleted. A thread that is pinned may still read it.
             unsafe { session.retire_node(place, size_of::<Border<M>>()) };
         }
     }

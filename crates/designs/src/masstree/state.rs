@@ -8,16 +8,16 @@
 //!
 //! | bit | set by | a reader | a writer |
 //! |---|---|---|---|
-//! | `LOCKED` | who locks | goes on | waits |
+//! | `LOCKED` | the thread that locks | goes on | waits |
 //! | `INSERTING` | the holder, before what was read may become wrong | waits, reads again | - |
 //! | `SPLITTING` | the holder, before keys leave the node | waits, looks for where the key is now | looks too |
-//! | `DELETED` | who takes the node out | begins at the root | begins at the root |
+//! | `DELETED` | the thread that takes the node out | begins at the root | begins at the root |
 //! | `ROOT` | the thread that makes the root | asks for the root again if it is not set | - |
 //! | `REMOVED` | a removal | - | an insert counts up before it uses a slot again |
 //!
-//! The holder's first store after a mark comes behind it, and the counters come behind all of them: who
-//! reads the same word before and after has read keys that were there at one instant. Updates of values
-//! change no version.
+//! The holder's first store after a mark comes behind it, and the counters come behind all of them: a
+//! thread that reads the same word before and after has read keys that were there at one instant.
+//! Updates of values change no version.
 
 use everleaf_machine::{Atomic, Machine, Ordering};
 
@@ -100,8 +100,8 @@ impl<M: Machine> VersionWord<M> {
         if M::mutant("masstree.no_validation") {
             return true;
         }
-        // Acquire: the reads before stay before the load; pairs with the release fence in `mark`: who
-        // read what a holder stored sees its mark at least.
+        // Acquire: the reads before stay before the load; pairs with the release fence in `mark`: a
+        // thread that read what a holder stored sees its mark at least.
         M::fence(Ordering::Acquire);
         // Relaxed: ordered by the fence.
         let word = self.0.load(Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl<M: Machine> VersionWord<M> {
     /// Opens the lock of a node that is as it was.
     #[track_caller]
     pub fn unlock_unchanged(&self) {
-        // Release: pairs with the acquire in `try_lock`, for the sake of one who holds it next.
+        // Release: pairs with the acquire in `try_lock`, for the thread that holds it next.
         self.0.store(self.held().0 & !LOCKED, Ordering::Release);
     }
 

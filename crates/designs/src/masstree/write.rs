@@ -36,7 +36,8 @@ impl<const WIDTH: usize, M: Machine> Masstree<WIDTH, M> {
     fn put(&self, node: &Border<M>, rank: usize, change: &Change) {
         let version = &node.header.version;
         let mut permutation = node.permutation();
-        // Who has read a permutation that named the slot must not take the new pair for the old (T2).
+        // A thread that has read a permutation that named the slot must not take the new pair for the
+        // old (T2).
         if version.has_removed() && !M::mutant("masstree.silent_reuse") {
             version.begin_insert();
         }

@@ -47,7 +47,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         if !in_pool::<V>(self.is_writable) {
             // SAFETY: allocated with this size; out of the inner nodes, and the leaf that leads
             // here by its copies was retired before, so only threads that are pinned now can hold
-            // it. Once, by the holder of the lock who took it out.
+            // it. Once, by the holder of the lock, which took it out.
             unsafe { session.retire_node(place.cast(), LEAF_SIZE) };
         }
     }

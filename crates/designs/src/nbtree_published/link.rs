@@ -40,7 +40,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             let is_moving = |leaf: &Leaf<M>| leaf.bitmap.load(Ordering::Acquire) & SMO != 0;
             if let Some(predecessor) = predecessor.filter(|leaf| is_moving(leaf)) {
                 M::mark("nbtree_published.help_predecessor");
-                // With locks: to the left only, so nobody waits for whom he keeps waiting.
+                // With locks: to the left only, so no thread waits for one that it keeps waiting.
                 if let Some(_held) = self.hold_for_write(predecessor) {
                     self.replace(session, predecessor)?;
                 }
@@ -51,7 +51,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 continue;
             }
             // AcqRel: the copies are linked; pairs with the load in `is_linked`. The switch: from
-            // now on everybody who comes goes to the copies.
+            // now on every thread that comes goes to the copies.
             if leaf.flag.fetch_or(LINK, Ordering::AcqRel) & LINK == 0 {
                 self.note_replaced(session, left);
             }

@@ -1,4 +1,4 @@
-//! Every bit of the protocol: who sets it, what it means to others.
+//! Every bit of the protocol: which thread sets it, what it means to others.
 //!
 //! *Value*, in the pool; a value has 62 bits of its own:
 //!

@@ -56,7 +56,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     ) -> Result<Option<Outcome>, AllocError> {
         // Relaxed: a look that saves the counter from growing without bound.
         let is_full = leaf.num.load(Ordering::Relaxed) as usize >= Self::CAPACITY;
-        // Relaxed: the add alone decides who owns the slot; contents are ordered by the commit.
+        // Relaxed: the add alone decides which thread owns the slot; contents are ordered by the commit.
         let claimed = || leaf.num.fetch_add(1, Ordering::Relaxed) as usize;
         let slot = if is_full { usize::MAX } else { claimed() };
         if slot >= Self::CAPACITY {

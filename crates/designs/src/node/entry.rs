@@ -4,8 +4,9 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 
 /// Sixteen aligned bytes: an entry never straddles two lines.
 ///
-/// Who may read it when is decided by what names it: a slot array, a bitmap, a counter. The halves
-/// are read and written Relaxed; the word that names the entry is stored with Release after it.
+/// Which thread may read it, and when, is decided by what names it: a slot array, a bitmap, a counter.
+/// The halves are read and written Relaxed; the word that names the entry is stored with Release after
+/// it.
 #[repr(C, align(16))]
 pub struct Entry<M: Machine> {
     key: Atomic<u64, M>,

@@ -11,9 +11,9 @@
 //! The words of a checkpoint go on from block to block. Its *number* is that of no other: the opening of the pool, and
 //! its place among those of this opening. Each block has the number of the checkpoint that its words are of, and a
 //! sum of them; the first block has, beside, the number of the checkpoint that is complete and how many words it
-//! has. All of it is flushed, each line once: the sums tell whether it is whole. Who ends a block waits for it at the
-//! end of its turn, since the drain of the thread that completes the checkpoint covers its own flushes only; so one
-//! of one block is waited for once.
+//! has. All of it is flushed, each line once: the sums tell whether it is whole. A thread that ends a block waits for
+//! it at the end of its turn, since the drain of the thread that completes the checkpoint covers its own flushes only;
+//! so one of one block is waited for once.
 //!
 //! *A crash* while one area is written leaves the other, which is older but whole. A checkpoint is a short cut and
 //! no more: one that is damaged does not count, the other one does, and without both the logs are read from their
@@ -95,7 +95,7 @@ struct Merges {
     leads: bool,
 }
 
-/// Who writes checkpoints, if anybody does.
+/// The right to write checkpoints, and the checkpoint that is being written.
 pub struct Turn {
     /// The area that is written, or will be.
     area: usize,

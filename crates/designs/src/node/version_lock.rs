@@ -97,7 +97,7 @@ impl<M: Machine> VersionLock<M> {
     #[track_caller]
     pub fn validate(&self, generation: u32, version: Version) -> bool {
         // Acquire: the reads before stay before the load; pairs with the release fence in
-        // `try_lock`: who read what a holder wrote sees at least the held word.
+        // `try_lock`: a thread that read what a holder wrote sees at least the held word.
         M::fence(Ordering::Acquire);
         // Relaxed: ordered by the fence.
         normal::<M>(self.word.load(Ordering::Relaxed), generation) == version.0

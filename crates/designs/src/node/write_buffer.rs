@@ -6,7 +6,7 @@
 //! ```
 //!
 //! An entry is a pair, or a tomb: the key is absent, whatever the leaf has. Written under the lock of
-//! the leaf, read by those who validate it.
+//! the leaf, read by threads that validate it.
 
 use everleaf_machine::{Atomic, Machine, Ordering};
 

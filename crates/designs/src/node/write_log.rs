@@ -236,7 +236,7 @@ impl<M: Machine> Logs<M> {
         // A thread that reads a record holds its leaf, or nobody writes the chunk any more, but to make a record one
         // of a removal.
         let [key, value, link] = [&cells.key, &cells.value, &cells.link].map(Atomic::read_private);
-        // Relaxed: that changes this word only, and what it was is right for who does not hold the leaf.
+        // Relaxed: that changes this word only, and what it was is right for a thread that does not hold the leaf.
         [key, value, link, cells.meta.load(Ordering::Relaxed)]
     }
 

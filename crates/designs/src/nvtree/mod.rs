@@ -33,9 +33,9 @@
 //! Invariants (with those of `hybrid`):
 //! - N1 the entries below the counter are durable before it is, and never change;
 //! - N2 `visible` is at most the durable counter; equal to it whenever the lock is open;
-//! - N3 a leaf that was replaced is dead and stays as it was, so that who reached it in time may
-//!   read it; its replacements hold what it held, and nobody writes to them before it is out of
-//!   list and inner tree.
+//! - N3 a leaf that was replaced is dead and stays as it was, so that a thread that reached it in
+//!   time may read it; its replacements hold what it held, and nobody writes to them before it is out
+//!   of list and inner tree.
 
 mod leaf;
 

@@ -26,7 +26,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
     }
 
     /// Lets the search layer learn of what is in the log, if that is more than a few changes and nobody
-    /// else is at it. Without space it learns later. For who has just split or merged nodes.
+    /// else is at it. Without space it learns later. For a thread that has just split or merged nodes.
     pub(super) fn follow_some(&self, session: &mut Session<M>) {
         if self.log.pending() > V::LAG {
             let _later = self.follow(session, V::LAG / 2);
@@ -41,7 +41,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
                 return Ok(place);
             }
             M::mark("pactree.log_full");
-            // A thread that has a place and has not linked it waits for nobody who holds a node.
+            // A thread that has a place and has not linked it waits for no thread that holds a node.
             if self.follow(session, 0)? == 0 {
                 M::spin(attempt);
                 attempt += 1;

@@ -145,7 +145,7 @@ impl<M: Machine> Log<M> {
         self.places.lock().linked.len()
     }
 
-    /// The oldest of them. The caller is the only one who takes some.
+    /// The oldest of them. The caller is the only thread that takes some.
     pub fn oldest(&self) -> Option<(usize, Change)> {
         let place = self.places.lock().linked.front().copied()?;
         self.change(place).map(|(_, change)| (place, change))

@@ -81,7 +81,7 @@ impl<V: Variant, const BITS: u32, M: Machine> PacTree<V, BITS, M> {
     pub(super) fn end_node(&self, offset: u64) {
         let node = self.node(offset);
         node.set_high(node.low());
-        // Persist: by the caller's drain, for those who open the pool read-only.
+        // Persist: by the caller's drain, for processes that open the pool read-only.
         self.medium.flush(node.as_ptr(), 8);
     }
 }

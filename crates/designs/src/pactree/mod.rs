@@ -42,7 +42,7 @@
 //!   away, may be used again;
 //! - PT6 the list is the truth: the radix tree has its nodes under their low fences, but for what is in
 //!   the log, of which, for each fence, it may know the first after a crash; what it has besides was merged
-//!   away, and leads left to who has the keys.
+//!   away, and leads left to the node that has the keys.
 //!
 //! *Departures*, each for a hole of the published design or of its code:
 //! - *the log*: a place is used again when its record is erased, durably, and not before; there the ring

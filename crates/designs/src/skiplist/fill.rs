@@ -188,7 +188,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     fn take_out(&self, path: &Path, node: u64) {
         for level in (0..linked_levels::<V>(self.height(node))).rev() {
             let word = self.link(path.before[level], level);
-            // Release: what is behind it, for who comes this way; pairs with the acquire in `load`.
+            // Release: what is behind it, for a thread that comes this way; pairs with the acquire in `load`.
             word.store(self.load(node, level).0, Ordering::Release);
         }
         if !M::mutant("skiplist.no_way_around") {
@@ -266,7 +266,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         }
         for (before, first) in pending.runs.drain(..) {
             let word = self.link(before, 0);
-            // Release: the nodes, for who comes this way; pairs with the acquire in `load`.
+            // Release: the nodes, for a thread that comes this way; pairs with the acquire in `load`.
             word.store(first, Ordering::Release);
             if !M::mutant("skiplist.no_run_link_flush") {
                 // Persist: by the drain below.
@@ -279,9 +279,9 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         for Fresh { node, partition, key, path } in pending.nodes.drain(..) {
             for level in 1..V::LOW_LEVELS.min(node.height) {
                 let before = self.link(path.before[level], level);
-                // Relaxed: only the caller, who holds the lock, changes it.
+                // Relaxed: only the caller, which holds the lock, changes it.
                 self.link(node.offset, level).write_private(before.load(Ordering::Relaxed));
-                // Release: the node, for who comes this way; pairs with the acquire in `load`.
+                // Release: the node, for a thread that comes this way; pairs with the acquire in `load`.
                 before.store(node.offset, Ordering::Release);
             }
             if let Some(upper) = partition {
@@ -359,8 +359,8 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
                 // Relaxed: the exchange publishes it.
                 self.link(node, level).store(after, Ordering::Relaxed);
                 let word = self.link(before, level);
-                // AcqRel: the node, for who comes this way; pairs with the acquire in `load`. Relaxed on failure: it
-                // looks again.
+                // AcqRel: the node, for a thread that comes this way; pairs with the acquire in `load`. Relaxed on
+                // failure: it looks again.
                 if word.compare_exchange(after, node, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                     break;
                 }

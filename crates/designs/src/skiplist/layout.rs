@@ -65,7 +65,7 @@ pub(super) const FLUSHED_SHIFT: u32 = 10;
 /// More than any number of flushed writes.
 pub(super) const FLUSHED_END: u64 = 1 << 46;
 
-/// A value with this bit may not be durable, and only who stored it may store another one.
+/// A value with this bit may not be durable, and only the thread that stored it may store another one.
 pub(super) const DIRTY_VALUE: u64 = 1 << 63;
 /// The value of a node that is removed.
 pub(super) const DEAD_VALUE: u64 = DIRTY_VALUE - 1;

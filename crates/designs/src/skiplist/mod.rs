@@ -44,19 +44,19 @@
 //! Invariants (checked by `check.rs` and on the simulated machine):
 //! - K1 link 0, value, key and height of a node are durable before a link leads to it, and keys and heights
 //!   never change;
-//! - K2 a link on level 0 to a new node is dirty until it is durable, and who comes upon a dirty one makes
+//! - K2 a link on level 0 to a new node is dirty until it is durable, and a thread that comes upon a dirty one makes
 //!   it durable before going on. It is cleaned by an exchange: a node is put behind another once in its
 //!   life, so the exchange cannot meet a later link of the same bits;
-//! - K3 a node is linked on level 1 and up after its link on level 0 is durable. So who comes from above
+//! - K3 a node is linked on level 1 and up after its link on level 0 is durable. So a thread that comes from above
 //!   stands on a node that no crash takes back;
-//! - K4 a value with the dirty bit is exchanged by nobody but who stored it, and read by all, who make it
+//! - K4 a value with the dirty bit is exchanged by no thread but the one that stored it, and read by all, which make it
 //!   durable first. (It cannot be cleaned by others: a value may return.) The dead value stays, but in a tall node;
 //! - K5 the dead value is durable before a link of the node is marked. Marks come from the top down, stay,
 //!   and keep the link; a node is unlinked where it is marked. So a key that is not found is durably gone,
 //!   and a node whose link on some level is not marked is on level 0;
 //! - K6 on each level, nodes have ascending keys, each once: no node is linked in front of one of its key;
-//! - K7 a node is retired once: by who removed it if all its links were made before, else by who makes them
-//!   (both bits are set by an exchange that shows the other). Before that it is unlinked on all levels, and
+//! - K7 a node is retired once: by the thread that removed it if all its links were made before, else by the one that
+//!   makes them (both bits are set by an exchange that shows the other). Before that it is unlinked on all levels, and
 //!   the link on level 0 that spans it is durable: so no crash image leads to a node that was retired;
 //! - K8 links on level 0 that only unlink are not waited for: what they unlink is durably dead, and what they
 //!   lead to is durably linked behind it;

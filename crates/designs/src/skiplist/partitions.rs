@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A partition has its number for as long as the pool is open, and stays: no tall node goes. A key that is behind the
-//! last one of a partition is in one of those that follow; so who comes to a partition by a way that does not know
-//! the newest ones goes on to the right (K9).
+//! last one of a partition is in one of those that follow; so a thread that comes to a partition by a way that does
+//! not know the newest ones goes on to the right (K9).
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::Production;

@@ -1,5 +1,5 @@
-//! From a key to its node: as a reader, who changes nothing but dirty bits, and as a writer, who unlinks what is
-//! marked.
+//! From a key to its node: as a reader, which changes nothing but dirty bits, and as a writer, which unlinks
+//! what is marked.
 
 use everleaf_machine::{Machine, Ordering};
 
@@ -193,8 +193,8 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             self.help_persist(next, beyond);
         }
         let word = self.link(node, level);
-        // AcqRel: what the removed node leads to, for who comes this way; pairs with the acquire in `load`.
-        // Relaxed on failure: the caller looks again.
+        // AcqRel: what the removed node leads to, for a thread that comes this way; pairs with the acquire
+        // in `load`. Relaxed on failure: the caller looks again.
         let _ = word.compare_exchange(next, beyond.node(), Ordering::AcqRel, Ordering::Relaxed);
     }
 }

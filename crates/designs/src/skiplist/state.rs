@@ -1,4 +1,4 @@
-//! The states of a node: who brings it there, and what others do about it. And its words.
+//! The states of a node: which thread brings it there, and what others do about it. And its words.
 //!
 //! ```text
 //!        link on level 0            links above
@@ -14,9 +14,9 @@
 //! |---|---|---|
 //! | LINKED, dirty | bit 1 of the link in front | make the link durable before they go on |
 //! | value dirty | bit 63 of the value | readers make it durable, writers wait |
-//! | value dead | all other bits of the value | find no key; who wants to insert it helps with the marks |
+//! | value dead | all other bits of the value | find no key; a thread that wants to insert it helps with the marks |
 //! | marked | bit 0 of each of its links | do not stand on it; writers unlink it |
-//! | LINKED_UP, DEAD | bits 9 and 8 behind the key | who sets the second one of the two retires it |
+//! | LINKED_UP, DEAD | bits 9 and 8 behind the key | the thread that sets the second one of the two retires it |
 //!
 //! A tall node, in variants with caching or buffers, is never DEAD: its dead value may be replaced. With buffers a node
 //! is linked or not, and a tall one may have the dead value; all that changes changes under its partition's lock.
@@ -136,7 +136,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     /// The word of a node's value, durably.
     #[inline(always)]
     pub(super) fn read_word(&self, node: u64) -> u64 {
-        // Acquire: for the caller's sake, who may act on the value; pairs with the release in `exchange`.
+        // Acquire: for the caller, which may act on the value; pairs with the release in `exchange`.
         let word = self.value(node).load(Ordering::Acquire);
         if word & DIRTY_VALUE != 0 && !M::mutant("skiplist.reads_dirty") {
             M::mark("skiplist.persist_value");

@@ -1,4 +1,4 @@
-//! Writes. Nobody waits for anybody, but for who makes the value of the same key durable.
+//! Writes. No thread waits for another, but for one that makes the value of the same key durable.
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::build::{Change, Effect, Outcome};
@@ -162,8 +162,8 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         }
         let word = self.link(left, 0);
         let dirty = if self.medium.needs_flush() { Link::DIRTY } else { 0 };
-        // AcqRel: the node, for who comes this way; pairs with the acquire in `load`. Relaxed on failure: the
-        // caller looks again.
+        // AcqRel: the node, for a thread that comes this way; pairs with the acquire in `load`. Relaxed on failure:
+        // the caller looks again.
         let linked =
             word.compare_exchange(right, offset | dirty, Ordering::AcqRel, Ordering::Relaxed);
         if linked.is_err() {
@@ -200,7 +200,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             while !self.link_on(&path, node.offset, level, key) {
                 M::mark("skiplist.link_again");
                 path = self.seek(key);
-                // Removed, whether or not who removes it has come to level 0.
+                // Removed, whether or not the thread that removes it has come to level 0.
                 let is_marked = self.load(node.offset, level).is_marked();
                 if is_marked || path.found != Some(node.offset) {
                     return;
@@ -234,8 +234,8 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
 
     /// Says that a node gets no more links, and gives it up if it was removed meanwhile.
     fn end_links(&self, session: &mut Session<M>, node: u64) {
-        // AcqRel: the links before the bit, for who removes the node; and what that one has marked; pairs with
-        // itself in `remove`.
+        // AcqRel: the links before the bit, for the thread that removes the node; and what that one has marked;
+        // pairs with itself in `remove`.
         let before = self.state(node).fetch_or(LINKED_UP, Ordering::AcqRel);
         if before & DEAD != 0 && !M::mutant("skiplist.retires_early") {
             M::mark("skiplist.linker_retires");
@@ -249,7 +249,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             if level == 0 && M::mutant("skiplist.no_mark") {
                 break;
             }
-            // AcqRel: the marks above before that on level 0, for who does not see this one (K5).
+            // AcqRel: the marks above before that on level 0, for a thread that does not see this one (K5).
             self.link(node, level).fetch_or(Link::MARK, Ordering::AcqRel);
         }
     }

@@ -12,7 +12,7 @@
 //!
 //! Nobody waits for a checkpoint. A leaf is looked at as a reader does, and others go on: what they write after 1
 //! is behind the tails, and opening reads it. A thread that adds a chunk to a log looks at as many leaves as half a
-//! chunk has records; then it goes on with its own work, and who adds the next chunk goes on from there. So
+//! chunk has records; then it goes on with its own work, and the thread that adds the next chunk goes on from there. So
 //! a write costs at most half of an entry, 12 bytes, and behind the tails are at most four records a leaf (those of two
 //! checkpoints, since the one that is being written does not count yet) and what the chunks have that were begun.
 //!
@@ -22,8 +22,8 @@
 //! only behind the tail. The newest record of a leaf is that of the highest sequence, of its entry and of the records
 //! with its keys. Everything else is as without checkpoints (`restore.rs`): the first touch restores a buffer by its
 //! links. *Why that is all* (S10): a record that its leaf still needs and that is not behind the tails was
-//! appended before 1, by a thread that had the leaf locked until the middle node knew the record. So who looked at
-//! the leaf in 2 has seen it, or a later one of the same buffer, which is linked to it.
+//! appended before 1, by a thread that had the leaf locked until the middle node knew the record. So the thread that
+//! looked at the leaf in 2 has seen it, or a later one of the same buffer, which is linked to it.
 //!
 //! - *An entry that is older than what the leaf has*: its sequence is not above what line 0 says, and it does not
 //!   count. Its record may be in a chunk that was given up, and is not looked at. The other way round, a record that
@@ -46,8 +46,8 @@
 //! - *A crash in opening* leaves what it found: opening writes nothing but the repairs of line 0, and ends of cut
 //!   splits, and those say the same when they are done again.
 //! - *A leaf that is not restored yet* has its head in the middle node all the same, and the next checkpoint has it.
-//! - *A record that the medium loses* in front of the tails is not noticed by opening. Who touches its leaf is told, as
-//!   when it is lost after opening.
+//! - *A record that the medium loses* in front of the tails is not noticed by opening. A thread that touches its leaf
+//!   is told, as when it is lost after opening.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::{Geometry, IndexError};

@@ -9,7 +9,7 @@ use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 const WORDS: usize = LINE_SIZE / 8;
 const PROBES: u32 = 4;
 
-/// See the module. Written under the lock of the leaf, read by those who validate it.
+/// See the module. Written under the lock of the leaf, read by threads that validate it.
 #[repr(C, align(64))]
 pub(super) struct Filter<M: Machine> {
     words: [Atomic<u64, M>; WORDS],

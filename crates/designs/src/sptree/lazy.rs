@@ -11,7 +11,7 @@
 //! and, from the checkpoint and the records, its newest record, and a split that a crash has cut is ended; then the top
 //! index leads there, and the lock is opened. It is done under one lock for all leaves, and only after a second
 //! look under that lock at whether it is still to be done: else two threads would do it, and the second would take the
-//! middle node, its lock and its buffer from those who are at work on the leaf.
+//! middle node, its lock and its buffer from threads that are at work on the leaf.
 //!
 //! *Why that look is enough.* Under the lock nobody makes a leaf known. So the leaves that are known become more by
 //! splits only, and a split adds its right half to the top index before the left half's lock is opened. The look reads
@@ -26,7 +26,7 @@
 //! as long as a checkpoint leads to leaves, none was merged into this one. *A crash while chunks are read* leaves what
 //! was there: reading writes nothing.
 //!
-//! Nobody who holds the lock waits for the lock of a leaf: who has that may be waiting for this one.
+//! No thread that holds the lock waits for the lock of a leaf: the thread that has that may be waiting for this one.
 //!
 //! *What others may do meanwhile.* A leaf that is not known cannot be locked, so nobody writes to it, splits it or
 //! appends a record of it. The neighbour of one that is known may not be: links are not followed as long as some are
@@ -36,8 +36,8 @@
 //! leaves known first; the check tells damage that hinders it, and does not walk then.
 //!
 //! *All are known* when leaves without a gap from key 0 to the end are. What they cover only is covered by more leaves
-//! later. That is noted by who goes through all leaves: `restore_next`, a checkpoint, and those who need all. From
-//! then on the tree is one that was opened as usual.
+//! later. That is noted by what goes through all leaves: `restore_next`, a checkpoint, and the calls that need all.
+//! From then on the tree is one that was opened as usual.
 //!
 //! *Space* that was free is found by a sweep (`SingleTreePool::sweep`), since nobody knows what is in use before all
 //! leaves are known. What is freed after opening is used again.

@@ -1,7 +1,7 @@
 //! Merging two neighbours that are together no more than half a leaf, without a log.
 //!
-//! 1. Both are locked, and the inner tree forgets the right one: who looks for its keys comes to the
-//!    left one and waits.
+//! 1. Both are locked, and the inner tree forgets the right one: a thread that looks for its keys comes to
+//!    the left one and waits.
 //! 2. The right one's pairs are copied into free slots of the left one, durably.
 //! 3. Line 0 of the left leaf: that its bitmap does not fit its fence, the bitmap, the fence, the link,
 //!    and that it fits again, in this order, with one flush. Up to the fence the copies are masked.
@@ -35,7 +35,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let next = place.middle.next();
         if next != 0 {
             let right = self.place(next);
-            // Only tried: who holds it may want the lock that we hold.
+            // Only tried: the thread that holds it may want the lock that we hold.
             if right.middle.lock.try_lock(LOCK_GENERATION) {
                 if self.ready(right, count) && self.merge(session, place, right) {
                     return false;
@@ -71,7 +71,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if !V::BUFFERED {
             return true;
         }
-        // A neighbour whose records are damaged stays: who looks for its keys is told.
+        // A neighbour whose records are damaged stays: a thread that looks for its keys is told.
         if place.middle.needs_restore() && self.restore(place).is_err() {
             return false;
         }

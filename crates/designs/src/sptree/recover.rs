@@ -41,7 +41,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         built.map(|()| tree)
     }
 
-    /// Gives middle nodes and inner tree their contents, or leaves that to those who touch a leaf, if it can be done.
+    /// Gives middle nodes and inner tree their contents, or leaves that to threads that touch a leaf, if it can be
+    /// done.
     fn find_leaves(
         &mut self,
         session: &mut Session<M>,

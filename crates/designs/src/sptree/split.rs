@@ -2,7 +2,7 @@
 //!
 //! 1. The new leaf is filled with the upper half and made durable; it is locked. Up to 2 everything
 //!    can be undone and fail.
-//! 2. The inner tree learns of it: who looks for its keys waits.
+//! 2. The inner tree learns of it: a thread that looks for its keys waits.
 //! 3. Line 0 of the old leaf: the link, the fence, the bitmap, and that the bitmap fits the fence, in
 //!    this order, with one flush.
 //! 4. The middle node of the old leaf follows. In a variant with a linked log, the old leaf's buffer is

@@ -1,4 +1,4 @@
-//! The states of a leaf: who brings it there, and what others do about it. And the middle node, the
+//! The states of a leaf: which thread brings it there, and what others do about it. And the middle node, the
 //! part of a leaf that is in DRAM.
 //!
 //! ```text

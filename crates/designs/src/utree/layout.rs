@@ -58,8 +58,8 @@ impl<M: Machine> Node<M> {
     /// The key. It never changes.
     #[inline(always)]
     pub fn key(&self) -> u64 {
-        // Relaxed: written before anybody could find the node; who found it by a link or in the tree has
-        // seen that.
+        // Relaxed: written before anybody could find the node; a thread that found it by a link or in
+        // the tree has seen that.
         self.key.load(Ordering::Relaxed)
     }
 

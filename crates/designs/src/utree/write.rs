@@ -45,7 +45,7 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
         loop {
             let seat = self.seek(key);
             if seat.node.lock.try_lock(self.generation) {
-                // Who enters a node behind this one holds its lock.
+                // A thread that enters a node behind this one holds its lock.
                 if self.inner.revalidate(seat.token) || M::mutant("utree.no_revalidation") {
                     return seat;
                 }
@@ -86,7 +86,7 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
         if M::mutant("utree.shows_first") {
             node.lock.unlock();
         }
-        // It is locked: who finds it there waits (U4).
+        // It is locked: a thread that finds it there waits (U4).
         if let Err(error) = self.enter(session, seat, change.key, offset) {
             session.free_record(offset, NODE_SIZE);
             return Err(error);
@@ -132,7 +132,8 @@ impl<G: Geometry, M: Machine> UTree<G, M> {
 
     /// Whether a node may have more than its own place in the tree.
     fn has_given_places(&self) -> bool {
-        // Relaxed: who looks for places of a node holds the lock under which they were given to it.
+        // Relaxed: a thread that looks for places of a node holds the lock under which they were given to
+        // it.
         self.given.load(Ordering::Relaxed) != 0
     }
 

@@ -53,7 +53,7 @@ impl<M: Machine> Records<M> {
     /// The value of a record, durably.
     #[inline(always)]
     pub fn read(&self, record: u64) -> u64 {
-        // Acquire: for the caller's sake, who may act on the value; pairs with the release in `set`.
+        // Acquire: for the caller, which may act on the value; pairs with the release in `set`.
         let word = self.word(record + 8).load(Ordering::Acquire);
         if word & DIRTY != 0 && !M::mutant("wort.reads_dirty") {
             self.help_persist(record);

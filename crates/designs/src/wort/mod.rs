@@ -14,7 +14,7 @@
 //! *Source*: Se Kwon Lee, K. Hyun Lim, Hyunsub Song, Beomseok Nam, Sam H. Noh, "WORT: Write Optimal Radix
 //! Tree for Persistent Memory Storage Systems", FAST 2017. *Departures* in the nodes: see `node/radix`.
 //! Published for one thread; here writers take turns and readers take no lock. Values have 63 bits: the
-//! last says that a value may not be durable yet, and who reads such a one makes it durable.
+//! last says that a value may not be durable yet, and a thread that reads such a one makes it durable.
 //!
 //! | operation | function | linearizes at | durable (`Adr`) when |
 //! |---|---|---|---|

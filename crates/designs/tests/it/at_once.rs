@@ -107,7 +107,7 @@ fn live<G: Geometry>(path: &Path, keys: u64, model: &mut Model, life: u64) {
 }
 
 #[test]
-fn who_touches_a_leaf_first_finds_all_of_it() {
+fn a_thread_that_touches_a_leaf_first_finds_all_of_it() {
     fn run<G: Geometry>(keys: u64, writes: u64) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("pool");
@@ -272,7 +272,7 @@ fn a_leaf_with_a_lost_record_is_known() {
 }
 
 /// Opening at once reads the full chunks behind the tails no more than those before them. What one of them has lost is
-/// told to who may need it, and nobody is given an older value.
+/// told to a call that may need it, and none is given an older value.
 #[test]
 fn a_lost_record_behind_the_tails_is_told() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -47,7 +47,7 @@ impl Drop for Held {
     }
 }
 
-/// How often the lock is asked for until two answers to the question who has it agree.
+/// How often the lock is asked for until two answers to the question which process has it agree.
 const ATTEMPTS: u32 = 8;
 
 /// Takes the lock, exclusively or shared with other readers, without waiting for its holder.
@@ -88,7 +88,7 @@ pub fn leave_record(file: &File) {
     }
 }
 
-/// Who holds the lock on the file; empty if it cannot be found out.
+/// The processes that hold the lock on the file; empty if it cannot be found out.
 fn holders(file: &File) -> Vec<Holder> {
     let Ok(status) = file.metadata() else { return Vec::new() };
     let table = lock_table();

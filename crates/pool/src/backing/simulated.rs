@@ -64,7 +64,7 @@ impl SimulatedBacking {
         SimulatedBacking { disk_end: end, ..self }
     }
 
-    /// The same for one who only reads.
+    /// The same, for reading only.
     #[must_use]
     pub fn reading(self) -> Self {
         SimulatedBacking { is_read_only: true, ..self }
@@ -75,7 +75,7 @@ impl SimulatedBacking {
     }
 }
 
-// SAFETY: the memory lives as long as its owner, who is kept, or by the promise given to `new`; it
+// SAFETY: the memory lives as long as its owner, which is kept, or by the promise given to `new`; it
 // never moves, all of it can be read and written from the start, and it is reached by its base.
 unsafe impl Backing for SimulatedBacking {
     fn base(&self) -> *mut u8 {
@@ -111,7 +111,7 @@ unsafe impl Backing for SimulatedBacking {
         for page in pages.clone().filter(|_| self.clears) {
             let place = self.base().wrapping_add((page * PAGE) as usize);
             Simulated::lifetime(place, PAGE as usize, true);
-            // SAFETY: inside the memory; nobody reaches it, as who returns it has promised.
+            // SAFETY: inside the memory; nobody reaches it, as the caller that returns it has promised.
             unsafe { Simulated::write_bytes(place, &[0; PAGE as usize]) };
             Simulated::lifetime(place, PAGE as usize, false);
         }

@@ -12,7 +12,7 @@ use crate::layout::IDS_OFFSETS;
 use crate::view::View;
 use crate::{Pool, PoolError};
 
-/// The greatest id. The number behind it is left to those who need a word that is no id.
+/// The greatest id. The number behind it is left to callers that need a word that is no id.
 const LAST_ID: u32 = u32::MAX - 1;
 
 impl<M: Machine> Pool<M> {

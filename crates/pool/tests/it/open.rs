@@ -363,7 +363,7 @@ fn a_session_copy_left_behind_by_a_crash_is_brought_up_to_date() {
     assert_eq!(copies[0], copies[1]);
 }
 
-/// To ask whose pool a pipe is waited for somebody who writes into it.
+/// To ask whose pool a pipe is waited for a process that writes into it.
 #[test]
 fn a_pipe_has_no_number_and_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();

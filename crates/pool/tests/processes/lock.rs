@@ -1,4 +1,4 @@
-//! Who may have a pool open together, and what the others are told.
+//! Which processes may have a pool open together, and what the others are told.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -119,8 +119,8 @@ struct Spot<'t, G, M: Machine> {
 impl<G: Geometry, M: Machine> Art<G, M> {
     /// Makes `value` that of `key`; the value that it replaces. The caller is pinned.
     ///
-    /// *Linearizes at* the opening of the lock of the node that is changed; of who was on the way there, and meets
-    /// the new value or node sooner, at the store that leads to it: nobody else can pass the lock.
+    /// *Linearizes at* the opening of the lock of the node that is changed; for a thread that was on the way there, and
+    /// meets the new value or node sooner, at the store that leads to it: nobody else can pass the lock.
     ///
     /// # Errors
     /// No memory for a node; then nothing was changed.
@@ -275,7 +275,7 @@ impl<G: Geometry, M: Machine> Art<G, M> {
     fn leave(&self, session: &mut Session<M>, spot: &Spot<'_, G, M>, child: Child<M>) {
         let Spot { above, node, guard } = spot;
         above.put(child);
-        // A1: before anybody can find the other one, or who is still in this one could go on there.
+        // A1: before anybody can find the other one, or a thread that is still in this one could go on there.
         if M::mutant("art.stays_alive") {
             guard.lock.unlock()
         } else {

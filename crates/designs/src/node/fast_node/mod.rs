@@ -349,7 +349,8 @@ impl<S: NodeShape, M: Machine> Node<S, M> {
     /// Whether the node has left the tree.
     #[inline(always)]
     pub fn is_deleted(self) -> bool {
-        // Acquire: asked also by who holds the parent's lock only; pairs with the store in `delete`.
+        // Acquire: asked also by a thread that holds only the parent's lock; pairs with the store in
+        // `delete`.
         self.state_word().load(Ordering::Acquire) & DELETED != 0
     }
 

@@ -85,7 +85,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
         self.put(node.value(slot), word);
         let odd = node.state_word().read_private() & super::SWITCH_ONE != 0;
         // Between the store above and a removal of the right neighbour, which copies the word over
-        // its own: a reader who read the old word here and the copy there would take the copy for the
+        // its own: a reader that read the old word here and the copy there would take the copy for the
         // neighbour's value. Now it reads again.
         node.turn(odd, !M::mutant("fast_fair.quiet_update"));
         // Persist: the value before the write returns.

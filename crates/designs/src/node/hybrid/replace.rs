@@ -1,8 +1,8 @@
 //! Making room by putting one or two new leaves in the place of a full one, which stays as it was.
 //!
 //! 1. The new leaves are filled and made durable. They are locked, and so is the old one.
-//! 2. The inner tree learns of the right one: who looks for its keys waits. Up to here everything can
-//!    be undone and fail.
+//! 2. The inner tree learns of the right one: a thread that looks for its keys waits. Up to here
+//!    everything can be undone and fail.
 //! 3. The inner tree leads to the left one instead of the old one; the link of the left neighbour, or
 //!    the root object, follows, durably: the commit.
 //! 4. The old leaf dies, the new ones are opened.

@@ -1,8 +1,8 @@
 //! Making room by rewriting a full leaf in place, under the protection of an image.
 //!
 //! 1. A new leaf, if one is needed, is filled with the upper half and made durable. It is locked.
-//! 2. The inner tree learns of it: who looks for its keys waits. Up to here everything can be undone
-//!    and fail.
+//! 2. The inner tree learns of it: a thread that looks for its keys waits. Up to here everything can
+//!    be undone and fail.
 //! 3. The leaf is copied to an image, durably; a micro-log record says so, durably.
 //! 4. The leaf is rewritten with the lower half and linked to the new one, durably.
 //! 5. The record is cleared, durably: the commit. Both leaves are opened.

@@ -1,6 +1,6 @@
 //! Operations, and how others are helped.
 //!
-//! Who has seen a descriptor undecided is its *runner*: its owner, and helpers. A runner does everything that
+//! A thread that has seen a descriptor undecided is its *runner*: its owner, and helpers. A runner does everything that
 //! is left to do, and leaves all its words durably free of it (W5).
 
 use everleaf_alloc::Session;
@@ -107,7 +107,7 @@ impl<M: Machine> Pmwcas<M> {
                 continue;
             }
             let marker = marker(index, number, self.marker_number(stripe));
-            // AcqRel: the descriptor, for who meets the marker; pairs with the acquire in `read`. Relaxed on
+            // AcqRel: the descriptor, for a thread that meets the marker; pairs with the acquire in `read`. Relaxed on
             // failure: the loop looks again.
             if word.compare_exchange(seen, marker, Ordering::AcqRel, Ordering::Relaxed).is_ok()
                 && !self.resolve_own(index, life, entry, marker)
@@ -150,7 +150,7 @@ impl<M: Machine> Pmwcas<M> {
             // It need not be durable: recovery takes an undecided one for failed.
             Status::new(life, State::Failed)
         };
-        // AcqRel: the pointers before the decision, for who acts on it; pairs with the acquire in
+        // AcqRel: the pointers before the decision, for a thread that acts on it; pairs with the acquire in
         // `load_status`. Relaxed on failure: it is loaded again.
         let _ = self.status(index).compare_exchange(
             undecided.0,
@@ -189,7 +189,7 @@ impl<M: Machine> Pmwcas<M> {
             let entry = self.entry(index, entry);
             let value = if state == State::Succeeded { entry.new } else { entry.old };
             let word = self.word(entry.address);
-            // AcqRel: what was done before the decision, for who reads the value; pairs with the acquire in
+            // AcqRel: what was done before the decision, for a thread that reads the value; pairs with the acquire in
             // `read`. Relaxed on failure: somebody else has done it (W3).
             let _ = word.compare_exchange(
                 pointer(index, life),
@@ -226,7 +226,8 @@ impl<M: Machine> Pmwcas<M> {
         }
     }
 
-    /// Gives one word its final value. Who has decided sees to it that it becomes durable, and to the others.
+    /// Gives one word its final value. The thread that has decided sees to it that it becomes durable, and to the
+    /// others.
     fn help_decided(&self, index: usize, address: u64, seen: u64, status: Status) {
         self.make_durable(index, status);
         let Some(entry) = self.entry_of(index, address) else { return };
@@ -238,7 +239,7 @@ impl<M: Machine> Pmwcas<M> {
     }
 
     /// Replaces somebody's marker. The exchange fails if it is gone; while it is there, the descriptor is as it
-    /// was, because who has put it there is pinned, and has seen it undecided.
+    /// was, because the thread that has put it there is pinned, and has seen it undecided.
     fn help_marker(&self, stripe: usize, address: u64, seen: u64, (index, entry): (usize, usize)) {
         M::mark("pmwcas.help_marker");
         let status = self.load_status(index);

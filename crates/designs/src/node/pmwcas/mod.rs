@@ -29,9 +29,10 @@
 //!   marker was there. So a helper that comes late cannot begin what is decided. (That takes three threads, two
 //!   of which stop at one place each: `crates/models/src/pmwcas.rs` tries all orders);
 //! - W5 a thread that has seen a descriptor undecided ends with all its words free of its pointers and markers,
-//!   durably, before its pin ends; and a descriptor is used again when all who were pinned at its decision
-//!   have ended. So a word, also after a crash, leads to a descriptor that is as it was;
-//! - W6 all words of one operation are in one node (or the root object) that those who come upon them are pinned in.
+//!   durably, before its pin ends; and a descriptor is used again when all pins that were there at its decision have
+//!   ended. So a word, also after a crash, leads to a descriptor that is as it was;
+//! - W6 all words of one operation are in one node (or the root object) in which the threads that come upon them are
+//!   pinned.
 //!
 //! Words have [`VALUE_MAX`] as their largest value.
 

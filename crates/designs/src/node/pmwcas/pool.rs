@@ -159,8 +159,8 @@ impl<M: Machine> Pmwcas<M> {
     pub(super) fn fill(&self, index: usize, entries: &[Entry]) -> u64 {
         // Relaxed: nobody but the owner changes it now.
         let life = Status(self.status(index).load(Ordering::Relaxed)).life() + 1;
-        // Relaxed: published by the status below. Who still has a pointer of an earlier life reads nothing that
-        // it can act on (W3).
+        // Relaxed: published by the status below. A thread that still has a pointer of an earlier life reads
+        // nothing that it can act on (W3).
         self.word(self.place(index) + 8).store(entries.len() as u64, Ordering::Relaxed);
         for (number, entry) in entries.iter().enumerate() {
             let place = self.entry_place(index, number);
@@ -178,8 +178,8 @@ impl<M: Machine> Pmwcas<M> {
         life
     }
 
-    /// A descriptor that nobody uses; none if all are in use, or were when somebody's pin began who is still
-    /// pinned: then the caller ends its own, and tries again.
+    /// A descriptor that nobody uses; none if all are in use, or were when the pin of a thread began that is
+    /// still pinned: then the caller ends its own, and tries again.
     pub(crate) fn claim(&self, session: &mut Session<M>) -> Option<Claim> {
         let turn = session.turn();
         if turn.is_multiple_of(claims_per_advance::<M>()) {
@@ -193,7 +193,7 @@ impl<M: Machine> Pmwcas<M> {
 
     /// Whether some descriptor can be claimed now.
     pub(crate) fn has_free(&self) -> bool {
-        // Relaxed: a hint; who claims one looks again.
+        // Relaxed: a hint; a thread that claims one looks again.
         let mut ends = self.ends.iter().map(|end| end.load(Ordering::Relaxed));
         ends.any(|end| end != CLAIMED && self.heap.is_expired(end))
     }

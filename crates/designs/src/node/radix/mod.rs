@@ -19,8 +19,8 @@
 //!   other one in the place of their node.
 //!
 //! One writer at a time; readers take no lock. A link is stored *dirty*, made durable, and stored clean.
-//! Who reads a dirty one makes it durable before going on, so nobody acts on what a crash takes back.
-//! The clean store is not waited for: after a crash links may be dirty that are durable, until
+//! A thread that reads a dirty one makes it durable before going on, so nobody acts on what a crash takes
+//! back. The clean store is not waited for: after a crash links may be dirty that are durable, until
 //! [`RadixTree::mark`] cleans them.
 //!
 //! *Source*: Se Kwon Lee, K. Hyun Lim, Hyunsub Song, Beomseok Nam, Sam H. Noh, "WORT: Write Optimal Radix

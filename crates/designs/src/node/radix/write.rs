@@ -141,7 +141,8 @@ impl<const BITS: u32, M: Machine> RadixTree<BITS, M> {
             self.medium.persist(link.as_ptr(), 8);
         }
         if dirty != 0 {
-            // Release: who reads it clean reads what it refers to, pairs with the acquire in `load`.
+            // Release: a thread that reads it clean reads what it refers to, pairs with the acquire in
+            // `load`.
             link.store(to.word(), Ordering::Release);
         }
     }

@@ -218,7 +218,7 @@ impl<M: Machine> Logs<M> {
         let next = state.chunks.get(taken).map(|next| next.place);
         self.lead_to(log, before, next);
         drop(state);
-        // Before the place is used again: who reads it now is waited for.
+        // Before the place is used again: a thread that reads it now is waited for.
         self.forget_unread(Some(chunk));
         session.free_record(chunk, self.shape.chunk_size());
         // Relaxed: nothing else is told by it.

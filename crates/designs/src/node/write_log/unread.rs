@@ -88,14 +88,14 @@ impl<M: Machine> Logs<M> {
     /// read some time. They are not unread then.
     ///
     /// # Errors
-    /// A chunk that may have one has lost a record; it stays unread, and who asks again is told again. All others were
-    /// visited.
+    /// A chunk that may have one has lost a record; it stays unread, and a caller that asks again is told again. All
+    /// others were visited.
     pub fn read_unread(
         &self,
         name: u64,
         mut visit: impl FnMut(u64, Record),
     ) -> Result<(), AllocError> {
-        // Who frees a chunk waits for this lock.
+        // A thread that frees a chunk waits for this lock.
         let mut unread = self.unread.lock();
         let (mut is_more, mut all, mut index) = (true, Ok(()), 0);
         while let Some(one) = unread.get(index).copied() {
