@@ -231,7 +231,7 @@ impl<M: Machine> Heap<M> {
     }
 
     /// Waits until every session that is pinned now has ended that pin. What the caller stored before
-    /// is then seen by all that is pinned: who saw the state before has finished.
+    /// is then seen by all that is pinned: a session that saw the state before has finished.
     ///
     /// *Blocking*: for as long as the longest of these pins. The caller's session must not be pinned,
     /// or it waits for itself.

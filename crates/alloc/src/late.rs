@@ -28,7 +28,7 @@ use crate::recover::Recovery;
 /// Chunks that are given under one lock: of records of 64 bytes 32 thousand, with ordinary chunks.
 const TOGETHER: usize = 8;
 
-/// Marks of which some are made after opening. Shared by all who make them.
+/// Marks of which some are made after opening. Shared by all threads that make them.
 ///
 /// It holds a bit a record, as long as it lives.
 pub struct LateMarks<M: Machine> {

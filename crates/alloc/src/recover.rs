@@ -68,7 +68,7 @@ pub struct Mark<'r, M: Machine> {
 impl<M: Machine> Mark<'_, M> {
     /// Whether the record was marked as in use.
     pub fn is_set(&self) -> bool {
-        // Relaxed: who must know what came before puts a fence behind it.
+        // Relaxed: a caller that must know what came before puts a fence behind it.
         self.word.load(Ordering::Relaxed) & self.bit != 0
     }
 

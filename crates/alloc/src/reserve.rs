@@ -38,7 +38,8 @@ impl<M: Machine> Session<M> {
         Ok(())
     }
 
-    /// The operation for which blocks were reserved is over: what it has not used is anybody's who needs space.
+    /// The operation for which blocks were reserved is over: what it has not used may go to any session that needs
+    /// space.
     pub fn end_promises(&mut self) {
         self.promised = [0; BLOCK_CLASS_COUNT];
     }

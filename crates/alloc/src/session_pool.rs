@@ -22,12 +22,12 @@ use crate::error::AllocError;
 use crate::heap::Heap;
 use crate::session::Session;
 
-/// Sessions that are left to those who do not take them from a pool.
+/// Sessions that are left to callers that do not take them from a pool.
 const UNPOOLED_COUNT: usize = 64;
-/// What [`SessionPool::enter_all`] notes as the holder when nobody said who it is.
+/// What [`SessionPool::enter_all`] notes as the holder when the caller did not name its thread.
 const NOBODY: u64 = u64::MAX;
 
-/// One session and who uses it.
+/// One session and the thread that uses it.
 #[repr(align(128))]
 struct SessionSlot<M: Machine> {
     /// The hint of the thread that uses the session, plus 1; 0 if nobody does.
@@ -63,7 +63,7 @@ impl<M: Machine> SessionSlot<M> {
         taken.ok().map(|_| SessionGuard { slot: self, _rank: Held::note(rank) })
     }
 
-    /// [`Self::take`], behind one who waits for all.
+    /// [`Self::take`], behind a thread that waits for all.
     #[inline(always)]
     fn take_politely(&self, holder: u64) -> Option<SessionGuard<'_, M>> {
         // Relaxed: a hint for fairness; a thread that misses it takes the slot once more.
@@ -80,7 +80,8 @@ impl<M: Machine> SessionSlot<M> {
                 self.is_wanted.store(0, Ordering::Relaxed);
                 return guard;
             }
-            // Relaxed: a hint, as in `take_politely`. Each time, since another who waited for it may have cleared it.
+            // Relaxed: a hint, as in `take_politely`. Each time, since another thread that waited for it may have
+            // cleared it.
             self.is_wanted.store(1, Ordering::Relaxed);
             M::spin(attempt);
             attempt += 1;
@@ -210,7 +211,8 @@ impl<M: Machine> SessionPool<M> {
         let holder = hint.map_or(NOBODY, |hint| hint as u64 + 1);
         let mut guards: Vec<_> = self.slots.iter().map(|slot| slot.take_in_turn(holder)).collect();
         if !M::mutant("sessions.shared_first") {
-            // The spare ones go first: who gets a shared one and wants a spare one must not find them all taken (Q3).
+            // The spare ones go first: a thread that gets a shared one and wants a spare one must not find them all
+            // taken (Q3).
             guards.reverse();
         }
         Ok(guards)

@@ -152,7 +152,7 @@ fn main() {
         let mut best = [f64::MAX; 2];
         for round in 0..rounds {
             let mut times = [0.0; 2];
-            // Who goes first takes turns.
+            // They take turns at going first.
             for at in [round as usize % 2, (round as usize + 1) % 2] {
                 let fresh = keys + round * OPERATIONS;
                 let time = sides[at].round(row, keys, round, fresh);

@@ -189,7 +189,7 @@ fn main() {
         let (mut ratios, mut best) = (vec![], vec![f64::MAX; sides.len()]);
         for round in 0..rounds {
             let mut times = vec![0.0; sides.len()];
-            // Who goes first takes turns.
+            // They take turns at going first.
             for turn in 0..sides.len() {
                 let at = (round as usize + turn) % sides.len();
                 times[at] = time(&sides[at], row, keys, round);

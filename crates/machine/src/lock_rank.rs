@@ -16,7 +16,7 @@ use crate::Machine;
 /// A lock's place in the order. Ascending: what is taken first comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// Of the server: held by who runs a command while nobody else does.
+    /// Of the server: held by the thread that runs a command while no other does.
     ServerAlone,
     /// Of the server: those of the event loops. Several are taken in ascending order.
     ServerLoop,

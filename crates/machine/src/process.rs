@@ -86,7 +86,7 @@ fn number_on(page: &AtomicU64) -> u64 {
     }
 }
 
-/// The page, made by the first who asks; `None` where the kernel cannot wipe it.
+/// The page, made by the first thread that asks; `None` where the kernel cannot wipe it.
 fn page() -> Option<&'static AtomicU64> {
     // Acquire: the page is zero as the kernel made it; pairs with the release below.
     let mut page = PAGE.load(Ordering::Acquire);

@@ -1,6 +1,6 @@
 //! Helpers of an exchange that come late: what a mark in a word must be like.
 //!
-//! A descriptor says that a word becomes `New` if it is `Old`. Its owner and two helpers, who have seen it
+//! A descriptor says that a word becomes `New` if it is `Old`. Its owner and two helpers, which have seen it
 //! undecided, do the same steps, each of which may be the last one before a thread stands still for as long as
 //! it likes. When the owner is done it does what users do: it puts `Old` back, by another operation. Whatever
 //! the helpers do afterwards, the word has to stay so.
@@ -159,7 +159,7 @@ fn after(mut state: State, thread: usize, marks: Marks) -> Option<State> {
                 state.word = Word::Old;
                 Step::Done
             }
-            // It helps, as everybody does who comes upon such a word.
+            // It helps, as every thread does that comes upon such a word.
             Word::Mark(..) => {
                 state.word = if state.is_decided { Word::Old } else { Word::Pointer };
                 Step::Return

@@ -154,7 +154,7 @@ fn large_records_are_reclaimed_soon() {
     assert!(used < 8 * SIZE, "{used} bytes for one record of {SIZE}");
 }
 
-/// What was lost: who asked for more blocks than there were kept those that there were.
+/// What was lost: a session that asked for more blocks than there were kept those that there were.
 #[test]
 fn blocks_that_are_too_few_can_be_had_by_others() {
     for class in [0, 2] {

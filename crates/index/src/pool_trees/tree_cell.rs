@@ -263,7 +263,7 @@ mod tests {
     /// A thread that had the stripes of all keys waited, when space had run out, for another that was freeing a
     /// large tree, and all others waited for the stripes. Here it waited for ever.
     #[test]
-    fn who_reclaims_at_once_waits_for_nobody_who_is_freeing() {
+    fn a_thread_that_reclaims_at_once_waits_for_none_that_frees() {
         let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
         let trees: Trees = Trees::create(pool).expect("room");
         let (kept, removed) = (trees.bytes_tree("kept"), trees.bytes_tree("removed"));

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn raising_waits_for_those_who_are_pinned() {
+    fn raising_waits_for_threads_that_are_pinned() {
         let pool = Pool::in_memory(1 << 20, 1 << 24, Domain::Process).expect("memory");
         let heap = Heap::<Hardware>::create(pool).expect("room");
         let (gate, mut session) = (OrderingGate::default(), heap.session().expect("a session"));

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_several_stripes_is_passed_and_counted_by_nobody() {
+    fn a_reader_of_stripes_is_passed_and_counted_by_nobody() {
         let stripes = Stripes::<Hardware>::new(8);
         let counts = || (0..8).map(|number| stripes.changes_of(number)).collect::<Vec<_>>();
         assert_eq!(counts(), [Some(0); 8]);

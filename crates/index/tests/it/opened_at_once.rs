@@ -267,7 +267,7 @@ fn first_entry(bytes: &[u8], leaf: usize) -> (usize, u64) {
     (at, word(bytes, leaf + 8) & classes | word(bytes, at) & !classes)
 }
 
-/// Leaves that are damaged within are errors of who touches them, and of nobody else.
+/// Leaves that are damaged within are errors of the calls that touch them, and of no others.
 #[test]
 fn damage_found_by_a_touch_is_an_error_and_told_by_a_check() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -349,8 +349,8 @@ fn damaged_leaves_are_passed_and_told() {
     }
 }
 
-/// A damaged header is found when the pool is opened, or by who touches the leaf and by a check. No value is wrong;
-/// but keys between a fence that was damaged and what it was are looked for beside it, as ever.
+/// A damaged header is found when the pool is opened, or by a call that touches the leaf and by a check. No value
+/// is wrong; but keys between a fence that was damaged and what it was are looked for beside it, as ever.
 #[test]
 fn damaged_headers_are_errors() {
     let folder = tempfile::tempdir().expect("a folder");

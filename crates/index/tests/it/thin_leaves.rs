@@ -40,7 +40,7 @@ fn thin_leaves_are_merged(hashes: bool) {
         true
     });
     assert_eq!((leaves(&mut session), merged), (of_empty, of_full - of_empty));
-    assert!(questions > 1, "who has seen nothing merged is asked as well");
+    assert!(questions > 1, "it is asked also where nothing was merged");
     trees.merge_thin(0, &mut |_| unreachable!("nothing is left to be merged"));
 
     kept.iter().for_each(|block| hoarder.free_block_of(class, *block));

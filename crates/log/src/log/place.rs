@@ -104,7 +104,7 @@ mod tests {
     /// A thread that gave up a place helped to write what waited, with locks of keys in its hands, and waited for the
     /// places of others.
     #[test]
-    fn who_gives_a_place_up_waits_for_nobody() {
+    fn a_thread_that_gives_a_place_up_waits_for_nobody() {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = RealDisk::open(folder.path()).expect("a folder");
         let (log, _) = Log::open(disk, &LogOptions::new([7; 16])).expect("it opens");

@@ -46,8 +46,8 @@ fn open(folder: &Path, mode: SyncMode) -> (Log, Recovered<RealDisk>) {
     Log::open(RealDisk::open(folder).unwrap(), &LogOptions::new([9; 16]).sync_mode(mode)).unwrap()
 }
 
-/// What was lost: ten seconds of everybody who waits for the log, which looked for a descriptor for its next segment
-/// that others had, and then the log.
+/// What was lost: ten seconds of every thread that waits for the log, which looked for a descriptor for its next
+/// segment that others had, and then the log.
 #[test]
 fn a_log_keeps_a_descriptor_for_its_next_segment() {
     for mode in MODES {

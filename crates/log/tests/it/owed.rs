@@ -24,7 +24,7 @@ fn put(log: &Log<SimulatedDisk>, key: &[u8]) -> Lsn {
     log.append(&[Record::put(1, key, &[7; 3000])]).unwrap()
 }
 
-/// A log with one durable group, opened by who owes a snapshot, with more groups than a segment takes.
+/// A log with one durable group, opened by an owner that owes a snapshot, with more groups than a segment takes.
 fn begun(mutants: Vec<&'static str>) -> (SimulatedDisk, Log<SimulatedDisk>) {
     let disk = SimulatedDisk::new(Faults { mutants, ..Faults::default() }, 1);
     let (log, _) = Log::open(disk.clone(), &options()).unwrap();
@@ -92,7 +92,7 @@ fn with_the_snapshot_all_of_it_counts_and_later_openings_go_on() {
     }
 }
 
-/// Who dies again before the snapshot is there owes it again, and nothing that did not count comes back.
+/// A process that dies again before the snapshot is there owes it again, and nothing that did not count comes back.
 #[test]
 fn a_second_debt_takes_the_place_of_the_first() {
     let (disk, log) = begun(vec![]);
@@ -182,9 +182,9 @@ fn a_log_whose_owed_snapshot_is_damaged_later_is_refused() {
     assert!(matches!(replayed, Err(Error::Damaged(_))), "{replayed:?}");
 }
 
-/// Who waited for a snapshot that could not be begun was not told: it waited until somebody used the log.
+/// A thread that waited for a snapshot that could not be begun was not told: it waited until somebody used the log.
 #[test]
-fn who_waits_for_a_snapshot_that_cannot_be_begun_is_told() {
+fn a_thread_is_told_of_a_snapshot_that_cannot_be_begun() {
     for _ in 0..6 {
         let (disk, log) = begun(vec![]);
         let log = Arc::new(log);

@@ -227,7 +227,7 @@ impl Core {
         }
     }
 
-    /// The running thread has ended: chooses who goes on. Store buffers that are left empty
+    /// The running thread has ended: chooses what goes on. Store buffers that are left empty
     /// themselves here if nobody else will.
     pub fn finish(&self) {
         self.put_late();

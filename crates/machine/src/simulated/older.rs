@@ -33,7 +33,7 @@ impl Core {
         let (thread, random) = (state.current, Some(&mut state.random));
         let races = state.races.as_mut()?;
         let (value, checked) = races.read_older(thread, place, newest, order, random, at)?;
-        // The newest is still to be seen: who waits for it must look again.
+        // The newest is still to be seen: a thread that waits for it must look again.
         state.forget_waits();
         state.note("older", place, value as u64, at);
         let is_ours = state.space.offset(place.address).is_some();

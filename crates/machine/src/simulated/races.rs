@@ -71,7 +71,7 @@ pub struct Races {
     words: ByAddress<Word>,
     /// What an acquire learns of what begins at another byte than the first of 8, by its address.
     parts: ByAddress<Clock>,
-    /// Who was handed out a line, and when: those lines that belong to nobody else.
+    /// Which thread was handed out a line, and when: those lines that belong to nobody else.
     births: ByAddress<(usize, u32)>,
     /// What loads may be given that is older, where memory is weak.
     weak: Option<Weak>,
@@ -114,8 +114,8 @@ impl Races {
         self.clocks[thread][thread] += 1;
     }
 
-    /// A thread calls an operation. Where memory is weak, it knows of all that have returned: who can tell that one
-    /// came after another has heard of it.
+    /// A thread calls an operation. Where memory is weak, it knows of all that have returned: a thread that can tell
+    /// that one came after another has heard of it.
     pub fn call(&mut self, thread: usize) {
         if self.weak.is_some() {
             let returned = self.returned;

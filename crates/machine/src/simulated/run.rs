@@ -427,7 +427,7 @@ impl<P: Program + 'static> Context<P> {
     /// Closes the structure when all operations are done: from then on a crash takes nothing back.
     fn close(&self, thread: usize, instance: &P::Instance) {
         let core = &*self.core;
-        // Who closes has waited for the others to end: their stores have come.
+        // The thread that closes has waited for the others to end: their stores have come.
         (0..self.scenario.plan.len()).for_each(|other| core.drain_buffer(other));
         core.call();
         self.durable().borrow_mut().begin_persisting(thread);

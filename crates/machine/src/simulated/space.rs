@@ -12,7 +12,7 @@ pub const RAW: u8 = 2;
 /// The granule of the pool was handed out and not taken back.
 pub const HANDED: u8 = 4;
 
-/// Who took a range out of use, and when.
+/// Which thread took a range out of use, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Freed {
     pub start: usize,

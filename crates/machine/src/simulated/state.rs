@@ -200,7 +200,7 @@ impl State {
         self.next
     }
 
-    /// Chooses who acts next.
+    /// Chooses what acts next: a thread, or the store buffer of one.
     pub fn decide(&mut self) -> Decision {
         self.steps += 1;
         if self.steps > self.config.step_limit {
@@ -329,9 +329,9 @@ impl State {
     }
 
     /// Forgets the stores that wait for words that are no more. On hardware they come before the memory
-    /// is anybody else's: who gives it back has its own stores in order, and others have let go of it
-    /// by an exchange. Nobody can see whether they came. Pool and arena stay, with an account of their
-    /// own of what was freed.
+    /// is anybody else's: the thread that gives it back has its own stores in order, and others have
+    /// let go of it by an exchange. Nobody can see whether they came. Pool and arena stay, with an
+    /// account of their own of what was freed.
     pub fn drop_words(&mut self, place: AddressRange) {
         if self.space.offset(place.address).is_some() {
             return;

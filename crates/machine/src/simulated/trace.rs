@@ -6,7 +6,7 @@ use super::raw::AddressRange;
 use super::state::{State, Thread};
 
 impl State {
-    /// Who waits, after a deadlock.
+    /// Which threads wait, after a deadlock.
     pub fn describe_deadlock(&self) -> String {
         let mut text = String::from("no thread can go on:");
         for (index, thread) in self.threads.iter().enumerate() {
@@ -21,7 +21,7 @@ impl State {
         text
     }
 
-    /// Who took an address out of use that the running thread touches.
+    /// Which thread took an address out of use that the running one touches.
     pub fn describe_dead(&self, address: usize, write: bool) -> String {
         let verb = if write { "writes" } else { "reads" };
         let (thread, name) = (self.current, self.space.name(address));

@@ -41,10 +41,10 @@ struct Older {
     /// When each thread came to know of the write: the writer, and those that were given what it wrote. 0: it does not.
     known: [u32; THREADS_MAX],
     given: [u8; THREADS_MAX],
-    /// Which write of the schedule it was, from 1 on, and by whom.
+    /// Which write of the schedule it was, from 1 on, and by which thread.
     number: u64,
     writer: usize,
-    /// Full fences before the write: who is given the value before it has read that behind no others.
+    /// Full fences before the write: a thread that is given the value before it has read that behind no others.
     fenced: Fences,
 }
 

@@ -112,7 +112,7 @@ impl Program for Word {
     }
 
     fn run(&self, word: &Self::Instance, _: usize, value: &u64, replies: &mut Vec<Reply>) {
-        // Relaxed: there is one thread. Who finds the value trusts that it is durable.
+        // Relaxed: there is one thread. A thread that finds the value trusts that it is durable.
         let previous = word.load(Ordering::Relaxed);
         if previous != *value {
             // Relaxed: there is one thread; the flush below is what makes it durable.

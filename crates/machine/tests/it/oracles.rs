@@ -235,7 +235,7 @@ fn two_threads_that_wait_for_each_other_are_a_deadlock() {
 }
 
 #[test]
-fn a_wait_for_somebody_who_comes_is_no_deadlock() {
+fn a_wait_for_a_thread_that_comes_is_no_deadlock() {
     let script: Script = vec![
         thread(|words| {
             let mut attempt = 0;

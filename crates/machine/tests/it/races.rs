@@ -167,7 +167,7 @@ fn the_list_names_enough_orderings() {
 }
 
 #[test]
-fn who_frees_has_the_reads_of_others_behind_it() {
+fn a_thread_that_frees_has_the_reads_of_others_behind_it() {
     let read_and_free = |done: Ordering| -> Script {
         vec![
             Box::new(move |words: &Words| {
@@ -187,7 +187,8 @@ fn who_frees_has_the_reads_of_others_behind_it() {
     assert_eq!(outcome(read_and_free(Relaxed)), Err(FailureKind::DataRace));
 }
 
-/// What its owner left in a node by plain stores nobody sees; the words in it tell who may look.
+/// What its owner left in a node by plain stores nobody sees; the words in it tell which thread may
+/// look.
 #[test]
 fn a_node_is_used_only_behind_its_allocation() {
     let publish = |order: Ordering| -> Script {

@@ -220,7 +220,7 @@ fn a_stored_pair_may_be_older_behind_a_relaxed_flag_only() {
 }
 
 #[test]
-fn who_waits_for_a_store_sees_it_at_last() {
+fn a_thread_that_waits_for_a_store_sees_it_at_last() {
     let seen = outcomes(vec![
         Box::new(|words: &Words| {
             words.at(0).store(1, Relaxed);

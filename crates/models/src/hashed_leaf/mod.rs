@@ -15,7 +15,7 @@
 //!
 //! Invariants:
 //! - H1 the key of a position never changes, and a position never becomes empty again;
-//! - H2 a key has at most one position: its probe order is fixed, and who inserts claims the first
+//! - H2 a key has at most one position: its probe order is fixed, and a thread that inserts claims the first
 //!   empty position of it behind none that is the key's own. So a thread that inserts the same key meets it;
 //! - H3 a live entry has its fingerprint: the thread that makes it live has stored it before;
 //! - H4 a key behind its own chunk has set the overflow bits of the chunks before it;

@@ -61,8 +61,8 @@ pub fn cut_off(disk: &SimulatedDisk, truth: &Truth, seed: u64) -> Result<u64, St
         return Err("a log that was refused is not as it was found".into());
     }
     let opened = Log::open(disk.clone(), &knowing.clone().owner_has_all(true));
-    let (log, recovered) =
-        opened.map_err(|error| format!("it is refused for who has everything: {error}"))?;
+    let (log, recovered) = opened
+        .map_err(|error| format!("it is refused for an owner that has everything: {error}"))?;
     let report = recovered.report();
     if report.end != end {
         return Err(format!("LSN {end} was durable, and what was cut ends at {}", report.end));
