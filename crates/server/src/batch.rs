@@ -450,8 +450,8 @@ pub fn is_each_seen(shared: &Shared) -> bool {
         || shared.monitors.any()
 }
 
-/// Whether a command of a collection with so many arguments is done together with those of other connections. Who only
-/// reads writes no batch, and gains nothing; who may take long would hold all of them.
+/// Whether a command of a collection with so many arguments is done together with those of other connections. One that
+/// only reads writes no batch, and gains nothing; one that may take long would hold all of them.
 fn is_gathered(command: usize, arg_count: usize) -> bool {
     let entry = &facts::COMMANDS[command];
     // What needs no more than a key takes a count behind it, which may be that of all members.

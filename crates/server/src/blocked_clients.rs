@@ -53,7 +53,7 @@ mod tests {
     use super::BlockedClients;
 
     #[test]
-    fn who_waits_is_due_in_time_and_no_more_once_it_does_not() {
+    fn a_client_that_waits_is_due_in_time_and_then_no_more() {
         let mut blocked = BlockedClients::default();
         blocked.set(1, 10, Some(Some(500)));
         blocked.set(2, 20, Some(None));

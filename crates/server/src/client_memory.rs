@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::registry::{Client, Registry};
 
 /// What clients hold. Relaxed throughout: statistics that are also a limit; they guard no other data,
-/// and who is chosen is decided under the lock of the registry.
+/// and which client is chosen is decided under the lock of the registry.
 #[derive(Debug, Default)]
 pub struct ClientMemory {
     total: AtomicUsize,

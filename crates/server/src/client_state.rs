@@ -32,7 +32,7 @@ pub struct ClientState {
     pub protocol: Protocol,
     /// True if no password is needed, or it was given.
     pub authenticated: bool,
-    /// Who it is, and what it may do.
+    /// The user that it is, and what it may do.
     pub access: acl::Permissions,
     /// The database that is selected.
     pub database: Database,

@@ -40,14 +40,14 @@ pub struct Setting {
     pub default: Option<String>,
 }
 
-/// Who may use `DEBUG`.
+/// Which clients may use `DEBUG`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugCommand {
     /// Nobody.
     No,
-    /// Who connects from this machine.
+    /// Clients that connect from this machine.
     Local,
-    /// Everybody who may use commands of administration.
+    /// All clients that may use commands of administration.
     Yes,
 }
 
@@ -118,7 +118,7 @@ pub struct Config {
     pub slow_log_len_max: usize,
     /// How many refusals of `ACL LOG` are kept. Default 128.
     pub acl_log_len_max: usize,
-    /// Who may use `DEBUG`. Default: nobody.
+    /// Which clients may use `DEBUG`. Default: nobody.
     pub debug_command: DebugCommand,
     /// What `CONFIG REWRITE` writes. Default: there is no file.
     pub config_file: Option<ConfigFile>,

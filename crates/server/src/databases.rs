@@ -6,9 +6,9 @@
 //! so a collection moves between databases with its header (`types`).
 //!
 //! `SWAPDB` exchanges no keys, but which maps two databases are. So a database, as clients number it, has a
-//! [`MapNumber`]: the map in which its keys lie. Whatever is kept of keys (notes, watches, who waits) is kept by that
-//! number. The numbers are kept in a map of their own, written in one batch with what else the transaction does; the
-//! pool has that map once databases were exchanged. They change only while no event loop runs a command
+//! [`MapNumber`]: the map in which its keys lie. Whatever is kept of keys (notes, watches, clients that wait) is kept
+//! by that number. The numbers are kept in a map of their own, written in one batch with what else the transaction
+//! does; the pool has that map once databases were exchanged. They change only while no event loop runs a command
 //! (`exclusion.rs`).
 
 use std::sync::OnceLock;
@@ -53,7 +53,7 @@ impl Databases {
         Databases { maps, places, count: count.clamp(1, DATABASE_COUNT_MAX), kept: OnceLock::new() }
     }
 
-    /// All databases that a store has, for those who only look.
+    /// All databases that a store has, for a caller that only looks.
     pub fn of_store(store: &Store) -> Result<Self> {
         let databases = Self::new(store, DATABASE_COUNT_MAX);
         databases.open(store)?;

@@ -46,8 +46,8 @@ pub struct EventLoop<'a> {
     /// By token; `None` is a free place.
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
-    /// Places that become free at the end of the turn: until then replies may wait for those who
-    /// had them.
+    /// Places that become free at the end of the turn: until then replies may wait for the connections that had
+    /// them.
     freed: Vec<usize>,
     /// Connections that have more to do.
     unfinished: Places,
@@ -269,7 +269,7 @@ impl<'a> EventLoop<'a> {
     /// Sends the replies that wait for the end of the turn.
     fn send_replies(&mut self) {
         self.send_deliveries();
-        // First, so that who has a reply finds its request counted.
+        // First, so that a client that has a reply finds its request counted.
         self.count();
         let turn = self.scratch.replies.finish_turn();
         for (index, replies) in turn.parts() {
@@ -353,7 +353,7 @@ impl<'a> EventLoop<'a> {
             return;
         }
         let timeout_ms = timeout.as_millis() as u64;
-        // Who waits for an answer is not idle.
+        // A connection that waits for an answer is not idle.
         let can_be_idle = |connection: &Connection| connection.waiting().is_none();
         self.close_where(|connection| {
             can_be_idle(connection)

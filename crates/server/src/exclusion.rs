@@ -1,27 +1,27 @@
 //! Lets a command be run while no other is.
 //!
 //! Each event loop has a lock of its own, which it holds while it runs the requests of one read, and which nobody else
-//! wants: it costs a few nanoseconds. Who must be alone (`SWAPDB`) leaves, and takes the locks of all loops, in order;
-//! only one does so at a time. So no deadlock: who waits for others holds nothing that they want. The locks come before
-//! all others.
+//! wants: it costs a few nanoseconds. A thread that must be alone (`SWAPDB`) leaves, and takes the locks of all loops,
+//! in order; only one does so at a time. So there is no deadlock: a thread that waits for others holds nothing that
+//! they want. The locks come before all others.
 
 use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 
-/// Who runs commands. Thread-safe.
+/// Which threads run commands. Thread-safe.
 #[derive(Debug)]
 pub struct Exclusion {
-    /// Held by who is alone.
+    /// Held by the thread that is alone.
     alone: RankedMutex<()>,
     loops: Box<[RankedMutex<()>]>,
 }
 
-/// Who has entered: nobody is alone meanwhile.
+/// A thread that has entered: no other is alone meanwhile.
 #[must_use]
 pub struct Entered<'a> {
     _lock: RankedGuard<'a, ()>,
 }
 
-/// Who is alone: nobody has entered meanwhile.
+/// A thread that is alone: no other has entered meanwhile.
 #[must_use]
 pub struct Alone<'a> {
     _loops: Vec<RankedGuard<'a, ()>>,
@@ -56,7 +56,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn who_is_alone_meets_nobody() {
+    fn a_thread_that_is_alone_meets_nobody() {
         const LOOP_COUNT: usize = 3;
         let (exclusion, inside) = (Exclusion::new(LOOP_COUNT), AtomicUsize::new(0));
         std::thread::scope(|scope| {

@@ -28,7 +28,7 @@ const SIZE_MAX: usize = 16 << 10;
 #[derive(Debug, Default)]
 pub struct Gathered {
     requests: KeptRequests,
-    /// Who sent each: their places in the event loop, which nobody else is given in this turn.
+    /// The connections that sent them: their places in the event loop, which no others are given in this turn.
     places: Vec<usize>,
     /// Where, and how, they are all answered.
     manner: (Database, Protocol),
@@ -77,7 +77,7 @@ impl Gathered {
         self.places.is_empty()
     }
 
-    /// Who sent each, in their order.
+    /// The connections that sent them, in their order.
     pub fn places(&self) -> &[usize] {
         &self.places
     }

@@ -20,7 +20,8 @@
 //! and others) are one step for all of them; only in a full pool, on a full disk or without memory do `DEL` and
 //! `UNLINK` remove one key after the other. `docs/redis-differences.md` (*Many keys*) has what is no single step.
 //!
-//! Who may do what is said by users (`ACL`, [`Config::acl_file`]); metrics are told by HTTP ([`Config::metrics`]).
+//! What a client may do is said of its user (`ACL`, [`Config::acl_file`]); metrics are told by HTTP
+//! ([`Config::metrics`]).
 //!
 //! # Example
 //! ```

@@ -38,7 +38,7 @@ pub struct Monitors {
 #[derive(Debug, Default)]
 struct List {
     all: Vec<Weak<Monitor>>,
-    /// How many there were when it was last looked who is gone.
+    /// How many there were when it was last looked which of them are gone.
     count: usize,
 }
 
@@ -60,7 +60,7 @@ impl Monitors {
     /// Whether there is one.
     #[inline]
     pub fn any(&self) -> bool {
-        // Relaxed: who begins at this moment may miss what is run at this moment.
+        // Relaxed: a client that begins at this moment may miss what is run at this moment.
         self.count.load(Ordering::Relaxed) > 0
     }
 
@@ -238,7 +238,8 @@ mod tests {
         }
     }
 
-    /// What was lost: who asked for `MONITOR` and `RESET` again and again left something behind each time, for good.
+    /// What was lost: a client that asked for `MONITOR` and `RESET` again and again left something behind each time,
+    /// for good.
     #[test]
     fn those_who_are_gone_are_forgotten() {
         let (monitors, registry) = (Monitors::default(), Registry::new());
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_none() {
+    fn a_monitor_that_is_gone_is_none() {
         let (monitors, registry) = (Monitors::default(), Registry::new());
         let client = registry.add(("a:1".into(), "b:2".into()), 0, 5);
         let (one, other) = (monitors.begin(&client), monitors.begin(&client));

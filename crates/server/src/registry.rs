@@ -1,4 +1,4 @@
-//! Who is connected: what `CLIENT LIST` shows and `CLIENT KILL` acts on.
+//! The clients that are connected: what `CLIENT LIST` shows and `CLIENT KILL` acts on.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -52,7 +52,7 @@ pub struct Details {
     pub no_evict: bool,
     /// It asked for what it reads to count as not used (`CLIENT NO-TOUCH`).
     pub no_touch: bool,
-    /// Who it is, once it is served.
+    /// Its user, once it is served.
     pub user: Option<Arc<User>>,
 }
 
@@ -142,7 +142,7 @@ impl Client {
         self.details_size.load(Ordering::Relaxed)
     }
 
-    /// Who it is.
+    /// Its user.
     pub fn user(&self) -> Option<Arc<User>> {
         self.lock().user.clone()
     }

@@ -1,7 +1,7 @@
 //! The buffers that an event loop lends to the connections it serves.
 //!
 //! ```text
-//!   bytes  | replies of A | replies of C | replies of B | a draft: of whom is served now
+//!   bytes  | replies of A | replies of C | replies of B | a draft: of the one that is served now
 //!   parts    A, end         C, end         B, end
 //! ```
 //!

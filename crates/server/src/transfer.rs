@@ -20,8 +20,8 @@ pub use parts::Part;
 
 /// Bytes that are staged at most: one item of a collection, or a string, may be as long as a value can be.
 const STAGE_SIZE_MAX: usize = 2 * VALUE_SIZE_MAX;
-/// Bytes of a batch. What is larger is one long value, which is written by itself: nobody else is there who could see
-/// the steps, and it would not fit into a batch with its key.
+/// Bytes of a batch. What is larger is one long value, which is written by itself: no other client is there that
+/// could see the steps, and it would not fit into a batch with its key.
 const BATCH_SIZE_MAX: usize = VALUE_SIZE_MAX / 2;
 /// Bytes, and changes, that are written at once.
 const WRITE_SIZE: usize = 8 << 20;

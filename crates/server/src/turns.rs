@@ -1,4 +1,5 @@
-//! Turns: who changes a collection that many change at once waits for its turn, instead of doing its work again.
+//! Turns: a thread that changes a collection that many change at once waits for its turn, instead of doing its work
+//! again.
 //!
 //! A command of a collection is done on a stage and written if nobody changed the collection meanwhile. Where two
 //! threads go on changing one collection, each makes the other's work void, again and again. So a conflict makes
@@ -87,7 +88,7 @@ impl Turns {
         self.lock_all(&indexes)
     }
 
-    /// Notes a conflict. Who waits for all of several keys then waits for this one, too.
+    /// Notes a conflict. A thread that waits for all of several keys then waits for this one, too.
     pub fn heat(&self, key: &[u8]) {
         // Relaxed: see `wait`.
         self.of(key).heat.store(HOT_COUNT, Ordering::Relaxed);

@@ -5,7 +5,7 @@
 //! (`command/waiting/service.rs`), so nobody else ever sees the members.
 //!
 //! ```text
-//!   who waits                                  who makes a collection
+//!   a client that waits                        a command that makes a collection
 //!   add to the table, count up                 write the collection
 //!   fence                                      fence
 //!   look at the keys once more                 look at the counts
@@ -30,10 +30,10 @@ use crate::registry::Client;
 use crate::resp::Protocol;
 use crate::types::Kind;
 
-/// Counts of those who wait, by the hash of a key.
+/// Counts of the clients that wait, by the hash of a key.
 const COUNT_LENGTH: usize = 1024;
 
-/// The place of a client among those who wait: who came first has the lowest.
+/// The place of a client among those that wait: the one that came first has the lowest.
 pub type Ticket = u64;
 
 /// A client that waits.
@@ -69,10 +69,10 @@ pub struct Waiters {
     table: RankedMutex<Table>,
 }
 
-/// Who waits for each key of each database.
+/// The clients that wait for each key of each database.
 type Queues = HashMap<(MapNumber, Vec<u8>), BTreeSet<Ticket>>;
 
-/// Who waits for what.
+/// Which clients wait for what.
 #[derive(Debug, Default)]
 pub struct Table {
     last: Ticket,
@@ -100,12 +100,12 @@ impl Waiters {
 
     /// How many clients wait.
     pub fn total(&self) -> usize {
-        // Relaxed: a statistic here, and a hint for those who look again behind a fence.
+        // Relaxed: a statistic here, and a hint for threads that look again behind a fence.
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody may wait for a key. Who has written it and passed [`Self::fence`] is told of
-    /// everybody who did not find what was written.
+    /// Whether somebody may wait for a key. A thread that has written it and passed [`Self::fence`] is told of every
+    /// client that did not find what was written.
     pub fn may_want(&self, place: MapNumber, key: &[u8]) -> bool {
         // Relaxed: the fences order it (see the header of this file).
         self.total() > 0 && self.count_of(place, key).load(Ordering::Relaxed) > 0
@@ -114,7 +114,7 @@ impl Waiters {
     /// Between writing and [`Self::may_want`].
     pub fn fence(&self) {
         // SeqCst: one order of the write before it and the count read behind it, with the count raised and
-        // the key read by who waits; pairs with the fence in `Locked::add`.
+        // the key read by the client that waits; pairs with the fence in `Locked::add`.
         fence(Ordering::SeqCst);
     }
 
@@ -160,8 +160,8 @@ impl Locked<'_> {
         waiters.total.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Lets those who wait in databases that were exchanged wait where these lie now, in the order in which they came.
-    /// Returns what they wait for. The caller is alone (`exclusion.rs`), and has exchanged the databases.
+    /// Lets clients that wait in databases that were exchanged wait where these lie now, in the order in which they
+    /// came. Returns what they wait for. The caller is alone (`exclusion.rs`), and has exchanged the databases.
     pub fn follow(
         &mut self,
         databases: &Databases,
@@ -191,7 +191,7 @@ impl Locked<'_> {
             let wanted = (waiter.place, key.clone());
             let Some(queue) = queues.get_mut(&wanted) else { continue };
             if queue.remove(&ticket) {
-                // Relaxed: who sees it too late looks into the table for nothing.
+                // Relaxed: a thread that sees it too late looks into the table for nothing.
                 self.waiters.count_of(waiter.place, key).fetch_sub(1, Ordering::Relaxed);
             }
             if queue.is_empty() {

@@ -80,7 +80,8 @@ pub fn category_names(id: usize) -> impl Iterator<Item = &'static str> {
     indexed.filter(move |(index, _)| categories >> index & 1 == 1).map(|(_, name)| name)
 }
 
-/// Whether a request, of the command with this number, is administration, and not shown to who watches others.
+/// Whether a request, of the command with this number, is administration, and not shown to a client that watches
+/// others.
 pub fn is_administration(index: usize, args: &[&[u8]]) -> bool {
     let known = &ALL[of_request(index, args).unwrap_or(index)];
     // It tells the time of something, and is in the category for that alone.

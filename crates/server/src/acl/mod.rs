@@ -1,4 +1,4 @@
-//! Who may do what (`ACL`): users with passwords and permissions, in memory and in a file of one line each.
+//! What a client may do (`ACL`): users with passwords and permissions, in memory and in a file of one line each.
 //!
 //! ```text
 //!   Acl: users by name ---> User: its rules, replaced as a whole
@@ -55,7 +55,7 @@ fn with_rules(user: Option<&Arc<User>>, rules: &[&[u8]]) -> Result<Rules, Vec<u8
     Ok(changed)
 }
 
-/// Who a connection is, and what it may do.
+/// The user of a connection, and what it may do.
 #[derive(Clone, Debug)]
 pub struct Permissions {
     pub user: Arc<User>,
@@ -157,7 +157,7 @@ impl Acl {
         self.default.rules().is_some_and(|rules| rules.has_no_password())
     }
 
-    /// Who comes in with this name and password.
+    /// The user that comes in with this name and password.
     pub fn admit(&self, name: &[u8], given: &[u8]) -> Option<Permissions> {
         // Also for nobody, so that the time does not tell which names there are.
         let given = password::hash(given);

@@ -39,7 +39,7 @@ impl Certificates {
             b"tls-cert-file" => files.certificate = path(),
             b"tls-key-file" => files.key = path(),
             b"tls-ca-cert-file" => {
-                // Who had to show a certificate still has to: that nobody is named any more is refused.
+                // A client that had to show a certificate still has to: that nobody is named any more is refused.
                 if value.is_empty() && files.client_authorities.is_some() {
                     files.client_certificates = Some(files.wanted());
                 }

@@ -58,7 +58,7 @@ pub fn monitor(context: &mut Context<'_>, _: &Request<'_>) -> CommandResult {
         return Err(Failure::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
     let Context { shared, session, .. } = context;
-    // Who is one already gets no answer, as there.
+    // A client that is one already gets no answer, as there.
     if session.monitor.is_none() {
         session.monitor = Some(shared.monitors.begin(&session.client));
         session.client.change(|details| details.is_monitor = true);

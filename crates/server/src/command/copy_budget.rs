@@ -58,8 +58,8 @@ impl CopyBudget {
         }
     }
 
-    /// As much as this with room for what so many items take besides themselves, if that is no more again: who draws so
-    /// many can keep them apart from the reply.
+    /// As much as this with room for what so many items take besides themselves, if that is no more again: a command
+    /// that draws so many can keep them apart from the reply.
     pub fn beside(&self, count: u64) -> Option<Self> {
         let overhead = usize::try_from(count).ok()?.checked_mul(ITEM_OVERHEAD)?;
         (overhead <= self.left).then(|| Self::new(self.left.saturating_add(overhead)))

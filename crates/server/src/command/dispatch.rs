@@ -127,7 +127,7 @@ fn is_http(name: &[u8]) -> bool {
 fn close_http(context: &mut Context<'_>) {
     let Context { shared, session, .. } = context;
     let client = &session.client;
-    // Who need not know a password fills no disk with lines.
+    // A client that need not know a password fills no disk with lines.
     if shared.defences.allows(shared.now_ms()) {
         tracing::warn!("client {} from {} speaks HTTP and is closed", client.id, client.peer);
     }

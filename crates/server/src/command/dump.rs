@@ -83,7 +83,7 @@ fn write_collection(
     if writer.size() > size_max {
         return Err(Failure::ReplyTooLong);
     }
-    // Who reads it takes as many as it says, and looks at no more.
+    // A reader takes as many as it says, and looks at no more.
     if written == count { Ok(writer) } else { Err(Failure::miscounted()) }
 }
 

@@ -17,7 +17,7 @@ use crate::shared::Shared;
 /// A section's name and the function that writes its lines.
 type Section = (&'static str, fn(&Shared, &Statistics, &mut Lines));
 
-/// The one that is given only to those who ask for it, or for all.
+/// The one that is given only to clients that ask for it, or for all.
 const COMMANDS: &str = "Commandstats";
 const SECTIONS: [Section; 8] = [
     ("Server", server),

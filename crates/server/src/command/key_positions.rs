@@ -4,7 +4,8 @@ use super::facts::Command;
 use super::integer::parse_integer;
 use crate::failure::{Failure, Result};
 
-/// The arguments of a request of this command that are keys, for one who asks which: refused where there can be none.
+/// The arguments of a request of this command that are keys, for a client that asks which: refused where there can be
+/// none.
 pub fn asked_for(command: &Command, args: &[&[u8]]) -> Result<Vec<usize>> {
     let counted = counted_from(command.name);
     let has_keys = command.first_key != 0 || counted.is_some() || is_memory_usage(command, args);

@@ -297,7 +297,7 @@ impl<'a> Keys<'a> {
         if is_refused { Err(would_be_header()) } else { Ok(()) }
     }
 
-    /// As [`Self::update_with`] for those who need not see the value, and put none.
+    /// As [`Self::update_with`] for callers that need not see the value, and put none.
     pub fn update_expiry_with(
         &mut self,
         key: &[u8],

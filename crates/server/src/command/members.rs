@@ -214,8 +214,8 @@ pub fn pop_one(set: &mut Collection<'_, '_>) -> Result<Option<Vec<u8>>> {
     })
 }
 
-/// Copies of so many different members that are drawn, in a drawn order; for one who removes them, and asks for no more
-/// than a step can remove.
+/// Copies of so many different members that are drawn, in a drawn order; for a command that removes them, and asks for
+/// no more than a step can remove.
 pub fn drawn(
     collection: &mut Collection<'_, '_>,
     count: i64,

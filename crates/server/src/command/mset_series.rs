@@ -1,8 +1,8 @@
 //! `MSET`s that follow each other in the pipeline of one client, written as one batch.
 //!
 //! Each would be a batch of its own, with an entry of journal and log. Together they have one: others see all of them
-//! or nothing, as does who opens the pool after a crash, and as if the client had been quick. Of a key that several of
-//! them set, the last counts. What the store refuses as a whole is run command by command.
+//! or nothing, as does a process that opens the pool after a crash, and as if the client had been quick. Of a key that
+//! several of them set, the last counts. What the store refuses as a whole is run command by command.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::timing::note_slow;
 use crate::failure::Failure;
 use crate::resp::Series;
 
-/// Keys that are written together, unless one command has more: who reads one of them waits so long.
+/// Keys that are written together, unless one command has more: another that reads one of them waits so long.
 const KEY_COUNT_MAX: usize = 512;
 /// Bytes of keys and values from which on no further command is added.
 const SIZE_MAX: usize = 1 << 20;

@@ -2,8 +2,8 @@
 //!
 //! A command of a collection alone is a stage, a batch of header and members, and an entry of journal and log. A series
 //! has all of that once: its commands are run on one stage, one after the other, and written as one batch. So others
-//! see all of it or nothing, as does who opens the pool after a crash, and as if the client had been quick; it depends
-//! on each header once; and each answer is that of the command at its place.
+//! see all of it or nothing, as does a process that opens the pool after a crash, and as if the client had been quick;
+//! it depends on each header once; and each answer is that of the command at its place.
 //!
 //! A series ends behind a command that makes what a client waits for, which is then served before the next command;
 //! when it has taken some time, or what it holds has some size; and before a command that fails with something
@@ -167,7 +167,7 @@ fn run_step(
     let store: &Store = &shared.store;
     let keys = |end: usize| {
         let requests = (first..end).map(|index| series.request(index));
-        // Who only reads waits for nobody.
+        // A command that only reads waits for nobody.
         requests
             .filter(|(command, _)| COMMANDS[*command].writes())
             .map(|(_, request)| request.arg(1))
@@ -195,7 +195,7 @@ fn run_step(
                 }
             }
             attempts += 1;
-            // What others did with one key is no matter of those who wait for the rest.
+            // What others did with one key is no matter of threads that wait for the rest.
             stage.tell_changed(&shared.databases, &mut |key| shared.turns.heat(key));
             // Those that are held first: all are taken in one order.
             drop(turns);

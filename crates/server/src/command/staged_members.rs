@@ -2,8 +2,8 @@
 //!
 //! A step of a pipeline writes dozens of members, and a transaction may write millions. Most are only looked for by
 //! their key, and go to the batch in the order in which they came. So keys and values lie one behind the other in one
-//! buffer, and are found by a hash that nobody can foresee. Only who visits them in order has them sorted, and those
-//! that came since are put among the others.
+//! buffer, and are found by a hash that nobody can foresee. Only a command that visits them in order has them sorted,
+//! and those that came since are put among the others.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};

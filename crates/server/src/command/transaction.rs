@@ -306,7 +306,7 @@ fn run_alone(
     Ok(written.is_done())
 }
 
-/// Serves those who wait for what a stage makes, while others write.
+/// Serves the clients that wait for what a stage makes, while others write.
 fn serve<'a>(
     context: &Context<'a>,
     stage: &mut Stage,
@@ -320,7 +320,7 @@ fn serve<'a>(
     Ok(service)
 }
 
-/// Answers those who were served on a stage that is written, and serves who came too late for that.
+/// Answers the clients that were served on a stage that is written, and serves those that came too late for that.
 fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &mut Stage) {
     let (shared, loop_index) = (context.shared, context.session.client.loop_index);
     stage.keep_separators(&shared.types);
@@ -339,7 +339,7 @@ fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &mut Stage
         }
         (None, None) => serve_rest(shared, loop_index, stage.made()),
     };
-    // What was written is written; who waits goes on to do so.
+    // What was written is written; a client that waits goes on to do so.
     if let Err(Failure::Store(error)) = served {
         context.shared.log_store_error(&error);
     }

@@ -1,8 +1,8 @@
 //! The keys that connections watch (`WATCH`).
 //!
-//! A watch is one of the store ([`everleaf::Map::watch`]), of a map. `SWAPDB` makes a database another map: then those
-//! who watch a key that either of them has find it written, and the others watch the new map. For that the server knows
-//! all who watch; only `SWAPDB`, while nobody else runs a command, looks at what is not its own.
+//! A watch is one of the store ([`everleaf::Map::watch`]), of a map. `SWAPDB` makes a database another map: then
+//! connections that watch a key that either of them has find it written, and the others watch the new map. For that the
+//! server knows all that watch; only `SWAPDB`, while nobody else runs a command, looks at what is not its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_gone_is_forgotten() {
+    fn a_connection_that_is_gone_is_forgotten() {
         let watching = Watching::default();
         let kept: Vec<_> = (0..10).map(|_| watching.begin()).collect();
         (0..10_000).for_each(|_| drop(watching.begin()));

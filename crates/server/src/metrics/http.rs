@@ -1,4 +1,4 @@
-//! The part of HTTP that those need who watch over a server: the head of a `GET`, and a reply that ends the connection.
+//! The part of HTTP that it takes to watch over a server: the head of a `GET`, and a reply that ends the connection.
 
 /// A longer head is refused.
 pub const HEAD_SIZE_MAX: usize = 4 << 10;

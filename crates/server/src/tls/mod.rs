@@ -30,23 +30,23 @@ const FILE_SIZE_MAX: u64 = 16 << 20;
 pub struct TlsConfig {
     /// The TCP port; 0 lets the system choose.
     pub port: u16,
-    /// Where certificates are, and who must show one.
+    /// Where certificates are, and whether clients must show one.
     pub files: TlsFiles,
     /// Connections that have not shown by then that they speak TLS are closed.
     pub handshake_timeout: Duration,
 }
 
-/// Where certificates are, and who must show one. All files are PEM.
+/// Where certificates are, and whether clients must show one. All files are PEM.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TlsFiles {
     /// The certificate of the server, followed by those that lead to one that clients know.
     pub certificate: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
-    /// Certificates of those who may sign certificates of clients.
+    /// Certificates of the authorities that may sign certificates of clients.
     pub client_authorities: Option<PathBuf>,
-    /// Whether clients must show a certificate. `None` is what was never said: they must if somebody is named who signs
-    /// them, who may be named while the server runs.
+    /// Whether clients must show a certificate. `None` is what was never said: they must if an authority is named that
+    /// signs them, which may be named while the server runs.
     pub client_certificates: Option<ClientCertificates>,
 }
 
@@ -181,8 +181,8 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
         (ClientCertificates::No, None) => builder.with_no_client_auth(),
         (wanted, None) => {
             return Err(format!(
-                "tls-auth-clients is {}, and nobody is named who signs the certificates of clients: give \
-                 --tls-ca-cert-file, or --tls-auth-clients no",
+                "tls-auth-clients is {}, and no authority is named that signs the certificates of clients: \
+                 give --tls-ca-cert-file, or --tls-auth-clients no",
                 wanted.name()
             ));
         }

@@ -60,7 +60,7 @@ pub fn check_collections(store: &Store) -> Result<CollectionReport> {
     }
     types.open(store)?;
     let Some(ready) = types.ready() else { return Ok(report) };
-    // Each of the two keeps those away who know no runs.
+    // Each of the two keeps away servers that know no runs.
     let admits_runs = store.has_note_of_runs()
         || ready.members.get(MARK_KEY)?.is_some_and(|there| there == mark_entry(&ready.mark));
     let databases = Databases::of_store(store)?;

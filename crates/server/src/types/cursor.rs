@@ -9,7 +9,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// Four would do for one who sees few numbers.
+/// Four would do for a client that sees few numbers.
 const ROUND_COUNT: u8 = 8;
 /// What makes the key another number than what else could come of the mark.
 const PURPOSE: &[u8] = b"everleaf.cursors";

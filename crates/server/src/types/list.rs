@@ -172,7 +172,7 @@ impl Collection<'_, '_> {
             return Ok(());
         }
         if !self.is_trimmed()? {
-            // Who has freed the last of them leaves the header as it is.
+            // A thread that has freed the last of them leaves the header as it is.
             self.header.has_outside = self.has_entries_outside(index)?;
             if !self.header.has_outside {
                 return Ok(());
@@ -273,8 +273,8 @@ impl Collection<'_, '_> {
     }
 
     /// Notes that there is less than the header counts, so that nothing outside of the bounds is freed until the list
-    /// goes. Whatever is noted now: a note of what was trimmed is removed by who frees that, while this step does not
-    /// count yet, and would then be missing.
+    /// goes. Whatever is noted now: a note of what was trimmed is removed by the thread that frees that, while this
+    /// step does not count yet, and would then be missing.
     fn write_lack(&mut self) -> Result<()> {
         self.header.has_outside = true;
         self.staged.stage.write_member(&trimmed_key(self.header.id), Some(LACKING))

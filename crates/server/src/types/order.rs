@@ -15,8 +15,8 @@
 //! 64 of these on level 2, and so on: a skip list whose heights are those of the members, so that nothing
 //! must be kept in balance. A separator has the number of members from it to the next one of its level; a
 //! level begins with a start, which is before all members. So a rank is the sum of about 64 entries per
-//! level, and a member that comes or goes changes one entry per level. Only who knows the mark of the pool can
-//! choose members that are separators.
+//! level, and a member that comes or goes changes one entry per level. Only a client that knows the mark of the pool
+//! can choose members that are separators.
 //!
 //! The number of levels is in the header. All of it is written in the batch of the command; what a step has of it in
 //! memory until then is in `separators.rs`.

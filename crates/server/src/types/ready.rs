@@ -72,7 +72,7 @@ impl Ready {
     }
 
     /// Where the members of a hash or set lie: in the order of this, so that a place can be drawn, and
-    /// a scan goes on where it was. Nobody can choose members with equal ones who does not know the mark: a reply
+    /// a scan goes on where it was. A client that does not know the mark cannot choose members with equal ones: a reply
     /// shows members in the order of this, and nothing else of it (`cursor.rs`).
     pub fn hash_of(&self, member: &[u8]) -> u64 {
         let word = |bytes: &[u8]| {

@@ -80,8 +80,8 @@ impl Staged<'_> {
         if let (Some(header), Some(ready)) = (held.header, self.types.ready()) {
             let copy = Header { id: ready.new_id(), ..header };
             // Elements outside of its bounds are copied, too, and freed there as well (`collector.rs`). The note is
-            // read before them: who frees the last of them removes it and leaves the header as it is; one too many
-            // harms nobody.
+            // read before them: the thread that frees the last of them removes it and leaves the header as it is;
+            // one too many harms nobody.
             let note = self.see_member(ready, &trimmed_key(header.id), <[u8]>::to_vec)?;
             self.copy_members(ready, header.id, copy.id)?;
             if let Some(note) = note {

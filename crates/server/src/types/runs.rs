@@ -1,7 +1,7 @@
 //! Runs: elements of a list that follow each other, in one entry of the map of the members.
 //!
-//! Who pushes many elements in one step, with one command or with a pipeline of them, writes one entry for all of them,
-//! and who takes them from there again removes one.
+//! A client that pushes many elements in one step, with one command or with a pipeline of them, writes one entry for
+//! all of them, and one that takes them from there again removes one.
 //!
 //! ```text
 //!   an element   number (8), index (8)      ->  the element
@@ -11,8 +11,8 @@
 //!
 //! The index of a run is that of its first element. The entries of a list leave no gap inside its bounds, so that an
 //! element is in the last entry that does not begin behind it. Of the first and the last one a part may be outside, if
-//! the header says so: who takes elements from an end changes the header alone until the entry has none left, and needs
-//! no space. A few elements are written one by one: to take one of them touches no other.
+//! the header says so: a command that takes elements from an end changes the header alone until the entry has none
+//! left, and needs no space. A few elements are written one by one: to take one of them touches no other.
 
 use std::ops::Range;
 

@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! - S1 a level in memory has what the stage would show of it once the counts that changed are written to that;
-//! - S2 what is kept between steps has the counts and ends of the store at its number of changes: only who has written
-//!   a step, or seen at its end that nothing changed, leaves it, and nothing of it is still to be written;
+//! - S2 what is kept between steps has the counts and ends of the store at its number of changes: only a thread that
+//!   has written a step, or seen at its end that nothing changed, leaves it, and nothing of it is still to be written;
 //! - S3 of the positions that the set has on the stage up to the one up to which an end knows them, it has all, and no
 //!   others.
 
@@ -188,8 +188,8 @@ pub struct End {
     reads: u64,
 }
 
-/// So many positions are read ahead the second time, and from the third time on: who goes on asking takes all of them,
-/// and one read of many costs less than several of few.
+/// So many positions are read ahead the second time, and from the third time on: a command that goes on asking takes
+/// all of them, and one read of many costs less than several of few.
 const AHEAD: u64 = 32;
 pub const AHEAD_MAX: u64 = 128;
 /// Bytes that a set takes while it is kept, besides its levels and ends.
@@ -227,7 +227,7 @@ impl End {
     }
 
     fn leave(&mut self, position: &[u8]) {
-        // Mostly who removes one has asked for it.
+        // Mostly a command that removes one has asked for it.
         if self.next.front().is_some_and(|first| **first == *position) {
             self.next.pop_front();
             return;
@@ -477,7 +477,7 @@ mod tests {
         kept.keep(loaded());
         assert!(kept.take(7, 1).is_none());
         assert_eq!(kept.take(7, 3).map(|known| known.size()), Some(loaded().size()));
-        assert!(kept.take(7, 3).is_none(), "who takes it has it alone");
+        assert!(kept.take(7, 3).is_none(), "a step that takes it has it alone");
         // Beyond the limit what was kept goes.
         let long = |id| {
             let mut known = Separators::new(id, 1);

@@ -33,9 +33,9 @@ impl Types {
         Ok(())
     }
 
-    /// Notes durably that lists may have runs, for one who may change some: a server that does not know them would free
-    /// these as what nobody has. The pool says so; and beside the mark it is in the log, too, of which a pool can be
-    /// built anew.
+    /// Notes durably that lists may have runs, for a caller that may change some: a server that does not know them
+    /// would free these as what nobody has. The pool says so; and beside the mark it is in the log, too, of which a
+    /// pool can be built anew.
     pub fn admit_runs(&self, store: &Store) -> everleaf::Result<()> {
         let Some(ready) = self.ready.get() else { return Ok(()) };
         store.note_runs_of_lists()?;
@@ -62,7 +62,7 @@ impl Types {
 
     /// Writes what is owed beside the mark, if there is space for it now.
     pub fn write_owed_mark(&self, store: &Store) {
-        // Relaxed: who still writes it with a list does no harm.
+        // Relaxed: a thread that still writes it with a list does no harm.
         if self.owes_mark.load(Ordering::Relaxed) && self.admit_runs(store).is_ok() {
             self.owes_mark.store(false, Ordering::Relaxed);
         }
@@ -80,7 +80,7 @@ impl Types {
         self.ready.get()
     }
 
-    /// Makes what collections need, for one who may make the first of this pool or process. Must not
+    /// Makes what collections need, for a caller that may make the first of this pool or process. Must not
     /// be called within an operation of the store.
     pub fn begin(&self, store: &Store) -> everleaf::Result<()> {
         if self.ready.get().is_some_and(Ready::has_ids) {
@@ -113,7 +113,7 @@ impl Types {
                 return Err(too_many_starts(last));
             }
             let start = last + 1;
-            // Relaxed: who takes numbers meanwhile takes the last of those before.
+            // Relaxed: a thread that takes numbers meanwhile takes the last of those before.
             ready.next_id.store(start << COUNTER_BITS, Ordering::Relaxed);
         }
         Ok(())
@@ -218,7 +218,7 @@ mod tests {
         drop(types);
         let types = Types::default();
         types.open(&store).unwrap();
-        assert!(is_of_before(), "who only reads writes nothing");
+        assert!(is_of_before(), "a server that only reads writes nothing");
         types.admit_runs(&store).unwrap();
         assert!(!is_of_before());
         drop(types);

@@ -1,4 +1,4 @@
-//! Who may do what: the password, the limits before it, the number of clients, silence.
+//! What a client may do: the password, the limits before it, the number of clients, silence.
 
 mod tls;
 

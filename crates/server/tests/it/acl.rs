@@ -52,7 +52,7 @@ fn pipelines_are_checked_request_by_request() {
 }
 
 /// What was refused: commands of a client that was let in without a password, which was needed when it came. It was
-/// served, but held to the limits of those who have said none.
+/// served, but held to the limits of clients that have said none.
 #[test]
 fn the_limits_before_the_password_end_with_it() {
     let server = TestServer::start();
@@ -91,7 +91,7 @@ fn a_change_is_in_force_when_it_is_answered() {
 }
 
 #[test]
-fn who_is_deleted_is_closed_and_cannot_come_back() {
+fn a_user_that_is_deleted_is_closed_and_cannot_come_back() {
     let server = TestServer::start();
     let mut admin = server.connect();
     let mut clients: Vec<Client> = (0..4).map(|_| user(&server, "u", "+@all ~*")).collect();
@@ -410,7 +410,7 @@ fn nonsense_is_refused() {
     assert!(admin.line("ACL LIST").contains("user default on nopass ~* &* +@all"));
 }
 
-/// What was wrong: who waited was served, although its user had lost the command or the key meanwhile.
+/// What was wrong: a client that waited was served, although its user had lost the command or the key meanwhile.
 #[test]
 fn who_waits_is_checked_when_it_is_served() {
     let server = TestServer::start();
@@ -429,7 +429,7 @@ fn who_waits_is_checked_when_it_is_served() {
         assert_eq!(admin.line("LPOP list"), "\"a\"", "it was not taken");
         assert!(admin.line("ACL LOG 1").contains("\"username\" \"u\""));
     }
-    // Who may still do it is served.
+    // A client that may still do it is served.
     let mut client = user(&server, "u", "+blpop ~list*");
     client.send(&encode(&["BLPOP", "list", "0"]));
     eventually("it waits", || admin.line("INFO clients").contains("blocked_clients:1"));

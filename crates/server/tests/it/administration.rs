@@ -168,8 +168,8 @@ fn clients_are_listed_and_killed() {
     a.assert_closed();
 }
 
-/// What was told: a client that is killed already was killed again, as long as its event loop had not closed it. Who
-/// kills in a pipeline until nobody is left never came to an end.
+/// What was told: a client that is killed already was killed again, as long as its event loop had not closed it. A
+/// client that kills in a pipeline until none is left never came to an end.
 #[test]
 fn a_client_is_killed_once() {
     let server = TestServer::with(|config| config.threads = 1);
@@ -186,7 +186,7 @@ fn a_client_is_killed_once() {
 /// What was lost: the reply to what switches them on as the one request without a reply, for which clients wait.
 /// Libraries ask for it when they connect, or are told to look for a master.
 #[test]
-fn who_asks_is_told_that_nothing_is_replicated_or_tracked() {
+fn a_client_is_told_that_nothing_is_replicated_or_tracked() {
     let server = TestServer::start();
     let mut client = server.connect();
     assert_eq!(client.line("ROLE"), "[\"master\" :0 []]");
@@ -292,7 +292,7 @@ fn a_unix_socket_serves_as_well() {
 }
 
 #[test]
-fn debug_is_for_those_who_are_allowed() {
+fn debug_is_for_clients_that_are_allowed() {
     let server = TestServer::start();
     let refused = server.connect().line("DEBUG SLEEP 0");
     assert!(refused.starts_with("-ERR DEBUG command not allowed"), "{refused}");
@@ -556,7 +556,7 @@ fn a_monitor_ends_to_be_one_and_reads_no_keys_until_then() {
     }
     assert_eq!(monitor.line("PING"), "+PONG");
     assert_eq!(shown(&mut monitor), "0 \"PING\"");
-    // Who is one already gets no answer.
+    // A client that is one already gets no answer.
     monitor.send(&encode(&["MONITOR"]));
     assert!(client.line("CLIENT LIST").contains(" flags=O "));
     assert_eq!(monitor.line("RESET"), "+RESET");
@@ -569,7 +569,7 @@ fn a_monitor_ends_to_be_one_and_reads_no_keys_until_then() {
     drop(monitor);
     eventually("it is gone", || client.line("CLIENT LIST").matches("id=").count() == 1);
     assert_eq!(client.line("SET k x"), "+OK");
-    // One who may run everything else may not run this.
+    // A user who may run everything else may not run this.
     client.line("ACL SETUSER some on nopass ~* +@all -@admin");
     client.line("AUTH some x");
     assert!(client.line("MONITOR").starts_with("-NOPERM"));

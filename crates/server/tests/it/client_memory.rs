@@ -57,7 +57,7 @@ fn a_claim_costs_no_more_than_its_author_sent() {
     assert!(grown < 8 << 20, "300 clients that sent 150 bytes each hold {grown} bytes");
     let held = number(&mut observer, "mem_clients_normal");
     assert!(held < 300 * 1024, "{held} bytes are counted for them");
-    // Those who send more hold what they sent, twice at most.
+    // Clients that send more hold what they sent, twice at most.
     let received = number(&mut observer, "total_net_input_bytes");
     for client in &mut clients[..20] {
         client.send(&[b'v'; 200_000]);
@@ -156,7 +156,7 @@ fn who_does_not_finish_requests_is_closed_first() {
 }
 
 #[test]
-fn who_does_not_read_replies_is_closed_first() {
+fn a_client_that_does_not_read_replies_is_closed_first() {
     // All in one request: between requests it would only be held up.
     let request = vec!["big"; 16];
     assert_greediest_closed("output", |client, round| {
@@ -191,7 +191,7 @@ fn who_sends_empty_words_without_end_is_closed_first() {
 }
 
 #[test]
-fn who_queues_commands_without_end_is_closed_first() {
+fn a_client_that_queues_without_end_is_closed_first() {
     let many = encode(&["SET", "k", "v"]).repeat(5_000);
     assert_greediest_closed("queue", |client, round| {
         if round == 0 {
@@ -207,7 +207,7 @@ fn who_queues_commands_without_end_is_closed_first() {
 }
 
 #[test]
-fn who_watches_too_many_keys_is_closed_first() {
+fn a_client_that_watches_too_many_keys_is_closed_first() {
     assert_greediest_closed("watched keys", |client, round| {
         let name = |index: usize| format!("{round}:{index}:{}", "k".repeat(1_000));
         let names: Vec<String> = (0..500).map(name).collect();

@@ -67,9 +67,9 @@ fn ticks_of(process: u32) -> u64 {
     ticks.map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
 }
 
-/// Who accepts turned round and round, a core for nothing, from when there were fewer descriptors than were taken,
-/// as the limit may be lowered from outside, until clients went: Linux says that there are none before it looks
-/// whether anybody waits.
+/// The thread that accepts turned round and round, a core for nothing, from when there were fewer descriptors than
+/// were taken, as the limit may be lowered from outside, until clients went: Linux says that there are none before it
+/// looks whether anybody waits.
 #[test]
 fn who_accepts_rests_while_descriptors_lack() {
     let folder = tempfile::tempdir().unwrap();

@@ -403,7 +403,7 @@ fn what_is_done_together_takes_as_long_as_all_of_it() {
 }
 
 #[test]
-fn who_begins_to_monitor_is_shown_what_is_run_then() {
+fn a_client_that_begins_to_monitor_is_shown_what_is_run_then() {
     let server = TestServer::with(one_loop);
     let mut clients = connect(&server, 3);
     let is_shown = |clients: &mut [Client]| {
@@ -443,7 +443,7 @@ fn open_at_once(path: &Path) -> everleaf::Result<everleaf::Store> {
 /// What was lost: one client popped a member whose entry is in a leaf that is damaged, which only the write of the step
 /// meets, and all clients whose commands were in that step were told that theirs was damaged.
 #[test]
-fn who_touches_what_is_damaged_is_told_so_alone() {
+fn a_client_that_touches_damage_is_told_so_alone() {
     const SETS: usize = 12;
     let folder = tempfile::tempdir().unwrap();
     let whole = folder.path().join("whole.pool");

@@ -148,7 +148,7 @@ fn a_server_whose_log_has_failed_is_not_well() {
 /// Hundreds of connections that say nothing, a part, or too much: others get their page at once, and the server stops
 /// with them open.
 #[test]
-fn who_is_slow_or_hostile_keeps_nobody_from_the_pages() {
+fn a_slow_or_hostile_client_keeps_nobody_from_the_pages() {
     let (mut server, address) = server();
     let mut idle: Vec<TcpStream> = Vec::new();
     for index in 0..300_usize {

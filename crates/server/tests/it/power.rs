@@ -55,7 +55,7 @@ fn what_was_answered_is_rebuilt_from_the_log_of_a_lost_pool() {
 }
 
 /// A write that met the end of the log, as on a full disk, was not answered at all: its client saw no more than the end
-/// of the connection, and so did who waited for what it wrote.
+/// of the connection, and so did a client that waited for what it wrote.
 #[test]
 fn who_writes_while_the_log_ends_is_told() {
     let folder = tempfile::tempdir().unwrap();

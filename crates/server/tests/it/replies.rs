@@ -504,10 +504,10 @@ impl Worker<'_> {
 /// Kills one connection after the other, whatever it is doing.
 fn kill_some(mut client: Client, random: &mut Random, is_over: &AtomicBool) {
     let mut newest: u64 = 1;
-    // Acquire: pairs with the store by the one who waits for the others.
+    // Acquire: pairs with the store by the thread that waits for the others.
     while !is_over.load(Ordering::Acquire) {
         for _ in 0..50 {
-            assert_eq!(client.line("PING"), "+PONG", "the one who kills is served");
+            assert_eq!(client.line("PING"), "+PONG", "the client that kills is served");
         }
         let list = client.line("CLIENT LIST");
         let ids = list.split("id=").skip(1).filter_map(|line| line.split(' ').next());
@@ -570,7 +570,7 @@ fn search(kind: Kind, random: &mut Random, count: u64) -> (u64, u64) {
             let random = Random(random.next());
             let (checked, pipelines, address) = (&checked, &pipelines, server.address);
             let is_prey = has_killer;
-            // The one who kills would kill the connection that asks, too.
+            // The client that kills would kill the connection that asks, too.
             let stops = (client == 0 && !has_killer).then(|| Stops {
                 asks: server.connect(),
                 pause_size,
@@ -585,7 +585,7 @@ fn search(kind: Kind, random: &mut Random, count: u64) -> (u64, u64) {
             scope.spawn(move || kill_some(client, &mut random, is_over))
         });
         let mut results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
-        // Release: pairs with the load by the one who kills.
+        // Release: pairs with the load by the thread that kills.
         is_over.store(true, Ordering::Release);
         results.extend(killer.map(|killer| killer.join()));
         assert!(results.iter().all(Result::is_ok), "{name}: see above");

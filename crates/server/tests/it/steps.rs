@@ -127,7 +127,7 @@ fn several_keys_are_counted_at_one_moment() {
     }
 }
 
-/// What was wrong: of two who removed the same keys each got some of them.
+/// What was wrong: of two clients that removed the same keys each got some of them.
 #[test]
 fn several_keys_are_removed_as_one() {
     for server in servers() {
@@ -167,7 +167,7 @@ fn expect(client: &mut Client, lines: &[(&str, &str)]) {
     }
 }
 
-/// What is removed with others is what would have been removed by itself, to those who watch it, too; and what has
+/// What is removed with others is what would have been removed by itself, to clients that watch it, too; and what has
 /// expired was not there.
 #[test]
 fn of_several_keys_those_go_that_are_there() {

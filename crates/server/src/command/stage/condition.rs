@@ -65,7 +65,7 @@ impl Stage {
                     holds = map.get_with_expiry(keys[0], same)?.unwrap_or(expected[0].is_none());
                 }
                 _ => {
-                    // Who was writing one of these has marked it at that moment. They are not looked at.
+                    // A thread that was writing one of these has marked it at that moment. They are not looked at.
                     keys.extend(watches.iter().map(|watch| watch.key()));
                     let count = expected.len();
                     map.get_many_at_once(&keys, &mut |index, found: Option<(&[u8], Expiry)>| {

@@ -11,9 +11,9 @@ use super::Stage;
 use crate::command::staged_value::NewExpiry;
 
 impl Stage {
-    /// Writes what is to be written, members first, as changes of their own: for one who is alone, of what no batch
-    /// takes. The notes of collections come before all members, as their keys do: what is cut short is freed by them.
-    /// Last are expiries that change alone, as one; they are refused if another has changed one of their keys.
+    /// Writes what is to be written, members first, as changes of their own: for a command that is alone, of what no
+    /// batch takes. The notes of collections come before all members, as their keys do: what is cut short is freed by
+    /// them. Last are expiries that change alone, as one; they are refused if another has changed one of their keys.
     ///
     /// # Errors
     /// What the store answers; some of it may be written.

@@ -84,7 +84,7 @@ mod tests {
     /// What came back: a key that a transaction had removed, which was alone and did not find it any more, because the
     /// time that it had in the store came meanwhile.
     #[test]
-    fn who_is_alone_keeps_a_long_value_whose_old_time_comes() {
+    fn a_command_alone_keeps_a_long_value_whose_old_time_comes() {
         let folder = tempfile::tempdir().unwrap();
         let store = Options::new().create(true).open(folder.path().join("p")).unwrap();
         let (types, databases) = (Types::default(), Databases::new(&store, 1));

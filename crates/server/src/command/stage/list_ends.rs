@@ -9,9 +9,9 @@
 //! more. That what the store has still is so is a condition of the step, as for everything that was read of a
 //! collection.
 //!
-//! Who pushes one by one, and waits for each reply, makes a step of each: entries of one element, which take more room
-//! and are slower to read than a run. So now and then what is pushed takes the elements beside it along that lie one by
-//! one, and becomes a run with them.
+//! A client that pushes one by one, and waits for each reply, makes a step of each: entries of one element, which take
+//! more room and are slower to read than a run. So now and then what is pushed takes the elements beside it along that
+//! lie one by one, and becomes a run with them.
 //!
 //! Invariants:
 //! - L1 a list has at most one open end, and what it has in memory is not written: of its elements the stage has what

@@ -52,7 +52,7 @@ mod tests {
     /// What was wrong: while nobody else wrote, a key was looked for by the time of each look. So one command found its
     /// source at first and not behind that, and answered nothing, or made a new list, or said that it had moved a key.
     #[test]
-    fn who_is_alone_finds_to_the_end_what_was_there() {
+    fn a_command_alone_finds_to_the_end_what_was_there() {
         let folder = tempfile::tempdir().unwrap();
         let store = Options::new().create(true).open(folder.path().join("p")).unwrap();
         let (types, databases) = (Types::default(), Databases::new(&store, 1));

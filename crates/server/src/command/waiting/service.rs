@@ -1,12 +1,12 @@
 //! Serving clients that wait, in the step of the command that makes what they wait for.
 //!
-//! When a command has been run on its stage, and before the stage is written, the commands of those who wait
-//! for what it made are run on the same stage, first come first served. So making and taking are one step for
-//! every reader and across a crash, and between them nobody else can take. The lock of the waiters is held
+//! When a command has been run on its stage, and before the stage is written, the commands of the clients that
+//! wait for what it made are run on the same stage, first come first served. So making and taking are one step
+//! for every reader and across a crash, and between them nobody else can take. The lock of the waiters is held
 //! until the stage is written; if it is not, nothing was taken and nobody was answered.
 //!
-//! Who begins to wait while a stage is written that made something for it, and was not seen, is served in a
-//! step of its own (`serve_rest`).
+//! A client that begins to wait while a stage is written that made something for it, and was not seen, is
+//! served in a step of its own (`serve_rest`).
 //!
 //! The replies go to the event loops of the clients when what was taken is durable, at the end of the turn
 //! (`event_loop.rs`).
@@ -33,7 +33,7 @@ pub struct Service<'a> {
     /// The event loop whose thread this is.
     loop_index: usize,
     waiters: Locked<'a>,
-    /// Who was served on this stage, with what.
+    /// The clients that were served on this stage, and with what.
     served: BTreeMap<Ticket, Vec<u8>>,
 }
 
@@ -59,14 +59,14 @@ impl<'a> Service<'a> {
         Service { shared, loop_index, waiters: shared.waiters.lock(), served: BTreeMap::new() }
     }
 
-    /// Serves everybody who waits for what the stage makes, as far as it reaches.
+    /// Serves every client that waits for what the stage makes, as far as it reaches.
     ///
     /// # Errors
     /// The store refused to read. What was staged must not be written.
     pub fn serve(&mut self, stage: &mut Stage, source: &mut dyn Source) -> Result<()> {
         self.served.clear();
         if stage.places().is_some() {
-            // Who waits still does so where its database was; it is served when that is exchanged.
+            // A client that waits still does so where its database was; it is served when that is exchanged.
             return Ok(());
         }
         let mut ready: VecDeque<(MapNumber, Vec<u8>)> = stage.made().iter().cloned().collect();
@@ -123,7 +123,7 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Answers those who were served, once the stage is written.
+    /// Answers the clients that were served, once the stage is written.
     pub fn finish(mut self) {
         let served = std::mem::take(&mut self.served);
         self.answer(served);
@@ -138,7 +138,8 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Behind a write without a service: serves who began to wait meanwhile for what was made, or to whom it came.
+/// Behind a write without a service: serves the clients that began to wait meanwhile for what was made, or to
+/// which it came.
 pub fn serve_rest(shared: &Shared, loop_index: usize, made: &[(MapNumber, Vec<u8>)]) -> Result<()> {
     if made.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! TLS, as clients see it: the same server, and nobody who does not speak it disturbs those who do.
+//! TLS, as clients see it: the same server, and no client that does not speak it disturbs those that do.
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
@@ -16,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::{Client, TestServer, encode, eventually};
 
-/// Who signs certificates.
+/// An authority, which signs certificates.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -67,7 +67,7 @@ impl Authority {
     }
 }
 
-/// A server with TLS, and who signed its certificate.
+/// A server with TLS, and the authority that signed its certificate.
 fn serve(clients: Option<(&Authority, ClientCertificates)>) -> (TestServer, Authority) {
     serve_with(clients, |_| {})
 }
@@ -181,7 +181,7 @@ fn a_slow_reader_of_many_replies_gets_all_of_them() {
 }
 
 #[test]
-fn who_says_goodbye_gets_the_replies_that_are_due() {
+fn a_client_that_says_goodbye_gets_the_replies_due() {
     let (server, authority) = serve(None);
     let mut client = connect(&server, authority.trusted(None), usize::MAX);
     client.write_all(&b"INCR n\r\n".repeat(500)).unwrap();
@@ -193,7 +193,7 @@ fn who_says_goodbye_gets_the_replies_that_are_due() {
 }
 
 #[test]
-fn who_does_not_speak_tls_disturbs_nobody() {
+fn a_client_that_does_not_speak_tls_disturbs_nobody() {
     let (server, authority) = serve(None);
     let trusted = authority.trusted(None);
     let mut client = connect(&server, Arc::clone(&trusted), usize::MAX);
@@ -269,7 +269,7 @@ fn unfinished_handshakes_count_with_what_was_sent() {
         number(&mut plain, "mem_clients_normal") <= LIMIT
     });
     drop(clients);
-    // Who has agreed is counted as before.
+    // A client that has agreed is counted as before.
     let mut client = connect(&server, authority.trusted(None), usize::MAX);
     ask(&mut client, b"PING\r\n", b"+PONG\r\n");
     let list = plain.line("CLIENT LIST");
@@ -353,7 +353,7 @@ fn who_signs_clients_may_be_named_later() {
     assert!(is_served(&server, &authority.trusted(Some(&authority))));
     // Taking the name away does not let everybody in, unless that is said.
     let unnamed = plain.ask(&["CONFIG", "SET", "tls-ca-cert-file", ""]);
-    assert!(unnamed.contains("nobody is named"), "{unnamed}");
+    assert!(unnamed.contains("no authority is named"), "{unnamed}");
     assert!(!is_served(&server, &authority.trusted(None)));
     assert_eq!(
         plain.ask(&["CONFIG", "SET", "tls-ca-cert-file", "", "tls-auth-clients", "no"]),
@@ -408,7 +408,7 @@ fn settings_that_are_changed_at_once_are_all_kept() {
 }
 
 /// What was said and is as if it had not been said was not written, and so was forgotten by the next start: with it
-/// nobody has to show a certificate when it is named who signs them.
+/// no client has to show a certificate when an authority is named that signs them.
 #[test]
 fn what_was_said_of_certificates_of_clients_is_written() {
     use everleaf_server::{ConfigFile, Setting};

@@ -1,4 +1,4 @@
-//! Random users: who is made of rules in both servers must be allowed the same requests.
+//! Random users: one that is made of rules in both servers must be allowed the same requests.
 
 use super::requests::{FAMILIES, Random, request};
 use super::{Pair, Redis, TestServer};

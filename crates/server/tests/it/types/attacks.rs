@@ -166,7 +166,7 @@ fn clients_that_wait_for_long_names_are_limited() {
         let left = observer.ask(&["LLEN", &key]);
         match left == ":1" {
             true => kept += 1,
-            // It was taken by who waited for it, and by nobody else.
+            // It was taken by the client that waited for it, and by no other.
             false => {
                 let mut got = vec![0; bulk(b"element").len() + bulk(key.as_bytes()).len() + 4];
                 stream.stream.read_exact(&mut got).unwrap();

@@ -178,7 +178,7 @@ fn a_transaction_goes_through_databases_as_one_step() {
 }
 
 #[test]
-fn who_waits_is_served_by_its_database() {
+fn a_client_that_waits_is_served_by_its_database() {
     let server = TestServer::start();
     let mut client = server.connect();
     let (mut zero, mut six) = (server.connect(), server.connect());

@@ -1,4 +1,4 @@
-//! Members that are drawn very often, beside those who change the collection.
+//! Members that are drawn very often, beside clients that change the collection.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ fn is_changed_meanwhile(reader: &mut Client, read: &str, items: usize) -> bool {
     moments.any(|items| is_there(items) != first)
 }
 
-/// What was lost: the time of all who write. A draw of very many members was one step, which was made anew whenever
-/// somebody else had changed the collection meanwhile: up to nine times, behind the first with the others kept waiting.
-/// Then all draws are of one moment; not if a write comes in between.
+/// What was lost: the time of all clients that write. A draw of very many members was one step, which was made anew
+/// whenever somebody else had changed the collection meanwhile: up to nine times, behind the first with the others kept
+/// waiting. Then all draws are of one moment; not if a write comes in between.
 #[test]
 fn many_draws_keep_no_writer_waiting() {
     let server = TestServer::with(|config| config.threads = 2);

@@ -7,7 +7,7 @@ use everleaf::random::finish;
 
 use crate::support::{Client, TestServer, encode};
 
-/// The value under which a hash lies, which nobody who has only commands has seen.
+/// The value under which a hash lies, which no client that has only commands has seen.
 fn header_of(server: &TestServer, key: &str) -> Vec<u8> {
     let header = server.store.default_map().get(key).unwrap().unwrap();
     assert_eq!(header.len(), 56);

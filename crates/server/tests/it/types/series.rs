@@ -171,7 +171,7 @@ fn a_series_breaks_the_watch_of_another_transaction_only() {
 }
 
 #[test]
-fn who_waits_is_served_between_two_commands_of_a_series() {
+fn a_waiting_client_is_served_between_commands_of_a_series() {
     let server = TestServer::start();
     let (mut client, mut other) = (server.connect(), server.connect());
     for (wish, answer) in [("BLPOP q 0", "[\"q\" \"a\"]"), ("BRPOP q 0", "[\"q\" \"a\"]")] {

@@ -111,7 +111,7 @@ fn a_transaction_sees_what_it_exchanges_and_only_if_it_is_done() {
 }
 
 #[test]
-fn who_watches_a_key_that_either_database_has_finds_it_written() {
+fn a_watched_key_that_either_database_has_is_found_written() {
     let server = TestServer::start();
     let (mut one, mut other) = (server.connect(), server.connect());
     let mut exec = |before: &[&str], watch: &str, between: &[&str]| {
@@ -139,7 +139,7 @@ fn who_watches_a_key_that_either_database_has_finds_it_written() {
     assert!(exec(&[], "WATCH k", &["SWAPDB 0 1", "SELECT 1", "SET k v"]));
     assert!(!exec(&[], "WATCH k", &["SWAPDB 0 1", "SELECT 1", "SET k v", "SWAPDB 0 1"]));
     assert!(exec(&["SET k v PXAT 1"], "WATCH k", &["SWAPDB 0 1"]));
-    // Those who are gone, or watch no more, are in nobody's way.
+    // Connections that are gone, or watch no more, are in nobody's way.
     let mut gone = server.connect();
     gone.line("WATCH k");
     drop(gone);
@@ -147,7 +147,7 @@ fn who_watches_a_key_that_either_database_has_finds_it_written() {
 }
 
 #[test]
-fn who_waits_is_served_by_what_comes_to_its_database() {
+fn a_waiting_client_is_served_by_what_comes_to_its_database() {
     let server = TestServer::start();
     let mut client = server.connect();
     let (mut zero, mut one) = (server.connect(), server.connect());

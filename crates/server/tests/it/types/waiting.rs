@@ -1,4 +1,4 @@
-//! Commands that wait: who is served, in which order, with what, and that no element is lost or given twice.
+//! Commands that wait: which client is served, in which order, with what, and that no element is lost or given twice.
 
 use std::collections::BTreeMap;
 use std::net::Shutdown;
@@ -23,7 +23,7 @@ fn waiting_count(client: &mut Client) -> usize {
 }
 
 #[test]
-fn who_waits_gets_the_first_member_in_every_shape_of_reply() {
+fn a_waiting_client_gets_the_first_in_every_shape_of_reply() {
     let server = TestServer::start();
     let mut pusher = server.connect();
     for (version, line, push, expected) in [
@@ -87,7 +87,7 @@ fn first_come_first_served_across_event_loops() {
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.reply(), format!("[\"k\" \"{number}\"]"));
     }
-    // Those who wait for another kind, or another key, stay.
+    // Clients that wait for another kind, or another key, stay.
     wait(&server, &mut clients[0], "BZPOPMIN k 0");
     wait(&server, &mut clients[1], "BLPOP k 0");
     assert_eq!(pusher.line("RPUSH k x y"), ":2");
@@ -226,7 +226,7 @@ fn what_is_sent_behind_a_command_that_waits_is_run_behind_it() {
     for expected in ["[\"k\" \"2\"]", "\"last\"", "\"later\""] {
         assert_eq!(client.reply(), expected);
     }
-    // A client may be the one who serves itself.
+    // A client may be the one that serves itself.
     client.send(b"RPUSH k a b\r\nBLPOP k 0\r\nBLPOP k 0\r\nBLPOP k 0.01\r\n");
     for expected in [":2", "[\"k\" \"a\"]", "[\"k\" \"b\"]", "nil[]"] {
         assert_eq!(client.reply(), expected);
@@ -268,7 +268,7 @@ fn a_watched_key_notices_what_was_given_away_at_once() {
 }
 
 #[test]
-fn who_is_gone_is_not_served() {
+fn a_client_that_is_gone_is_not_served() {
     let server = TestServer::start();
     let mut pusher = server.connect();
     let ends: [fn(&mut Client, &mut Client); 3] = [
@@ -429,7 +429,7 @@ const CONSUMER_COUNT: usize = 12;
 const PRODUCER_COUNT: usize = 4;
 const ELEMENT_COUNT: usize = 1_500;
 
-/// Consumers on all event loops wait, hang up in the middle of waiting, and come again. Who hangs up closes
+/// Consumers on all event loops wait, hang up in the middle of waiting, and come again. One that hangs up closes
 /// only its own half: so all that was taken for it arrives, and each element must be found exactly once.
 #[test]
 fn every_element_is_given_once_whoever_comes_and_goes() {
