@@ -713,8 +713,8 @@ int el_fetch_add(const el_map *map,
 
 // Removes `key`, and stores a copy of the value that it had at `value`, and its size at `size`; either may be NULL.
 // Free the copy with `el_free`. `EL_NOT_FOUND`: it is not there. `EL_OUT_OF_MEMORY`: there is none for the copy; the key
-// may be removed all the same, and its value is lost: who must not lose it gets it first (`el_get_copy`), and removes it
-// by `el_compare_exchange`.
+// may be removed all the same, and its value is lost: a program that must not lose it gets it first (`el_get_copy`),
+// and removes it by `el_compare_exchange`.
 int el_take(const el_map *map,
             el_slice key,
             void **value,

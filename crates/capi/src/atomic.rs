@@ -82,8 +82,8 @@ fn give_copy(
 
 /// Removes `key`, and stores a copy of the value that it had at `value`, and its size at `size`; either may be NULL.
 /// Free the copy with `el_free`. `EL_NOT_FOUND`: it is not there. `EL_OUT_OF_MEMORY`: there is none for the copy; the key
-/// may be removed all the same, and its value is lost: who must not lose it gets it first (`el_get_copy`), and removes it
-/// by `el_compare_exchange`.
+/// may be removed all the same, and its value is lost: a program that must not lose it gets it first (`el_get_copy`),
+/// and removes it by `el_compare_exchange`.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_take(
     map: Option<&el_map>,

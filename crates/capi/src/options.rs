@@ -76,7 +76,7 @@ pub struct Opening {
     pub(crate) log: Option<Log>,
 }
 
-/// Who is told what a store does.
+/// The function that is told what a store does.
 #[derive(Clone, Copy)]
 pub struct Log {
     tell: extern "C" fn(*mut c_void, el_slice),

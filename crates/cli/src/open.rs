@@ -1,7 +1,7 @@
 //! Opening the pool and choosing the map, for reading and for writing.
 //!
-//! Who opens a pool for writing whose machine crashed, and which has a log, waits until it is made
-//! again from there: [`Rebuilding`] shows how far that is.
+//! A command that opens a pool for writing whose machine crashed, and which has a log, waits until it is
+//! rebuilt from there: [`Rebuilding`] shows how far that is.
 
 use crate::failure::Failure;
 use crate::global::Global;

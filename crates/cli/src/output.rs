@@ -41,7 +41,7 @@ impl Write for Standard {
     }
 }
 
-/// The answer of the system to who writes to a closed descriptor.
+/// The answer of the system to a write to a closed descriptor.
 fn closed() -> io::Error {
     io::Error::from_raw_os_error(libc::EBADF)
 }

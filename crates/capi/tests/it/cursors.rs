@@ -248,7 +248,8 @@ fn a_view_shows_what_was() {
     assert_eq!(el_view_free(at_mut(view)), EL_OK);
 }
 
-/// It went to the first pair of the range: who went on after an error got what is before the target.
+/// It went to the first pair of the range: a program that went on after an error got what is before
+/// the target.
 #[test]
 fn an_iterator_that_cannot_reach_its_target_stays_where_it_was() {
     let opened = TestStore::new();

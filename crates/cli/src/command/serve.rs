@@ -192,7 +192,7 @@ fn saved_beside_nothing(pool: &Path) -> Option<PathBuf> {
     saved.max().map(|(_, name)| name)
 }
 
-/// Warns who serves a new pool of what was saved of another.
+/// Warns an operator who serves a new pool of what was saved of another.
 fn tell_of_saved(saved: Option<&Path>, pool: &Path) {
     let Some(saved) = saved else { return };
     let log = beside(pool, ".log");
@@ -216,8 +216,8 @@ fn tell_of_process(statistics: &Statistics, pool: &Path) {
     }
 }
 
-/// For so long, what comes behind the first signal to end is the same one: who stops a server may signal the process
-/// and its group.
+/// For so long, what comes behind the first signal to end is the same one: a program that stops a server may signal
+/// the process and its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(300);
 
 /// What signals ask of a server, which may have still to open its pool.
@@ -232,7 +232,7 @@ impl Stop {
     /// There is a server now, which does what was asked meanwhile.
     fn serve(&self, handle: Handle) {
         let handle = self.handle.get_or_init(|| handle);
-        // SeqCst, here and below: either this sees what was asked, or who asks sees the server.
+        // SeqCst, here and below: either this sees what was asked, or the thread that asks sees the server.
         if self.is_reload_wanted.load(Ordering::SeqCst) {
             reload_certificates(handle);
         }

@@ -1,4 +1,4 @@
-//! Batches of pairs and who gets them.
+//! Batches of pairs, and the threads that get them.
 
 use crate::format::Pair;
 use std::hash::{DefaultHasher, Hasher};

@@ -38,7 +38,7 @@ fn count(place: &PoolFolder, pool: &str) -> usize {
     place.run(["scan", pool, "--count"]).succeeded().trim().parse().expect("a number")
 }
 
-/// The system lets no file grow beyond a size, and kills who tries, or says so.
+/// The system lets no file grow beyond a size, and kills a process that tries, or says so.
 #[test]
 fn a_limit_on_the_size_of_files_leaves_no_half_of_one() {
     let place = filled();

@@ -277,7 +277,7 @@ fn a_pool_goes_into_a_cluster_and_back_by_tls() {
 
 /// Of one master alone a part of the keys would be taken for all of them.
 #[test]
-fn who_imports_one_master_is_told_of_the_others() {
+fn an_import_of_one_master_is_told_of_the_others() {
     for program in SERVERS {
         let place = PoolFolder::empty();
         let Some(masters) = Masters::start(program) else { continue };

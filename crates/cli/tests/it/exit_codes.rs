@@ -265,7 +265,7 @@ fn what_is_printed_to_a_closed_output_is_code_7() {
         let sentence = run(line).failed(7);
         assert!(sentence.contains("cannot write the output"), "{line}: {sentence}");
     }
-    // Who has nothing to say is not asked, and the null device takes everything.
+    // A command that has nothing to say is not asked, and the null device takes everything.
     assert_eq!(run("put pool b 2 --quiet").code, 0);
     for mode in [(false, true), (true, true)] {
         let null = OpenOptions::new().read(mode.0).write(mode.1).open("/dev/null").expect("there");

@@ -295,7 +295,7 @@ fn keys_of_high_databases_are_told_and_a_pipe_is_refused() {
         assert!(json.contains("\"databases_needed\":21"), "{json}");
         let pipe = place.path("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        // Nobody writes to it: who opened it would wait.
+        // Nobody writes to it: a process that opened it would wait.
         let refused = place.run(["import", "pipe", "other.pool"]).failed(2);
         assert!(refused.contains("--no-verify") && refused.contains("pipe"), "{refused}");
         let folder = place.run(["import", ".", "other.pool", "--no-verify"]).failed(2);

@@ -95,8 +95,8 @@ fn a_server_that_has_lost_its_folder_saves_its_pool_elsewhere() {
     assert_eq!(place.run(["get", "temporary/pool.saved", "key"]).succeeded(), "value");
 }
 
-/// Who lost a pool twice was told to restore what had been saved of the first, and how, but not that the new pool has a
-/// log, with which that is refused.
+/// A user who lost a pool twice was told to restore what had been saved of the first, and how, but not that the new
+/// pool has a log, with which that is refused.
 #[test]
 fn who_serves_a_new_pool_is_told_of_the_last_save_and_its_log() {
     let place = PoolFolder::empty();

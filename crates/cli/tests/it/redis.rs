@@ -141,7 +141,7 @@ pub fn fill(redis: &Redis) {
         lines += &format!("rpush long {long}\nsadd bigset {long}\nhset bighash {number} {long}\n");
         lines += &format!("zadd bigz {number}.25 m{number}\nset k{number} {number}\n");
     }
-    // Who asks for what has expired removes it: until then it is part of the digest.
+    // A client that asks for what has expired removes it: until then it is part of the digest.
     lines += "get gone\nselect 3\nset s three\nsadd set x\nselect 15\nrpush l last\n";
     redis.run(&lines);
 }

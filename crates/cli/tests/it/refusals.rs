@@ -19,7 +19,7 @@ fn killed(durability: &str) -> PoolFolder {
     place.run(["put", "pool", "old", "value", "--quiet"]).succeeded();
     let mut command = place.command(["load", "pool", "-", "--quiet"]);
     let mut child = command.stdin(Stdio::piped()).spawn().expect("the binary runs");
-    // It waits for its input, and has the pool. Who looked by opening it would keep it from that.
+    // It waits for its input, and has the pool. A test that looked by opening it would keep it from that.
     let inode = format!(":{} ", std::fs::metadata(place.path("pool")).expect("there").ino());
     let has_lock = || std::fs::read_to_string("/proc/locks").expect("Linux").contains(&inode);
     while !has_lock() {
@@ -40,9 +40,9 @@ fn run_with(place: &PoolFolder, descriptors: usize, arguments: &[&str]) -> Ended
     command.output().expect("there is a shell").into()
 }
 
-/// What was lost: a pool whose process was killed. Who had no descriptor left for the kernel's boot id took every boot
-/// for another one: the pool was refused as after a crash of the machine, by who opened it and, if that one died, by
-/// all later ones.
+/// What was lost: a pool whose process was killed. A process that had no descriptor left for the kernel's boot id took
+/// every boot for another one: the pool was refused as after a crash of the machine, by the one that opened it and, if
+/// that one died, by all later ones.
 #[test]
 fn too_few_descriptors_are_not_taken_for_a_crash_of_the_machine() {
     too_few_descriptors_cost_nothing("process", 3..14);
@@ -196,8 +196,8 @@ fn is_told_by_repair(first: &PoolFolder, spread: usize, last: usize) {
 }
 
 /// What was lost: the old file, though it was said that no new one could be written. Its folder was opened, to make the
-/// new name durable, when that was there already; who has no descriptor left, or may not read the folder, was refused
-/// that.
+/// new name durable, when that was there already; a process that has no descriptor left, or may not read the folder,
+/// was refused that.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn what_could_not_be_made_for_want_of_a_descriptor_is_not_there() {

@@ -185,7 +185,7 @@ fn sockets_that_are_handed_over_are_served() {
     drop(stream);
     serving.signal("TERM");
     assert_eq!(serving.end().code, 0);
-    assert!(path.exists(), "who made it removes it");
+    assert!(path.exists(), "the process that made it removes it");
     // A file is no socket, a connected one is not listened on, and a second one was not handed over: the server took
     // what it had opened itself by then, and could not be ended any more.
     let file = std::fs::File::open(place.path("new.pool")).expect("it is there");

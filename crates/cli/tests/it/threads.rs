@@ -120,8 +120,8 @@ fn a_pool_is_rebuilt_with_the_threads_that_can_be_started() {
     }
 }
 
-/// A pool that was just made, and cannot be opened for want of threads, stayed, and with it its log: who tried it again
-/// was told that it is there already.
+/// A pool that was just made, and cannot be opened for want of threads, stayed, and with it its log: a user who tried
+/// it again was told that it is there already.
 #[test]
 fn a_pool_whose_threads_cannot_be_started_is_not_made() {
     for durability in ["process", "interval", "power"] {

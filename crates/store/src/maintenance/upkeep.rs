@@ -413,7 +413,7 @@ mod tests {
 
     /// What was lost: the thread ended, and with it snapshots, the return of space and the sweep.
     #[test]
-    fn a_panic_of_who_is_told_ends_nothing() {
+    fn a_panic_of_the_function_that_is_told_ends_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
         let options = options.durability(Durability::Power).snapshot_after_bytes(u64::MAX);

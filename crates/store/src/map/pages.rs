@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_shown_to_those_who_want_it() {
+    fn what_has_expired_is_shown_to_callers_that_want_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = store(folder.path());
         let map = store.default_map();

@@ -134,7 +134,7 @@ fn keys_that_expire_at_one_time_go_at_one_time() {
 
 /// While one shows what it has read, others read and write all of it.
 #[test]
-fn nobody_waits_for_one_who_shows_several_keys() {
+fn nobody_waits_for_a_thread_that_shows_several_keys() {
     for (_folder, store) in stores() {
         let map = store.default_map();
         for key in ["a", "b"] {

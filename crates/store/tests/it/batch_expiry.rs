@@ -109,9 +109,9 @@ fn changes_of_one_key_go_together_in_their_order() {
     }
 }
 
-/// What has expired stays absent, though its record is there; but for one who has seen it before.
+/// What has expired stays absent, though its record is there; but for a batch that has seen it before.
 #[test]
-fn an_expired_key_comes_back_only_to_who_has_seen_it() {
+fn an_expired_key_comes_back_only_to_a_batch_that_has_seen_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = options().durability(Durability::Power).open(folder.path().join("pool"));
     let store = store.expect("it opens");

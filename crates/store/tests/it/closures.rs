@@ -84,7 +84,7 @@ fn more_threads_than_sessions_nest_in_closures() {
                     store
                         .default_map()
                         .update_with(key("outer"), |_| {
-                            // All sessions are taken, by those who want another one.
+                            // All sessions are taken, by threads that want another one.
                             crowd.join(SESSIONS);
                             store.default_map().update_with(key("middle"), inner).expect("room");
                             Action::Put(b"3".to_vec())
@@ -169,7 +169,7 @@ fn statistics_and_checks_run_beside_closures_that_nest() {
     is_sound(&end);
 }
 
-/// Who made a map had the lock of the makers and waited for a session; those who had the sessions
+/// A thread that made a map had the lock of the makers and waited for a session; those that had the sessions
 /// waited for the lock.
 #[test]
 fn maps_are_made_inside_and_outside_of_closures() {

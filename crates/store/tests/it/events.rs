@@ -18,7 +18,8 @@ fn told(options: Options) -> (Options, mpsc::Receiver<String>) {
     (options.events(move |event| drop(tell.send(event.to_string()))), told)
 }
 
-/// "closed" came while the pool was still locked: who opened it again at once was refused.
+/// "closed" came while the pool was still locked: a caller that opened it again at once was
+/// refused.
 #[test]
 fn a_pool_can_be_opened_as_soon_as_it_is_told_to_be_closed() {
     let log = options().durability(Durability::Power);

@@ -115,10 +115,10 @@ fn threads_on_a_full_pool_lose_nothing_and_can_always_remove() {
     }
 }
 
-/// What a thread has freed is kept for it, and who makes a map does so in a session of its own: a thread that had
-/// removed many keys was told that the pool is full.
+/// What a thread has freed is kept for it, and a thread that makes a map does so in a session of its own: a thread that
+/// had removed many keys was told that the pool is full.
 #[test]
-fn who_has_freed_blocks_can_make_a_map_in_a_full_pool() {
+fn a_thread_with_freed_blocks_makes_a_map_in_a_full_pool() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let options = Options::new().create(true).max_size_bytes(4 << 20);
     let store = options.open(folder.path().join("p")).expect("it opens");
@@ -137,7 +137,7 @@ fn who_has_freed_blocks_can_make_a_map_in_a_full_pool() {
 
 /// The same of the first batch of a store, which makes the journal: it is told only of a pool that has no room.
 #[test]
-fn who_has_freed_blocks_can_write_a_batch_in_a_full_pool() {
+fn a_thread_with_freed_blocks_writes_a_batch_in_a_full_pool() {
     for durability in [Durability::Process, Durability::Power] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let options = Options::new().create(true).max_size_bytes(4 << 20).durability(durability);

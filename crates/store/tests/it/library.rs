@@ -248,7 +248,7 @@ fn of_two_loads_of_one_name_one_is_refused() {
     }
 }
 
-/// Who fails to load drops what it has made, and not what somebody else has put in its place.
+/// A load that fails drops what it has made, and not what somebody else has put in its place.
 #[test]
 fn a_load_that_fails_drops_only_its_own_map() {
     let folder = folder();

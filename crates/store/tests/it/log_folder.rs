@@ -266,7 +266,7 @@ fn a_pool_has_one_log_whatever_link_it_is_opened_by() {
 }
 
 #[test]
-fn many_who_open_a_lost_pool_at_once_lose_nothing() {
+fn many_that_open_a_lost_pool_at_once_lose_nothing() {
     for round in 0..6 {
         let folder = tempfile::tempdir().expect("a folder");
         let path = make(folder.path());
@@ -294,7 +294,7 @@ fn many_who_open_a_lost_pool_at_once_lose_nothing() {
 }
 
 /// What was lost: a pool that `serve` had made was as durable as the library makes it, and was refused after a crash of
-/// the machine. Who asks for more of new pools must not change old ones.
+/// the machine. A program that asks for more of new pools must not change old ones.
 #[test]
 fn a_new_pool_is_as_durable_as_asked_and_an_old_one_as_it_was() {
     let interval = Durability::Interval(Duration::from_millis(50));
@@ -314,8 +314,8 @@ fn a_new_pool_is_as_durable_as_asked_and_an_old_one_as_it_was() {
     assert!(!folder.path().join("plain.log").exists());
 }
 
-/// Cuts the end off the log, at the beginning of a chunk, as who truncates a file does, or a file system that
-/// was repaired. Everything in what is left is right.
+/// Cuts the end off the log, at the beginning of a chunk, as a program does that truncates a file, or a file system
+/// that was repaired. Everything in what is left is right.
 fn cut_log(path: &Path) {
     let log = log_of(path);
     let segments = image(&log).into_iter().filter(|(path, _)| {
@@ -344,7 +344,7 @@ fn a_log_without_its_end_does_not_make_an_earlier_pool() {
     is_whole(&power().open(&path).expect("it opens"));
     fs::remove_file(&path).expect("the pool is lost");
     is_whole(&power().open(&path).expect("it is rebuilt"));
-    // Who wants what is left says so.
+    // A user who wants what is left says so.
     fs::remove_file(&path).expect("the pool is lost");
     fs::remove_dir_all(log_of(&path)).expect("there");
     make(folder.path());
@@ -394,7 +394,7 @@ fn a_log_that_is_removed_while_it_is_open_is_told_at_once() {
         store.sync().expect("it goes on");
         fs::rename(&moved, log_of(&path)).expect("there");
         fs::remove_dir_all(log_of(&path)).expect("there");
-        // With an interval nobody waits for the disk but who asks for that.
+        // With an interval no thread waits for the disk but one that asks for that.
         let told = map.put("third", "value").and_then(|_| store.sync()).expect_err("it is gone");
         assert!(told.to_string().contains("has removed it while the log is open"), "{told}");
         assert!(map.put("fourth", "value").is_err() && store.has_log_failed());
@@ -417,8 +417,8 @@ fn a_log_that_is_removed_while_it_is_open_is_told_at_once() {
     }
 }
 
-/// The disk of a log was not mounted, so that the link to its folder led to nothing. Who had lost the pool, too, got a
-/// new and empty one, and others the system's answer, which named no way out.
+/// The disk of a log was not mounted, so that the link to its folder led to nothing. A user who had lost the pool, too,
+/// got a new and empty one, and others the system's answer, which named no way out.
 #[test]
 fn a_link_to_a_log_that_is_not_there_names_a_way_out() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -59,8 +59,8 @@ fn what_root_adds_to_a_users_pool_is_the_users() {
     assert_all_are_the_owners(folder.path(), "a pool that is rebuilt from the log");
 }
 
-/// Root gave the new folder of a log away by its name. Who owned the folder around put a link in its place in between,
-/// and got whatever that led to.
+/// Root gave the new folder of a log away by its name. The user who owned the folder around put a link in its place in
+/// between, and got whatever that led to.
 #[test]
 fn who_puts_a_link_in_place_of_a_new_log_is_given_nothing() {
     let (folder, victim) =

@@ -18,7 +18,7 @@ fn moved_store(path: &Path, options: Options) -> Store {
     let _ = store.map("other").expect("room").put("key", "value").expect("room");
     let moved = path.with_extension("moved");
     fs::rename(path, &moved).expect("there");
-    store.sync().expect("who moved it can find it");
+    store.sync().expect("the user who moved it can find it");
     let _ = store.default_map().put("second", "value").expect("it goes on");
     fs::rename(&moved, path).expect("there");
     // Another name is as good.
@@ -122,7 +122,7 @@ fn a_file_with_another_name_is_not_told_to_be_lost() {
     }
 }
 
-/// Without a thread in the background nobody looks but who asks, and the end.
+/// Without a thread in the background only a call that asks looks, and the end.
 #[test]
 fn a_sync_and_the_end_tell_that_the_file_is_gone() {
     let folder = tempfile::tempdir().expect("a folder");

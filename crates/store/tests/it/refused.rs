@@ -200,7 +200,7 @@ fn a_pool_that_may_be_whole_is_kept_when_it_is_rebuilt() {
         set_boot(&path, byte);
         let store = options(power).open(&path).expect("it is rebuilt");
         let told = store.rebuilt().expect("it was").kept.clone();
-        assert_eq!(told, is_kept.then(|| kept.clone()), "who looks for it is told where it is");
+        assert_eq!(told, is_kept.then(|| kept.clone()), "a user who looks for it is told where");
         drop(store);
         assert_eq!(kept.exists(), is_kept);
         fs::remove_file(&path).expect("there");
@@ -414,7 +414,7 @@ fn an_older_copy_of_a_log_replaces_no_newer_pool() {
     copy_folder(&older, &log);
     let error = options(Durability::Power).open(&path).map(drop).expect_err("it is older");
     assert!(error.to_string().contains("is an older copy of the one"), "{error}");
-    // Who has nothing newer says so by moving the pool away.
+    // A user who has nothing newer says so by moving the pool away.
     let away = folder.path().join("away");
     fs::rename(&path, &away).expect("there");
     let store = options(Durability::Power).open(&path).expect("it is rebuilt");

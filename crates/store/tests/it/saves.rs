@@ -40,7 +40,8 @@ fn the_save_of_a_new_pool_keeps_the_backup_of_the_lost_one() {
     assert_eq!(value(&path("pool.backup.replaced-2"), "count").as_deref(), Some(&b"2"[..]));
 }
 
-/// Who has the number of a copy from its own copy is not its source: a restored pool keeps what it was restored from.
+/// A pool that has the number of a copy from its own copy is not its source: a restored pool keeps what it was restored
+/// from.
 #[test]
 fn the_save_of_a_restored_pool_keeps_what_it_was_restored_from() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -81,8 +82,8 @@ fn a_backup_that_is_there_loses_its_second_name() {
     }
 }
 
-/// What another pool left is kept before it is replaced. Who was killed in between, again and again, left one more name
-/// of it each time, and with the thousandth none could save any more.
+/// What another pool left is kept before it is replaced. A process that was killed in between, again and again, left
+/// one more name of it each time, and with the thousandth none could save any more.
 #[test]
 fn a_file_that_is_kept_already_gets_no_other_name() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -55,8 +55,8 @@ fn names(image: &[(PathBuf, Vec<u8>)]) -> Vec<PathBuf> {
     image.iter().map(|(path, _)| path).filter(is_data).cloned().collect()
 }
 
-/// An older copy is refused by who writes, reads, or wants to do without the log, and the log stays. Without the copy
-/// everything is there.
+/// An older copy is refused to a program that writes, reads, or wants to do without the log, and the log stays.
+/// Without the copy everything is there.
 fn is_refused(pool: &Path, durability: Durability, keys: u64) {
     let log = pool.with_file_name("pool.log");
     let before = image(&log);

@@ -166,7 +166,7 @@ fn what_could_not_be_saved_for_a_view_was_not_absent() {
         is_damaged(before, b"bb");
         is_damaged(before, b"dd");
         assert_eq!(get(before, b"absent"), None, "this is for sure");
-        // Who looked behind it knows that the map was empty.
+        // A view that was opened behind it knows that the map was empty.
         keys.iter().for_each(|key| assert_eq!(get(behind.default_map(), key), None));
         assert_eq!(behind.default_map().iter().count(), 0);
         keys.iter().for_each(|key| assert_eq!(get(newest.default_map(), key).unwrap(), b"new"));

@@ -166,7 +166,7 @@ fn readers_never_see_half_a_batch() {
         });
         let mut last = 0;
         while watch.strong_count() > 0 {
-            // Who has seen a change of a batch sees the rest of it.
+            // A thread that has seen a change of a batch sees the rest of it.
             for number in 0..8 {
                 let seen = read(number);
                 assert!(seen >= last, "batch {seen} after batch {last}");
@@ -287,7 +287,8 @@ fn roll_back_one(store: &Store, make: impl Fn(&mut WriteBatch)) {
 }
 
 /// A thread that had read members of a batch that was rolled back, by a scan, depended on a header alone that was as
-/// before, and wrote what never was to another key. And who had read a key of it, and watched that, was told nothing.
+/// before, and wrote what never was to another key. And one that had read a key of it, and watched that, was told
+/// nothing.
 #[test]
 fn a_rolled_back_batch_refuses_those_that_may_have_read_it() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -144,7 +144,7 @@ fn a_closed_standard_stream_is_no_file_of_a_store() {
     }
 }
 
-/// Everything a handle can be asked, by one who inherited it.
+/// Everything a handle can be asked, by a process that inherited it.
 fn use_all(store: Store, view: everleaf::View, mut range: everleaf::Range) {
     let map = everleaf::Map::clone(store.default_map());
     assert!(is_forked(store.default_map().get(b"0")));

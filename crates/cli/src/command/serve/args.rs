@@ -189,7 +189,7 @@ impl AuthClientsArg {
     }
 }
 
-/// Who may use `DEBUG`.
+/// Which clients may use `DEBUG`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DebugArg {
     /// No client

@@ -22,7 +22,8 @@ const FAR: u64 = 366 * NEAR;
 
 /// Times that are no further away are held back while the target has fallen behind, and is looked after that often.
 const SOON: u64 = 60 * 1000;
-/// So much later a time is at the target while both are in step. Who ends the program meanwhile leaves that behind.
+/// So much later a time is at the target while both are in step. A user who ends the program meanwhile leaves that
+/// behind.
 const LATER: u64 = 10 * 1000;
 /// Times are looked through for those that have come when there are twice as many as were left, and at least so many.
 const PRUNE_COUNT_MIN: usize = 4096;

@@ -75,7 +75,7 @@ struct Story {
 
 /// When in a call it will be another time.
 struct Passing {
-    /// Who makes the call: each thread has a clock of its own.
+    /// The thread that makes the call: each has a clock of its own.
     caller: ThreadId,
     /// Points and operations of the disk before.
     points: usize,

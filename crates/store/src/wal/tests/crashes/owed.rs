@@ -196,7 +196,7 @@ fn a_store_that_is_closed_owes_nothing() {
 /// A process that dies before the snapshot is there: the next opening writes it first, so what a crash of
 /// the machine takes back is never more than what one life wrote.
 #[test]
-fn who_dies_before_the_snapshot_has_it_before_the_next_is_open() {
+fn a_killed_store_has_its_snapshot_before_the_next_is_open() {
     for mutant in [None, Some("store.owes_again")] {
         let folder = folder();
         let (mut pool, mut disk) = killed(folder.path(), mutant.into_iter().collect());
