@@ -122,7 +122,8 @@ fn run_thread<T: Target>(
     };
     let (before, all) = (calls(stream.warm_up), calls(stream.len()));
     let mut samples = Vec::with_capacity((all - before) / manner.sample_every + 1);
-    // Everybody must come to the barrier, also who failed, or the others would wait for ever.
+    // Every thread must come to the barrier, also one that failed, or the others would wait for
+    // ever.
     let warm = catch_unwind(AssertUnwindSafe(|| {
         let mut worker = target.worker()?;
         if manner.workload == Workload::Trace {
@@ -325,8 +326,8 @@ fn repeat(
 }
 
 /// Makes each call when it is due, or as soon after as the thread comes to it. Every call is timed,
-/// from the moment when it was due: who waited in the queue has waited, too. The thread keeps its
-/// CPU while it waits for the next arrival.
+/// from the moment when it was due: a call that waited in the queue has waited, too. The thread
+/// keeps its CPU while it waits for the next arrival.
 ///
 /// Returns the effects, and the time in calls.
 fn execute_on_schedule<W: Worker>(

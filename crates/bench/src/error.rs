@@ -17,7 +17,7 @@ pub enum BenchError {
     Store(everleaf::Error),
     /// An operation did not do what it must: the index is wrong. The text says which and how.
     Wrong(String),
-    /// What is measured, not one of ours, refused an operation. The text says who, and why.
+    /// What is measured, not one of ours, refused an operation. The text says what it is, and why.
     Target(String),
     /// The operating system refused something. The text says what was tried.
     Io(String, io::Error),

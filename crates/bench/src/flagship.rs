@@ -1,5 +1,5 @@
-//! The tree with hashed leaves beside the fastest of the other designs, in one run, as a page: who is
-//! first in which row, and which of its targets it meets.
+//! The tree with hashed leaves beside the fastest of the other designs, in one run, as a page: which
+//! is first in which row, and which of its targets it meets.
 
 use std::fmt::Write;
 
@@ -88,8 +88,8 @@ pub struct Findings {
     pub flushed: Vec<Report>,
 }
 
-/// Measures ours and the others of these designs side by side. `progress` is told who comes next and
-/// what it does.
+/// Measures ours and the others of these designs side by side. `progress` is told which design comes
+/// next and what it does.
 ///
 /// # Errors
 /// One of the designs is missing; as soon as one of them fails.

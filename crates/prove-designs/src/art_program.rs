@@ -1,6 +1,6 @@
 //! A program for the adaptive radix tree alone: threads insert, remove and look for the greatest key up to another one.
 //!
-//! What a search answers depends on many keys at one moment, which the machine's judge, who looks at one key at a
+//! What a search answers depends on many keys at one moment, which the machine's judge, which looks at one key at a
 //! time, does not know of. So the program keeps its own history, and looks for an order of all operations that explains
 //! every answer and what is left in the tree at the end.
 

@@ -2,8 +2,8 @@
 //! `everleaf-designs`. Programs and searches are all in `everleaf-prove`, but for those of what only designs have: the
 //! allocators that NBTree's paper compares, and the radix tree that leads to leaves.
 //!
-//! A crate of its own, because every design is compiled here in many sizes, which takes minutes: who works on the
-//! product builds `everleaf-prove` alone.
+//! A crate of its own, because every design is compiled here in many sizes, which takes minutes: a developer who works
+//! on the product builds `everleaf-prove` alone.
 
 pub mod art_program;
 pub mod block_program;

@@ -68,7 +68,7 @@ pub fn alone(
     Ok(entrant.report())
 }
 
-/// Measures all entrants, `rounds` times, in random order. `progress` is told who comes next and
+/// Measures all entrants, `rounds` times, in random order. `progress` is told which comes next and
 /// what it does.
 ///
 /// # Errors

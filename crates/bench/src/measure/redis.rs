@@ -252,7 +252,8 @@ impl Bench<'_> {
             _ => positions,
         };
         let mut phase = self.phase(workload);
-        // Everybody must come to the barrier, also who failed, or the others would wait for ever.
+        // Every thread must come to the barrier, also one that failed, or the others would wait for
+        // ever.
         let warm = (|| {
             let mut client = self.client(streams.iter())?;
             for (connection, stream) in client.connections.iter_mut().zip(streams) {

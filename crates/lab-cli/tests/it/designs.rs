@@ -40,7 +40,7 @@ fn a_pool_is_created_with_an_index() {
     place.run(["create", "pool", "--index", "fast-fair"]).succeeded();
     let sound = place.run(["check", "pool"]).succeeded();
     assert!(sound.starts_with("sound: 0 keys"), "{sound}");
-    // The store has no such design, and says who has.
+    // The store has no such design, and says which program has it.
     let Err(error) = everleaf::Options::new().open(place.path("pool")) else {
         panic!("the store opened a tree of a design that it does not have");
     };

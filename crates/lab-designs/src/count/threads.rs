@@ -61,7 +61,7 @@ pub fn contend(
     let barrier = Barrier::new(threads);
     let work = |thread: usize| {
         let made = opened.heap().session().map_err(IndexError::from);
-        // Everybody must come to the barrier, also who has no session.
+        // Every thread must come to the barrier, also one that has no session.
         barrier.wait();
         let mut session = made?;
         let counting = Counting::sharing(config(), &memory);

@@ -1,4 +1,5 @@
-//! What the rivals wrote, as a page for a repository: who is faster at what, in tables and in words.
+//! What the rivals wrote, as a page for a repository: which is faster at what, in tables and in
+//! words.
 
 use serde_json::Value;
 
@@ -124,7 +125,7 @@ pub fn render(value: &Value) -> Result<String, BenchError> {
 
 /// How it was measured, and where.
 fn setting(value: &Value, reports: &[SavedReport]) -> String {
-    let mut text = "Who is faster at what, measured by one program: everybody's index is made anew, \
+    let mut text = "Which is faster at what, measured by one program: each one's index is made anew, \
                     loaded and asked, one after the other in an order that is drawn, and every answer is \
                     checked. Where loads are measured each round begins with a new index, elsewhere all \
                     rounds are made on one. What each promises about a crash stands [below](#promises); how to \
@@ -237,7 +238,7 @@ fn losses(compared: &[Compared<'_>]) -> String {
     text
 }
 
-/// What a rival does who is faster at a workload.
+/// What a rival does that is faster at a workload.
 fn in_words(workload: &str) -> String {
     let words = match workload {
         "load" => "loads keys in random order",

@@ -1,10 +1,10 @@
-//! BzTree on the simulated machine: who replaces a leaf gets on.
+//! BzTree on the simulated machine: a thread that replaces a leaf gets on.
 
 use everleaf_machine::simulated::{Config, CrashConfig, SchedulerKind};
 use everleaf_prove_designs::structures::find;
 
-/// Three threads put one key into a leaf with one place left. Each who found it full copied it without the pair for
-/// which another had reserved the place, and then reserved the copy's: there was no end.
+/// Three threads put one key into a leaf with one place left. Each that found it full copied it without the pair
+/// for which another had reserved the place, and then reserved the copy's: there was no end.
 #[test]
 fn who_replaces_a_leaf_has_done_its_own_write() {
     // The most replacements in one of some orders, and how many of these had no end.

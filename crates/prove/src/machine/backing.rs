@@ -65,7 +65,7 @@ pub fn open_pool_up_to(memory: Memory, max: u64) -> Result<Pool<Simulated>, Pool
     Pool::with_backing(backing(memory, memory.size() as u64), domain_of(memory), max, false)
 }
 
-/// The pool that `memory` holds, for one who only reads.
+/// The pool that `memory` holds, for reading only.
 ///
 /// # Errors
 /// Damage.

@@ -294,7 +294,7 @@ fn of_bztree() -> Vec<DirectedCase> {
     all
 }
 
-/// Its exchanges of several words. Who has a descriptor again soon has four of them.
+/// Its exchanges of several words. Where one descriptor is soon used again there are four of them.
 fn of_pmwcas() -> Vec<DirectedCase> {
     vec![
         // The get helps the first update, and comes to the value when the second one has put it back.

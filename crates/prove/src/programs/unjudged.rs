@@ -1,6 +1,6 @@
 //! Threads on a tree whose protocol promises something to one thread at a time only: what they answer is not judged,
 //! nor what is in the tree then, nor a crash. What is left to be judged is what becomes of memory and of the space in
-//! the pool: who touches what was freed, or frees twice, and what has leaked when all is given back.
+//! the pool: whether a thread touches what was freed, or frees twice, and what has leaked when all is given back.
 //!
 //! ```text
 //!   beside/random/SLOTS/NUMBER    beside/tiny/..

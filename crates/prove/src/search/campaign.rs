@@ -26,7 +26,7 @@ use crate::search::small_passes::{
 /// What is told when a program begins: the structure, the program, the machine.
 pub type Begin = fn(&str, &str, &Config);
 
-/// Who is told.
+/// The function that is told.
 static BEGIN: OnceLock<Begin> = OnceLock::new();
 
 /// From now on, `tell` is told of each program that a search of this process begins. The first call

@@ -423,7 +423,7 @@ impl AllocatorProgram {
         operation: Operation,
         replies: &mut Vec<Reply>,
     ) {
-        let enter = || pool.enter(thread).expect("who has one gets a spare one, or waits");
+        let enter = || pool.enter(thread).expect("a thread with one gets a spare one, or waits");
         if operation == Operation::Rejoin {
             if thread == 0 {
                 return pool.collect_idle();

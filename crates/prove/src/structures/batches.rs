@@ -21,8 +21,8 @@
 //! beginning, with one of the second thread's own keys in it.
 //!
 //! Where keys *swap*, each thread has two of which one is there at any time: it puts the one, by itself, and then
-//! removes the other. So who reads both *at once*, and one of them twice, finds one at least, and of that one the same,
-//! as who reads the twins at once finds them alike, whether or not writers keep an order.
+//! removes the other. So a thread that reads both *at once*, and one of them twice, finds one at least, and of that one
+//! the same, as one that reads the twins at once finds them alike, whether or not writers keep an order.
 
 mod beginnings;
 mod opened;

@@ -4,10 +4,11 @@
 //! To the judge a key is the tree's number and the key within it. A call on a tree that was removed
 //! meanwhile finds nothing: there was a moment at which it was gone. A tree that is not there is empty.
 //!
-//! Who finds the pool full reclaims and tries again, as the store does. (Without that a program ended before its
-//! threads came, with trees of either design: a removed tree of integers leaves eight blocks or more to the session
-//! that freed it, and who makes a tree does so in a session of its own, which cannot have them. A history of three
-//! removals held 26 blocks so, of the 39 in a pool of 128 KiB, of which the trees had three.)
+//! A thread that finds the pool full reclaims and tries again, as the store does. (Without that a program ended
+//! before its threads came, with trees of either design: a removed tree of integers leaves eight blocks or more to
+//! the session that freed it, and a thread that makes a tree does so in a session of its own, which cannot have
+//! them. A history of three removals held 26 blocks so, of the 39 in a pool of 128 KiB, of which the trees had
+//! three.)
 
 mod damage;
 mod loads;

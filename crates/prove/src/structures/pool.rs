@@ -346,7 +346,7 @@ fn plan_of(random: &mut Random, threads: usize, operations: u64) -> Plan<Operati
     let mut operation = || {
         let key = 1 + random.below(KEYS);
         value.set(value.get() + 1);
-        // Some recur: who looks for a value must not take another root for its own.
+        // Some recur: a thread that looks for a value must not take another root for its own.
         let number = if random.one_in(2) { value.get() } else { 1 + random.below(2) };
         match random.below(11) {
             9 => Operation::Enable(random.below(FEATURES)),

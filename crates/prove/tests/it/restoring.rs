@@ -151,7 +151,7 @@ fn explore(
 }
 
 #[test]
-fn who_meets_at_a_leaf_that_is_not_restored_agrees() {
+fn threads_that_meet_at_a_leaf_not_yet_restored_agree() {
     for (memory, schedules) in
         [(MemoryModel::Sc, 5), (MemoryModel::Tso, 5), (MemoryModel::Weak, 60)]
     {

@@ -22,7 +22,7 @@ enum Step {
 /// A tree whose pool was closed cleanly when the thread comes.
 struct Closed {
     program: BytesProgram,
-    /// Whether who opens it after a crash closes it at once, and opens it again.
+    /// Whether the process that opens it after a crash closes it at once, and opens it again.
     again: bool,
 }
 

@@ -24,7 +24,7 @@ fn fails(run: impl FnOnce()) -> bool {
 }
 
 #[test]
-fn a_lock_admits_one_holder_who_sees_what_the_last_one_did() {
+fn a_lock_admits_one_holder_that_sees_what_the_last_one_did() {
     check(3, || {
         let lock: Arc<SpinLock<UnsafeCell<u64>, Loom>> =
             Arc::new(SpinLock::new(UnsafeCell::new(0)));

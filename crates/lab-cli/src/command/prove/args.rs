@@ -36,7 +36,7 @@ recovered and judged. The same seed searches the same programs and schedules.
 With --faults, the places in the source where the structure stores, flushes, drains, compares and
 loads are listed; at each in turn the access is left out (skip), done without comparing (blind), done
 after the next store (late) or answered with what was seen before (stale), and the plain search looks
-for who misses it. The table says who did. What nobody can miss is argued in
+for a program that misses it. The table says which. What none can miss is argued in
 crates/prove/equivalent.txt: an argument for what is not there is refused, and one whose access is
 missed after all is reported.
 

@@ -13,9 +13,9 @@ const HEAD: &str = "\
 Made by `everleaf-lab prove STRUCTURE --faults --page docs/results/faults.md`, and not by hand. Each place in the
 source where a structure stores, flushes, drains, fences, compares or loads is one access for each fault:
 left out (skip), done without comparing (blind), done after the next store (late), answered with what was seen
-before (stale). The plain search looks for who misses it, with a bound of CPU seconds for each. An access is named by
-its function and the text of its line, which stay when other lines come and go; a test of `everleaf-lab-cli` looks
-them up.
+before (stale). The plain search looks for a program that misses it, with a bound of CPU seconds for each. An access
+is named by its function and the text of its line, which stay when other lines come and go; a test of
+`everleaf-lab-cli` looks them up.
 
 *Argued* are those that nobody can miss, with the reason in `crates/prove/equivalent.txt`. Those not found are what
 the search has yet to learn, or what has yet to be argued. A `stale` load that is not found is very often a hint that

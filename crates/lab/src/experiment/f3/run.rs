@@ -91,7 +91,7 @@ pub(super) fn throughput(setting: Setting) -> Result<f64, BenchError> {
     let write = |thread: usize| {
         place(thread);
         let made = opened.heap().session().map_err(IndexError::from);
-        // Everybody must come to the barrier, also who has no session.
+        // Every thread must come to the barrier, also one that has no session.
         barrier.wait();
         let mut session = made?;
         (0..each)

@@ -11,7 +11,7 @@ use crate::tree::operation::Operation::{Get, Insert, Remove};
 pub(super) fn all() -> Vec<DirectedCase> {
     vec![
         // The insert has passed level 1 when the node is removed, and unlinks it on level 0 only. On level 1
-        // it must not link the new node in front of it, where who removes it does not look for it.
+        // it must not link the new node in front of it, where the thread that removes it does not look for it.
         directed(
             "an insert beside the removal of a tall node of its key",
             ("p-skiplist", "skiplist.before_its_like", None, 2, 2000),

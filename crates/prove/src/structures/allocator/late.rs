@@ -31,7 +31,7 @@ impl Opened {
     pub(super) fn touch(&self, key: u64) -> Result<(), AllocError> {
         let Some(late) = &self.late else { return Ok(()) };
         let flag = &late.touched[key as usize];
-        // Acquire: who has touched it comes before us; pairs with the exchange below.
+        // Acquire: a thread that has touched it comes before us; pairs with the exchange below.
         if !holds_record(key) || flag.load(Ordering::Acquire) != 0 {
             return Ok(());
         }
@@ -39,7 +39,7 @@ impl Opened {
         let offset = place(&self.heap, key).load(Ordering::Acquire);
         // If somebody was faster, it may be one that no mark is for.
         let mark = late.marks.recovery().record_mark(offset, 1);
-        // AcqRel: one marks, of those who have read what was there at first.
+        // AcqRel: one thread marks, of those that have read what was there at first.
         if flag.swap(1, Ordering::AcqRel) == 0 {
             mark?.set()?;
             late.marks.note_marked(1);

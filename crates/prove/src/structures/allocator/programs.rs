@@ -11,8 +11,8 @@ use crate::machine::dimensions::{self, Dimension, Drawn};
 use crate::structures::allocator::plans::{long, many, random, random_of, returned, shared};
 use crate::structures::pool::creation;
 
-/// Those with sessions that all threads share: how many there are, and what the threads do. Who removes or turns is
-/// inside of another operation.
+/// Those with sessions that all threads share: how many there are, and what the threads do. A thread that removes or
+/// turns is inside of another operation.
 const SHARED: [(&str, usize, &[&[Operation]]); 4] = [
     ("put, put", 1, &[&[Operation::Put(0, 10)], &[Operation::Put(0, 22)]]),
     ("remove, put", 1, &[&[Operation::Remove(1)], &[Operation::Put(1, 22)]]),

@@ -290,7 +290,7 @@ impl Opened {
             }
             Operation::Swap(thread) => return self.swap(session, thread),
             Operation::ReadSwapping(thread) => {
-                // One of them twice: who looks at each once may find it there, and then not.
+                // One of them twice: a thread that looks at each once may find it there, and then not.
                 let [left, right] = swapping_keys(thread);
                 let found = self.read_at_once(session, [&left, &right, &left])?;
                 let is_so = found[0] == found[2] && found != [None; 3];

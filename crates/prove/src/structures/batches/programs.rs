@@ -76,7 +76,7 @@ const SMALL: [(&str, usize, &[&[Operation]]); 28] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
-    // Who raises the gate second has to wait, too, for the one who has not seen it.
+    // The thread that raises the gate second has to wait, too, for the one that has not seen it.
     ("put, batch, batch", 4, &[&[Put(1)], &[Batch(2)], &[Batch(3)]]),
     ("batch alone, put", 1, &[&[Batch(1), Put(2), Batch(3)]]),
     ("batch, lower, put", 1, &[&[Batch(1), LowerIfIdle], &[Put(2)]]),
@@ -104,7 +104,7 @@ const SMALL: [(&str, usize, &[&[Operation]]); 28] = [
     // One put for which there is no leaf, and expiries that change in place: nobody may begin what a crash cannot end.
     ("move, full, renew", 16, &[&[Renew(1, 4)], &[GetOwn(1)]]),
     // Several keys at one moment: beside batches, and beside single writes with the gate down and as it is raised.
-    // Who reads is the first: a search in every order comes to orders late that begin with another.
+    // The thread that reads is the first: a search in every order comes to orders late that begin with another.
     ("batch, at once", 4, &[&[Batch(2), TwinsAtOnce], &[Batch(1)]]),
     ("batch, at once, one stripe", 1, &[&[Batch(2), TwinsAtOnce], &[Batch(1)]]),
     ("swap, at once", 4, &[&[Swap(0), ReadSwapping(0)], &[Swap(0)]]),

@@ -5,7 +5,8 @@ use everleaf_index::{ExpiryChange, IndexError, Record, Session, Verify};
 use super::{KEY, M, NEVER, Opened};
 
 impl Opened {
-    /// Demands that a record whose time has come is given no other, not even by who knows its time.
+    /// Demands that a record whose time has come is given no other, not even by a caller that knows
+    /// its time.
     pub(super) fn demand_no_new_life(
         &self,
         session: &mut Session<M>,

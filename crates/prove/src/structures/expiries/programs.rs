@@ -48,7 +48,7 @@ fn plan_of(seed: u64, longest: u64) -> (Expiries, Plan<Operation>) {
 /// Programs small enough for every order.
 const SMALL: [(&str, &[&[Operation]]); 11] = [
     ("expire, read", &[&[Put(1), Expire(2)], &[Get, Get]]),
-    // The second change waits for nobody who has looked at the stripe: the gate is up since the first.
+    // The second change waits for no thread that has looked at the stripe: the gate is up since the first.
     ("expire, read, expire", &[&[Put(1), Expire(2), Get], &[Expire(3)]]),
     ("expire, rewrite", &[&[Put(1), Expire(2)], &[Rewrite, Get]]),
     ("expire, expire", &[&[Put(1), Expire(2)], &[Expire(3)]]),

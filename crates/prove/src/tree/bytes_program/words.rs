@@ -62,7 +62,7 @@ pub(super) trait LivingWords {
     ) -> Result<(), IndexError>;
     fn clear(&self, session: &mut Session<Simulated>) -> Result<(), IndexError>;
     fn restore_some(&self, session: &mut Session<Simulated>) -> Result<(), IndexError>;
-    /// What one does who finds the pool full that was opened at once. Whether there may be room then.
+    /// What is done when the pool, which was opened at once, is full. Whether there may be room then.
     fn reclaim(&self, session: &mut Session<Simulated>) -> bool;
     fn check(&self) -> Result<Vec<String>, IndexError>;
     fn give_back(&self) -> Result<(), String>;
