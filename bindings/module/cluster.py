@@ -138,7 +138,7 @@ def told(text):
 
 
 class Cluster:
-    """The servers, and who has which slot."""
+    """The servers, and which of them has which slot."""
 
     def __init__(self, options, folder):
         first = free_ports()

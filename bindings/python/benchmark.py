@@ -536,7 +536,7 @@ def measure_arrays(arguments: argparse.Namespace, count: int) -> ArrayTimes:
             times = found[of] = {name: [] for name in runs}
             turns, order = list(runs.items()), random.Random(7)
             for number in range(arguments.array_rounds + 1):
-                # What ran before has left the caches to who comes next: nobody always comes behind the same one.
+                # What ran before has left the caches to what comes next: none always comes behind the same one.
                 order.shuffle(turns)
                 for name, run in turns:
                     # As often as gives a time that can be told from none.

@@ -39,7 +39,7 @@ pub struct Arguments {
     /// Threads of the loads, if not the same
     #[arg(long, value_name = "N,..", value_delimiter = ',')]
     pub load_threads: Vec<usize>,
-    /// Who is measured beside Everleaf [default: all]
+    /// What is measured beside Everleaf [default: all]
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     pub rivals: Vec<String>,
     /// What is measured, by the names of `everleaf bench`

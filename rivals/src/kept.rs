@@ -1,6 +1,5 @@
-//! What was measured, in a file: a part for each number of keys and size of pairs, with the reports of
-//! all who took part. It is written after every turn of everybody, so that a run that was cut goes on
-//! with the turn that it was cut in.
+//! What was measured, in a file: a part for each number of keys and size of pairs, with the reports of all that took
+//! part. It is written after every turn of each, so that a run that was cut goes on with the turn that it was cut in.
 
 use std::path::{Path, PathBuf};
 
@@ -110,8 +109,8 @@ impl Kept {
         own.and_then(|report| report["setup"]["rounds"].as_u64()).unwrap_or(0) as usize
     }
 
-    /// Adds one round of somebody, who is `what`, to a part. The file is complete or as it was: it is written beside,
-    /// then renamed.
+    /// Adds one round of an index, which is `what`, to a part. The file is complete or as it was: it is written
+    /// beside, then renamed.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -61,7 +61,7 @@ pub fn run(repository: &Path, arguments: &[String]) -> bool {
     }
 }
 
-/// Refuses who may neither mount nor change his root.
+/// Refuses a user who may neither mount nor change the root.
 fn is_root() -> io::Result<()> {
     match fs::metadata("/proc/self")?.uid() {
         0 => Ok(()),
@@ -227,8 +227,8 @@ impl Service {
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }
-        // The server is the child of `unshare`; it would outlive that, since who changes his user is no longer
-        // told of his parent's death.
+        // The server is the child of `unshare`; it would outlive that, since a process that changes its user is no
+        // longer told of its parent's death.
         let parent = self.child.id();
         let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
         for server in children.split_whitespace() {

@@ -33,8 +33,8 @@ impl Totals {
         self.failures.push(what.into());
     }
 
-    /// The last lines of a command: each failure by name, then the counts. Who sees nothing but the end of
-    /// what a machine printed still learns what it was.
+    /// The last lines of a command: each failure by name, then the counts. A reader who sees nothing but the end
+    /// of what a machine printed still learns what it was.
     pub fn last_lines(&self) -> String {
         let mut text = String::new();
         if !(self.failures.is_empty() && self.remarks.is_empty()) {

@@ -50,7 +50,7 @@ pub fn test(root: &Path, arguments: &[String]) -> bool {
     let (over_budget, rest) = over_budget_of(arguments, std::env::var(BUDGET).ok().as_deref());
     match is_choice_of_packages(&rest) {
         true => run_tests(root, &rest, over_budget, &mut totals),
-        // Who chooses programs or tests gets what `cargo test` does with that.
+        // A developer who chooses programs or tests gets what `cargo test` does with that.
         false => run_chosen(root, &rest, &mut totals),
     }
     totals.conclude()

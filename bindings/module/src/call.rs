@@ -352,7 +352,7 @@ impl Key<'_> {
         Ok(unsafe { &mut *self.map })
     }
 
-    /// After a change: tells those who watch or listen, and removes a key that has become empty.
+    /// After a change: tells clients that watch or listen, and removes a key that has become empty.
     pub fn changed(&mut self, event: &str) {
         // SAFETY: the context and the name are the server's.
         unsafe { server!(RedisModule_SignalModifiedKey(self.context, self.name)) };

@@ -6,7 +6,7 @@
 //!
 //! Lengths are of 1 to 5 bytes, 7 bits each, the lowest first; the expiry is in milliseconds since
 //! 1970, the lowest byte first. The same bytes are a block of the saved form ([`crate::format`]).
-//! Everything costs O(bytes): who has much keeps it in the tree.
+//! Everything costs O(bytes): a caller that has much keeps it in the tree.
 
 use std::mem::ManuallyDrop;
 use std::ops::Bound;

@@ -1,11 +1,11 @@
-//! Who may wait, and what for.
+//! Which threads may wait, and what for.
 //!
 //! A thread of Python has the interpreter, or is detached from it. A get or a put of one key takes about
 //! as long as detaching and coming back, so those threads keep it, unless there is something to wait for:
 //! - a log, whose file may be slow, and which may sync before a write returns (`is_slow`);
-//! - a batch, or whatever else keeps writers out (`Waits`). It is counted before its thread detaches: who
-//!   has the interpreter and sees none has nothing to wait for until he lets go of it. Where threads run
-//!   without a common lock it may begin meanwhile, and costs the waiting thread nothing but time.
+//! - a batch, or whatever else keeps writers out (`Waits`). It is counted before its thread detaches: a thread that
+//!   has the interpreter and sees none has nothing to wait for until it lets go of it. Where threads run without a
+//!   common lock it may begin meanwhile, and costs the waiting thread nothing but time.
 //!
 //! Nobody waits for ever: no thread attaches while it is inside the store or has a lock of this crate, so
 //! a thread that is waited for there needs no interpreter to go on.

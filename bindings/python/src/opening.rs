@@ -15,7 +15,7 @@ use crate::reader::Object;
 const LINES_MAX: usize = 1000;
 
 /// What a store did by itself, and nobody has asked for yet. The threads of a store put lines there, and never
-/// attach: who has the interpreter may be waiting for them.
+/// attach: the thread that has the interpreter may be waiting for them.
 #[derive(Clone, Default)]
 pub struct Lines(Arc<Mutex<VecDeque<String>>>);
 

@@ -153,7 +153,7 @@ def test_tables_have_the_types_of_the_map(store: everleaf.Store) -> None:
         store.map("few", str, float).put_arrow(pyarrow.table({"key": ["a", None], "value": [1.0, 2.0]}))
 
 
-def test_who_holds_a_part_of_a_closed_store_is_told(tmp_path: Path) -> None:
+def test_a_holder_of_a_part_of_a_closed_store_is_told(tmp_path: Path) -> None:
     """`close` was silent, and the next `open` said that the store was not closed."""
     path = tmp_path / "a.pool"
     store = everleaf.open(path)

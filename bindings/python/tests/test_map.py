@@ -538,7 +538,7 @@ def test_tables_and_series(store: everleaf.Store) -> None:
 
 
 def test_batches_and_gets_of_many_threads(store: everleaf.Store) -> None:
-    """Gets keep the interpreter unless a batch is being written: nobody waits for somebody who waits."""
+    """Gets keep the interpreter unless a batch is being written: no thread waits for one that waits."""
     stop = threading.Event()
     keys = [b"%d" % n for n in range(50)]
 
@@ -1077,7 +1077,7 @@ def test_other_threads_run_while_the_last_reference_closes_it(tmp_path: Path, qu
 
 
 def test_a_batch_that_is_being_written_is_refused(store: everleaf.Store) -> None:
-    """Who used it meanwhile waited for the end of the write, with the interpreter."""
+    """A thread that used it meanwhile waited for the end of the write, with the interpreter."""
     batch = store.batch()
     for number in range(100_000):
         batch.put(store, b"%d" % number, b"v")

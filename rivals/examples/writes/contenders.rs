@@ -1,4 +1,4 @@
-//! Who writes, and how.
+//! The stores that are written to, and how.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::{Load, TimeResult};
 /// Whatever goes wrong.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// One who writes.
+/// A store that is written to.
 pub struct Contender {
     /// The name in the table.
     pub name: &'static str,

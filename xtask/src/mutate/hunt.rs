@@ -239,7 +239,7 @@ fn at_once<T: Sync, R: Send>(
         }
         drop(sender);
         let all_done = receiver.iter().try_for_each(|(index, done)| with(&all[index], done));
-        // Who is still at work finds nobody to tell.
+        // A thread that is still at work finds nobody to tell.
         drop(receiver);
         all_done
     })

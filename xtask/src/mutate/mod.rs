@@ -1,6 +1,6 @@
 //! `cargo xtask mutate`: bugs by rule. Each flush, ordering, check, bound and step of the real code becomes a
 //! site with a switch, in a copy of the sources below `target`; the prover searches with one of them on at a
-//! time, and a table is kept of who found it.
+//! time, and a table is kept of what found it.
 
 mod arguments;
 mod build;

@@ -1,4 +1,4 @@
-//! The table that is kept: for each site that was hunted, who found it.
+//! The table that is kept: for each site that was hunted, what found it.
 
 use std::collections::BTreeMap;
 use std::fs;

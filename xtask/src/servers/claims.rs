@@ -12,7 +12,7 @@ const CLIENTS: usize = 3_000;
 /// What each sends, with a pause behind each part: 35 bytes announce the value, 120 are of it.
 const PARTS: [&[u8]; 3] =
     [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000000\r\n", &[b'v'; 60], &[b'v'; 60]];
-/// How long a server may take to read what was sent, or to forget who has gone.
+/// How long a server may take to read what was sent, or to forget clients that have gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a server says of itself, and the kernel of its process.

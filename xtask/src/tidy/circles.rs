@@ -2,8 +2,9 @@
 //!
 //! A file uses another one if it names something of it, by whatever path: `crate::`, `self::`, `super::`, a group of
 //! `use`, a module that it brought in. A name that a module only passes on (`pub use`) counts for the file that has
-//! it. What a file takes from those above it (`a::b` from `a`, or from the root) counts like the rest: who wants to
-//! read the file above has to read this one first, and this one is not to be understood without the one above.
+//! it. What a file takes from those above it (`a::b` from `a`, or from the root) counts like the rest: a reader who
+//! wants to read the file above has to read this one first, and this one is not to be understood without the one
+//! above.
 
 use std::collections::{BTreeMap, BTreeSet};
 

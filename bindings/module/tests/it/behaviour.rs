@@ -245,7 +245,7 @@ fn transactions_and_watched_keys_see_changes() {
     let (c, other) = (&mut server.connect(), &mut server.connect());
     tell(c, &["EL.PUT", "k", "a", "1"]);
     tell(c, &["WATCH", "k"]);
-    // Nothing that leaves the map as it was disturbs who watches.
+    // Nothing that leaves the map as it was disturbs a client that watches.
     tell(other, &["EL.CAS", "k", "a", "wrong", "2"]);
     tell(other, &["EL.DEL", "k", "none"]);
     tell(other, &["EL.PUT", "k", "a", "2", "NX"]);

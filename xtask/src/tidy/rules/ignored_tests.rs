@@ -1,5 +1,5 @@
-//! A test that is ignored says by one of a few reasons who runs it, and its name goes with the reason, by which it
-//! is chosen: so no test is in no tier, and none that only hands may start is run at night.
+//! A test that is ignored says by one of a few reasons what runs it, and its name goes with the reason, by which
+//! it is chosen: so no test is in no tier, and none that only hands may start is run at night.
 
 use super::{Finding, Rule, Workspace, finding};
 use crate::tidy::{BY_HAND_PREFIX, LONG_NAMES};

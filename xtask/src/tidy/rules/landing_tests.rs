@@ -1,4 +1,4 @@
-//! Tests that guard a landing are ignored elsewhere, for this reason and by this name: so those whom
+//! Tests that guard a landing are ignored elsewhere, for this reason and by this name: so those that
 //! `cargo xtask landing` chooses by name are all of them, and none is in no tier.
 
 use super::{Finding, Rule, Workspace, finding};
