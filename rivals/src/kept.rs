@@ -276,9 +276,8 @@ mod tests {
         let row = &value["parts"][part]["reports"][0]["rows"][0];
         assert_eq!((&row["noisy_rounds"], &row["preempted_rounds"]), (&json!(2), &json!(4)));
         // A merged row has the fields of one round's, and no others.
-        let names = |row: &Value| -> Vec<String> {
-            row.as_object().unwrap().keys().cloned().collect()
-        };
+        let names =
+            |row: &Value| -> Vec<String> { row.as_object().unwrap().keys().cloned().collect() };
         assert_eq!(names(row), names(&json!(disturbed.rows[0])));
     }
 

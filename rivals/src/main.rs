@@ -20,7 +20,7 @@ use clap::Parser;
 use everleaf_bench::measure::contest;
 use everleaf_bench::measure::{Case, Length, Settings};
 use everleaf_bench::report::Report;
-use everleaf_bench::{Distribution, IndexKind, BenchError, Medium};
+use everleaf_bench::{BenchError, Distribution, IndexKind, Medium};
 use folder::Folder;
 use kept::{Kept, Way};
 use rival::Rival;

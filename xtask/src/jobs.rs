@@ -91,13 +91,24 @@ pub fn product(root: &Path) -> bool {
         && program_size::is_small_enough(root, PRODUCT)
 }
 
+/// Packages that are no members of the workspace.
+const ELSEWHERE: [&str; 3] = ["bindings/module", "bindings/python", "rivals"];
+
 /// `cargo xtask fmt`: checks, or with `--fix` writes, the formatting.
 pub fn fmt(root: &Path, arguments: &[String]) -> bool {
-    let mut command = cargo(root, &["fmt", "--all"]);
-    if !arguments.iter().any(|argument| argument == "--fix") {
-        command.args(["--", "--check"]);
-    }
-    run(command)
+    let is_to_check = !arguments.iter().any(|argument| argument == "--fix");
+    let formatted = |folder: &Path, packages: &[&str]| {
+        let mut command = cargo(folder, &[&["fmt"], packages].concat());
+        if is_to_check {
+            command.args(["--", "--check"]);
+        }
+        run(command)
+    };
+    let is_whole = formatted(root, &["--all"]);
+    // All of them, also where one fails.
+    ELSEWHERE
+        .iter()
+        .fold(is_whole, |is_whole, folder| formatted(&root.join(folder), &[]) && is_whole)
 }
 
 /// `cargo xtask lint`: clippy on everything, warnings are errors.

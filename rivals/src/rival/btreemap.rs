@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use everleaf_bench::measure::Settings;
 use everleaf_bench::measure::contest::entrant;
 use everleaf_bench::target::{KeyOf, Target, Worker};
-use everleaf_bench::{Footprint, BenchError};
+use everleaf_bench::{BenchError, Footprint};
 
 use super::common::Rival;
 use super::form::{Form, Strings, Words};
@@ -27,7 +27,9 @@ pub const RIVAL: Rival = Rival {
     },
 };
 
-fn make<F: Form>(settings: &Settings) -> impl Fn() -> Result<(Locked<F>, ()), BenchError> + 'static {
+fn make<F: Form>(
+    settings: &Settings,
+) -> impl Fn() -> Result<(Locked<F>, ()), BenchError> + 'static {
     let form = F::new(settings);
     move || Ok((Locked { form: form.clone(), pairs: RwLock::default() }, ()))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use congee::{Congee, DefaultAllocator};
 use everleaf_bench::measure::contest::entrant;
 use everleaf_bench::target::{IntegerKeys, Target, Worker};
-use everleaf_bench::{Footprint, BenchError};
+use everleaf_bench::{BenchError, Footprint};
 
 use super::common::{Rival, refused};
 use super::form::{Form, Words};

@@ -71,11 +71,7 @@ impl Engine for Redb {
         Ok(table(database)?.get(key).map_err(refused)?.map(|value| check(value.value())))
     }
 
-    fn set(
-        database: &mut &Database,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<Option<bool>, BenchError> {
+    fn set(database: &mut &Database, key: &[u8], value: &[u8]) -> Result<Option<bool>, BenchError> {
         write(database, |table| Ok(Some(table.insert(key, value).map_err(refused)?.is_some())))
     }
 

@@ -11,7 +11,7 @@ use crossbeam_skiplist::SkipMap;
 use everleaf_bench::measure::Settings;
 use everleaf_bench::measure::contest::entrant;
 use everleaf_bench::target::{KeyOf, Target, Worker};
-use everleaf_bench::{Footprint, BenchError};
+use everleaf_bench::{BenchError, Footprint};
 
 use super::common::Rival;
 use super::form::{Form, Strings, Words};
