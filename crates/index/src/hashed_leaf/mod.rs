@@ -76,6 +76,8 @@ mod slab;
 mod sort;
 mod split;
 pub mod state;
+#[cfg(test)]
+mod tests;
 mod thin;
 mod write;
 

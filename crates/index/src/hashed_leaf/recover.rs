@@ -4,12 +4,13 @@
 //! half of each leaf is made, in parallel: an entry that was never linearized becomes a `TOMB`; what a
 //! crash left of half a claim is cleared; positions that are free in a chunk that a key has passed are
 //! given up (their line was lost while that of the key survived). A leaf with a frozen position is
-//! frozen again; the first writer completes its replacement. Or it is made later (`restore.rs`).
+//! frozen again; the first writer completes its replacement. A state that is none, and an integer outside of its
+//! leaf's fences, are damage, and refuse the pool. Or all that is made later (`restore.rs`).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_alloc::{AllocError, BLOCK_SIZE, Recovery, Session};
 use everleaf_machine::{AtomicPair, LINE_SIZE, Machine, Pair, SpinLock};
 
 use super::candidate::unclaimed;
@@ -22,7 +23,7 @@ use crate::kind::Kind;
 use crate::nbtree::Contents;
 use crate::nbtree::layout::owner_parts;
 use crate::nbtree::recover::{LiveBlocks, Task, sort_blocks};
-use crate::nbtree::state::{EMPTY, EMPTY_ENTRY, FROZEN, PENDING, TOMB, holds};
+use crate::nbtree::state::{EMPTY, EMPTY_ENTRY, FROZEN, LIVE, PENDING, TOMB, holds};
 
 /// Threads that rebuild a tree together, at most.
 const SHARE_COUNT_MAX: usize = 128;
@@ -133,6 +134,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         for position in G::HEADER_POSITIONS..G::POSITIONS {
             let cell = self.entry(leaf, position);
             let entry = cell.read_private();
+            if let Some(what) = self.damage(task.low, task.high, entry) {
+                return Err(damaged::<G>(leaf, what));
+            }
             if let Some(mended) = survey.take(self, leaf, task.low, position, entry)
                 && writable
             {
@@ -150,6 +154,29 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         self.begin_leaf(leaf, task.low, task.high, skip, &bytes, flags);
         Ok(keys)
     }
+
+    /// What cannot be in a leaf of this range: no crash has left it so, and a replacement would copy it.
+    pub(super) fn damage(&self, low: u64, high: u64, entry: Pair) -> Option<&'static str> {
+        if M::mutant("hashed.takes_damaged") {
+            return None;
+        }
+        let state = K::state(entry);
+        if !matches!(state, EMPTY | PENDING | LIVE | TOMB | FROZEN | FROZEN_EMPTY) {
+            return Some("a position has a state that is none");
+        }
+        if !holds(state) || K::HAS_TAILS {
+            return None;
+        }
+        let below = K::compare_fence_to_entry(self.base, low, low, entry).is_gt();
+        let above = high != 0 && K::compare_fence_to_entry(self.base, high, low, entry).is_le();
+        (below || above).then_some("a key is outside of its fences")
+    }
+}
+
+/// The error of a leaf that is damaged within.
+pub(super) fn damaged<G: LeafShape>(leaf: LeafId, what: &str) -> AllocError {
+    let offset = u64::from(leaf.block::<G>()) * BLOCK_SIZE as u64;
+    AllocError::Corrupt { offset, what: format!("a leaf: {what}") }
 }
 
 /// What the positions of a leaf of shape `G` are after a crash.

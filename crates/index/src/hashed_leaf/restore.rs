@@ -34,20 +34,18 @@
 
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, BLOCK_SIZE, LateMarks, Mark, Recovery, Session};
+use everleaf_alloc::{AllocError, LateMarks, Mark, Recovery, Session};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, Pair};
 
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, NO_LEAF, REPLACED, RESTORED};
 use super::placement::Placement;
-use super::recover::Survey;
+use super::recover::{Survey, damaged};
 use super::{HashedLeafTree, Slab};
 use crate::kind::Kind;
 use crate::nbtree::inner_tree::Path;
 use crate::nbtree::layout::owner_parts;
 use crate::nbtree::recover::{LiveBlocks, Task, sort_blocks};
-use crate::nbtree::state::{EMPTY, FROZEN, LIVE, PENDING, TOMB, holds};
-
-use super::state::FROZEN_EMPTY;
+use crate::nbtree::state::holds;
 
 /// Leaves that are restored in one go when all are wanted.
 const SHARE: usize = 256;
@@ -200,13 +198,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             damage = Some("its low fence or its tree is not that of its place");
         }
         if let Some(what) = damage {
-            let offset = u64::from(leaf.block::<G>()) * BLOCK_SIZE as u64;
-            return Err(AllocError::Corrupt { offset, what: format!("a leaf: {what}") });
+            return Err(damaged::<G>(leaf, what));
         }
         if is_twice && wrong.is_none() {
-            let offset = u64::from(leaf.block::<G>()) * BLOCK_SIZE as u64;
-            let what = "a leaf: a record is in use twice".to_string();
-            wrong = Some(AllocError::Corrupt { offset, what });
+            wrong = Some(damaged::<G>(leaf, "a record is in use twice"));
         }
         if let Some(wrong) = wrong {
             return Err(wrong);
@@ -242,20 +237,6 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             Some(late) if holds(K::state(entry)) => K::entry_mark(late.recovery(), entry),
             _ => Ok(None),
         }
-    }
-
-    /// What cannot be in a leaf of this range.
-    fn damage(&self, low: u64, high: u64, entry: Pair) -> Option<&'static str> {
-        let state = K::state(entry);
-        if !matches!(state, EMPTY | PENDING | LIVE | TOMB | FROZEN | FROZEN_EMPTY) {
-            return Some("a position has a state that is none");
-        }
-        if !holds(state) || K::HAS_TAILS {
-            return None;
-        }
-        let below = K::compare_fence_to_entry(self.base, low, low, entry).is_gt();
-        let above = high != 0 && K::compare_fence_to_entry(self.base, high, low, entry).is_le();
-        (below || above).then_some("a key is outside of its fences")
     }
 
     /// Stores the volatile half of a leaf, and says that it is there. The first thread that does so counts its

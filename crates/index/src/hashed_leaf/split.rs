@@ -22,7 +22,7 @@ use super::state::FROZEN_EMPTY;
 use crate::api::change::Outcome;
 use crate::kind::Kind;
 use crate::nbtree::shared::Shared;
-use crate::nbtree::state::{BlockState, EMPTY, FROZEN, NO_BLOCK, PENDING, TOMB};
+use crate::nbtree::state::{BlockState, EMPTY, FROZEN, LIVE, NO_BLOCK, PENDING, TOMB};
 use crate::nbtree::write::Write;
 
 /// Blocks that a split must leave: merging needs one to free two, so that without any a full pool
@@ -202,7 +202,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                     let kill = M::mutant("hashed.freeze_kills_pending");
                     K::with_state(entry, if kill { TOMB } else { FROZEN })
                 }
-                _ => K::with_state(entry, FROZEN),
+                LIVE => K::with_state(entry, FROZEN),
+                _ if M::mutant("hashed.takes_damaged") => K::with_state(entry, FROZEN),
+                // None: the leaf was damaged since it was opened. What holds no key must not come to hold one.
+                _ => break,
             };
             match cell.compare_exchange(entry, frozen) {
                 Ok(_) if state == EMPTY => break,

@@ -1,6 +1,7 @@
 //! The tests of the flagship on hardware, in one program: its generic code is compiled once.
 
 mod common;
+mod damage_at_opening;
 mod differential;
 mod hashed_leaf;
 mod hashed_leaf_bytes;
