@@ -1,5 +1,7 @@
 //! Programs of maps that once failed, and what is known to come of damage.
 
+#![allow(clippy::print_stdout, reason = "what was found is the result")]
+
 use crate::marks::assert_all_met;
 use everleaf_machine::simulated::{Config, Report};
 use everleaf_prove::structures::find;
@@ -31,4 +33,29 @@ fn damage_is_refused_and_told_of_and_harmless() {
         total.add(&report);
     }
     assert_all_met(&total, &["damage.refused", "damage.told", "damage.untold"]);
+}
+
+/// What was lost: a damaged state of an entry that was removed from a hashed leaf was taken for that of one that is
+/// dead, until its leaf was replaced; then the key was back.
+#[test]
+fn what_a_damaged_pool_takes_brings_nothing_back() {
+    let maps = find("maps").expect("in the list");
+    let look = |mutant: Option<&'static str>, number: u64| {
+        let case = maps.case(&format!("hashed/damage/{number}")).expect("its program");
+        let config = Config { mutants: mutant.into_iter().collect(), ..Config::default() };
+        case.explore(&config, 3)
+    };
+    let mut total = Report::default();
+    for number in 0..8 {
+        let (report, failure) = look(None, number);
+        assert!(failure.is_none(), "{number}: {failure:?}");
+        total.add(&report);
+    }
+    assert_all_met(&total, &["damage.refused", "damage.untold"]);
+    let mutant = "hashed.takes_damaged";
+    let found = (0..200).find_map(|number| Some((number, look(Some(mutant), number).1?)));
+    let (number, failure) = found.unwrap_or_else(|| panic!("{mutant} is not missed"));
+    println!("{mutant}: {} ({number})", failure.kind);
+    let (_, failure) = look(None, number);
+    assert!(failure.is_none(), "{number}: {failure:?}");
 }

@@ -2,15 +2,15 @@
 //!
 //! What a crash has left is opened as in `maps.rs`. Before that some copies of it are damaged, each at one place, and
 //! opened, read and checked. A damaged pool may be refused, and every call may answer with an error; but what is
-//! answered must be right. Of a pool that was sealed that is what it held. In one that was not, a leaf may lack
-//! entries, or have old ones; but a value of a byte string must have been written under its key. Pairs that are
-//! salvaged are held to the same, and of a pool that is not damaged none may be missing.
+//! answered must be right, also when it is written on. Of a pool that was sealed that is what it held. In one that was
+//! not, a leaf may lack entries, or have old ones; but a value of a byte string must have been written under its key.
+//! Pairs that are salvaged are held to the same, and of a pool that is not damaged none may be missing.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use everleaf_index::salvage::{Salvage, SalvagedPair};
-use everleaf_index::{IndexError, Record, Trees, Verify};
+use everleaf_index::{Change, IndexError, Record, Trees, Verify};
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Domain, Memory, OwnedMemory, Plan, Program, Random};
 use everleaf_machine::{LINE_SIZE, Machine, Simulated, check_sum::crc32c};
@@ -52,7 +52,15 @@ fn damage(bytes: &mut [u8], random: &mut Random) {
     let used: Vec<usize> = (0..lines).filter(is_used).collect();
     let pick = |random: &mut Random, most: usize| random.below(most as u64) as usize;
     let line = used[pick(random, used.len())] * LINE_SIZE;
-    match random.below(8) {
+    match random.below(10) {
+        8 | 9 => {
+            // Of words with something in their highest byte, which is where an entry has its state.
+            let words = (line..line + LINE_SIZE).step_by(8).map(|word| word + 7);
+            let tops: Vec<usize> = words.filter(|top| bytes[*top] != 0).collect();
+            if !tops.is_empty() {
+                bytes[tops[pick(random, tops.len())]] ^= 0x20 << random.below(3);
+            }
+        }
         0 => bytes[line..][..LINE_SIZE].fill(0),
         1 => {
             let from = used[pick(random, used.len())] * LINE_SIZE;
@@ -141,7 +149,53 @@ impl Damaged {
         }
         let is_clean = opened.trees.check().is_ok_and(|report| report.is_clean());
         M::mark(if is_told || !is_clean { "damage.told" } else { "damage.untold" });
+        for map in 0..MAPS {
+            self.write_on(&opened.trees, map, &mut problems);
+        }
         first_of(problems)
+    }
+
+    /// Goes on writing to a map, if it is there, so that leaves are replaced: to every other key. Of the rest, a byte
+    /// string has what was written under its key, or an error, and no integer comes that was not there. (NBTree does
+    /// not compare integers with the bounds of their leaves when it opens them.)
+    fn write_on(&self, trees: &Trees<maps::G, M>, map: u64, problems: &mut Vec<String>) {
+        const ROUNDS: u64 = 3;
+        let name = name_of(map);
+        let Ok(mut session) = trees.heap().session() else { return };
+        let (written, rest) = (|| (0..KEYS).step_by(2), || (1..KEYS).step_by(2));
+        if is_integers(map) {
+            let Ok(Some(tree)) = trees.find_u64_tree(&name) else { return };
+            let is_absent =
+                |key: &u64, session: &mut _| matches!(tree.get(session, *key), Ok(None));
+            let absent: Vec<_> = rest().filter(|key| is_absent(key, &mut session)).collect();
+            for key in (0..ROUNDS).flat_map(|_| written()) {
+                let _ = tree.upsert(&mut session, key, key);
+                let _ = tree.remove(&mut session, key);
+            }
+            let mut came = absent.into_iter().filter(|key| !is_absent(key, &mut session));
+            if let (Some(key), true) = (came.next(), self.maps.hashes) {
+                problems.push(format!("key {key} of map {map} came when others were written"));
+            }
+            return;
+        }
+        let Ok(Some(tree)) = trees.find_bytes_tree(&name) else { return };
+        for (round, key) in (0..ROUNDS).flat_map(|round| written().map(move |key| (round, key))) {
+            let (word, value) = (word_of(key), round.to_le_bytes());
+            let _ = tree.change(&mut session, &Change::upsert(&word, &value));
+            if round + 1 < ROUNDS {
+                let _ = tree.change(&mut session, &Change::remove(&word));
+            }
+        }
+        for key in rest() {
+            let value = |record: Record<'_>| number(record.value);
+            let found = tree.get_verified(&mut session, &word_of(key), Verify::Sum, value);
+            if let Ok(Some(value)) = found
+                && !self.was_written(map, key, value)
+            {
+                let problem = format!("key {key} of map {map} is {value} behind writes of others");
+                problems.push(problem);
+            }
+        }
     }
 
     /// Reads a map, if it is there.
