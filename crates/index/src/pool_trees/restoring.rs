@@ -44,6 +44,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<Nodes<K, G, M>, M> {
         Ok(self.with(session, |tree, session| tree.restore_all(session))??)
     }
 
+    /// Leaves that opening has left of the trees that were here, and are not freed yet.
+    pub fn unrestored_of_gone(&self) -> u64 {
+        self.gone(|tree| tree.unrestored()).into_iter().sum()
+    }
+
     /// Looks at the tree when no leaf is left to be restored, and restores those that are.
     ///
     /// # Errors

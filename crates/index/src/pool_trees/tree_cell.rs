@@ -191,6 +191,13 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
         self.freeing.try_lock().is_none_or(|_alone| self.free_retired(session))
     }
 
+    /// Looks at each tree that was here and waits to be freed.
+    pub fn gone<R>(&self, look: impl Fn(&T) -> R) -> Vec<R> {
+        let retired_trees = self.retired_trees.lock();
+        // SAFETY: a tree is freed only when it was taken out of the list, which needs the lock that we have.
+        retired_trees.iter().map(|retired| look(unsafe { &*retired.tree })).collect()
+    }
+
     /// The caller has `freeing`.
     fn free_retired(&self, session: &mut Session<M>) -> bool {
         if self.retired_trees.lock().is_empty() {

@@ -295,6 +295,46 @@ fn a_pool_that_was_closed_after_it_was_opened_at_once_is_whole() {
     assert_eq!((trees.unrestored(), trees.is_opening()), (0, false));
 }
 
+/// What was lost: while somebody was pinned nothing of a map that was emptied or removed could be freed, and nobody
+/// came to that later. The leaves of it that were never restored kept the free space from being used, and closing the
+/// pool was refused as if a record were in use twice.
+#[test]
+fn what_is_emptied_beside_a_reader_keeps_no_pool_from_being_closed() {
+    for (removes, reads_on) in [(false, false), (true, false), (false, true), (true, true)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        let model = killed(&path, 4000);
+        let trees = at_once(&path);
+        let mut session = trees.heap().session().expect("a session");
+        let mut reader = trees.heap().session().expect("a session");
+        reader.pin();
+        if removes {
+            assert!(trees.unlink(&mut session, "other").expect("writable"));
+            trees.tidy_removed(&mut session);
+        } else {
+            map(&trees, "other").clear(&mut session).expect("room");
+        }
+        if reads_on {
+            trees.close().expect("what nobody has freed is not sealed");
+            reader.unpin();
+        } else {
+            reader.unpin();
+            assert!(trees.restore_all(&mut session).expect("sound").is_empty());
+            let is_finished = (0..4).any(|_| trees.finish_opening());
+            assert!(is_finished, "{} leaves of no map are left", trees.unrestored());
+            trees.close().expect("it is written");
+        }
+        drop((session, reader, trees));
+        let trees: Trees = Trees::open(pool(&path, 1 << 30, false), 2).expect("the trees");
+        assert!(trees.check().expect("a check").is_complete, "it was sealed");
+        let mut session = trees.heap().session().expect("a session");
+        assert_same(&map(&trees, "map"), &mut session, &model);
+        let other = trees.find_bytes_tree("other").expect("of this kind");
+        let left = other.map(|tree| tree.len(&mut session).expect("sound"));
+        assert_eq!(left, (!removes).then_some(0));
+    }
+}
+
 #[test]
 fn a_pool_of_strings_that_is_only_read_is_not_written() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -62,17 +62,13 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
                 // Whatever is damaged is told to the call that touches it.
                 let _ = self.restore_all(&mut session);
             }
-            let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
-            for tree in named {
-                match waits {
-                    true => tree.tidy(&mut session),
-                    false => tree.tidy_at_once(&mut session),
-                };
-            }
             if waits {
-                self.tidy_removed(&mut session);
+                self.tidy_all(&mut session);
                 self.finish_opening();
             } else {
+                for tree in self.named_trees() {
+                    tree.tidy_at_once(&mut session);
+                }
                 if let Some(_busy) = self.maintenance.try_lock() {
                     self.tidy_others(&mut session);
                 }
@@ -82,6 +78,47 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         for _ in 0..2 {
             self.sessions.collect_idle();
+        }
+    }
+
+    /// Frees what was in trees that were emptied or removed, as far as nobody can be reading it any more. Waits for
+    /// threads that do the same.
+    pub(super) fn tidy_all(&self, session: &mut Session<M>) {
+        for tree in self.named_trees() {
+            tree.tidy(session);
+        }
+        self.tidy_removed(session);
+    }
+
+    /// A copy: trees may come and go meanwhile.
+    pub(super) fn named_trees(&self) -> Vec<Named<G, M>> {
+        self.named.lock().iter().map(|(_, tree)| tree.clone()).collect()
+    }
+
+    /// Leaves that opening has left of trees that were emptied or removed and are not freed yet. What they refer to is
+    /// nobody's, and nothing of them is sealed. Nobody frees such a tree meanwhile.
+    pub(super) fn unrestored_of_gone(&self) -> u64 {
+        let of = |tree: &Named<G, M>| match tree {
+            Named::U64(tree) => tree.cell().unrestored_of_gone(),
+            Named::Bytes(tree) => tree.cell().unrestored_of_gone(),
+            Named::Other(..) => 0,
+        };
+        let removed: Vec<_> = self.removed.lock().clone();
+        self.named_trees().iter().chain(&removed).map(of).sum()
+    }
+
+    /// Frees trees that were emptied or removed, if the leaves that nobody has restored are all of such: nobody else
+    /// may come to that. Not inside of an operation.
+    pub(super) fn free_gone_unrestored(&self) {
+        let Ok(mut session) = self.heap.session() else { return };
+        let is_whole = |tree: &Named<G, M>, session: &mut Session<M>| match tree {
+            Named::U64(tree) => tree.cell().with(session, |tree, _| tree.unrestored() == 0),
+            Named::Bytes(tree) => tree.cell().with(session, |tree, _| tree.unrestored() == 0),
+            Named::Other(..) => Ok(true),
+        };
+        // One that was removed meanwhile has gone, too.
+        if self.named_trees().iter().all(|tree| is_whole(tree, &mut session).unwrap_or(true)) {
+            self.tidy_all(&mut session);
         }
     }
 

@@ -33,6 +33,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             return Err(damage);
         }
         if self.unrestored() != 0 {
+            // What nobody came back to when others had stopped reading it.
+            self.tidy_all(&mut session);
+        }
+        if self.unrestored() > self.unrestored_of_gone() {
             // It was told when it was met.
             let what = "a record is in use twice: its leaf is not sealed".to_string();
             return Err(AllocError::Corrupt { offset: self.heap.pool().data_start(), what }.into());
