@@ -17,7 +17,7 @@ use super::NbTree;
 use super::layout::{BLOCK_HEADER_SIZE, Block, Inner, Leaf};
 use super::recover::block_at;
 use super::shared::Shared;
-use super::state::{REPLACED, holds};
+use super::state::{FREEZING, REPLACED, holds};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
@@ -123,7 +123,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// Seals the current leaves behind one that the inner nodes lead to.
     fn seal_chain(&self, leaf: Shared<Leaf<M>>, contents: &mut Contents) {
         // Acquire: as in `resolve`.
-        if leaf.meta.load(Ordering::Acquire) & REPLACED == 0 {
+        let meta = leaf.meta.load(Ordering::Acquire);
+        if meta & REPLACED == 0 {
             let block = self.block(leaf);
             let (found, sum) = contents_of::<K, G, M>(block, leaf.block);
             contents.add(found);
@@ -134,6 +135,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                     // Persist: the sum before the pool's seal, which says that it is to be
                     // believed; drained at the end of the share.
                     self.medium.flush(block.sum.as_ptr(), 8);
+                }
+                if meta & FREEZING != 0 && !M::mutant("nbtree.no_frozen_flush") {
+                    // Persist: what froze a leaf whose replacement found no space, before the pool's seal, whose sum
+                    // has it; it was never flushed. Drained likewise.
+                    self.medium.flush(block.as_ptr().cast(), BLOCK_SIZE);
                 }
             }
             return;

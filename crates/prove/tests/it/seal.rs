@@ -124,3 +124,43 @@ fn what_recovery_clears_in_hashed_leaves_is_durable_by_a_seal() {
         println!("{mutant}: {}", failure.unwrap_or_else(|| panic!("{mutant} is not missed")));
     }
 }
+
+/// A leaf of several lines whose split is refused memory when it was frozen already, at the allocation of this number;
+/// then the pool is closed, with the power cut everywhere.
+fn explore_frozen(
+    tree: &'static AnyWords,
+    refused: u64,
+    mutant: Option<&'static str>,
+) -> Result<Report, Box<Failure>> {
+    let history = (0..7).map(|key| Operation::Upsert(key, key + 1)).collect();
+    let universe: [&[u8]; 8] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"];
+    let mut program = BytesProgram::on(tree, &universe, history, 1);
+    program.space.may_fill = true;
+    let program = Closed { program, again: false };
+    let plan = vec![Step::Do(Operation::Insert(7, 9)), Step::Close];
+    let mut config = Config { mutants: mutant.into_iter().collect(), ..Config::default() };
+    (config.domain, config.fail_allocation) = (Domain::Adr, Some(refused));
+    Runner::new(program, vec![plan], config)?.explore(10)
+}
+
+/// What froze a leaf that could not be replaced was in the cache only, and the seal of a close was made over it: after
+/// a power cut the pool, which was whole, was refused for ever.
+#[test]
+fn what_froze_a_leaf_is_durable_by_a_seal() {
+    type Seven = Tiny<7, 3>;
+    let (nbtree, hashed) = const { (&AnyWords::of::<Seven>(), &AnyWords::hashed::<Seven>()) };
+    let mut missed = 0;
+    for refused in 0..6 {
+        for tree in [nbtree, hashed] {
+            let report = explore_frozen(tree, refused, None);
+            let report = report.unwrap_or_else(|failure| panic!("{refused}: {failure}"));
+            assert!(report.counts.images > 0, "the power was never cut");
+        }
+        let failure = explore_frozen(nbtree, refused, Some("nbtree.no_frozen_flush")).err();
+        if let Some(failure) = failure {
+            println!("allocation {refused}: {}", failure.kind);
+            missed += 1;
+        }
+    }
+    assert!(missed > 0, "nbtree.no_frozen_flush is not missed");
+}
