@@ -77,7 +77,7 @@ impl Alone<'_> {
 
     /// Number of keys, as [`Map::len`].
     pub fn len(&mut self) -> u64 {
-        self.map.tree().len(self.session).unwrap_or(0)
+        self.map.len_in(self.session).unwrap_or(0)
     }
 
     /// Another map of the same store, in the same way.

@@ -420,11 +420,16 @@ impl Map {
     /// once](crate::Options::open_at_once) has left of the map; keys in leaves of that which are damaged are not
     /// counted.
     pub fn len(&self) -> u64 {
-        let count = |mut session: SessionGuard<'_, Hardware>| match self.tree.len(&mut session) {
-            Err(IndexError::Alloc(_)) => Ok(self.tree.shape_so_far(&mut session)?.keys),
-            counted => Ok(counted?),
-        };
+        let count = |mut session: SessionGuard<'_, Hardware>| self.len_in(&mut session);
         self.shared.session().and_then(count).unwrap_or(0)
+    }
+
+    /// As [`Self::len`], in a session.
+    pub(crate) fn len_in(&self, session: &mut Session<Hardware>) -> Result<u64> {
+        match self.tree.len(session) {
+            Err(IndexError::Alloc(_)) => Ok(self.tree.shape_so_far(session)?.keys),
+            counted => Ok(counted?),
+        }
     }
 
     /// Whether there are no keys. As [`Self::len`].

@@ -181,3 +181,50 @@ fn a_copy_has_the_maps_of_integers_in_the_wanted_tree() {
     Store::restore(&copy, &path, |_| {}).expect("room");
     assert_eq!(integers(&path), ("nbtree", pairs));
 }
+
+/// A map with a damaged leaf that opening at once has left counted as empty for who reads while nobody else writes.
+#[test]
+fn keys_of_a_damaged_map_are_counted_alike_while_nobody_else_writes() {
+    const LIVE: u64 = 2 << 61 | ((1 << 30) - 1) << 31 | ((1 << 30) - 1) << 1;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, killed) = (folder.path().join("pool"), folder.path().join("killed"));
+    let store = create(&path, Tree::HashedLeaf);
+    for map in [store.default_map(), &store.map("other").expect("room")] {
+        for number in 0..3000u32 {
+            let _ =
+                map.put(number.wrapping_mul(0x9E37_79B9).to_be_bytes(), b"value").expect("room");
+        }
+    }
+    // As if the process were killed now.
+    let mut bytes = std::fs::read(&path).expect("the pool file");
+    store.close().expect("nobody holds it");
+    let word = |bytes: &[u8], at: usize| {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let leaves = (0..bytes.len()).step_by(4096).filter(|at| word(&bytes, *at) == LIVE);
+    let is_live = |at: &usize| word(&bytes, *at) >> 61 == 2;
+    // Where the states of live entries are.
+    let live = |leaf: usize| -> Vec<usize> {
+        (leaf + 40..leaf + 4096).step_by(16).filter(is_live).collect()
+    };
+    // Not those that opening itself reads.
+    let full: Vec<_> = leaves.map(live).filter(|live| live.len() > 40).collect();
+    assert!(full.len() > 10, "{} leaves", full.len());
+    // In some leaves of both maps an entry gets a state that is none.
+    for live in full.iter().step_by(2) {
+        bytes[live[0] + 7] ^= 0b101 << 5;
+    }
+    std::fs::write(&killed, &bytes).expect("room");
+    let options = Options::new().open_at_once(true).sweep(false);
+    let store = options.open(&killed).expect("it is damaged within leaves only");
+    let map = store.map("other").expect("there");
+    let counts = [store.default_map().len(), map.len()];
+    assert!(counts.iter().all(|count| (1..3000).contains(count)), "{counts:?}");
+    store
+        .write_alone(|alone, _| {
+            assert_eq!([alone.len(), alone.on(&map)?.len()], counts);
+            assert!(!alone.is_empty());
+            Ok::<(), everleaf::Error>(())
+        })
+        .expect("nothing is written");
+}
