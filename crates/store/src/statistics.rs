@@ -31,7 +31,8 @@ pub struct Statistics {
     pub pool_returned_bytes: u64,
     /// Bytes to which the pool may grow.
     pub pool_max_bytes: u64,
-    /// Bytes of DRAM in leaf metadata and inner nodes.
+    /// Bytes of DRAM in leaf metadata (of hashed leaves those that are restored, and what leads to them) and inner
+    /// nodes.
     pub memory_bytes: u64,
     /// Leaves of all maps.
     pub leaves: u64,
@@ -156,7 +157,8 @@ impl Statistics {
         }
         let heap = shared.trees.heap();
         let pool = heap.pool();
-        let by_map = shared.glance(|session| by_map(shared, session)).unwrap_or_default();
+        let look = |session: &mut _| (by_map(shared, session), shared.trees.table_bytes(session));
+        let (by_map, table_bytes) = shared.glance(look).unwrap_or_default();
         let sum = |number: fn(&MapStatistics) -> u64| by_map.values().map(number).sum();
         let held = shared.views.held();
         let (log_bytes, log_lag) = shared.log_lag();
@@ -169,7 +171,7 @@ impl Statistics {
             pool_used_bytes,
             pool_returned_bytes: heap.returned_bytes(),
             pool_max_bytes: pool.max_size(),
-            memory_bytes: shared.trees.sessions().node_bytes(),
+            memory_bytes: shared.trees.sessions().node_bytes() + table_bytes,
             leaves: sum(|map| map.leaves),
             height: by_map.values().map(|map| map.height).max().unwrap_or(0),
             splits: sum(|map| map.splits),

@@ -70,7 +70,7 @@ fn as_text(statistics: &Statistics) -> Vec<(&'static str, String)> {
                 size(statistics.pool_max_bytes)
             ),
         ),
-        ("memory", format!("{} for inner nodes", size(statistics.memory_bytes))),
+        ("memory", format!("{} for inner nodes and leaf metadata", size(statistics.memory_bytes))),
         ("trees", format!("{leaves}, {} at most", counted(statistics.height, "level"))),
         (
             "opened",

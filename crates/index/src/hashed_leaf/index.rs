@@ -3,7 +3,7 @@
 use everleaf_alloc::{Recovery, Session};
 use everleaf_machine::{Machine, Pair};
 
-use super::layout::{LeafShape, OrderPlace};
+use super::layout::LeafShape;
 use super::{HashedLeafTree, Slab};
 use crate::api::change::{Change, Outcome};
 use crate::api::check_report::CheckReport;
@@ -133,11 +133,7 @@ impl<G: LeafShape, M: Machine> Operations for HashedLeafTree<U64Kind, G, M> {
     }
 
     fn table_bytes(&self) -> u64 {
-        let orders = self.ordered.sum().saturating_mul(size_of::<OrderPlace<M>>() as u64);
-        // The places of those that are not restored were not touched.
-        let leaves = self.leaves.sum().saturating_sub(self.unrestored_leaves());
-        let leaves = leaves.saturating_mul(Self::PLACE_SIZE);
-        leaves + orders + self.slab.directory_size() as u64
+        self.place_bytes() + self.slab.directory_size() as u64
     }
 
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {

@@ -94,7 +94,7 @@ use crate::nbtree::state::BlockState;
 use crate::nbtree::tally::Tally;
 use crate::nbtree::{Missed, TreeShape};
 use crate::pool_trees::pool_base::PoolBase;
-use layout::{BLOCK_HEADER_SIZE, Cold, Header, LeafId, LeafShape};
+use layout::{BLOCK_HEADER_SIZE, Cold, Header, LeafId, LeafShape, OrderPlace};
 pub(crate) use slab::Slab;
 pub(crate) use write::Near;
 
@@ -199,6 +199,15 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// Bytes of DRAM that a leaf has a place for in the slab.
     const PLACE_SIZE: u64 = (G::CHUNKS * LINE_SIZE + size_of::<Cold<M>>()) as u64;
+
+    /// Bytes of DRAM that its leaves have in the slab: their places, and those of the orders of leaves that were
+    /// scanned. O(1).
+    pub(crate) fn place_bytes(&self) -> u64 {
+        let orders = self.ordered.sum().saturating_mul(size_of::<OrderPlace<M>>() as u64);
+        // The places of those that are not restored were not touched.
+        let leaves = self.leaves.sum().saturating_sub(self.unrestored_leaves());
+        leaves.saturating_mul(Self::PLACE_SIZE) + orders
+    }
 
     /// A line of the fingerprints of a leaf.
     #[inline(always)]

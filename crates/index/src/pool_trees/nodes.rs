@@ -385,6 +385,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
         }
     }
 
+    /// Bytes of DRAM that its leaves take besides the nodes that sessions allocate. O(1).
+    pub fn place_bytes(&self) -> u64 {
+        match self {
+            Nodes::NbTree(_) => 0,
+            Nodes::HashedLeaf(tree) => tree.place_bytes(),
+        }
+    }
+
     /// See [`HashedLeafTree::restore_leaves`].
     pub fn restore_leaves(
         &self,

@@ -182,6 +182,32 @@ fn a_copy_has_the_maps_of_integers_in_the_wanted_tree() {
     assert_eq!(integers(&path), ("nbtree", pairs));
 }
 
+/// The memory of hashed leaves was in no number of a store: of 100,000 keys it told of a few inner nodes.
+#[test]
+fn statistics_have_the_memory_of_leaves_of_either_tree() {
+    for tree in [Tree::NbTree, Tree::HashedLeaf] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = create(&folder.path().join("pool"), tree);
+        let map = store.map("other").expect("room");
+        let empty = store.statistics();
+        for number in 0..20_000u32 {
+            let _ =
+                map.put(number.wrapping_mul(0x9E37_79B9).to_be_bytes(), b"value").expect("room");
+        }
+        let full = store.statistics();
+        let (leaves, bytes) = (full.leaves - empty.leaves, full.memory_bytes - empty.memory_bytes);
+        assert!(leaves > 80, "{leaves} leaves");
+        // A line or more for fingerprints and one for the rest.
+        assert!(bytes >= leaves * 128, "{tree:?}: {bytes} bytes for {leaves} leaves");
+        if tree == Tree::HashedLeaf {
+            assert!(bytes >= leaves * 320, "{bytes} bytes for {leaves} leaves");
+            map.iter().for_each(|pair| assert!(pair.is_ok()));
+            let scanned = store.statistics().memory_bytes - empty.memory_bytes;
+            assert!(scanned >= leaves * 600, "{scanned} bytes for {leaves} leaves");
+        }
+    }
+}
+
 /// A map with a damaged leaf that opening at once has left counted as empty for who reads while nobody else writes.
 #[test]
 fn keys_of_a_damaged_map_are_counted_alike_while_nobody_else_writes() {
