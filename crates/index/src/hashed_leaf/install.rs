@@ -14,7 +14,8 @@ use crate::nbtree::shared::Shared;
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Replaces the leaf that the inner nodes give for `key` by its current successors, if it has
-    /// been replaced and the locks are free. Best effort: a failure only leaves a hop.
+    /// been replaced and the locks are free. Best effort: a failure leaves a hop, and the block of the replaced leaf in
+    /// use; it is noted, as a merge that was missed is, so that who finds the pool full comes here (`thin.rs`).
     #[cold]
     #[inline(never)]
     pub(super) fn try_install(&self, session: &mut Session<M>, key: K::Key<'_>) {
@@ -27,11 +28,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let (parent, index) = path.step(depth);
         if !parent.try_lock() {
             M::mark("hashed.install.busy");
-            return;
+            return self.missed.note();
         }
         if parent.child(index) != child {
+            // By somebody who did the same; or the leaf itself is there now, and nothing stands in for it.
             parent.unlock();
-            return;
+            return self.missed.note();
         }
         let mut current = vec![];
         let mut dead = vec![];
@@ -48,6 +50,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             for leaf in dead {
                 self.retire_leaf(session, leaf, true);
             }
+        } else {
+            self.missed.note();
         }
     }
 

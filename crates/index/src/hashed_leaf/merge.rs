@@ -31,13 +31,24 @@ pub(super) const ABORTED: u32 = 2;
 const ROUNDS: usize = 3;
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
-    /// After a remove: cleans up if the leaf has become thin.
-    #[cold]
+    /// After a removal from a chunk that holds no more than a thin leaf may: cleans up if the leaf has become thin. The
+    /// keys that are left may all be in that chunk: of a scaled leaf neighbours are.
     #[inline(never)]
-    pub(super) fn after_remove(&self, session: &mut Session<M>, leaf: LeafId, key: K::Key<'_>) {
-        if Self::is_thin(self.live_count(leaf)) {
-            self.clean_up(session, key);
+    pub(super) fn after_remove(
+        &self,
+        session: &mut Session<M>,
+        leaf: LeafId,
+        chunk: usize,
+        key: K::Key<'_>,
+    ) {
+        let mut live = 0;
+        for turn in 0..G::CHUNKS {
+            live += self.live_in_chunk(leaf, (chunk + turn) % G::CHUNKS);
+            if !Self::is_thin(live) {
+                return;
+            }
         }
+        self.clean_up(session, key);
     }
 
     /// Merges the leaf of `key` with a neighbour if both are thin. Returns whether it did.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use everleaf_alloc::Session;
 use everleaf_machine::{Hardware, Pair};
-use everleaf_pool::{Domain, Pool};
+use everleaf_pool::{CreateMode, Domain, Pool, PoolOptions};
 
 use super::HashedLeafTree;
-use super::layout::LeafShape;
+use super::layout::{LeafId, LeafShape};
 use crate::Trees;
+use crate::api::change::Intent;
 use crate::geometry::Production;
 use crate::kind::{Kind, U64Kind};
 use crate::nbtree::state::{State, TOMB, holds};
@@ -42,6 +43,21 @@ fn inside<R>(
     seen.expect("it is there")
 }
 
+/// As [`inside`], while somebody has the lock of the node above the leaf of key 0.
+fn with_lock(
+    numbers: &Numbers,
+    session: &mut Session<Hardware>,
+    act: impl FnOnce(&Tree, &mut Session<Hardware>),
+) {
+    inside(numbers, session, |tree, session| {
+        let (path, _) = tree.inner.descend_path(0, false);
+        let (parent, _) = path.step(path.len() - 1);
+        assert!(parent.try_lock(), "nobody else is there");
+        act(tree, session);
+        parent.unlock();
+    });
+}
+
 fn state_of(entry: Pair) -> State {
     <U64Kind as Kind<Hardware>>::state(entry)
 }
@@ -73,4 +89,77 @@ fn a_state_that_is_none_is_not_frozen_into_one_that_holds() {
         positions().filter(holds).count()
     });
     assert_eq!(held, 50);
+}
+
+/// What was lost: the block of a leaf that was split while somebody had the lock of its parent was held until a thread
+/// came to its keys again, also by who had found the pool full.
+#[test]
+fn an_installation_that_found_a_lock_is_made_by_who_finds_the_pool_full() {
+    const KEYS: u64 = 254;
+    let (trees, numbers) = numbers();
+    let mut session = trees.heap().session().expect("a session");
+    for key in 0..KEYS {
+        numbers.insert(&mut session, key, key).expect("room");
+    }
+    trees.merge_thin(0, &mut |_| true);
+    trees.merge_thin(0, &mut |_| panic!("nothing is owed"));
+    with_lock(&numbers, &mut session, |tree, session| {
+        tree.write(session, KEYS, Intent::Insert, 0).expect("room");
+    });
+    let leads_to_it = |session: &mut Session<Hardware>| {
+        inside(&numbers, session, |tree, _| {
+            let (_, child) = tree.inner.descend_path(0, false);
+            tree.is_replaced(LeafId::of_child(child))
+        })
+    };
+    assert!(leads_to_it(&mut session));
+    trees.merge_thin(0, &mut |_| true);
+    assert!(!leads_to_it(&mut session));
+    trees.merge_thin(0, &mut |_| true);
+    trees.merge_thin(0, &mut |_| panic!("nothing is owed"));
+}
+
+/// What was lost: a leaf that opening at once had left, and that was restored while somebody had the lock of its
+/// parent, was passed by who merges thin leaves, and never looked at again.
+#[test]
+fn thin_leaves_that_inner_nodes_do_not_lead_to_yet_are_merged() {
+    // Two leaves.
+    const KEYS: u64 = 255;
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = || {
+        let (create, domain) = (CreateMode::IfMissing, Some(Domain::Process));
+        let options = PoolOptions { create, domain, max_size_bytes: 1 << 30, ..Default::default() };
+        Pool::open(&folder.path().join("pool"), &options).expect("the pool")
+    };
+    {
+        let trees: Trees = Trees::create(pool()).expect("room");
+        trees.make_hashed_leaves().expect("writable");
+        let numbers = trees.u64_tree("numbers").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        for key in 0..KEYS {
+            numbers.insert(&mut session, key, key).expect("room");
+        }
+        // They cannot be merged yet.
+        with_lock(&numbers, &mut session, |tree, session| {
+            for key in 5..KEYS - 5 {
+                tree.write(session, key, Intent::Remove, 0).expect("no room needed");
+            }
+        });
+    }
+    let trees: Trees = Trees::open_at_once(pool(), 1).expect("the trees");
+    let numbers = trees.find_u64_tree("numbers").expect("integers").expect("there");
+    let mut session = trees.heap().session().expect("a session");
+    with_lock(&numbers, &mut session, |tree, session| {
+        for key in [0, KEYS - 1] {
+            assert_eq!(tree.get_payload(session, key).expect("sound"), Some(key));
+        }
+    });
+    // To ask the map would restore all, and lead to them.
+    let leaves =
+        |session: &mut Session<Hardware>| inside(&numbers, session, |tree, _| tree.leaves.sum());
+    let before = leaves(&mut session);
+    trees.merge_thin(0, &mut |_| true);
+    assert_eq!(leaves(&mut session), before - 1);
+    drop(session);
+    assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
 }

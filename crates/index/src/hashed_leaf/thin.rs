@@ -6,6 +6,7 @@ use everleaf_machine::Machine;
 use super::HashedLeafTree;
 use super::layout::{LeafId, LeafShape};
 use crate::kind::Kind;
+use crate::nbtree::inner_tree::Path;
 use crate::nbtree::{Look, Missed, SweepPlace, Swept};
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
@@ -20,7 +21,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     }
 
     /// Goes on from `place` over the leaves below one node, up to the first one that it merges, or that was replaced;
-    /// there it stays. Leaves that opening has left are passed. The session is pinned.
+    /// there it stays. Leaves that opening has left are passed, and not noted as looked at. The session is pinned.
     pub(crate) fn merge_some(
         &self,
         session: &mut Session<M>,
@@ -31,12 +32,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let (parent, first) = path.step(path.len() - 1);
         let last = usize::from(parent.count) - 1;
         for index in first..=last {
-            let leaf = LeafId::of_child(parent.child(index));
             let low = parent.fence::<K>(index);
-            if leaf.stands_in_for().is_some() {
-                swept.looked += 1;
+            let Some(leaf) = self.restored_leaf(&path.beside(index), parent.child(index)) else {
+                swept.ends_at(Look::Busy);
                 continue;
-            }
+            };
             if swept.ends_at(self.merge_again(session, leaf, low)) {
                 *place = SweepPlace::At(K::keep_fence(self.base, low));
                 return swept;
@@ -44,6 +44,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         *place = SweepPlace::behind::<K, M>(self.base, path.beside(last).bounds::<K>().1);
         swept
+    }
+
+    /// The leaf that a path and its child lead to or stand in for, unless it is still to be restored.
+    fn restored_leaf(&self, path: &Path<M>, child: *mut ()) -> Option<LeafId> {
+        let is_there = LeafId::of_child(child).stands_in_for().is_none()
+            || self.is_restored(self.leaf_behind(child));
+        // Nothing of it is damaged: it is restored. If a lock was not free then, it may be now.
+        if is_there { self.leaf_at(path, child).ok() } else { None }
     }
 
     /// Merges the leaf with this lower bound, if it is thin.

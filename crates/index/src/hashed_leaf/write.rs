@@ -314,8 +314,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             );
         }
         in_flight.end();
-        if removes && self.live_in_chunk(leaf, position / G::CHUNK) * 8 <= G::CHUNK {
-            self.after_remove(session, leaf, write.key);
+        let chunk = position / G::CHUNK;
+        if removes && Self::is_thin(self.live_in_chunk(leaf, chunk)) {
+            self.after_remove(session, leaf, chunk, write.key);
         }
         Attempt::Done(outcome)
     }
