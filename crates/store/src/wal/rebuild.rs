@@ -186,9 +186,17 @@ impl Building<'_> {
     }
 }
 
-/// Adds to the error of a disk without room for the new pool how the file that is in its place is put out of the way:
+/// Adds to the error of a pool that cannot be rebuilt as long as it was, since threads that fill one keep space for
+/// themselves, that nothing can be removed before; and to that of a disk without room for the new pool how the file that is in its place is put out of the way:
 /// for another disk, or, if the log was read and has all that the file is relied on for, for good.
 fn with_way_to_space(error: Error, (path, place): (&Path, &LogDirectory), has_all: bool) -> Error {
+    if let Error::PoolFull(what) = &error {
+        return Error::PoolFull(format!(
+            "{what}; the pool is rebuilt from {}, which keeps everything, and nothing can be removed before: raise the \
+             maximum",
+            place.display()
+        ));
+    }
     let Ok(found) = path.symlink_metadata() else { return error };
     let is_in_the_way = found.is_file() && found.blocks() > 0;
     let (Error::DiskFull(what), true) = (&error, is_in_the_way) else { return error };
@@ -298,4 +306,21 @@ fn fill(
     put(IDENTITY, &identity)?;
     put(REACHED, &reached_note(identity, reached))?;
     Ok(rebuilt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was told: to remove something, from a pool that is not there until it was rebuilt.
+    #[test]
+    fn a_pool_that_does_not_fit_again_needs_a_larger_maximum() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        let place = LogDirectory::of(&path, &Options::new());
+        let full = Error::PoolFull("pool is full: remove something".into());
+        let told = with_way_to_space(full, (&path, &place), true).to_string();
+        assert!(told.contains("nothing can be removed before: raise the maximum"), "{told}");
+        assert!(told.contains("pool.log, which keeps everything"), "{told}");
+    }
 }
