@@ -240,8 +240,17 @@ impl State {
                 let candidates = Candidates { actors, threads, current_first, step };
                 let actor = actors[self.scheduler.choose(&candidates)];
                 self.choices.push(actor);
+                self.draw_memory_anew(actor);
                 self.go(actor as usize)
             }
+        }
+    }
+
+    /// What loads are given on weak memory follows from all choices so far: an exhaustive search has one seed for all
+    /// orders, and would have the same loads, by number, given older values in each.
+    fn draw_memory_anew(&mut self, actor: u8) {
+        if self.config.memory == MemoryModel::Weak {
+            self.random = Random::new(self.random.next() ^ u64::from(actor));
         }
     }
 
