@@ -269,6 +269,9 @@ impl Campaign<'_> {
     }
 
     fn run_drawn(&mut self, program: &str, config: Config, values: &Values) -> u64 {
+        // Published designs are not asked for as much, but in their small programs.
+        let births = self.settings.is_by_time() && self.structure.is_tried_weak();
+        let config = Config { births, ..config };
         let schedules = self.schedules_of(program, &config);
         let report = match config.fail_allocation {
             Some(_) => self.refuse_in_turn(program, &config, schedules),

@@ -1,6 +1,6 @@
 //! What a search does with small programs, in its order.
 
-use everleaf_machine::simulated::{Config, CrashConfig, Domain, MemoryModel};
+use everleaf_machine::simulated::{Config, CrashConfig, Domain, MemoryModel, mix};
 
 use crate::case::structure::Structure;
 use crate::machine::configure::exhaustive;
@@ -11,7 +11,7 @@ use crate::search::settings::{Settings, WORK};
 pub(crate) enum Pass {
     /// A few orders without crashes, and a few crashes: what anything at all finds.
     Glance,
-    /// Orders with one preemption, without crashes: where space ends, and where it does not.
+    /// Orders with one preemption, without crashes: on weak memory, and where space ends.
     Tight,
     /// The same where each allocation is refused in turn.
     Refused,
@@ -76,7 +76,7 @@ pub(crate) fn all(structure: &Structure, settings: &Settings) -> Vec<Small> {
     programs.extend(structure.programs().more_small());
     let domains = domains(structure, settings);
     let mut all: Vec<Small> = vec![];
-    let is_weak = structure.is_tried_weak() && settings.fixed.memory.is_none();
+    let is_weak = is_weak(structure, settings);
     for (index, domain) in domains.iter().enumerate() {
         all.extend(glances(&programs, settings, *domain));
         if is_weak && index == 0 {
@@ -94,6 +94,11 @@ pub(crate) fn all(structure: &Structure, settings: &Settings) -> Vec<Small> {
         all.extend(orders);
     }
     all
+}
+
+/// Whether some of what is done is done on weak memory.
+fn is_weak(structure: &Structure, settings: &Settings) -> bool {
+    structure.is_tried_weak() && settings.fixed.memory.is_none()
 }
 
 fn domains(structure: &Structure, settings: &Settings) -> Vec<Domain> {
@@ -136,7 +141,8 @@ fn weak_glances(programs: &[String], settings: &Settings, domain: Domain) -> Vec
     programs.iter().map(glance).collect()
 }
 
-/// Orders with one preemption, without crashes: of all programs, and where space or memory ends.
+/// Orders with one preemption, without crashes: of all programs, on weak memory where that is tried (behind the first
+/// looks, all that comes later is sequentially consistent), and where space or memory ends.
 fn where_space_ends(
     programs: &[String],
     structure: &Structure,
@@ -144,7 +150,8 @@ fn where_space_ends(
     domain: Domain,
 ) -> Vec<Small> {
     let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
-    let base = Config { crash, work_limit: WORK_OF_TIGHT, ..base(settings, domain) };
+    let seed = settings.seed;
+    let base = Config { crash, work_limit: WORK_OF_TIGHT, seed, ..base(settings, domain) };
     let small = |program: &String, config: Config, pass| {
         let program = program.clone();
         Small { program, config, schedules: SMALL_SCHEDULES, pass }
@@ -157,8 +164,18 @@ fn where_space_ends(
     };
     let programs_of = structure.programs();
     let mut all: Vec<Small> = programs.iter().map(orders).collect();
+    let is_weak = is_weak(structure, settings);
+    if is_weak {
+        all.iter_mut().for_each(|small| small.config.memory = MemoryModel::Weak);
+    }
+    let again = all.clone().into_iter().filter(|_| is_weak);
     all.extend(programs_of.tight().iter().map(orders));
     all.extend(programs_of.refused().iter().map(refused));
+    // Other loads are given older values.
+    all.extend(again.map(|small| {
+        let seed = mix(small.config.seed);
+        Small { config: Config { seed, ..small.config }, ..small }
+    }));
     all
 }
 

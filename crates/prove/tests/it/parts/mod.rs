@@ -13,3 +13,4 @@ mod mutation;
 mod names;
 mod record;
 mod tiny;
+mod weak_orders;
