@@ -37,13 +37,21 @@ impl<M: Machine> Audit<M> {
     pub fn new(heap: &Heap<M>) -> Result<Self, AllocError> {
         let first =
             (heap.pool().data_start() + BLOCK_SIZE as u64).div_ceil(1 << heap.chunk_shift());
-        Ok(Audit {
-            used: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
-            free: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
-            nodes: BTreeSet::new(),
-            lacks_marks: false,
-            problems: vec![],
-        })
+        // Nobody writes a header meanwhile.
+        let space = heap.space.lock();
+        let used = Recovery::walk(heap.pool(), heap.chunk_shift(), first)?;
+        let free = Recovery::walk(heap.pool(), heap.chunk_shift(), first)?;
+        let mut problems = vec![];
+        // Behind the last header that a walk finds there are only chunks that nobody has.
+        let (known, found) = (space.free_chunks(), used.free_chunks());
+        let behind = space.frontier().checked_sub(used.frontier());
+        if behind.is_none_or(|behind| behind + found != known) {
+            problems.push(format!(
+                "{known} chunks are known to be free, and by their headers {found} are"
+            ));
+        }
+        drop(space);
+        Ok(Audit { used, free, nodes: BTreeSet::new(), lacks_marks: false, problems })
     }
 
     /// Where trees mark what they use.

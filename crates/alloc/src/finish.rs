@@ -30,7 +30,7 @@ impl<M: Machine> Recovery<M> {
     ) {
         let mut space = heap.space.lock();
         let mut depot = heap.depot.lock();
-        if runs {
+        if runs && !M::mutant("recovery.forgets_free_runs") {
             for (chunk, run) in &self.free_runs {
                 space.add_free(*chunk, *run);
             }

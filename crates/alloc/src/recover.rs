@@ -218,6 +218,11 @@ impl<M: Machine> Recovery<M> {
         self.frontier
     }
 
+    /// Free chunks in front of that.
+    pub(crate) fn free_chunks(&self) -> u64 {
+        self.free_runs.iter().map(|(_, length)| length).sum()
+    }
+
     /// The leaf blocks of `class` in the pool, by block number, one list per leaf chunk.
     pub fn blocks_of(
         &self,

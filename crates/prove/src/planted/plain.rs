@@ -69,6 +69,7 @@ pub const PLAIN: &[Mutant] = &[
     of("alloc", "session.orphans_lost"),
     of("alloc", "session.old_tag"),
     of("alloc", "recovery.frontier_before_free"),
+    of("alloc", "recovery.forgets_free_runs"),
     of("alloc", "alloc.head_first"),
     of("epoch", "epoch.late_announcement"),
     of("pool", "pool.same_incarnation"),

@@ -57,6 +57,15 @@ fn a_record_that_is_freed_at_once_is_missed_in_hashed_leaves() {
     assert_eq!(failure.kind, FailureKind::UseAfterFree);
 }
 
+/// Space that nobody has and nobody gives out is missed by no answer.
+#[test]
+fn free_space_that_is_forgotten_is_found() {
+    let structure = find("alloc").expect("in the list");
+    let settings = short(Some("recovery.forgets_free_runs"));
+    let (_, failure) = run(structure, &settings, &mut |_| {}).failure.expect("chunks are free");
+    assert!(failure.message.contains("known to be free"), "{failure}");
+}
+
 /// What nobody gives back is missed by nobody: answers are right, and the pool is whole. Found when the
 /// tree itself has gone.
 #[test]
