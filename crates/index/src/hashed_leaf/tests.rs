@@ -92,9 +92,9 @@ fn a_state_that_is_none_is_not_frozen_into_one_that_holds() {
 }
 
 /// What was lost: the block of a leaf that was split while somebody had the lock of its parent was held until a thread
-/// came to its keys again, also by who had found the pool full.
+/// came to its keys again, also by a thread that had found the pool full.
 #[test]
-fn an_installation_that_found_a_lock_is_made_by_who_finds_the_pool_full() {
+fn an_installation_that_found_a_lock_is_made_in_a_full_pool() {
     const KEYS: u64 = 254;
     let (trees, numbers) = numbers();
     let mut session = trees.heap().session().expect("a session");
@@ -120,7 +120,7 @@ fn an_installation_that_found_a_lock_is_made_by_who_finds_the_pool_full() {
 }
 
 /// What was lost: a leaf that opening at once had left, and that was restored while somebody had the lock of its
-/// parent, was passed by who merges thin leaves, and never looked at again.
+/// parent, was passed by the thread that merges thin leaves, and never looked at again.
 #[test]
 fn thin_leaves_that_inner_nodes_do_not_lead_to_yet_are_merged() {
     // Two leaves.

@@ -299,7 +299,7 @@ fn a_pool_that_was_closed_after_it_was_opened_at_once_is_whole() {
 /// came to that later. The leaves of it that were never restored kept the free space from being used, and closing the
 /// pool was refused as if a record were in use twice.
 #[test]
-fn what_is_emptied_beside_a_reader_keeps_no_pool_from_being_closed() {
+fn what_is_emptied_beside_a_reader_keeps_no_pool_open() {
     for (removes, reads_on) in [(false, false), (true, false), (false, true), (true, true)] {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pool");

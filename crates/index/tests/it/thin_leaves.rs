@@ -58,10 +58,10 @@ fn thin_hashed_leaves_of_a_full_pool_are_merged_later() {
     thin_leaves_are_merged(true);
 }
 
-/// What was lost: who merges thin leaves passed those that opening at once had left, and noted that all were gone
-/// through; they stayed for good.
+/// What was lost: a thread that merges thin leaves passed those that opening at once had left, and noted that all were
+/// gone through; they stayed for good.
 #[test]
-fn thin_leaves_that_opening_has_left_are_merged_when_they_are_restored() {
+fn thin_leaves_that_opening_has_left_are_merged_when_restored() {
     let folder = tempfile::tempdir().expect("a folder");
     let pool = || {
         let (create, domain) = (CreateMode::IfMissing, Some(Domain::Process));

@@ -186,9 +186,9 @@ impl Building<'_> {
     }
 }
 
-/// Adds to the error of a pool that cannot be rebuilt as long as it was, since threads that fill one keep space for
-/// themselves, that nothing can be removed before; and to that of a disk without room for the new pool how the file that is in its place is put out of the way:
-/// for another disk, or, if the log was read and has all that the file is relied on for, for good.
+/// Adds what helps to the error of a pool that cannot be rebuilt as long as it was, since threads that fill one keep
+/// space for themselves, and to that of a disk without room for the new pool: how the file that is in its place is put
+/// out of the way, for another disk, or, if the log was read and has all that the file is relied on for, for good.
 fn with_way_to_space(error: Error, (path, place): (&Path, &LogDirectory), has_all: bool) -> Error {
     if let Error::PoolFull(what) = &error {
         return Error::PoolFull(format!(

@@ -208,9 +208,10 @@ fn statistics_have_the_memory_of_leaves_of_either_tree() {
     }
 }
 
-/// A map with a damaged leaf that opening at once has left counted as empty for who reads while nobody else writes.
+/// A map with a damaged leaf that opening at once has left counted as empty for a thread that reads while nobody else
+/// writes.
 #[test]
-fn keys_of_a_damaged_map_are_counted_alike_while_nobody_else_writes() {
+fn keys_of_a_damaged_map_are_counted_alike_while_alone() {
     const LIVE: u64 = 2 << 61 | ((1 << 30) - 1) << 31 | ((1 << 30) - 1) << 1;
     let folder = tempfile::tempdir().expect("a folder");
     let (path, killed) = (folder.path().join("pool"), folder.path().join("killed"));
