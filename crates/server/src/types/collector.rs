@@ -53,7 +53,8 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Goes round until it is stopped: while `activity` goes up, and otherwise seldom, for what expires.
+    /// Goes round until it is stopped: while `activity` goes up or there is much to free, and otherwise seldom, for
+    /// what expires.
     pub fn run(
         &self,
         types: &Types,
@@ -64,6 +65,7 @@ impl Collector {
         // What is removed of one page waits for the disk once.
         store.defer_sync();
         let (mut seen, mut silence, mut pause) = (None, Duration::ZERO, PAUSE);
+        let mut last = Work::default();
         loop {
             let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
             let waited = self.changed.wait_timeout_while(stopped, pause, |stopped| !*stopped);
@@ -72,21 +74,25 @@ impl Collector {
             }
             silence += pause;
             let now = Some(activity());
-            if types.ready().is_none() || now == seen && silence < SILENCE_MAX {
+            let is_silent = now == seen && silence < SILENCE_MAX && !last.was_much();
+            if types.ready().is_none() || is_silent {
                 continue;
             }
             (seen, silence) = (now, Duration::ZERO);
             types.write_owed_mark(store);
             let start = processor_time();
             let (mut all, mut damage) = (databases.existing(), Damage::default());
+            last = Work::default();
             let done = all
-                .try_for_each(|place| damage.keep(self.round(types, databases, place, store)))
+                .try_for_each(|place| {
+                    damage.keep(self.round(types, databases, place, store, &mut last))
+                })
                 .and_then(|()| self.trim_lists(types, databases, store))
                 .and_then(|()| damage.end());
             if let Err(error) = done {
                 tracing::warn!("what is left of removed collections cannot be freed now: {error}");
             }
-            pause = pause_behind(start);
+            pause = last.pause_behind(start);
         }
     }
 
@@ -107,20 +113,26 @@ impl Collector {
         databases: &Databases,
         place: MapNumber,
         store: &Store,
+        work: &mut Work,
     ) -> everleaf::Result<()> {
         let Some(ready) = types.ready() else { return Ok(()) };
         let keys = Keys { types, map: databases.map(place), place };
-        self.each_note(&ready.members, live_number(place), |id, key| {
-            self.free_if_gone(ready, &keys, &key, id, store)
+        self.each_note(&ready.members, live_number(place), store, |id, key| {
+            work.looked += 1;
+            work.freed += u64::from(self.free_if_gone(ready, &keys, &key, id, store)?);
+            Ok(())
         })
     }
 
     /// Shows the notes under a number, each with the number of its collection. Goes on behind those that are damaged,
-    /// and where the function meets damage.
+    /// and where the function meets damage. What was removed for a page of them waits for the disk together; and the
+    /// processor is left to others behind a page, not behind each collection: most are small, and where threads wait
+    /// for a processor, that would be all that is done in a time slice.
     fn each_note(
         &self,
         members: &Map,
         number: u64,
+        store: &Store,
         mut see: impl FnMut(u64, Vec<u8>) -> everleaf::Result<()>,
     ) -> everleaf::Result<()> {
         let mut damage = Damage::default();
@@ -134,6 +146,8 @@ impl Collector {
                     damage.keep(see(id, key))?;
                 }
             }
+            store.wait_deferred()?;
+            std::thread::yield_now();
             // Also if notes were seen before it: with its key damaged it may not be met again from there on.
             damage.keep(walked)?;
             match (are_none, is_over) {
@@ -148,7 +162,7 @@ impl Collector {
         damage.end()
     }
 
-    /// Frees a collection if it is gone; `key` is where its note has said that it is.
+    /// Frees a collection if it is gone, and returns whether it was; `key` is where its note has said that it is.
     fn free_if_gone(
         &self,
         ready: &Ready,
@@ -156,17 +170,18 @@ impl Collector {
         key: &[u8],
         id: u64,
         store: &Store,
-    ) -> everleaf::Result<()> {
+    ) -> everleaf::Result<bool> {
         if keys.holds(key, id)? {
-            return Ok(());
+            return Ok(false);
         }
         // Before the key is looked at again: a header that is seen then has come back, and stays. Of another key, to
         // which it was renamed since, this removes nothing that anybody can see.
         let _is_absent = keys.map.remove_expired(key)?;
-        if keys.is_gone(id)? {
-            return self.free(&ready.members, keys.place, id, store);
+        let is_gone = keys.is_gone(id)?;
+        if is_gone {
+            self.free(&ready.members, keys.place, id, store)?;
         }
-        Ok(())
+        Ok(is_gone)
     }
 
     /// Frees what lists have outside of their bounds.
@@ -177,7 +192,7 @@ impl Collector {
         store: &Store,
     ) -> everleaf::Result<()> {
         let Some(ready) = types.ready() else { return Ok(()) };
-        self.each_note(&ready.members, TRIMMED, |id, what| match what == LACKING {
+        self.each_note(&ready.members, TRIMMED, store, |id, what| match what == LACKING {
             // What is outside may be what it lacks: it stays, until the list goes as a whole.
             true => Ok(()),
             false => self.trim(ready, databases, id, store),
@@ -238,7 +253,8 @@ impl Collector {
         Ok(())
     }
 
-    /// Removes the members of a collection, then its note.
+    /// Removes the members of a collection, then its note. The log has them in this order, so the note is never gone
+    /// without them.
     fn free(
         &self,
         members: &Map,
@@ -258,13 +274,16 @@ impl Collector {
             if keys.is_empty() {
                 members.remove(trimmed_key(id))?;
                 members.remove(live_key(place, id))?;
-                return store.wait_deferred();
+                return Ok(());
             }
+            let is_whole_page = keys.len() == KEYS.pairs;
             for (key, _) in keys {
                 members.remove(&key)?;
             }
-            store.wait_deferred()?;
-            std::thread::yield_now();
+            if is_whole_page {
+                store.wait_deferred()?;
+                std::thread::yield_now();
+            }
         }
     }
 }
@@ -313,11 +332,38 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The pause behind a round of this thread that began at a [`processor_time`]: a twentieth of one processor is
-/// spent on rounds at most. How long a round took by the clock says nothing of what it cost: on a busy machine most
-/// of it is spent waiting for a processor or the disk, and space would be freed the later the busier it is.
-fn pause_behind(start: Duration) -> Duration {
-    PAUSE.max(processor_time().saturating_sub(start) * 20).min(SILENCE_MAX)
+/// What a round has done.
+#[derive(Debug, Default)]
+struct Work {
+    /// Collections that were looked at.
+    looked: u64,
+    /// Those of them that were gone, and were freed.
+    freed: u64,
+}
+
+impl Work {
+    /// Whether there was so much to free that more has come meanwhile: then the next round begins at once, or clients
+    /// that make and remove collections would fill the pool with what is left of them.
+    fn was_much(&self) -> bool {
+        self.freed >= KEYS.pairs as u64 && self.freed >= self.looked / 2
+    }
+
+    /// The pause behind the round, which began at a [`processor_time`]: a twentieth of one processor at most is spent
+    /// on looking at what is not to be freed. How long a round took by the clock says nothing of what it cost: on a
+    /// busy machine most of it is waiting for a processor or the disk, and space would be freed the later the busier
+    /// it is.
+    fn pause_behind(&self, start: Duration) -> Duration {
+        if self.was_much() {
+            return Duration::ZERO;
+        }
+        let kept = self.looked.saturating_sub(self.freed) as f64 / self.looked.max(1) as f64;
+        let looking = processor_time().saturating_sub(start).mul_f64(if self.looked == 0 {
+            1.0
+        } else {
+            kept
+        });
+        PAUSE.max(looking * 20).min(SILENCE_MAX)
+    }
 }
 
 /// Where a collection has noted its key: in which database, and which key.

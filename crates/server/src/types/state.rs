@@ -148,8 +148,8 @@ fn lacks_mark() -> everleaf::Error {
 /// The error for a pool in which more processes made collections than numbers were kept for: nobody has seen so many.
 fn too_many_starts(count: u64) -> everleaf::Error {
     everleaf::Error::Corrupt(format!(
-        "the map {MEMBERS} says that {count} servers made collections, of {START_MAX} at most: it is damaged, and no \
-         collection can be made; restore a backup"
+        "the map {MEMBERS} says that numbers for collections were begun {count} times, of {START_MAX} that there are: \
+         none can be made; unless servers did that, the map is damaged: restore a backup"
     ))
 }
 
@@ -268,7 +268,7 @@ mod tests {
             let types = Types::default();
             types.open(&store).unwrap();
             let error = types.begin(&store).unwrap_err().to_string();
-            assert!(error.contains("servers made collections"), "{error}");
+            assert!(error.contains("numbers for collections were begun"), "{error}");
             assert_eq!(members.get(START_KEY).unwrap().unwrap(), count.to_le_bytes());
         }
         members.put(START_KEY, (START_MAX - 1).to_le_bytes()).unwrap();

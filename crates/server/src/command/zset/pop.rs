@@ -107,6 +107,9 @@ fn pop_first(
     Ok(Some(position))
 }
 
+/// So many members are removed by themselves, also if they are all of a set.
+const FEW_COUNT: usize = 16;
+
 /// Removes the first or last members.
 pub fn pop(
     staged: &mut Staged<'_>,
@@ -123,7 +126,7 @@ pub fn pop(
         return Ok(items);
     }
     if count >= set.header.count {
-        // None is removed by itself, so there may be any number.
+        // Many are not removed by themselves, so there may be any number.
         let everything = (Bound::Unbounded, Bound::Unbounded);
         set.walk_order(&everything, reverse, |member, score| {
             budget.take_packed(member.len() + SCORE_SIZE_MIN)?;
@@ -131,7 +134,9 @@ pub fn pop(
             ControlFlow::Continue(())
         })?;
         budget.check()?;
-        if items.len() as u64 >= set.header.count {
+        // A few are removed by themselves: what is left of a set that is cleared is freed later, and a queue that
+        // empties all the time would leave more than the thread behind it can free.
+        if items.len() as u64 >= set.header.count && items.len() > FEW_COUNT {
             set.clear()?;
             return Ok(items);
         }

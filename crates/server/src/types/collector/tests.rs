@@ -7,13 +7,18 @@ use super::*;
 #[test]
 fn a_round_that_waits_for_the_processor_causes_no_long_pause() {
     let start = processor_time();
+    let looking = Work { looked: 1000, freed: 0 };
     // As long as a busy machine may keep a thread waiting; twenty times that is above the shortest pause.
     std::thread::sleep(PAUSE / 10);
-    assert_eq!(pause_behind(start), PAUSE);
+    assert_eq!(looking.pause_behind(start), PAUSE);
     while processor_time() < start + PAUSE / 10 {
         std::hint::spin_loop();
     }
-    assert!(pause_behind(start) >= 2 * PAUSE);
+    assert!(looking.pause_behind(start) >= 2 * PAUSE);
+    // Only looking is limited: what freeing has cost is not.
+    assert_eq!(Work { looked: 1000, freed: 490 }.pause_behind(start).max(2 * PAUSE), 2 * PAUSE);
+    assert_eq!(Work { looked: 1000, freed: 600 }.pause_behind(start), Duration::ZERO);
+    assert_eq!(Work { looked: 10, freed: 10 }.pause_behind(start), PAUSE);
 }
 
 fn store() -> (tempfile::TempDir, Store, Types) {
@@ -71,7 +76,13 @@ fn what_is_gone_is_freed_and_what_is_there_stays() {
     store.default_map().put(b"replaced", b"a string").unwrap();
     make(b"rebuilt", 5);
     Collector::default()
-        .round(&types, &Databases::new(&store, 1), MapNumber::default(), &store)
+        .round(
+            &types,
+            &Databases::new(&store, 1),
+            MapNumber::default(),
+            &store,
+            &mut Work::default(),
+        )
         .unwrap();
     assert_eq!(ready.members.len(), empty + 10 + 1 + 5 + 1);
 }
@@ -102,7 +113,13 @@ fn the_header_of_what_has_expired_goes_before_its_members() {
     assert!(map.expire(b"expired", everleaf::Expiry::from_unix_ms(1)).unwrap());
     assert_eq!((map.get(b"expired").unwrap(), map.len()), (None, 2), "it is still counted");
     Collector::default()
-        .round(&types, &Databases::new(&store, 1), MapNumber::default(), &store)
+        .round(
+            &types,
+            &Databases::new(&store, 1),
+            MapNumber::default(),
+            &store,
+            &mut Work::default(),
+        )
         .unwrap();
     assert_eq!(map.len(), 1);
     assert_eq!(types.ready().unwrap().members.len(), 2 + 3 + 1);
@@ -153,6 +170,7 @@ fn damage_of_one_collection_keeps_no_other_from_being_freed() {
         &Databases::new(&store, 1),
         MapNumber::default(),
         &store,
+        &mut Work::default(),
     );
     assert!(matches!(round, Err(Error::Corrupt(_))), "it is told");
     assert_eq!(types.ready().unwrap().members.len(), before - 100 - 1, "the third is freed");
@@ -206,7 +224,8 @@ fn damaged_notes_keep_no_other_collection_from_being_freed() {
         let types = Types::default();
         types.open(&store).unwrap();
         let (databases, collector) = (Databases::new(&store, 1), Collector::default());
-        let round = collector.round(&types, &databases, MapNumber::default(), &store);
+        let round =
+            collector.round(&types, &databases, MapNumber::default(), &store, &mut Work::default());
         assert!(matches!(round, Err(Error::Corrupt(_))), "it is told: {before}");
         let trimmed = collector.trim_lists(&types, &databases, &store);
         assert!(matches!(trimmed, Err(Error::Corrupt(_))), "it is told: {before}");
@@ -289,7 +308,13 @@ fn what_is_renamed_to_and_fro_keeps_its_members() {
         scope.spawn(|| {
             while watch.strong_count() > 0 {
                 Collector::default()
-                    .round(&types, &Databases::new(&store, 1), MapNumber::default(), &store)
+                    .round(
+                        &types,
+                        &Databases::new(&store, 1),
+                        MapNumber::default(),
+                        &store,
+                        &mut Work::default(),
+                    )
                     .unwrap();
             }
         });

@@ -208,6 +208,25 @@ fn what_is_removed_is_gone_at_once_and_freed_later() {
     assert_eq!(client.line("HGETALL kept"), "[\"f\" \"1\"]");
 }
 
+/// What filled pools: a queue in a sorted set that empties all the time left each time what was to be freed later.
+#[test]
+fn a_sorted_set_that_is_emptied_leaves_nothing_to_be_freed() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.line("ZADD other 1 x");
+    let members = server.store.existing_map(MEMBERS).unwrap().unwrap();
+    let before = members.len();
+    for pop in ["ZPOPMIN q", "ZPOPMAX q 5", "ZREM q a b c"] {
+        for _ in 0..50 {
+            assert_eq!(client.line("ZADD q 1 a 2 b 3 c"), ":3");
+            client.line(pop);
+            client.line("ZPOPMIN q 2");
+        }
+        assert_eq!(client.line("EXISTS q"), ":0");
+        assert_eq!(members.len(), before, "{pop}");
+    }
+}
+
 /// Numbers of what a killed server had acknowledged are all there, and counts are those of members.
 #[test]
 fn a_killed_server_comes_back_with_all_fields_and_their_count() {
