@@ -8,7 +8,7 @@ use everleaf_alloc::{AllocError, BLOCK_SIZE, Session};
 use everleaf_machine::{Machine, Ordering, SpinLock};
 
 use super::HashedLeafTree;
-use super::layout::{BLOCK_HEADER_SIZE, LeafId, LeafShape, SEALED};
+use super::layout::{BLOCK_HEADER_SIZE, FREEZING, LeafId, LeafShape, SEALED};
 use super::placement::Placement;
 use crate::kind::Kind;
 use crate::nbtree::layout::Inner;
@@ -109,8 +109,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let (found, word) = self.contents_of(leaf);
         contents.add(found);
         let place = &self.header(leaf).placement;
-        // What is as it was at the last close is not written again.
-        if place.read_private() == word {
+        // Relaxed: nobody writes.
+        let is_frozen = self.cold(leaf).flags.load(Ordering::Relaxed) & FREEZING != 0;
+        // What is as it was at the last close is not written again; but a close that was cut off may have left the sum
+        // of a frozen leaf, and a part of the block.
+        if place.read_private() == word && !is_frozen {
             return;
         }
         // Relaxed: nobody writes, and a thread that reads it looks at its lower half, which stays.

@@ -56,6 +56,8 @@ pub(crate) struct Swept {
     /// Leaves that were looked at.
     pub looked: usize,
     pub merged: usize,
+    /// Leaves whose space was given up: those that were merged, and those that only the inner nodes still led to.
+    pub freed: usize,
     /// Whether a leaf was replaced, so that what is there now was not looked at.
     pub is_unsure: bool,
 }
@@ -78,7 +80,9 @@ impl Swept {
         self.looked += 1;
         self.merged += usize::from(look == Look::Merged);
         self.is_unsure |= matches!(look, Look::Installed | Look::Busy);
-        matches!(look, Look::Merged | Look::Installed)
+        let is_freed = matches!(look, Look::Merged | Look::Installed);
+        self.freed += usize::from(is_freed);
+        is_freed
     }
 }
 

@@ -136,11 +136,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                     // believed; drained at the end of the share.
                     self.medium.flush(block.sum.as_ptr(), 8);
                 }
-                if meta & FREEZING != 0 && !M::mutant("nbtree.no_frozen_flush") {
-                    // Persist: what froze a leaf whose replacement found no space, before the pool's seal, whose sum
-                    // has it; it was never flushed. Drained likewise.
-                    self.medium.flush(block.as_ptr().cast(), BLOCK_SIZE);
-                }
+            }
+            if meta & FREEZING != 0 && !M::mutant("nbtree.no_frozen_flush") {
+                // Persist: what froze a leaf whose replacement found no space, before the pool's seal, whose sum has
+                // it; it was never flushed. Drained likewise. Also where the sum is there already: a close that was
+                // cut off may have left it, and a part of the block.
+                self.medium.flush(block.as_ptr().cast(), BLOCK_SIZE);
             }
             return;
         }

@@ -20,7 +20,7 @@ const PASSES: usize = 4;
 impl<G: Geometry, M: Machine> Trees<G, M> {
     /// Merges thin leaves that removals have left, for want of space or because somebody was at work beside them; for
     /// when space has run out, and [`Self::reclaim`] was not enough. After every few hundred leaves `goes_on` is told
-    /// how many were merged since it was last asked, which others can use the room of by then; it ends when that says
+    /// of how many the space was given up since it was last asked, which others can use by then; it ends when that says
     /// no, or when nothing is left to be merged. `hint` is the one that the calling thread gives to [`Self::sessions`],
     /// of which it borrows one while one is free; it waits for nobody. One thread does it at a time: for others
     /// nothing is to be done.
@@ -91,13 +91,13 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             let Steps { swept, lacks_space } = steps;
             all.merged += swept.merged;
             all.is_unsure |= swept.is_unsure;
-            if swept.merged > 0 {
+            if swept.freed > 0 {
                 self.sessions.collect_idle();
             }
-            if !goes_on(swept.merged) {
+            if !goes_on(swept.freed) {
                 return Ok(Pass::Enough);
             }
-            if swept.merged > 0 {
+            if swept.freed > 0 {
                 // What was tried again, and refused, has taken some.
                 self.sessions.collect_idle();
             }
@@ -189,6 +189,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<Nodes<K, G, M>, M> {
             let step = self.with(session, |tree, session| tree.merge_some(session, place))?;
             swept.looked += step.looked;
             swept.merged += step.merged;
+            swept.freed += step.freed;
             swept.is_unsure |= step.is_unsure;
         }
         Ok(Steps { swept, lacks_space: false })
