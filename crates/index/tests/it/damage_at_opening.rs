@@ -68,7 +68,7 @@ fn assert_refused(path: &Path, damaged: &[u8], what: &str) {
     for _ in 0..2 {
         let opened = <Trees>::open(pool(path), 2).err();
         let text = opened.expect("it is damaged").to_string();
-        assert!(text.contains("damaged") && text.contains("run a check"), "{text}");
+        assert!(text.contains("damaged") && text.contains("run `everleaf check`"), "{text}");
         assert!(text.contains(&format!("a leaf: {what}")), "{text}");
     }
 }
