@@ -191,10 +191,13 @@ impl Building<'_> {
 /// out of the way, for another disk, or, if the log was read and has all that the file is relied on for, for good.
 fn with_way_to_space(error: Error, (path, place): (&Path, &LogDirectory), has_all: bool) -> Error {
     if let Error::PoolFull(what) = &error {
+        let (log, path) = (place.display(), path.display());
+        let otherwise = match has_all {
+            true => String::new(),
+            false => format!("; do not remove {path}, since it may have what {log} has not"),
+        };
         return Error::PoolFull(format!(
-            "{what}; the pool is rebuilt from {}, which keeps everything, and nothing can be removed before: raise the \
-             maximum",
-            place.display()
+            "{what}; nothing can be removed before the pool is rebuilt from {log}: raise the maximum{otherwise}"
         ));
     }
     let Ok(found) = path.symlink_metadata() else { return error };
@@ -318,9 +321,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");
         let place = LogDirectory::of(&path, &Options::new());
-        let full = Error::PoolFull("pool is full: remove something".into());
-        let told = with_way_to_space(full, (&path, &place), true).to_string();
-        assert!(told.contains("nothing can be removed before: raise the maximum"), "{told}");
-        assert!(told.contains("pool.log, which keeps everything"), "{told}");
+        for has_all in [true, false] {
+            let full = Error::PoolFull("pool is full: remove something".into());
+            let told = with_way_to_space(full, (&path, &place), has_all).to_string();
+            let rebuilt = "before the pool is rebuilt from";
+            assert!(told.contains(rebuilt) && told.contains("raise the maximum"), "{told}");
+            assert_eq!(told.contains("do not remove"), !has_all, "{told}");
+        }
     }
 }
