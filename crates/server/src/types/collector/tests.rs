@@ -29,6 +29,12 @@ fn store() -> (tempfile::TempDir, Store, Types) {
     (folder, store, types)
 }
 
+/// One round in place 0.
+fn round(types: &Types, store: &Store) -> everleaf::Result<()> {
+    let databases = Databases::new(store, 1);
+    Collector::default().round(types, &databases, MapNumber::default(), store, &mut Work::default())
+}
+
 /// Place 0.
 fn keys<'a>(types: &'a Types, store: &'a Store) -> Keys<'a> {
     Keys { types, map: store.default_map(), place: MapNumber::default() }
@@ -75,15 +81,7 @@ fn what_is_gone_is_freed_and_what_is_there_stays() {
     store.default_map().remove(b"removed").unwrap();
     store.default_map().put(b"replaced", b"a string").unwrap();
     make(b"rebuilt", 5);
-    Collector::default()
-        .round(
-            &types,
-            &Databases::new(&store, 1),
-            MapNumber::default(),
-            &store,
-            &mut Work::default(),
-        )
-        .unwrap();
+    round(&types, &store).unwrap();
     assert_eq!(ready.members.len(), empty + 10 + 1 + 5 + 1);
 }
 
@@ -112,15 +110,7 @@ fn the_header_of_what_has_expired_goes_before_its_members() {
     make(&types, &store, b"kept", header);
     assert!(map.expire(b"expired", everleaf::Expiry::from_unix_ms(1)).unwrap());
     assert_eq!((map.get(b"expired").unwrap(), map.len()), (None, 2), "it is still counted");
-    Collector::default()
-        .round(
-            &types,
-            &Databases::new(&store, 1),
-            MapNumber::default(),
-            &store,
-            &mut Work::default(),
-        )
-        .unwrap();
+    round(&types, &store).unwrap();
     assert_eq!(map.len(), 1);
     assert_eq!(types.ready().unwrap().members.len(), 2 + 3 + 1);
 }
@@ -165,13 +155,7 @@ fn damage_of_one_collection_keeps_no_other_from_being_freed() {
     let types = Types::default();
     types.open(&store).unwrap();
     let before = types.ready().unwrap().members.len();
-    let round = Collector::default().round(
-        &types,
-        &Databases::new(&store, 1),
-        MapNumber::default(),
-        &store,
-        &mut Work::default(),
-    );
+    let round = round(&types, &store);
     assert!(matches!(round, Err(Error::Corrupt(_))), "it is told");
     assert_eq!(types.ready().unwrap().members.len(), before - 100 - 1, "the third is freed");
 }
@@ -307,15 +291,7 @@ fn what_is_renamed_to_and_fro_keeps_its_members() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while watch.strong_count() > 0 {
-                Collector::default()
-                    .round(
-                        &types,
-                        &Databases::new(&store, 1),
-                        MapNumber::default(),
-                        &store,
-                        &mut Work::default(),
-                    )
-                    .unwrap();
+                round(&types, &store).unwrap();
             }
         });
         for _ in 0..3_000 {
