@@ -3,9 +3,9 @@
 //! Which blocks are live, and in which order, is decided as in `nbtree/recover.rs`. Then the volatile
 //! half of each leaf is made, in parallel: an entry that was never linearized becomes a `TOMB`; what a
 //! crash left of half a claim is cleared; positions that are free in a chunk that a key has passed are
-//! given up (their line was lost while that of the key survived). A leaf with a frozen position is
-//! frozen again; the first writer completes its replacement. A state that is none, and an integer outside of its
-//! leaf's fences, are damage, and refuse the pool. Or all that is made later (`restore.rs`).
+//! given up (their line was lost while that of the key survived). A leaf that a crash left frozen is *thawed*, as in
+//! `nbtree/recover.rs`. A state that is none, and an integer outside of its leaf's fences, are damage, and refuse the
+//! pool. Or all that is made later (`restore.rs`).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -108,9 +108,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             if verify {
                 contents.add(self.sealed_contents(task.block)?);
             }
-            keys += self.rebuild_leaf(recovery, task)?;
+            let thaws = !verify && !self.heap.pool().is_read_only();
+            keys += self.rebuild_leaf(recovery, task, thaws)?;
         }
-        // Persist: what was cleared above, before a seal covers it and the power fails again.
+        // Persist: what was cleared and thawed above, before a seal covers it and the power fails again.
         self.medium.drain();
         Ok((keys, contents))
     }
@@ -125,12 +126,18 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
     }
 
-    fn rebuild_leaf(&self, recovery: &Recovery<M>, task: &Task) -> Result<u64, AllocError> {
+    fn rebuild_leaf(
+        &self,
+        recovery: &Recovery<M>,
+        task: &Task,
+        thaws: bool,
+    ) -> Result<u64, AllocError> {
         let leaf = self.kept_leaf(task.block);
         self.slab.prepare(leaf)?;
         let (_, skip) = owner_parts(self.header(leaf).owner.read_private());
         let writable = !self.heap.pool().is_read_only();
-        let mut survey = Survey::<G>::new();
+        let thaws = thaws && !M::mutant("hashed.recovery_keeps_frozen");
+        let mut survey = Survey::<G>::new(thaws);
         for position in G::HEADER_POSITIONS..G::POSITIONS {
             let cell = self.entry(leaf, position);
             let entry = cell.read_private();
@@ -150,7 +157,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         let (keys, frozen) = (survey.keys(), survey.is_frozen());
         let bytes = survey.fingerprints::<M>();
-        let flags = if frozen && !M::mutant("hashed.recovery_thaws") { FREEZING } else { 0 };
+        let flags = if frozen { FREEZING } else { 0 };
         self.begin_leaf(leaf, task.low, task.high, skip, &bytes, flags);
         Ok(keys)
     }
@@ -185,15 +192,17 @@ pub(super) struct Survey<G> {
     /// Chunks that a key has passed.
     passed: [bool; 4],
     keys: u64,
+    /// Whether what is frozen is thawed.
+    thaws: bool,
     frozen: bool,
     shape: PhantomData<G>,
 }
 
 impl<G: LeafShape> Survey<G> {
-    /// Of no position yet.
-    pub fn new() -> Self {
-        let (passed, shape) = ([false; 4], PhantomData);
-        Survey { bytes: unclaimed::<G>(), passed, keys: 0, frozen: false, shape }
+    /// Of no position yet. Who `thaws` what is frozen is alone with the leaf, and stores what [`Self::take`] says.
+    pub fn new(thaws: bool) -> Self {
+        let (bytes, passed, shape) = (unclaimed::<G>(), [false; 4], PhantomData);
+        Survey { bytes, passed, keys: 0, thaws, frozen: false, shape }
     }
 
     /// Takes up what a position has; what it has to have instead, if a crash left it half done.
@@ -208,7 +217,11 @@ impl<G: LeafShape> Survey<G> {
     ) -> Option<Pair> {
         let byte = &mut self.bytes[position / G::CHUNK][position % G::CHUNK];
         let state = K::state(entry);
-        self.frozen |= state == FROZEN || state == FROZEN_EMPTY;
+        let is_frozen = state == FROZEN || state == FROZEN_EMPTY;
+        self.frozen |= is_frozen && !self.thaws;
+        if state == FROZEN_EMPTY && self.thaws && !M::mutant("hashed.thaws_keys_only") {
+            return Some(EMPTY_ENTRY);
+        }
         if state == EMPTY {
             let is_half = entry != EMPTY_ENTRY && !M::mutant("hashed.recovery_keeps_half");
             return is_half.then_some(EMPTY_ENTRY);
@@ -223,6 +236,9 @@ impl<G: LeafShape> Survey<G> {
                 .take_while(|chunk| *chunk != position / G::CHUNK)
                 .for_each(|chunk| self.passed[chunk] = true);
         }
+        if state == FROZEN && self.thaws && !M::mutant("hashed.recovery_thaws") {
+            return Some(K::with_state(entry, LIVE));
+        }
         let is_pending = state == PENDING && !M::mutant("hashed.recovery_keeps_pending");
         is_pending.then(|| K::with_state(entry, TOMB))
     }
@@ -232,7 +248,7 @@ impl<G: LeafShape> Survey<G> {
         self.keys
     }
 
-    /// Whether a position is frozen, and so the leaf.
+    /// Whether a position stays frozen, and so the leaf.
     pub fn is_frozen(&self) -> bool {
         self.frozen
     }

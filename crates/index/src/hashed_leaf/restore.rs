@@ -160,7 +160,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             // AcqRel: a planted bug.
             self.cold(leaf).flags.fetch_or(RESTORED, Ordering::AcqRel);
         }
-        let mut survey = Survey::<G>::new();
+        // Not thawed: a thread that comes late could thaw what was frozen since.
+        let mut survey = Survey::<G>::new(false);
         let (mut damage, mut wrong) = (None, None);
         // Position, what it has, what it gets.
         let mut mends: Vec<(usize, Pair, Pair)> = vec![];

@@ -13,8 +13,11 @@
 //! | `PENDING` | the thread that claimed the position | inserters of the same key help it to `LIVE`, freezers to `FROZEN`; absent for readers | becomes `TOMB`: the insert never happened |
 //! | `LIVE` | owner or helper | read, update, remove | kept |
 //! | `TOMB` | remove | final | not used again while the block lives |
-//! | `FROZEN` | the freezer of a leaf that is being replaced | read until the leaf is replaced; writers help the replacement | kept; the leaf is frozen again |
-//! | `FROZEN_EMPTY` | likewise, at an `EMPTY` position | nobody claims it; inserters help the replacement | the leaf is frozen again |
+//! | `FROZEN` | the freezer of a leaf that is being replaced | read until the leaf is replaced; writers help the replacement | kept, as `LIVE` |
+//! | `FROZEN_EMPTY` | likewise, at an `EMPTY` position | nobody claims it; inserters help the replacement | as `EMPTY` |
+//!
+//! In a pool that was sealed, or is only read, or whose leaves are restored later (`restore.rs`), a leaf with a frozen
+//! position is frozen again instead, and the first writer replaces it.
 
 use crate::nbtree::state::State;
 

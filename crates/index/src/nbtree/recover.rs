@@ -7,19 +7,22 @@
 //! 2. The live blocks of a tree are sorted by their low fences, which must start at the lowest and
 //!    be distinct.
 //! 3. Each block's leaf metadata is rebuilt, in parallel: slots that hold keys are committed,
-//!    pending and removed ones are not. A leaf with a frozen slot is frozen again; the first writer
-//!    completes its replacement.
+//!    pending and removed ones are not. A leaf that a crash left frozen is *thawed*: it was not
+//!    replaced, or its block were not live, and nobody is at it any more. To complete its replacement
+//!    would need a block, which others may have taken by then, and removals must not need space. In a
+//!    pool that was sealed nothing is changed: there such a leaf, which had found no memory, is frozen
+//!    again, as in one that is only read, and the first writer completes its replacement.
 //! 4. The inner nodes are built bottom-up.
 
 use everleaf_alloc::{AllocError, BLOCK_SIZE, Heap, Mark, Recovery, Session};
-use everleaf_machine::{FingerprintLine, LINE_SIZE, Machine, SpinLock};
+use everleaf_machine::{FingerprintLine, LINE_SIZE, Machine, Pair, SpinLock};
 
 use super::NbTree;
 use super::inner::Child;
 use super::layout::{Block, Leaf, owner_parts};
 use super::seal::Contents;
 use super::shared::Shared;
-use super::state::{BlockState, EMPTY, FREEZING, FROZEN, NO_BLOCK, PENDING, holds};
+use super::state::{BlockState, EMPTY, FREEZING, FROZEN, LIVE, NO_BLOCK, PENDING, holds};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 use crate::pool_trees::pool_base::PoolBase;
@@ -107,7 +110,7 @@ fn classify<M: Machine>(
         },
         BlockState::Merging { partner, target } => {
             let moved = BlockState::Replaced { left: target, right: NO_BLOCK };
-            other_state(partner) != Some(moved)
+            other_state(partner) != Some(moved) || M::mutant("nbtree.recovery_revives_merged")
         }
         BlockState::Free | BlockState::Replaced { .. } => false,
     };
@@ -272,11 +275,27 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             if verify {
                 contents.add(Self::sealed_contents(&self.heap, task.block)?);
             }
-            let (leaf, count) = self.rebuild_leaf(session, recovery, task, &mut marks)?;
+            let thaws = !verify && !self.heap.pool().is_read_only();
+            let (leaf, count) = self.rebuild_leaf(session, recovery, task, thaws, &mut marks)?;
             children.push((task.low, SendPointer(leaf.cast())));
             keys += count;
         }
+        // Persist: what was thawed, before a seal covers it and the power fails again.
+        self.medium.drain();
         Ok(Rebuilt { children, keys, contents })
+    }
+
+    /// Makes a frozen slot one that holds its key and may change. A crash before that is durable has it thawed again.
+    fn thaw(&self, block: Shared<Block<M>>, slot: usize, entry: Pair) {
+        if M::mutant("nbtree.recovery_thaws") {
+            return;
+        }
+        let cell = &block.entries[slot];
+        cell.write_private(K::with_state(entry, LIVE));
+        if !M::mutant("nbtree.no_thaw_flush") {
+            // Persist: the entry before a seal of the pool, whose sum has it; drained at the end of the share.
+            self.medium.flush(cell.as_ptr(), 16);
+        }
     }
 
     fn rebuild_leaf<'r>(
@@ -284,6 +303,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session: &mut Session<M>,
         recovery: &'r Recovery<M>,
         task: &Task,
+        thaws: bool,
         marks: &mut Vec<Mark<'r, M>>,
     ) -> Result<(*mut Leaf<M>, u64), AllocError> {
         let block = block_at(&self.heap, task.block);
@@ -292,6 +312,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let mut committed = 0u64;
         let mut claimed = 0;
         let mut frozen = false;
+        let thaws = thaws && !M::mutant("nbtree.recovery_keeps_frozen");
         for slot in 0..G::SLOT_COUNT {
             let entry = block.entries[slot].read_private();
             let state = K::state(entry);
@@ -302,10 +323,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             let taken = state == PENDING && M::mutant("nbtree.recovery_takes_pending");
             if holds(state) || taken {
                 committed |= 1 << slot;
-                if M::mutant("nbtree.recovery_last_frozen") {
-                    frozen = false;
+                if state == FROZEN && thaws {
+                    self.thaw(block, slot, entry);
+                } else {
+                    frozen |= state == FROZEN;
                 }
-                frozen |= state == FROZEN && !M::mutant("nbtree.recovery_thaws");
                 fingerprints.write_private(slot, K::entry_fingerprint(task.low, entry));
                 if let Some(mark) = K::entry_mark(recovery, entry)? {
                     marks.push(mark);

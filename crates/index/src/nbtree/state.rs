@@ -14,7 +14,7 @@
 //! | `PENDING` | the thread that claimed the slot, alone | committed in `meta`: inserters help it to `LIVE`, the freezer to `FROZEN`, readers treat it as absent | dropped: the insert never happened |
 //! | `LIVE` | owner or helper of a committed insert | read, update, remove | kept |
 //! | `TOMB` | remove | final; the key is absent here | dropped |
-//! | `FROZEN` | the freezer of a leaf that is being replaced | read until the leaf is replaced; writers help the replacement | kept; the leaf is frozen again |
+//! | `FROZEN` | the freezer of a leaf that is being replaced | read until the leaf is replaced; writers help the replacement | kept, as `LIVE`; in a pool that was sealed, or is only read, the leaf is frozen again |
 //!
 //! *Leaf `meta`*, one word in DRAM: bits 0..=61 committed slots, and
 //!
