@@ -84,7 +84,7 @@ mod write;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, LateMarks, Session};
-use everleaf_machine::{AtomicPair, FingerprintLine, Hardware, LINE_SIZE, Machine, Pair};
+use everleaf_machine::{AtomicPair, FingerprintLine, Hardware, LINE_SIZE, Machine, Pair, SpinLock};
 use everleaf_pool::Medium;
 
 use crate::geometry::Production;
@@ -117,6 +117,8 @@ pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = H
     unrestored: Tally<M>,
     /// Whether opening has left any.
     opened_at_once: bool,
+    /// Held while a leaf is thawed that opening has left.
+    thawing: SpinLock<(), M>,
     /// Where threads that restore a leaf mark what its entries refer to, if these refer to anything.
     late: Option<Arc<LateMarks<M>>>,
     heap: Arc<Heap<M>>,
@@ -144,6 +146,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             missed: Missed::new(),
             unrestored: Tally::new(0),
             opened_at_once: false,
+            thawing: SpinLock::new(()),
             late: None,
             heap,
         }

@@ -13,13 +13,19 @@
 //!   Cold(X)      0 --fences, fingerprints--> RESTORED        by any thread, any number of times
 //! ```
 //!
-//! No thread waits, except one that counts all keys, until those of all leaves are counted: the thread that comes to X
-//! makes it. All that do so read the same entries, since none is changed before `RESTORED`, and store the same bytes;
+//! No thread waits, except one that counts all keys, until those of all leaves are counted, and those that come to a
+//! leaf that a crash left frozen while another thread thaws it: the thread that comes to X makes it. All that do so
+//! read the same entries, since none is changed before `RESTORED`, and store the same bytes;
 //! one that reads later than that, and so perhaps a change, sees `RESTORED` behind its reads and stores nothing. What
 //! is stored late is what was stored before:
 //! - an entry that a crash left half done is mended by an exchange of what was read, which does not come back;
 //! - a fingerprint that was not 0 at `RESTORED` is stored again at worst over the mark of a removal, which is a hint;
 //! - fences and the prefix are exchanged for 0, once.
+//!
+//! What a crash left frozen would come back: it is thawed to what it was, and the next replacement freezes it to what
+//! it is. So it is thawed by a thread that has a lock and finds the leaf not `RESTORED`. A thread without the lock that
+//! finds a frozen position waits for it; one that finds none has seen all of them thawed, if there were any, and may
+//! tell `RESTORED` before the one that has the lock: that one has no frozen position left to exchange.
 //!
 //! Invariants, besides those of `mod.rs`:
 //! - HL9 entries, flags (but `RESTORED`) and successor of a leaf do not change before it is `RESTORED`; then it is as
@@ -155,13 +161,34 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             return Ok(());
         }
         M::mark("hashed.restore");
+        if self.make_restored(leaf, low, high, false)? {
+            return Ok(());
+        }
+        let _alone = self.thawing.lock();
+        if !self.is_restored(leaf) {
+            self.make_restored(leaf, low, high, true)?;
+        }
+        Ok(())
+    }
+
+    /// [`Self::restore_leaf`] of one that is not restored, unless it is to be thawed first: then it returns false, but
+    /// for the thread that `thaws`, and has the lock for it.
+    ///
+    /// # Errors
+    /// The leaf is damaged.
+    fn make_restored(
+        &self,
+        leaf: LeafId,
+        low: u64,
+        high: u64,
+        thaws: bool,
+    ) -> Result<bool, AllocError> {
         let early = M::mutant("hashed.restore_tells_first");
         if early {
             // AcqRel: a planted bug.
             self.cold(leaf).flags.fetch_or(RESTORED, Ordering::AcqRel);
         }
-        // Not thawed: a thread that comes late could thaw what was frozen since.
-        let mut survey = Survey::<G>::new(false);
+        let mut survey = Survey::<G>::new(thaws);
         let (mut damage, mut wrong) = (None, None);
         // Position, what it has, what it gets.
         let mut mends: Vec<(usize, Pair, Pair)> = vec![];
@@ -191,7 +218,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         // What was changed since it was restored is told by it.
         if !early && self.is_restored(leaf) && !M::mutant("hashed.restore_looks_once") {
             M::mark("hashed.restore.late");
-            return Ok(());
+            return Ok(true);
+        }
+        if survey.is_frozen() && writable && !M::mutant("hashed.restore_keeps_frozen") {
+            return Ok(false);
         }
         let (owner, skip) = owner_parts(self.header(leaf).owner.read_private());
         let is_skip = K::HAS_TAILS || skip == 0;
@@ -215,7 +245,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 // It fails if somebody else has mended it, perhaps not yet durably.
                 let _ = cell.claim(*entry, *mended);
             }
-            self.medium.flush(cell.as_ptr(), 16);
+            if !M::mutant("hashed.restore_no_flush") {
+                self.medium.flush(cell.as_ptr(), 16);
+            }
         }
         if !mends.is_empty() {
             // Persist: what was mended, before the pool is sealed, whose sums have it; that waits for our return. Not
@@ -226,7 +258,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         let (keys, frozen) = (survey.keys(), survey.is_frozen());
         let bytes = survey.fingerprints::<M>();
-        self.publish_restored(leaf, (low, high, skip as u64), &bytes, frozen, (keys, marks))
+        self.publish_restored(leaf, (low, high, skip as u64), &bytes, frozen, (keys, marks))?;
+        Ok(true)
     }
 
     /// The mark of what an entry refers to, if it holds a key and refers to anything that opening has not marked.

@@ -16,8 +16,8 @@
 //! | `FROZEN` | the freezer of a leaf that is being replaced | read until the leaf is replaced; writers help the replacement | kept, as `LIVE` |
 //! | `FROZEN_EMPTY` | likewise, at an `EMPTY` position | nobody claims it; inserters help the replacement | as `EMPTY` |
 //!
-//! In a pool that was sealed, or is only read, or whose leaves are restored later (`restore.rs`), a leaf with a frozen
-//! position is frozen again instead, and the first writer replaces it.
+//! In a pool that was sealed, or is only read, a leaf with a frozen position is frozen again instead, and the first
+//! writer replaces it.
 
 use crate::nbtree::state::State;
 

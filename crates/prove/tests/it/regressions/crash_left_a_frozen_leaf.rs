@@ -3,9 +3,10 @@
 //! crash; but once others had taken them, and the pool was full, no key of such a leaf could be removed.
 //!
 //! Found by the search, in hashed leaves (seed 3, program "gathered/2/alike/tight/8bdf9a4c", `Adr`): the power fails
-//! when the right one of two leaves is marked as merging and the left one does not yet name their target; in the next life
-//! nobody writes to them until all space is taken. NBTree had it, too. Recovery, which is alone with the leaves,
-//! thaws them now: without a durable commit nothing was replaced.
+//! when the right one of two leaves is marked as merging and the left one does not yet name their target; in the next
+//! life nobody writes to them until all space is taken. NBTree had it, too. Recovery, which is alone with the leaves,
+//! thaws them now: without a durable commit nothing was replaced. Where leaves are restored later, a
+//! thread with a lock does.
 
 use everleaf_machine::simulated::{Config, CrashConfig, Report};
 use everleaf_prove::machine::configure::exhaustive;
@@ -27,6 +28,7 @@ fn a_crash_in_a_merge_leaves_removals_that_need_no_space() {
     let names = [
         ("nbtree", "nbtree.recovery_keeps_frozen"),
         ("hashed-leaf", "hashed.recovery_keeps_frozen"),
+        ("hashed-leaf-at-once", "hashed.restore_keeps_frozen"),
     ];
     for (name, mutant) in names {
         let report = lives(name, None).unwrap_or_else(|failure| panic!("{name}: {failure}"));
