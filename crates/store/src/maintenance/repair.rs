@@ -111,11 +111,11 @@ impl Store {
         }
         refuse_log_beside(to)?;
         let new = NewFile::beside(to)?;
-        let mut options =
+        let options =
             Options::new().create_new(true).sweep(false).max_size_bytes(size_max_of(size));
-        if salvage.has_hashed_leaves() {
-            options = options.tree(Tree::HashedLeaf);
-        }
+        // As it was, whatever new pools have.
+        let tree = if salvage.has_hashed_leaves() { Tree::HashedLeaf } else { Tree::NbTree };
+        let options = options.tree(tree);
         let store = options.open(new.path())?;
         let mut repaired = Repaired::default();
         let mut names = HashMap::new();
