@@ -253,19 +253,37 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         let head = K::head(K::entry(key, skip, 0, EMPTY));
         let within = positions[low..high].partition_point(|at| K::head(load(at)) < head);
-        let mut count = low + within;
-        // Among equal heads the records decide. A removed one's may be gone: it is counted, for it is not
-        // visited anyway.
-        for position in &positions[count..] {
-            let entry = load(position);
-            if K::head(entry) != head {
-                break;
+        let first = low + within;
+        let ties = match positions.get(first) {
+            Some(at) if K::head(load(at)) == head => {
+                let behind = &positions[first..];
+                &behind[..behind.partition_point(|at| K::head(load(at)) == head)]
             }
-            if K::state(entry) == TOMB {
-                self.pass(leaf, usize::from(*position), entry);
-            } else if K::compare_to(self.base, entry, skip, key) != KeyOrder::Less {
-                break;
+            _ => &[],
+        };
+        first + self.lower_bound_of_ties(leaf, ties, key)
+    }
+
+    /// [`Self::lower_bound`] among positions whose entries have the key's head: there the records decide. A removed
+    /// one's may be gone: it is not asked, and is counted if what is behind it comes before the key.
+    fn lower_bound_of_ties(&self, leaf: LeafId, ties: &[u8], key: K::Key<'_>) -> usize {
+        let skip = self.skip(leaf);
+        let load = |at: usize| self.entry(leaf, usize::from(ties[at])).load();
+        let (mut count, mut end) = (0, ties.len());
+        while count < end {
+            let middle = count + (end - count) / 2;
+            let found = (middle..end).map(|at| (at, load(at))).find(|one| K::state(one.1) != TOMB);
+            match found {
+                Some((at, entry)) if K::compare_to(self.base, entry, skip, key).is_lt() => {
+                    count = at + 1;
+                }
+                // Those from `middle` on that were removed do not decide.
+                _ => end = middle,
             }
+        }
+        // Those between the last one below the key and the first one that is not may be below it or not.
+        while count < ties.len() && K::state(load(count)) == TOMB {
+            self.pass(leaf, usize::from(ties[count]), load(count));
             count += 1;
         }
         count

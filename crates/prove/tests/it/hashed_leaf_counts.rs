@@ -1,7 +1,9 @@
 //! What an operation of the tree with hashed leaves costs in the pool, exactly, outside of splits.
 
+use std::ops::Bound;
+
 use everleaf_index::build::{Change, Intent, Outcome};
-use everleaf_index::{HashedLeafTree, OrderedIndex, Production, SingleTreePool, U64Kind};
+use everleaf_index::{HashedLeafTree, OrderedIndex, Production, SingleTreePool, Trees, U64Kind};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
 use everleaf_prove::machine::backing::new_pool_up_to;
@@ -91,4 +93,47 @@ fn many_keys_at_once_cost_the_pool_what_they_cost_one_by_one() {
     let got = counting.tally("get");
     assert_eq!((got.flushes, got.pool_lines_written), (0, 0));
     assert!(got.pool_lines_read <= KEYS + KEYS / 10, "{got:?}");
+}
+
+/// The start of a scan was looked for record by record among keys whose first eight bytes are the same.
+#[test]
+fn a_scan_among_equal_heads_finds_its_start_in_few_records() {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
+    let trees: Trees<Production, M> = Trees::create(pool).expect("room");
+    trees.make_hashed_leaves().expect("it has no trees");
+    let tree = trees.bytes_tree("words").expect("room");
+    let mut session = trees.heap().session().expect("a session");
+    let key = |number: u32| format!("one head of {number:03}");
+    for number in 0..200 {
+        let (key, value) = (key(number), number.to_le_bytes());
+        let change = everleaf_index::Change::insert(key.as_bytes(), &value);
+        tree.change_seeing(&mut session, &change, |_, _| ()).expect("room");
+    }
+    // Some were removed, so that the search meets them.
+    for number in [50, 98, 99, 100, 101, 150, 197, 198] {
+        let key = key(number);
+        let change = everleaf_index::Change::remove(key.as_bytes());
+        tree.change_seeing(&mut session, &change, |_, _| ()).expect("a removal");
+    }
+    let mut scan = |name, from: u32| {
+        let (from, mut first) = (key(from), None);
+        let low = Bound::Included(from.as_bytes());
+        counting.operation(name, || {
+            let see = |key: &[u8], _: &[u8]| {
+                first = Some(String::from_utf8_lossy(key).into_owned());
+                false
+            };
+            tree.scan(&mut session, low, Bound::Unbounded, false, see).expect("a scan");
+        });
+        first
+    };
+    for number in 0..200 {
+        let removed = [50, 98, 99, 100, 101, 150, 197, 198];
+        let first = (number..200).find(|number| !removed.contains(number)).map(key);
+        assert_eq!(scan("once", number), first, "from {number}");
+    }
+    assert_eq!(scan("last", 199), Some(key(199)));
+    let read = counting.tally("last").pool_lines_read;
+    assert!(read < 70, "{read} lines read");
 }
