@@ -354,8 +354,8 @@ fn draw_step(
     let mut operations = draw_operations(random);
     match room {
         Room::Refusing => config.fail_allocation = Some(random.below(14)),
-        // Sessions that come and go take the allocator's locks.
-        Room::AtHand if stops => operations = operations & !LOCKING | 1,
+        // Sessions that come and go take the allocator's locks, and what empties a tree takes that of its name.
+        Room::AtHand if stops => operations = operations & !(LOCKING | 1 << CLEAR) | 1,
         // Many keys make many volatile nodes, and everything longer.
         Room::Full | Room::Growing => {
             config.arena_bytes = 4 << 20;

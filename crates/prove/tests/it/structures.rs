@@ -8,7 +8,9 @@ use crate::common::structures::{
 };
 use crate::marks::assert_met_by_structures;
 use everleaf_prove::case::structure::Structure;
-use everleaf_prove::structures::STRUCTURES;
+use everleaf_prove::machine::configure::Fixed;
+use everleaf_prove::programs::made::{CLEAR, LOCKING, Made};
+use everleaf_prove::structures::{STRUCTURES, find};
 
 fn all() -> Vec<&'static Structure> {
     STRUCTURES.iter().collect()
@@ -33,4 +35,20 @@ fn every_pair_of_dimensions_is_drawn() {
 #[test]
 fn a_step_depends_on_seed_and_number_only() {
     assert_steps_depend_on_seed_and_number(&all());
+}
+
+/// A tree is emptied behind a lock: that others wait for a thread which has it for ever is no failure of theirs, and
+/// the plain search of the flagship ended with it.
+#[test]
+fn no_thread_that_may_stop_for_ever_takes_a_lock() {
+    let structure = find("nbtree").expect("in the list");
+    let mut stops = 0;
+    for number in 0..5000 {
+        let step = structure.step(1, number, Fixed::default());
+        if let (Some(_), Some(made)) = (step.config.abandon, Made::from_name(&step.program)) {
+            assert_eq!(made.operations & (LOCKING | 1 << CLEAR), 0, "{}", step.program);
+            stops += 1;
+        }
+    }
+    assert!(stops > 50, "{stops}");
 }
