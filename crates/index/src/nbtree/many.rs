@@ -176,7 +176,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let (node, (low, high)) = path.parent::<K>();
         // A key with the head of a fence may lie on either side of it.
         let head = |fence| K::fence_head(self.base, fence, 0);
-        let first = if low == 0 { Some(0) } else { head(low).checked_add(1) };
+        let more = u64::from(!M::mutant("nbtree.many_keeps_head"));
+        let first = if low == 0 { Some(0) } else { head(low).checked_add(more) };
         let last = if high == 0 { Some(u64::MAX) } else { head(high).checked_sub(1) };
         match (first, last) {
             (Some(first), Some(last)) => {

@@ -141,6 +141,7 @@ pub const PLAIN: &[Mutant] = &[
     of("nbtree", "nbtree.gone_is_done"),
     of("nbtree", "nbtree.many_reads_replaced"),
     of("nbtree", "nbtree.many_keeps_fence"),
+    of("nbtree-bytes", "nbtree.many_keeps_head"),
     of("nbtree", "nbtree.many_keeps_leaf"),
     of("nbtree", "nbtree.scan_repeats_merged"),
     of("nbtree", "nbtree.merge_keeps_descriptor"),

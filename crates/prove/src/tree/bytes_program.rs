@@ -22,7 +22,7 @@ use crate::machine::backing::{SIZE_MIN, open_pool};
 use crate::machine::hoard::Hoard;
 use crate::machine::space::{Seen, Space};
 use crate::tree::living::session_of;
-use crate::tree::operation::Operation;
+use crate::tree::operation::{Operation, asked, sorted};
 use crate::tree::subject::Nodes;
 use crate::tree::u64_program::{agree_with, note_scan};
 
@@ -187,8 +187,9 @@ impl BytesProgram {
                 tree.exchange(session, self.key(key), (expected, new))?
             }
             Operation::GetMany => {
-                let mut tell = |value| replies.push(Reply::Previous(value));
-                return tree.get_many(session, &self.universe, &mut tell);
+                let found = self.get_many(tree, session, session.stripe())?;
+                replies.extend(found.into_iter().map(Reply::Previous));
+                return Ok(());
             }
             Operation::Scan(from, limit) => {
                 let pairs = self.scan(tree, session, from, limit, false)?;
@@ -263,6 +264,20 @@ impl BytesProgram {
         Ok(pairs)
     }
 
+    /// What all keys are, asked for in the order of this turn.
+    fn get_many(
+        &self,
+        tree: &dyn LivingWords,
+        session: &mut Session<Simulated>,
+        turn: usize,
+    ) -> Result<Vec<Option<u64>>, IndexError> {
+        let order = asked(turn, self.universe.len());
+        let keys: Vec<_> = order.iter().map(|place| self.universe[*place].as_slice()).collect();
+        let mut found = vec![];
+        tree.get_many(session, &keys, &mut |value| found.push(value))?;
+        Ok(sorted(&order, &found))
+    }
+
     fn all(
         &self,
         tree: &dyn LivingWords,
@@ -283,8 +298,7 @@ impl BytesProgram {
                 return Err(format!("key {number} is {value:?}, scanned {scanned:?}"));
             }
         }
-        let mut together = vec![];
-        tree.get_many(session, &self.universe, &mut |value| together.push(value)).map_err(text)?;
+        let together = self.get_many(tree, session, pairs.len()).map_err(text)?;
         agree_with(&pairs, (0..).zip(together))?;
         Ok(pairs)
     }

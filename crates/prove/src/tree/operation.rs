@@ -70,6 +70,25 @@ impl Range {
     }
 }
 
+/// The places of so many keys in the order in which one call asks for them, which callers choose: ascending,
+/// descending, or from both ends in turn.
+pub(crate) fn asked(turn: usize, count: usize) -> Vec<usize> {
+    let place = |number: usize| match turn % 3 {
+        0 => number,
+        1 => count - 1 - number,
+        _ if number % 2 == 0 => number / 2,
+        _ => count - 1 - number / 2,
+    };
+    (0..count).map(place).collect()
+}
+
+/// What was found of keys that were [asked] for in such an order, in the order of the keys.
+pub(crate) fn sorted<T: Clone>(order: &[usize], found: &[T]) -> Vec<T> {
+    let mut all: Vec<_> = order.iter().zip(found).collect();
+    all.sort_unstable_by_key(|(place, _)| **place);
+    all.into_iter().map(|(_, found)| found.clone()).collect()
+}
+
 impl Operation {
     /// What the operation does, key by key, for the judge; `universe` are all keys, ascending.
     pub fn calls(&self, universe: &[u64], calls: &mut Vec<(u64, Call)>) {

@@ -264,8 +264,7 @@ impl U64Program {
                 return Err(format!("key {key} is {value:?}, scanned {scanned:?}"));
             }
         }
-        let mut together = vec![None; self.universe.len()];
-        tree.tree().get_many(session, &self.universe, &mut together).map_err(text)?;
+        let together = self.get_many(tree, session, pairs.len()).map_err(text)?;
         agree_with(&pairs, self.universe.iter().copied().zip(together))?;
         Ok(pairs)
     }

@@ -50,7 +50,7 @@ pub(super) trait LivingWords {
     fn get_many(
         &self,
         session: &mut Session<Simulated>,
-        keys: &[Vec<u8>],
+        keys: &[&[u8]],
         tell: &mut dyn FnMut(Option<u64>),
     ) -> Result<(), IndexError>;
     fn scan(
@@ -107,10 +107,10 @@ impl<G: Geometry> LivingWords for Live<G> {
     fn get_many(
         &self,
         session: &mut Session<Simulated>,
-        keys: &[Vec<u8>],
+        keys: &[&[u8]],
         tell: &mut dyn FnMut(Option<u64>),
     ) -> Result<(), IndexError> {
-        let keys = keys.iter().map(Vec::as_slice);
+        let keys = keys.iter().copied();
         self.tree.get_many(session, keys, Verify::Sum, |_, value| tell(value.map(decode)))
     }
 

@@ -8,9 +8,23 @@ use everleaf_machine::simulated::history::Reply;
 
 use super::U64Program;
 use crate::tree::living::{Living, session_of};
-use crate::tree::operation::Operation;
+use crate::tree::operation::{Operation, asked, sorted};
 
 impl U64Program {
+    /// What all keys are, asked for in the order of this turn.
+    pub(super) fn get_many(
+        &self,
+        tree: &dyn Living,
+        session: &mut Session<Simulated>,
+        turn: usize,
+    ) -> Result<Vec<Option<u64>>, IndexError> {
+        let order = asked(turn, self.universe.len());
+        let keys: Vec<u64> = order.iter().map(|place| self.universe[*place]).collect();
+        let mut found = vec![None; keys.len()];
+        tree.tree().get_many(session, &keys, &mut found)?;
+        Ok(sorted(&order, &found))
+    }
+
     /// What an operation answers, in a session of its thread.
     pub(super) fn replies(
         &self,
@@ -45,8 +59,7 @@ impl U64Program {
                 }
             }
             Operation::GetMany => {
-                let mut values = vec![None; self.universe.len()];
-                tree.tree().get_many(session, &self.universe, &mut values)?;
+                let values = self.get_many(tree, session, session.stripe())?;
                 replies.extend(values.into_iter().map(Reply::Previous));
                 return Ok(());
             }

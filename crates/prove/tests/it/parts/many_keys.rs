@@ -50,3 +50,16 @@ fn all_keys_are_read_in_one_call_in_the_end() {
     let message = failure.expect("it is planted").message;
     assert!(message.contains("read with all others"), "{message}");
 }
+
+/// Many keys were asked for in their order only, so that nothing showed a search that takes a key for one behind the
+/// last.
+#[test]
+fn all_keys_are_read_in_one_call_in_other_orders_too() {
+    let case = find("nbtree-bytes").and_then(|one| one.case("small/split above, read"));
+    let case = case.expect("its program");
+    let (_, failure) = case.explore(&machine(vec!["nbtree.many_keeps_head"]), ORDERS);
+    let message = failure.expect("it is planted").message;
+    assert!(message.contains("read with all others"), "{message}");
+    let (_, failure) = case.explore(&machine(vec![]), ORDERS);
+    assert!(failure.is_none(), "{failure:?}");
+}
