@@ -1,7 +1,7 @@
 //! Single operations on leaves with room, counted.
 
-use everleaf_lab_designs::count::CountedOperation;
-use everleaf_lab_designs::count::leaf::{LeafCosts, costs, insert_at};
+use everleaf_lab_designs::count::leaf::{LeafCosts, costs, costs_if_any, insert_at};
+use everleaf_lab_designs::count::{CountedOperation, conditional_designs};
 use everleaf_machine::simulated::Domain;
 
 fn flushes(costs: &LeafCosts) -> [f64; 3] {
@@ -44,4 +44,17 @@ fn slots_of_one_word_leave_room_for_seven() {
     let costs = costs("wbtree-so", Domain::Adr, 20, 1).unwrap();
     assert_eq!(costs.capacity, 7);
     assert_eq!(flushes(&costs), [2.0, 1.0, 2.0]);
+}
+
+#[test]
+fn every_design_is_counted_or_has_no_leaf_with_room() {
+    let is_counted = |name: &&str| costs_if_any(name, Domain::Adr, 4, 1).unwrap().is_some();
+    let without: Vec<_> =
+        conditional_designs().into_iter().filter(|name| !is_counted(name)).collect();
+    let expected = ["f3-tree", "wort", "utree", "p-skiplist"];
+    let is_expected = |name: &&str| expected.iter().any(|start| name.starts_with(start));
+    assert!(expected.iter().all(|name| without.contains(name)), "{without:?}");
+    assert!(without.iter().all(is_expected), "{without:?}");
+    let refusal = costs("wort", Domain::Adr, 4, 1).err().expect("an error").to_string();
+    assert!(refusal.contains("wort has no leaf with room"), "{refusal}");
 }

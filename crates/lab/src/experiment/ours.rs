@@ -8,7 +8,7 @@ use super::finding::{Bar, Chart, Grid, Series, number};
 use super::timed::{self, Contest};
 use super::{Context, Entry, Family, Kind, Results};
 use everleaf_lab_designs::count::{
-    CountedOperation, conditional_designs, leaf, load, scaled_caches, threads,
+    CountedOperation, conditional_designs, leaf, leaf::LeafCosts, load, scaled_caches, threads,
 };
 
 pub(super) const FAMILY: Family = Family {
@@ -98,11 +98,12 @@ fn counts(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let mut loads = Grid::new(title, &heading);
     let mut rare = Grid::new("rare branches met by these inserts, with counts", &["tree", "marks"]);
     let mut flushes = Vec::new();
+    let mut without_leaves = Vec::new();
     for name in conditional_designs() {
         (context.tell)(&format!("counting {name}"));
-        let costs = leaf::costs(name, Domain::Adr, trials, context.seed)?;
-        for (grid, operation) in on_leaf.iter_mut().zip(CountedOperation::SINGLE) {
-            grid.add(name, LEAF_COLUMNS.iter().map(|(_, sum)| costs.each(operation, *sum)));
+        match leaf::costs_if_any(name, Domain::Adr, trials, context.seed)? {
+            Some(costs) => add_leaf_costs(&mut outcome, &mut on_leaf, name, &costs),
+            None => without_leaves.push(name),
         }
         let mut loaded = load::design(name, scaled_caches(keys, 16e6), keys, context.seed)?;
         let tally = loaded.tree.tally(CountedOperation::Insert);
@@ -116,13 +117,6 @@ fn counts(context: &mut Context<'_>) -> Result<Results, BenchError> {
         let each = tally.per_operation(tally.flushes);
         flushes.push(Bar { name: name.to_owned(), value: each, spread: None });
         outcome.series.push(Series::count(format!("{name} random insert"), "flushes", each));
-        for operation in CountedOperation::SINGLE {
-            let each = costs.each(operation, |tally| tally.flushes);
-            let name = format!("{name} {} on a leaf with room", operation.name());
-            outcome.series.push(Series::count(name.clone(), "flushes", each));
-            let each = costs.each(operation, |tally| tally.pool_lines_read);
-            outcome.series.push(Series::count(name, "pool lines read", each));
-        }
     }
     outcome.tables = on_leaf;
     outcome.tables.extend([loads, rare]);
@@ -137,7 +131,26 @@ fn counts(context: &mut Context<'_>) -> Result<Results, BenchError> {
          16 M keys."
             .to_owned(),
     );
+    if !without_leaves.is_empty() {
+        outcome.notes.push(format!(
+            "Not on a leaf with room: {}. They grow with each key, or what is written waits outside of \
+             the leaves, and none of them fills up by 4,096 keys.",
+            without_leaves.join(", ")
+        ));
+    }
     Ok(outcome)
+}
+
+/// What a design's single operations cost on leaves with room: a row in each table, and series.
+fn add_leaf_costs(outcome: &mut Results, tables: &mut [Grid], name: &str, costs: &LeafCosts) {
+    for (grid, operation) in tables.iter_mut().zip(CountedOperation::SINGLE) {
+        grid.add(name, LEAF_COLUMNS.iter().map(|(_, sum)| costs.each(operation, *sum)));
+        let each = costs.each(operation, |tally| tally.flushes);
+        let what = format!("{name} {} on a leaf with room", operation.name());
+        outcome.series.push(Series::count(what.clone(), "flushes", each));
+        let each = costs.each(operation, |tally| tally.pool_lines_read);
+        outcome.series.push(Series::count(what, "pool lines read", each));
+    }
 }
 
 fn side_by_side(context: &mut Context<'_>) -> Result<Results, BenchError> {
