@@ -524,6 +524,8 @@ def test_tables_and_series(store: everleaf.Store) -> None:
     assert heights.to_arrow().to_pydict() == {"key": ["ash", "elm", "oak"], "value": [35.0, 30.0, 40.0]}
     assert heights.to_arrow("b", "f")["key"].to_pylist() == ["elm"]
     assert [len(batch) for batch in heights.arrow_batches(size=2)] == [2, 1]
+    with pytest.raises(ValueError, match="not 0"):
+        next(heights.arrow_batches(size=0))
     assert len(heights.to_arrow("x")) == 0
     series = heights.to_pandas()
     assert series["elm"] == 30.0 and list(series.index) == ["ash", "elm", "oak"]

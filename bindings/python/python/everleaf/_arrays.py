@@ -183,6 +183,8 @@ def record_batches(pairs: Iterator[tuple[Any, Any]], size: int, codecs: tuple[Co
     """Record batches of so many pairs."""
     import pyarrow
 
+    if size < 1:
+        raise ValueError(f"a batch has one pair at least, not {size}")
     types = [_arrow_type(codec) for codec in codecs]
     while block := list(islice(pairs, size)):
         columns = [pyarrow.array(list(column), type) for column, type in zip(zip(*block), types)]
