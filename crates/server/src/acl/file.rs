@@ -85,8 +85,14 @@ fn parse(words: &[&[u8]], at: &str, errors: &mut String) -> Rules {
 
 /// Replaces a file as a whole: after a crash there is the old one, or the new one. What may be done with the old one
 /// may be done with the new one; a new one is the owner's alone. Neither a device is replaced nor a pool, to which the
-/// name may be a link.
+/// name may be a link. Nor is a file written that would be too long to be [loaded](load).
 pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
+    if text.len() as u64 > SIZE_MAX {
+        let (size, most) = (text.len() >> 20, SIZE_MAX >> 20);
+        let text =
+            format!("it would have {size} MiB, and a file of more than {most} MiB is not read");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+    }
     // Through a link, what it leads to is replaced, or made.
     let path = followed(path)?;
     refuse_pool(open_regular(&path))?;

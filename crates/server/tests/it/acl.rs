@@ -273,6 +273,16 @@ fn users_are_in_a_file() {
     assert_eq!(admin.line("ACL LIST"), before);
     fs::remove_file(&file).unwrap();
     assert!(admin.line("ACL LOAD").starts_with("-ERR Error loading ACLs, opening file"));
+    // Nor is one written that could not be read.
+    fs::write(&file, "user default on nopass ~* +@all\n").unwrap();
+    for name in ["a", "b"] {
+        let pattern = "x".repeat(33 << 20);
+        let rule = format!("~{pattern}");
+        admin.send(&encode(&[b"ACL", b"SETUSER", name.as_bytes(), rule.as_bytes()]));
+        assert_eq!(admin.reply(), "+OK");
+    }
+    assert!(admin.line("ACL SAVE").starts_with("-ERR There was an error trying to save"));
+    assert_eq!(admin.line("ACL LOAD"), "+OK");
     let refused = TestServer::start().connect().line("ACL SAVE");
     assert!(refused.starts_with("-ERR This Redis instance is not configured to use an ACL file"));
 }
