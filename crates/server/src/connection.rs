@@ -201,6 +201,11 @@ impl Connection {
         fate
     }
 
+    /// Whether it is shown what others do.
+    pub fn is_monitor(&self) -> bool {
+        self.session.monitor.is_some()
+    }
+
     /// Whether it began to be shown what others do since the last call.
     pub fn has_begun_to_monitor(&mut self) -> bool {
         let is_monitor = self.session.monitor.is_some();

@@ -354,7 +354,8 @@ impl<'a> EventLoop<'a> {
         }
         let timeout_ms = timeout.as_millis() as u64;
         // A connection that waits for an answer is not idle.
-        let can_be_idle = |connection: &Connection| connection.waiting().is_none();
+        let can_be_idle =
+            |connection: &Connection| connection.waiting().is_none() && !connection.is_monitor();
         self.close_where(|connection| {
             can_be_idle(connection)
                 && now_ms.saturating_sub(connection.client().last_active_ms()) >= timeout_ms

@@ -381,14 +381,18 @@ fn a_server_stops_while_clients_wait() {
 fn idle_clients_are_closed_but_not_those_that_wait() {
     let server = TestServer::start();
     let (mut client, mut pusher) = (server.connect(), server.connect());
-    let mut idle = server.connect();
+    let (mut idle, mut monitor) = (server.connect(), server.connect());
     wait(&server, &mut client, "BLPOP k 0");
     pusher.line("CONFIG SET timeout 1");
+    assert_eq!(monitor.line("MONITOR"), "+OK");
     idle.assert_closed();
+    // Closed as the pusher is, which is as idle.
+    pusher.assert_closed();
     let mut pusher = server.connect();
     assert_eq!(waiting_count(&mut pusher), 1);
     assert_eq!(pusher.line("RPUSH k 1"), ":1");
     assert_eq!(client.reply(), "[\"k\" \"1\"]");
+    assert!(monitor.reply().contains("\"INFO\""), "it was shown nothing");
 }
 
 /// What was given is no more in the store that a crash leaves.
