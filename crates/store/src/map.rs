@@ -2,7 +2,8 @@
 //!
 //! All writes of one key come through `Map::write`: without order (`try_write`), or, while the gate is up, in the
 //! steps of `ordered_write.rs`. A write that finds no space is tried twice, with what idle threads hold back reclaimed
-//! in between. All reads of one key come through `Map::read`, which waits only for a batch that has the key's stripe.
+//! in between. All reads of one key come through `Map::read`, which waits only for a batch that has the key's stripe, and
+//! shows nothing of one that took it meanwhile.
 //!
 //! *Thread safety*: shared and cloned freely; each call takes a session for its length, and so does one that is made
 //! from within another call.
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_index::{
-    Answer, BytesTree, Change, Hardware, IndexError, Session, SessionGuard, Verify, What,
+    Answer, BytesTree, Change, Hardware, IndexError, Record, Session, SessionGuard, Verify, What,
 };
 
 use crate::lifecycle::Lifecycle;
@@ -174,7 +175,7 @@ impl Map {
             return Ok(false);
         }
         log.check()?;
-        match self.read(key, |tree, session| tree.get_with(session, key, |_| ())) {
+        match self.read(key, Verify::Key, |_| ()) {
             Ok(None) if change.what == What::Remove => {
                 // It may have expired, and is not counted any more then.
                 self.purge(key)?;
@@ -199,22 +200,22 @@ impl Map {
         })
     }
 
-    /// Runs a read of `key`, when no batch is changing it.
+    /// Runs `see` on the record of `key`, as no batch that is under way has it.
     #[inline]
     pub(crate) fn read<R>(
         &self,
         key: &[u8],
-        read: impl FnOnce(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
-    ) -> Result<R> {
+        verify: Verify,
+        see: impl FnOnce(Record<'_>) -> R,
+    ) -> Result<Option<R>> {
         let mut session = self.shared.session()?;
-        let mut pinned = session.pinned();
-        let order = &self.shared.order;
-        while !order.is_free() && order.is_in_batch(key) {
-            drop(pinned);
-            order.await_batch(key);
-            pinned = session.pinned();
-        }
-        Ok(read(&self.tree, &mut pinned)?)
+        let mut see = Some(see);
+        Ok(self.shared.order.read(&mut session, key, |session, single| {
+            let seen = self.tree.get_verified(session, key, verify, |record| {
+                if single.is_settled() { see.take().map(|see| see(record)) } else { None }
+            });
+            seen.map(Option::flatten)
+        })?)
     }
 
     /// The value of `key`. O(log n) in DRAM, one or two cache misses in the pool.
@@ -247,9 +248,7 @@ impl Map {
         see: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         let (key, verify) = (key.as_ref(), self.shared.verify);
-        self.read(key, |tree, session| {
-            tree.get_verified(session, key, verify, |record| see(record.value))
-        })
+        self.read(key, verify, |record| see(record.value))
     }
 
     /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses: several

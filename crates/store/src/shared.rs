@@ -114,8 +114,6 @@ pub(crate) struct Shared {
     pub journal: OnceLock<Journal>,
     /// Held while the journal is made.
     pub journal_making: RankedMutex<()>,
-    /// How many batches were rolled back.
-    pub rollbacks: AtomicU64,
     /// How often it is to be tried to return space to the system, because a map was emptied.
     pub space_due: AtomicU32,
     /// The sweep rests.
@@ -200,16 +198,7 @@ impl Shared {
 
     /// How many batches were rolled back since the store was opened.
     pub fn rollback_count(&self) -> u64 {
-        // Acquire: a thread that reads this number reads nothing of those that it counts; pairs with the addition
-        // below.
-        self.rollbacks.load(Ordering::Acquire)
-    }
-
-    /// Counts a batch that was rolled back. The caller still has its stripes: a thread that has read of it, and
-    /// then takes, or waits for, the stripe of one of its keys, finds it counted.
-    pub fn note_rollback(&self) {
-        // Release: behind what was put back; pairs with the load above.
-        self.rollbacks.fetch_add(1, Ordering::Release);
+        self.order.rollback_count()
     }
 
     /// The names of the user's maps, sorted.

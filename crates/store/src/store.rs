@@ -136,7 +136,6 @@ impl Store {
             map_making: RankedMutex::new(Rank::MapMaking, ()),
             journal: OnceLock::new(),
             journal_making: RankedMutex::new(Rank::JournalMaking, ()),
-            rollbacks: AtomicU64::new(0),
             space_due: AtomicU32::new(0),
             sweep_paused: AtomicBool::new(false),
             swept: AtomicU64::new(0),

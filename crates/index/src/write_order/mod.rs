@@ -9,7 +9,7 @@
 //! |---|---|
 //! | a write | pins, finds the gate down: writes without a lock |
 //! | a write | finds it raised: unpins, takes its stripe, pins, writes |
-//! | a read | finds it raised: waits while a batch has its stripe |
+//! | a read | finds it raised: waits while a batch has its stripe, reads, and looks at it again ([`SingleRead`]) |
 //! | a read of several keys at one moment | finds it raised: looks at all stripes, reads, and looks again ([`Look`]) |
 //! | the same, disturbed again and again | raises the gate, takes all stripes to read, reads |
 //! | a batch | raises the gate, takes the stripes of all its keys, writes ([`batch`](crate::Journal)) |
@@ -17,19 +17,20 @@
 //!
 //! *Why no get that begins later sees half a batch*: a batch changes its first key when it has all stripes. A thread
 //! that has seen one of its changes therefore finds the stripes of all its keys taken until the last
-//! of them is changed, and so does a thread that learns of the change from it. The exceptions: a read that began before
-//! the stripes were taken may see a change, also one that is then rolled back, and a scan looks at no stripe
-//! (`docs/store.md`).
+//! of them is changed, and so does a thread that learns of the change from it. A get that began before looks at its stripe
+//! once more before it shows anything. The exception is a scan, which looks at no stripe (`docs/store.md`).
 //!
 //! *No deadlock*: a session is entered before a stripe is taken, several stripes are taken in
 //! ascending order, and no thread is pinned while it waits for a stripe or for pins.
 
 mod gate;
 mod look;
+mod single_read;
 mod stripes;
 
 pub use gate::OrderingGate;
 pub use look::Look;
+pub use single_read::SingleRead;
 pub use stripes::{StripeGuard, Stripes, StripesGuard};
 
 use everleaf_alloc::Heap;
@@ -50,6 +51,8 @@ pub struct WriteOrder<M: Machine> {
     stripes: Stripes<M>,
     /// Writes that had to take their stripe although no batch came.
     idle_writes: Atomic<u64, M>,
+    /// Batches that were rolled back.
+    rollbacks: Atomic<u64, M>,
 }
 
 impl<M: Machine> Default for WriteOrder<M> {
@@ -65,7 +68,22 @@ impl<M: Machine> WriteOrder<M> {
             gate: OrderingGate::default(),
             stripes: Stripes::new(stripe_count),
             idle_writes: Atomic::new(0),
+            rollbacks: Atomic::new(0),
         }
+    }
+
+    /// How many batches were rolled back.
+    pub fn rollback_count(&self) -> u64 {
+        // Acquire: a thread that reads this number reads nothing of those that it counts; pairs with the addition
+        // below.
+        self.rollbacks.load(Ordering::Acquire)
+    }
+
+    /// Counts a batch that was rolled back. The caller still has its stripes: a thread that has read of it, and
+    /// then takes, or waits for, the stripe of one of its keys, finds it counted.
+    pub fn note_rollback(&self) {
+        // Release: behind what was put back; pairs with the load above.
+        self.rollbacks.fetch_add(1, Ordering::Release);
     }
 
     /// Whether the caller, pinned since before this call, may go on without a stripe.
@@ -151,14 +169,8 @@ impl<M: Machine> WriteOrder<M> {
         self.stripes.lock_all()
     }
 
-    /// Whether a reader of `key`, pinned, has to unpin and [wait](Self::await_batch) first.
-    #[inline]
-    pub fn is_in_batch(&self, key: &[u8]) -> bool {
-        self.stripes.is_in_batch(self.stripe_of(key))
-    }
-
     /// Waits until no batch has the stripe of `key`. The caller is not pinned.
-    pub fn await_batch(&self, key: &[u8]) {
+    fn await_batch(&self, key: &[u8]) {
         let number = self.stripe_of(key);
         let mut attempt = 0;
         while self.stripes.is_in_batch(number) {

@@ -2,7 +2,7 @@
 //! keys alone, and readers.
 //!
 //! Two keys are *twins*: only batches change them, and every batch sets both to one more than it
-//! found. So a reader that reads one and then the other must not find the second older, and after a
+//! found. So a reader that reads one, and then the other without waiting, must not find the second older, and after a
 //! crash both must be alike. A third key is written by batches and alone, and judged like every key
 //! of a tree: so a batch that is done again too late is found. With *fillers* every batch adds two
 //! keys of its own and removes those of another, so that leaves are replaced between the keys of a
@@ -85,7 +85,7 @@ pub enum Operation {
     Put(u64),
     /// Reads the single key.
     Get,
-    /// Reads one twin, then the other.
+    /// Reads one twin, then the other as a scan does.
     Twins,
     /// Reads both twins at once.
     TwinsAtOnce,

@@ -133,15 +133,12 @@ impl Opened {
 
     /// Reads the key as a store does.
     fn read(&self, session: &mut Session<M>) -> Result<Option<u64>, IndexError> {
-        let mut pinned = session.pinned();
-        while !self.order.is_free() && self.order.is_in_batch(KEY) {
-            drop(pinned);
-            self.order.await_batch(KEY);
-            pinned = session.pinned();
-        }
-        self.tree.get_verified(&mut pinned, KEY, Verify::Sum, |record| {
-            check(record.value);
-            record.expiry_ms
+        self.order.read(session, KEY, |session, single| {
+            let seen = self.tree.get_verified(session, KEY, Verify::Sum, |record| {
+                check(record.value);
+                single.is_settled().then_some(record.expiry_ms)
+            });
+            seen.map(Option::flatten)
         })
     }
 

@@ -158,7 +158,7 @@ impl Shared {
                 in_order.mark(tree, batch.key(change), |_| change.hash);
             }
             if made.is_err() {
-                self.note_rollback();
+                self.order.note_rollback();
                 *own_rollbacks += 1;
             }
         }

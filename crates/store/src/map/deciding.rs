@@ -128,9 +128,7 @@ impl Map {
     ) -> Result<Option<bool>> {
         // What is not shown is verified before it is changed.
         let verify = if sees == Sees::Value { Verify::Sum } else { Verify::Key };
-        let seen = self.read(key, |tree, session| {
-            tree.get_verified(session, key, verify, |record| Seen::of(record, sees))
-        })?;
+        let seen = self.read(key, verify, |record| Seen::of(record, sees))?;
         let decision = decide(seen.as_ref().map(|seen| seen.record(key)));
         if matches!(decision, Decision::Keep) {
             return Ok(Some(false));

@@ -146,9 +146,7 @@ impl Map {
     /// As [`Self::get`].
     pub fn expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
         let key = key.as_ref();
-        self.read(key, |tree, session| {
-            tree.get_record(session, key, |record| Expiry::from_unix_ms(record.expiry_ms))
-        })
+        self.read(key, Verify::Key, |record| Expiry::from_unix_ms(record.expiry_ms))
     }
 
     /// As [`Self::get_with`], and `see` is told when the key expires.
@@ -161,11 +159,7 @@ impl Map {
         see: impl FnOnce(&[u8], Expiry) -> R,
     ) -> Result<Option<R>> {
         let (key, verify) = (key.as_ref(), self.shared().verify);
-        self.read(key, |tree, session| {
-            tree.get_verified(session, key, verify, |record| {
-                see(record.value, Expiry::from_unix_ms(record.expiry_ms))
-            })
-        })
+        self.read(key, verify, |record| see(record.value, Expiry::from_unix_ms(record.expiry_ms)))
     }
 
     /// As [`Self::update_with`], and `decide` is told when the key expires; the value before is not returned.

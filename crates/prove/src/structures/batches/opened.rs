@@ -23,13 +23,13 @@ impl Opened {
         key: &[u8],
         see: impl FnOnce(Record<'_>) -> u64,
     ) -> Result<Option<u64>, IndexError> {
-        let mut pinned = session.pinned();
-        while !self.order.is_free() && self.order.is_in_batch(key) {
-            drop(pinned);
-            self.order.await_batch(key);
-            pinned = session.pinned();
-        }
-        self.tree.get_record(&mut pinned, key, see)
+        let mut see = Some(see);
+        self.order.read(session, key, |session, single| {
+            let seen = self.tree.get_record(session, key, |record| {
+                if single.is_settled() { see.take().map(|see| see(record)) } else { None }
+            });
+            seen.map(Option::flatten)
+        })
     }
 
     /// Reads keys at one moment as a store does: their values, or 0 for those of another size.
@@ -279,7 +279,8 @@ impl Opened {
             }
             Operation::Twins => {
                 let first = self.read(session, TWINS[0], value)?;
-                let second = self.read(session, TWINS[1], value)?;
+                // As a scan does, which waits for nobody.
+                let second = self.tree.get_record(session, TWINS[1], value)?;
                 assert!(second >= first, "half a batch: {first:?}, then {second:?}");
                 return Ok(());
             }

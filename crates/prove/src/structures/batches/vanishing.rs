@@ -102,13 +102,12 @@ impl Opened {
 
     /// Reads a key as a store does.
     fn read(&self, session: &mut Session<M>, key: &[u8]) -> Result<Option<u64>, IndexError> {
-        let mut pinned = session.pinned();
-        while !self.order.is_free() && self.order.is_in_batch(key) {
-            drop(pinned);
-            self.order.await_batch(key);
-            pinned = session.pinned();
-        }
-        self.get(&mut pinned, key)
+        self.order.read(session, key, |session, single| {
+            let seen = self.stays.get_verified(session, key, Verify::Sum, |record| {
+                single.is_settled().then(|| number(record))
+            });
+            seen.map(Option::flatten)
+        })
     }
 
     /// Makes a batch; returns what its key of the tree that stays was.
