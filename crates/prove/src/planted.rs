@@ -37,7 +37,6 @@ pub const MUTANTS: &[Mutant] = &[
     of("batch", "journal.redo_skips_expiries"),
     of("batch", "look.forgets_gate"),
     of("batch", "look.trusts"),
-    of("batch", "read.forgets_rollback"),
     of("batch", "read.looks_once"),
     of("batch", "stripes.counts_nothing"),
     of("batch", "stripes.readers_pass"),

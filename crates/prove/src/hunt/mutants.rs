@@ -56,6 +56,12 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
         "journal.lone_expiry_unwritten" => looked_before("small/full, look", mutant),
         "bytes.expiry_seen_early" => looked_before("small/expire, read, expire", mutant),
         "look.trusts" | "stripes.counts_nothing" => in_order("small/batch, at once", mutant),
+        "read.looks_once" => {
+            let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+            let config = Config { mutants: vec![mutant.name], crash, ..Config::default() };
+            let program = "small/batch and read, batch".to_string();
+            vec![(program, exhaustive(&config, 2), 20 * SMALL_SCHEDULES)]
+        }
         "look.forgets_gate" => in_order("small/swap, lower, at once", mutant),
         "at_once.looks_once" => in_order("small/swap, at once", mutant),
         "journal.keeps_last_made" => refused("refused/move, expire", mutant),
@@ -68,9 +74,9 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
 }
 
 /// A small program in which a reader may look at the stripe before, and read behind the store of an expiry and before
-/// its flush, where lines must be flushed.
+/// its flush, where lines must be flushed. Gets look at the stripe once only, since the second look hides it.
 fn looked_before(program: &str, mutant: Mutant) -> Vec<(String, Config, u64)> {
-    let config = Config { mutants: vec![mutant.name], ..Config::default() };
+    let config = Config { mutants: vec![mutant.name, "read.looks_once"], ..Config::default() };
     vec![(program.to_string(), exhaustive(&config, 2), 20 * SMALL_SCHEDULES)]
 }
 

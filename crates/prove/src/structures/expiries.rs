@@ -136,7 +136,7 @@ impl Opened {
         self.order.read(session, KEY, |session, single| {
             let seen = self.tree.get_verified(session, KEY, Verify::Sum, |record| {
                 check(record.value);
-                single.is_settled().then_some(record.expiry_ms)
+                single.may_be_shown().then_some(record.expiry_ms)
             });
             seen.map(Option::flatten)
         })

@@ -26,7 +26,7 @@ impl Opened {
         let mut see = Some(see);
         self.order.read(session, key, |session, single| {
             let seen = self.tree.get_record(session, key, |record| {
-                if single.is_settled() { see.take().map(|see| see(record)) } else { None }
+                if single.may_be_shown() { see.take().map(|see| see(record)) } else { None }
             });
             seen.map(Option::flatten)
         })

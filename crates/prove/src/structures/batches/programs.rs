@@ -72,8 +72,10 @@ use Operation::{
 };
 
 /// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 28] = [
+const SMALL: [(&str, usize, &[&[Operation]]); 29] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
+    // The gate is up when the reader begins: the second batch need not wait for it.
+    ("batch and read, batch", 4, &[&[Batch(1), Twins], &[Batch(2)]]),
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
     // The thread that raises the gate second has to wait, too, for the one that has not seen it.

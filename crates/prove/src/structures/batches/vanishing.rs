@@ -104,7 +104,7 @@ impl Opened {
     fn read(&self, session: &mut Session<M>, key: &[u8]) -> Result<Option<u64>, IndexError> {
         self.order.read(session, key, |session, single| {
             let seen = self.stays.get_verified(session, key, Verify::Sum, |record| {
-                single.is_settled().then(|| number(record))
+                single.may_be_shown().then(|| number(record))
             });
             seen.map(Option::flatten)
         })
