@@ -2,8 +2,8 @@
 //!
 //! All writes of one key come through `Map::write`: without order (`try_write`), or, while the gate is up, in the
 //! steps of `ordered_write.rs`. A write that finds no space is tried twice, with what idle threads hold back reclaimed
-//! in between. All reads of one key come through `Map::read`, which waits only for a batch that has the key's stripe, and
-//! shows nothing of one that took it meanwhile.
+//! in between. All reads of one key come through `Map::read`, which waits only for a batch that has the key's stripe,
+//! and shows nothing of one that took it meanwhile.
 //!
 //! *Thread safety*: shared and cloned freely; each call takes a session for its length, and so does one that is made
 //! from within another call.
@@ -212,7 +212,7 @@ impl Map {
         let mut see = Some(see);
         Ok(self.shared.order.read(&mut session, key, |session, single| {
             let seen = self.tree.get_verified(session, key, verify, |record| {
-                if single.is_settled() { see.take().map(|see| see(record)) } else { None }
+                if single.may_be_shown() { see.take().map(|see| see(record)) } else { None }
             });
             seen.map(Option::flatten)
         })?)

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | a write | pins, finds the gate down: writes without a lock |
 //! | a write | finds it raised: unpins, takes its stripe, pins, writes |
-//! | a read | finds it raised: waits while a batch has its stripe, reads, and looks at it again ([`SingleRead`]) |
+//! | a read | finds it raised: waits while a batch has its stripe, reads, looks again ([`SingleRead`]) |
 //! | a read of several keys at one moment | finds it raised: looks at all stripes, reads, and looks again ([`Look`]) |
 //! | the same, disturbed again and again | raises the gate, takes all stripes to read, reads |
 //! | a batch | raises the gate, takes the stripes of all its keys, writes ([`batch`](crate::Journal)) |
@@ -17,8 +17,8 @@
 //!
 //! *Why no get that begins later sees half a batch*: a batch changes its first key when it has all stripes. A thread
 //! that has seen one of its changes therefore finds the stripes of all its keys taken until the last
-//! of them is changed, and so does a thread that learns of the change from it. A get that began before looks at its stripe
-//! once more before it shows anything. The exception is a scan, which looks at no stripe (`docs/store.md`).
+//! of them is changed, and so does a thread that learns of the change from it. A get that began before looks at its
+//! stripe once more before it shows anything. The exception is a scan, which looks at no stripe (`docs/store.md`).
 //!
 //! *No deadlock*: a session is entered before a stripe is taken, several stripes are taken in
 //! ascending order, and no thread is pinned while it waits for a stripe or for pins.

@@ -1,10 +1,10 @@
 //! Reads of one key, which show nothing of a batch that is under way.
 //!
 //! A reader looks at the stripe of its key, looks for the key, and looks at the stripe again before it shows what it
-//! has found. A batch may take the stripe in between, since nobody waits for a reader where the gate is quiescent. What it
-//! has written by then is not shown: the reader waits for its end, and reads again. So is what a batch has written that was
-//! rolled back meanwhile, which was never there. What is shown was therefore there before the batches that are under way,
-//! or a batch wrote it that is over as a whole: all that is read next, in whatever way, is as old as that at least.
+//! has found. A batch may take the stripe in between, since nobody waits for a reader where the gate is quiescent.
+//! What it has written by then is not shown: the reader waits for its end, and reads again. Nor is what a batch has
+//! written that was rolled back meanwhile, which was never there. So what is shown was there before the batches that
+//! are under way, or it is of a batch that is over as a whole: nothing that is read next, in whatever way, is older.
 //!
 //! Invariants:
 //! - R1 the second look is behind all that is read of the entry and its record, and before anything is shown;
@@ -28,8 +28,8 @@ pub struct SingleRead<'a, M: Machine> {
 
 impl<M: Machine> WriteOrder<M> {
     /// Runs `read` of `key` until what it finds is of no batch under way, with a session that is pinned. It asks
-    /// [`SingleRead::is_settled`] when it has read the record, before it shows anything, and answers `None` if it is not,
-    /// as if there were no key.
+    /// [`SingleRead::may_be_shown`] when it has read the record, before it shows anything, and answers `None` if it
+    /// may not, as if there were no key.
     ///
     /// *Blocking*: while a batch has the stripe of the key.
     ///
@@ -46,7 +46,7 @@ impl<M: Machine> WriteOrder<M> {
             let mut pinned = session.pinned();
             if let Some(single) = self.begin_read(key) {
                 let found = read(&mut pinned, &single)?;
-                if found.is_some() || single.is_settled() {
+                if found.is_some() || single.may_be_shown() {
                     return Ok(found);
                 }
             }
@@ -71,7 +71,7 @@ impl<M: Machine> WriteOrder<M> {
 impl<M: Machine> SingleRead<'_, M> {
     /// The second look: whether what was read by now may be shown (R1). Once it may not, it never may.
     #[inline(always)]
-    pub fn is_settled(&self) -> bool {
+    pub fn may_be_shown(&self) -> bool {
         self.seen.is_none_or(|(stripe, rollback_count)| {
             // Acquire: the stripe is looked at behind what was read, also what of it is read relaxed, as in
             // `Look::is_unchanged`. A reader that has read of a batch finds its stripe taken, or released, since it
@@ -79,8 +79,7 @@ impl<M: Machine> SingleRead<'_, M> {
             M::fence(Ordering::Acquire);
             // A batch that has released the stripe has counted its rollback before: the count is looked at second.
             let is_over = M::mutant("read.looks_once") || !self.order.stripes.is_in_batch(stripe);
-            let is_kept =
-                M::mutant("read.forgets_rollback") || self.order.rollback_count() == rollback_count;
+            let is_kept = self.order.rollback_count() == rollback_count;
             let is_so = is_over && is_kept && !self.was_disturbed.get();
             self.was_disturbed.set(!is_so);
             is_so
@@ -116,10 +115,10 @@ mod tests {
                     }
                     held = (!ends).then_some(stripes);
                 }
-                let is_settled = single.is_settled();
+                let may_be_shown = single.may_be_shown();
                 // Or it would be waited for.
                 held = None;
-                Ok(is_settled.then_some(count))
+                Ok(may_be_shown.then_some(count))
             });
             assert_eq!(shown, Ok(Some(reads)), "{ends} {is_rolled_back}");
         }
@@ -130,7 +129,7 @@ mod tests {
             count += 1;
             drop(order.lock(b"key"));
             let _others = order.lock_many([other]);
-            Ok(single.is_settled().then_some(count))
+            Ok(single.may_be_shown().then_some(count))
         });
         assert_eq!(shown, Ok(Some(1)));
         order.lower();

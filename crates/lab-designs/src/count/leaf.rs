@@ -116,7 +116,8 @@ pub fn insert_at(design: &str, entries: u64, trials: u64, seed: u64) -> Result<T
 }
 
 /// Random keys that a new tree takes before it grows; `None` if it does not by [`KEYS_MAX`]. Leaves are counted, which
-/// may take long, behind each of the first [`EXACT`] keys, and then behind so many more: there may be room for some more.
+/// may take long, behind each of the first [`EXACT`] keys, and then behind so many more: there may be room for some
+/// more.
 fn capacity(design: &str, domain: Domain, random: &mut Random) -> Result<Option<u64>, BenchError> {
     let mut tree = Counted::new(design, config(domain), pool_bytes(1000))?;
     let first = tree.leaves()?;

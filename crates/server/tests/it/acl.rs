@@ -278,7 +278,7 @@ fn users_are_in_a_file() {
     for name in ["a", "b"] {
         let pattern = "x".repeat(33 << 20);
         let rule = format!("~{pattern}");
-        admin.send(&encode(&[b"ACL", b"SETUSER", name.as_bytes(), rule.as_bytes()]));
+        admin.send(&encode(&["ACL", "SETUSER", name, &rule]));
         assert_eq!(admin.reply(), "+OK");
     }
     assert!(admin.line("ACL SAVE").starts_with("-ERR There was an error trying to save"));
