@@ -104,6 +104,15 @@ impl Opened {
     }
 }
 
+/// Gives back all that a session and the heap can do without.
+fn release(tree: &dyn LivingWords, session: &mut Session<Simulated>) -> Result<(), IndexError> {
+    tree.restore_some(session)?;
+    session.collect_all();
+    session.give_back();
+    tree.heap().release_empty_chunks();
+    Ok(())
+}
+
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
@@ -203,18 +212,18 @@ impl BytesProgram {
                 return Ok(());
             }
             Operation::Range(range) => {
-                let keys = range.of(0..self.universe.len() as u64);
-                let end = |key, excludes| match excludes {
-                    true => Bound::Excluded(self.key(key)),
-                    false => Bound::Included(self.key(key)),
+                let end = |key, excludes| {
+                    let key = self.key(key);
+                    if excludes { Bound::Excluded(key) } else { Bound::Included(key) }
                 };
-                let (low, high) =
-                    (end(range.low, range.excludes.0), end(range.high, range.excludes.1));
                 let mut pairs = vec![];
-                tree.scan(session, (low, high), range.reverse, &mut |key, value| {
+                let (low, high) = (range.low, range.high);
+                let ends = (end(low, range.excludes.0), end(high, range.excludes.1));
+                tree.scan(session, ends, range.reverse, &mut |key, value| {
                     pairs.push((self.number(key), value));
                     true
                 })?;
+                let keys = range.of(0..self.universe.len() as u64);
                 note_scan(&pairs, usize::MAX, keys.into_iter(), replies);
                 return Ok(());
             }
@@ -232,13 +241,7 @@ impl BytesProgram {
                 replies.extend(self.universe.iter().map(|_| Reply::Unknown));
                 return Ok(());
             }
-            Operation::Release => {
-                tree.restore_some(session)?;
-                session.collect_all();
-                session.give_back();
-                tree.heap().release_empty_chunks();
-                return Ok(());
-            }
+            Operation::Release => return release(tree, session),
             Operation::Rejoin | Operation::Reopen { .. } => return Ok(()),
         };
         replies.push(Reply::Previous(previous));

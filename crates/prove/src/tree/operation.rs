@@ -76,7 +76,7 @@ pub(crate) fn asked(turn: usize, count: usize) -> Vec<usize> {
     let place = |number: usize| match turn % 3 {
         0 => number,
         1 => count - 1 - number,
-        _ if number % 2 == 0 => number / 2,
+        _ if number.is_multiple_of(2) => number / 2,
         _ => count - 1 - number / 2,
     };
     (0..count).map(place).collect()

@@ -73,8 +73,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             Err(_) => {
                 // Nothing that was sealed was changed, nor what anybody could have read: words of blocks
                 // that said the same by those of others, and of a pool that was not closed what was never
-                // acknowledged. So the next opening finds what this one has found. Without its mark the pool
-                // would count as not closed.
+                // acknowledged, and entries that were frozen, which say the same without. So the next opening
+                // finds what this one has found. Without its mark the pool would count as not closed.
                 let _ = heap.pool().leave_as_found();
             }
         }
