@@ -255,7 +255,6 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         // of `flags`. Exactly one thread switches.
         let before = self.cold(leaf).flags.fetch_or(REPLACED, Ordering::AcqRel);
         if before & REPLACED != 0 {
-            M::mark("hashed.split.helped_switch");
             return;
         }
         if !M::mutant("hashed.no_finalize") {

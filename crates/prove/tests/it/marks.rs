@@ -21,11 +21,10 @@ const EVERYDAY: [&str; 10] = [
 ];
 
 /// That of landings meets these, too: it has four times as many schedules.
-const LANDING: [&str; 10] = [
+const LANDING: [&str; 9] = [
     "hashed.install.busy",
     "hashed.order.changed",
     "hashed.search.follow",
-    "hashed.split.helped_switch",
     "hashed.split.lost_offer",
     "hashed.write.help_pending",
     "hashed.write.lost_claim",
