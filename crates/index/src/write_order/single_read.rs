@@ -31,7 +31,8 @@ impl<M: Machine> WriteOrder<M> {
     /// [`SingleRead::may_be_shown`] when it has read the record, before it shows anything, and answers `None` if it
     /// may not, as if there were no key.
     ///
-    /// *Blocking*: while a batch has the stripe of the key.
+    /// *Blocking*: while a batch has the stripe of the key. It reads again behind each rollback of any batch that it
+    /// overlaps, so that a long `read` may go on for as long as batches are rolled back. An error is told at once.
     ///
     /// # Errors
     /// Those of `read`.
