@@ -3,8 +3,10 @@
 //! A reader looks at the stripe of its key, looks for the key, and looks at the stripe again before it shows what it
 //! has found. A batch may take the stripe in between, since nobody waits for a reader where the gate is quiescent.
 //! What it has written by then is not shown: the reader waits for its end, and reads again. Nor is what a batch has
-//! written that was rolled back meanwhile, which was never there. So what is shown was there before the batches that
-//! are under way, or it is of a batch that is over as a whole: nothing that is read next, in whatever way, is older.
+//! written that was rolled back meanwhile, which was never there: where the stripe was let go behind a change since the
+//! first look, a rollback of any batch counts, and where it was not, none does. So what is shown was there before the
+//! batches that are under way, or it is of a batch that is over as a whole: nothing that is read next, in whatever way,
+//! is older.
 //!
 //! Invariants:
 //! - R1 the second look is behind all that is read of the entry and its record, and before anything is shown;
@@ -20,10 +22,20 @@ use super::WriteOrder;
 /// A read of one key, under way; see [`WriteOrder::read`].
 pub struct SingleRead<'a, M: Machine> {
     order: &'a WriteOrder<M>,
-    /// The stripe, and how many batches had been rolled back. `None`: the gate was down.
-    seen: Option<(u32, u64)>,
+    /// `None`: the gate was down.
+    seen: Option<Seen>,
     /// What was read was not shown: it is to be read again, though the batch be over by now.
     was_disturbed: Cell<bool>,
+}
+
+/// What the first look has found.
+#[derive(Clone, Copy)]
+struct Seen {
+    stripe: u32,
+    /// How often keys of the stripe may have changed.
+    change_count: u64,
+    /// How many batches had been rolled back.
+    rollback_count: u64,
 }
 
 impl<M: Machine> WriteOrder<M> {
@@ -31,11 +43,11 @@ impl<M: Machine> WriteOrder<M> {
     /// [`SingleRead::may_be_shown`] when it has read the record, before it shows anything, and answers `None` if it
     /// may not, as if there were no key.
     ///
-    /// *Blocking*: while a batch has the stripe of the key. It reads again behind each rollback of any batch that it
-    /// overlaps, so that a long `read` may go on for as long as batches are rolled back. An error is told at once.
+    /// *Blocking*: while a batch has the stripe of the key. It reads again where a batch of the stripe was rolled back
+    /// meanwhile, or its stripe was changed and some batch rolled back.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// Those of `read`, unless what it read was of a batch under way: then it reads again.
     #[inline]
     pub fn read<R, E>(
         &self,
@@ -46,9 +58,9 @@ impl<M: Machine> WriteOrder<M> {
         loop {
             let mut pinned = session.pinned();
             if let Some(single) = self.begin_read(key) {
-                let found = read(&mut pinned, &single)?;
-                if found.is_some() || single.may_be_shown() {
-                    return Ok(found);
+                let found = read(&mut pinned, &single);
+                if matches!(found, Ok(Some(_))) || single.may_be_shown() {
+                    return found;
                 }
             }
             drop(pinned);
@@ -63,9 +75,10 @@ impl<M: Machine> WriteOrder<M> {
             return Some(SingleRead { order: self, seen: None, was_disturbed: Cell::new(false) });
         }
         let stripe = self.stripe_of(key);
-        let seen = Some((stripe, self.rollback_count()));
-        let single = SingleRead { order: self, seen, was_disturbed: Cell::new(false) };
-        (!self.stripes.is_in_batch(stripe)).then_some(single)
+        let rollback_count = self.rollback_count();
+        let change_count = self.stripes.changes_outside_batches(stripe)?;
+        let seen = Some(Seen { stripe, change_count, rollback_count });
+        Some(SingleRead { order: self, seen, was_disturbed: Cell::new(false) })
     }
 }
 
@@ -73,14 +86,16 @@ impl<M: Machine> SingleRead<'_, M> {
     /// The second look: whether what was read by now may be shown (R1). Once it may not, it never may.
     #[inline(always)]
     pub fn may_be_shown(&self) -> bool {
-        self.seen.is_none_or(|(stripe, rollback_count)| {
+        self.seen.is_none_or(|seen| {
             // Acquire: the stripe is looked at behind what was read, also what of it is read relaxed, as in
             // `Look::is_unchanged`. A reader that has read of a batch finds its stripe taken, or released, since it
             // was taken before; pairs with the exchanges of entries, and with that of an expiry.
             M::fence(Ordering::Acquire);
+            let changes = self.order.stripes.changes_outside_batches(seen.stripe);
+            let is_over = M::mutant("read.looks_once") || changes.is_some();
             // A batch that has released the stripe has counted its rollback before: the count is looked at second.
-            let is_over = M::mutant("read.looks_once") || !self.order.stripes.is_in_batch(stripe);
-            let is_kept = self.order.rollback_count() == rollback_count;
+            let is_kept = changes == Some(seen.change_count)
+                || self.order.rollback_count() == seen.rollback_count;
             let is_so = is_over && is_kept && !self.was_disturbed.get();
             self.was_disturbed.set(!is_so);
             is_so
@@ -123,7 +138,7 @@ mod tests {
             });
             assert_eq!(shown, Ok(Some(reads)), "{ends} {is_rolled_back}");
         }
-        // Another key's batch is none of its business, nor is a write of the key alone.
+        // Another key's batch is none of its business, though it be rolled back, nor is a write of the key alone.
         let other = (0..64).find(|number| *number != order.stripe_of(b"key")).expect("more");
         let mut count = 0;
         let shown = order.read::<_, ()>(&mut session, b"key", |_, single| {
@@ -133,6 +148,25 @@ mod tests {
             Ok(single.may_be_shown().then_some(count))
         });
         assert_eq!(shown, Ok(Some(1)));
+        let mut count = 0;
+        let shown = order.read::<_, ()>(&mut session, b"key", |_, single| {
+            count += 1;
+            let _others = order.lock_many([other]);
+            order.note_rollback();
+            Ok(single.may_be_shown().then_some(count))
+        });
+        assert_eq!(shown, Ok(Some(1)));
+        // An error in what a batch had written that was rolled back is nobody's.
+        let mut count = 0;
+        let shown = order.read::<u32, u32>(&mut session, b"key", |_, _| {
+            count += 1;
+            if count == 1 {
+                let _stripes = order.lock_many([order.stripe_of(b"key")]);
+                order.note_rollback();
+            }
+            Err(count)
+        });
+        assert_eq!(shown, Err(2));
         order.lower();
     }
 }

@@ -149,9 +149,16 @@ impl<M: Machine> Stripes<M> {
     /// Whether a batch is changing keys of this stripe.
     #[inline]
     pub fn is_in_batch(&self, number: u32) -> bool {
+        self.changes_outside_batches(number).is_none()
+    }
+
+    /// How often keys of this stripe may have changed, unless a batch is changing some.
+    #[inline]
+    pub(super) fn changes_outside_batches(&self, number: u32) -> Option<u64> {
         // Acquire: what a batch that has ended did; pairs with the release in `free`.
-        self.stripes[number as usize].word.load(Ordering::Acquire) & HOLDER == BATCH
-            && !M::mutant("stripes.readers_pass")
+        let word = self.stripes[number as usize].word.load(Ordering::Acquire);
+        let is_in_batch = word & HOLDER == BATCH && !M::mutant("stripes.readers_pass");
+        (!is_in_batch).then_some(word & !HOLDER)
     }
 
     /// How often keys of this stripe may have changed, unless a call has it that may be changing one.
@@ -169,7 +176,7 @@ impl<M: Machine> Stripe<M> {
         let word = self.word.load(Ordering::Relaxed) & !HOLDER;
         let counted = changes && !M::mutant("stripes.counts_nothing");
         let word = if counted { word + ONE_CHANGE } else { word };
-        // Release: pairs with the acquire in `take`, in `is_in_batch` and in `changes_of`.
+        // Release: pairs with the acquire in `take`, in `changes_outside_batches` and in `changes_of`.
         self.word.store(word, Ordering::Release);
     }
 }
