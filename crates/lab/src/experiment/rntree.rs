@@ -167,8 +167,8 @@ fn table1(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let known = everleaf_designs::catalogue::names();
     let mut designs = vec!["rntree", "rntree-dual", "nvtree", "wbtree", "wbtree-so", "fptree"];
     designs.extend(["cdds"].into_iter().filter(|name| known.contains(name)));
-    let measured = leaf_table::measure(context, &designs, Domain::Adr)?;
     let mut outcome = Results::default();
+    let measured = leaf_table::measure(context, &mut outcome, &designs, Domain::Adr)?;
     leaf_table::judge(&mut outcome, &measured, &[] as &[Claim]);
     for (design, claim) in [("rntree", 2.0), ("nvtree", 2.0), ("wbtree", 4.0), ("fptree", 3.0)] {
         let found = measured.iter().find(|(name, _)| *name == design);

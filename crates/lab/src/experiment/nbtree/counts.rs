@@ -49,8 +49,8 @@ const TABLE_1: [Claim; 5] = [
 /// Table I.
 pub(super) fn table1(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let rivals = rivals();
-    let measured = leaf_table::measure(context, &rivals, Domain::Adr)?;
     let mut outcome = Results::default();
+    let measured = leaf_table::measure(context, &mut outcome, &rivals, Domain::Adr)?;
     leaf_table::judge(&mut outcome, &measured, &TABLE_1);
     let read = |name: &str| {
         let found = measured.iter().find(|(other, _)| *other == name);
@@ -79,11 +79,11 @@ pub(super) fn table1(context: &mut Context<'_>) -> Result<Results, BenchError> {
 /// Figure 13.
 pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let designs = ["nbtree-published", "nbtree-coupled"];
-    let measured = leaf_table::measure(context, &designs, Domain::Eadr)?;
+    let mut outcome = Results::default();
+    let measured = leaf_table::measure(context, &mut outcome, &designs, Domain::Eadr)?;
     let columns = ["operation", "written, DRAM", "written, pool", "read, DRAM", "read, pool"];
     let title = "lines of the pool an operation on a leaf with room, by where the metadata is";
     let mut grid = Grid::new(title, &columns);
-    let mut outcome = Results::default();
     let mut more = |operation: CountedOperation| {
         let each = |at: usize, sum| measured[at].1.each(operation, sum);
         let written = [0, 1].map(|at| each(at, |tally| tally.pool_lines_written));
