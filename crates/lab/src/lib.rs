@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod experiment;
+mod loopback;
 mod replay;
 pub mod report;
 

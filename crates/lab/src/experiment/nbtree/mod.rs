@@ -5,6 +5,7 @@ mod allocators;
 mod counts;
 mod latency;
 mod many;
+mod redis;
 mod rivals;
 mod skewed;
 mod space;
@@ -186,6 +187,15 @@ pub(super) const FAMILY: Family = Family {
             seconds: (5, 600),
             needs: &["masstree", "bw-tree"],
             make: |context| cores::run(context, &many::FIGURE_19),
+        },
+        Entry {
+            id: "nbtree.redis",
+            what: "section VI.I: the trees behind a server of the protocol of Redis",
+            claim: "1.13 to 1.53 times the throughput of the others",
+            kinds: &[Kind::ManyCores],
+            seconds: (20, 300),
+            needs: &["nbtree", "fast-fair", "rntree", "fptree", "utree", "bztree"],
+            make: redis::run,
         },
     ],
 };
