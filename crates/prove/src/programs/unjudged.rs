@@ -31,7 +31,7 @@ pub(crate) fn case(
     of_slots: impl Fn(usize) -> &'static AnyTree,
 ) -> Option<Box<dyn Case>> {
     let name = name.strip_prefix(BESIDE)?;
-    let (program, mut plan) = match Tiny::from_name(name) {
+    let (mut program, mut plan) = match Tiny::from_name(name) {
         Some(tiny) => tiny.numbers(of_slots(tiny.slots)),
         None => {
             let (slots, number) = name.strip_prefix("random/")?.split_once('/')?;
@@ -39,6 +39,8 @@ pub(crate) fn case(
             plans::random_on(of_slots(slots), number.parse().ok()?, slots)
         }
     };
+    // A thread that loses a race has made a copy for nothing: several may need more at once than there is.
+    program.space.may_fill = true;
     plan.iter_mut().flatten().for_each(|one| *one = without_judge(one));
     let plan: Plan<Operation> = plan;
     Some(PlannedCase::boxed((Unjudged(program), plan)))
