@@ -28,11 +28,24 @@ struct Served {
 }
 
 pub(super) fn run(context: &mut Context<'_>) -> Result<Results, BenchError> {
+    let keys = context.scale.pick(100_000, 4_000_000);
+    let operations = context.scale.pick(60_000, 1_000_000);
+    let rounds = context.scale.pick(5, 9);
+    compare(context, keys, operations, rounds)
+}
+
+/// Measures all trees in turn, so often.
+fn compare(
+    context: &mut Context<'_>,
+    keys: u64,
+    operations: u64,
+    rounds: usize,
+) -> Result<Results, BenchError> {
     let settings = Settings {
-        keys: context.scale.pick(100_000, 4_000_000),
+        keys,
         value_size: VALUE_SIZE,
         rounds: 1,
-        length: Length::Operations(context.scale.pick(60_000, 1_000_000)),
+        length: Length::Operations(operations),
         cases: vec![Case { workload: Workload::YcsbA, distribution: skewed(0.99), threads: 1 }],
         seed: context.seed,
         ..Settings::default()
@@ -42,7 +55,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Results, BenchError> {
         Ok(Served { design, loopback, per_second: vec![], p99_us: vec![] })
     };
     let mut all = DESIGNS.iter().map(start).collect::<Result<Vec<Served>, BenchError>>()?;
-    for round in 0..context.scale.pick(5, 9) {
+    for round in 0..rounds {
         for served in &mut all {
             measure(context, &settings, served, round == 0)?;
         }
@@ -106,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_tree_is_measured_behind_the_server_and_compared_with_the_first() {
-        let outcome = run(&mut quick(&mut |_| ())).expect("measured");
+        let outcome = compare(&mut quick(&mut |_| ()), 2000, 2000, 3).expect("measured");
         let table = &outcome.tables[0];
         assert_eq!(table.rows.len(), DESIGNS.len());
         assert!(table.rows.iter().flatten().all(|cell| cell != "NaN"), "{:?}", table.rows);
