@@ -213,9 +213,11 @@ impl Shared {
 
     /// Whether a map may be seen: one that is being made has its place in the log first.
     fn is_for_all(&self, name: &str) -> bool {
-        let Some(log) = &self.log else { return true };
+        if self.log.is_none() {
+            return true;
+        }
         match self.trees.find_bytes_tree(name) {
-            Ok(Some(tree)) => log.is_numbered(&tree),
+            Ok(Some(tree)) => self.is_numbered(&tree),
             // Gone meanwhile, or one of integers.
             found => found.is_err(),
         }
@@ -309,6 +311,11 @@ impl Shared {
         Ok(self.trees.heap().return_space_but(keep, goes_on).map_err(IndexError::from)?)
     }
 
+    /// Whether a map has its number in the log, or needs none: nobody has seen it before.
+    pub fn is_numbered(&self, tree: &Arc<BytesTree>) -> bool {
+        self.log.as_ref().is_none_or(|log| log.is_numbered(tree))
+    }
+
     /// Gives a map its number in the log, if it has none. The caller has [`Self::making`].
     pub fn number(
         &self,
@@ -323,6 +330,23 @@ impl Shared {
                 log.wait(lsn)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// [`Self::number`], tried again with what can be reclaimed.
+    pub fn number_with_room(
+        &self,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<()> {
+        match self.number(tree, name, session) {
+            Err(error) if error.lacks_space() && !self.is_numbered(tree) => {
+                session.collect_all();
+                session.give_back();
+                self.with_room(|| self.number(tree, name, session))
+            }
+            numbered => numbered,
         }
     }
 

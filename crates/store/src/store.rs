@@ -187,8 +187,7 @@ impl Store {
         let mut session = self.shared.session()?;
         let _alone = self.shared.making();
         // Nobody else makes one meanwhile. One without a number was never seen: its making was cut short.
-        let log = self.shared.log.as_ref();
-        let is_seen = |tree: &Arc<BytesTree>| log.is_none_or(|log| log.is_numbered(tree));
+        let is_seen = |tree: &Arc<BytesTree>| self.shared.is_numbered(tree);
         if must_be_new
             && self.shared.trees.find_bytes_tree(name)?.is_some_and(|tree| is_seen(&tree))
         {
@@ -204,7 +203,15 @@ impl Store {
             }
             result => result?,
         };
-        self.shared.number(&tree, name, &mut session)?;
+        if let Err(error) = self.shared.number_with_room(&tree, name, &mut session) {
+            if error.lacks_space() && !is_seen(&tree) {
+                drop(tree);
+                // Nobody has seen it, and so many of them would take all names. If it stays, the next call finds it.
+                let _ = self.shared.trees.unlink(&mut session, name);
+                self.shared.trees.tidy_removed(&mut session);
+            }
+            return Err(error);
+        }
         Ok(self.default.another(tree))
     }
 
@@ -225,7 +232,7 @@ impl Store {
             let mut session = self.shared.session()?;
             let _alone = self.shared.making();
             let Some(found) = self.shared.trees.find_bytes_tree(name)? else { return Ok(None) };
-            self.shared.number(&found, name, &mut session)?;
+            self.shared.number_with_room(&found, name, &mut session)?;
             tree = found;
         }
         Ok(Some(self.default.another(tree)))

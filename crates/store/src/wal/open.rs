@@ -12,6 +12,7 @@ use super::log_folder::LogDisk;
 use super::log_metadata::{log_identity, new_identity, older_than_its_log, refuse_integers};
 use super::metadata_keys::{IDENTITY, LOGGED, MODE, NAME, map_key};
 use super::{OPENED, StoreLog, age, live_maps};
+use crate::map::reserved::DEFAULT_MAP;
 use crate::ranked::{Rank, RankedMutex};
 use crate::{Durability, Error, Options, Result, Tree};
 
@@ -145,9 +146,47 @@ impl StoreLog {
                 })?;
                 match own {
                     Some(number) => self.enter(&tree, number),
-                    None => drop(self.give_number(&tree, name, session)?),
+                    None => self.number_found(&tree, name, session)?,
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Gives a number to a map that has none. Its making was cut short, or it was made without a log. If it is empty,
+    /// and a full pool has no room for the number, it stays as it is: nobody has seen it or gets a handle, and the
+    /// thread that asks for it tries again. Only the default map has its handle at once.
+    fn number_found(
+        &self,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<()> {
+        match self.give_number(tree, name, session) {
+            Err(error) if error.lacks_space() && !self.is_numbered(tree) && name != DEFAULT_MAP => {
+                if tree.len(session)? == 0 {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
+            given => given.map(drop),
+        }
+    }
+
+    /// Notes in the pool how it is opened. A full pool, which may have no room for another note, must be opened all the
+    /// same: then the note goes, which needs no room, and a pool without it waits for the disk where the next opening
+    /// does not say otherwise.
+    fn note_mode(&self, session: &mut Session<Hardware>) -> Result<()> {
+        let mode = self.durability.interval_ms().to_le_bytes();
+        if self.metadata.get_with(session, MODE, |noted| noted == mode)? == Some(true) {
+            return Ok(());
+        }
+        match self.metadata.change(session, &Change::upsert(MODE, &mode)) {
+            Err(error) if error.lacks_space() => {
+                self.metadata.change(session, &Change::remove(MODE))?;
+            }
+            noted => drop(noted?),
         }
         Ok(())
     }
@@ -237,8 +276,7 @@ impl Opening<'_> {
         };
         store_log.number_all(trees, session)?;
         store_log.go_on_counting(session)?;
-        let mode = durability.interval_ms().to_le_bytes();
-        store_log.metadata.change(session, &Change::upsert(MODE, &mode))?;
+        store_log.note_mode(session)?;
         let pool = trees.heap().pool();
         let is_hashed = trees.makes_hashed_leaves();
         store_log.note_tree(if is_hashed { Tree::HashedLeaf } else { Tree::NbTree })?;

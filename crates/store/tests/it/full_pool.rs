@@ -191,3 +191,101 @@ fn who_writes_alone_can_remove_a_key_in_a_full_pool() {
     assert!(alone(1200..1203).expect("there is room").is_done());
     assert_eq!(store.check().expect("a check").problems, Vec::<String>::new());
 }
+
+/// Keys that have their places in the leaves before the pool is full.
+const SHORT: u32 = 9000;
+
+/// Fills a pool with records of 1 KiB, and then gives all records to be had of a length as that of the log's notes to
+/// short keys. Returns how many of these have got one, and how many keys there are.
+fn fill(store: &Store) -> (u32, u32) {
+    let map = store.default_map();
+    store.defer_sync();
+    for number in 0..SHORT {
+        map.put(number.to_be_bytes(), b"").expect("room");
+    }
+    let put = |number: &u32| done(map.put(number.to_be_bytes(), [7; 1000])).is_none();
+    let count = (SHORT..).find(put).expect("it has an end");
+    let given = fill_up(store, 0);
+    store.wait_deferred().expect("the disk works");
+    (given, count)
+}
+
+/// Gives such records to further short keys, until there are none. Returns how many have one then.
+fn fill_up(store: &Store, given: u32) -> u32 {
+    let is_full =
+        |number: &u32| done(store.default_map().put(number.to_be_bytes(), [7; 20])).is_none();
+    (given..SHORT).find(is_full).expect("there are more keys than records")
+}
+
+/// What was lost: the use of the whole pool. Each opening with a log wrote its mode again, for which a full pool has no
+/// record: it could only be read, so that nothing could be removed from it.
+#[test]
+fn a_full_pool_with_a_log_is_opened_again_in_every_mode() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("p");
+    let options = || Options::new().max_size_bytes(4 << 20);
+    let store = options().create(true).durability(Durability::Power).open(&path).expect("it opens");
+    let (mut given, count) = fill(&store);
+    store.close().expect("it closes");
+    let interval = Durability::Interval(std::time::Duration::from_millis(70));
+    let modes = [None, Some(Durability::Power), Some(interval), None, Some(Durability::Power)];
+    for (round, mode) in modes.into_iter().enumerate() {
+        let options = mode.map_or(options(), |mode| options().durability(mode));
+        let store = options.open(&path).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let map = store.default_map();
+        assert!(map.remove((SHORT + round as u32).to_be_bytes()).expect("no room needed"));
+        assert_eq!(map.len(), u64::from(count) - round as u64 - 1);
+        given = fill_up(&store, given);
+        store.close().expect("it closes");
+    }
+}
+
+/// A map that a full pool has no number for is not made, and leaves nothing: its number was asked for at each opening,
+/// and the names of such maps were used up.
+#[test]
+fn a_map_without_room_for_its_number_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("p");
+    let options =
+        || Options::new().create(true).max_size_bytes(4 << 20).durability(Durability::Power);
+    let store = options().open(&path).expect("it opens");
+    // Leaves that are free when all records are taken.
+    let early: Vec<Map> =
+        (0..20).map(|number| store.map(&format!("early {number}")).expect("room")).collect();
+    let (given, count) = fill(&store);
+    drop(early);
+    for number in 0..20 {
+        assert!(store.drop_map(&format!("early {number}")).expect("no room needed"));
+    }
+    // The records of their numbers, again.
+    fill_up(&store, given);
+    let (mut made, mut refused) = (vec!["default".to_string()], 0);
+    for number in 0..50 {
+        let name = format!("new {number:03}");
+        // What is reclaimed meanwhile may be enough for one.
+        match done(store.map(&name)) {
+            Some(_) => made.push(name),
+            None => {
+                refused += 1;
+                assert!(!store.drop_map(&name).expect("writable"), "{name} is left");
+            }
+        }
+        assert_eq!(store.map_names(), made);
+    }
+    assert!(refused > 40, "{refused}");
+    store.close().expect("it closes");
+    let store = options().open(&path).expect("a full pool opens");
+    let map = store.default_map();
+    assert_eq!(store.map_names(), made);
+    store.defer_sync();
+    for number in 0..count {
+        assert!(map.remove(number.to_be_bytes()).expect("no room needed"));
+    }
+    store.map("later").expect("room").put("key", "value").expect("room");
+    store.wait_deferred().expect("the disk works");
+    store.close().expect("it closes");
+    std::fs::remove_file(&path).expect("it was there");
+    // The whole log is replayed, which takes more room than what is left of it.
+    let store = options().max_size_bytes(1 << 26).open(&path).expect("it is rebuilt");
+    assert_eq!(store.map("later").expect("there").get("key").expect("get"), Some(b"value".into()));
+}
