@@ -39,7 +39,13 @@
 //!   flushed (`Adr`) is entered, for the sake of readers that read it before (J6);
 //! - J8 nor are blocks put by for a batch of one put and removals, which makes room: the put comes first, so that if
 //!   there is no space for it, nothing was changed. Then recovery leaves the batch, too, or a full pool could not be
-//!   opened; so it does if the record of the key is damaged, so that nobody can tell whether the put was made.
+//!   opened; so it does if the record of the key is damaged, so that nobody can tell whether the put was made;
+//! - J9 recovery writes again only what it does not find: a record with the same value and expiry, and a check sum
+//!   that is right, is left where it is. So it needs no more space than the batch had put by, and a full pool can be
+//!   opened. What it finds is durable, whatever the domain: stores that a killed process had not flushed are flushed by
+//!   the next opening, before anything relies on them (`Pool::attach`), and those that a loss of power took are not
+//!   found. What recovery itself has changed since is durable when its call returns; where it only thaws or moves an
+//!   entry, the one before refers to the same record. So the batch may be erased.
 
 mod batch_bytes;
 mod batch_op;
@@ -118,12 +124,12 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         Ok(pending)
     }
 
-    /// Does again what was cut short; how many batches that were. Nobody else is active. A key whose expiry was to
-    /// change alone, and whose record was damaged meanwhile, is removed if it would have expired by now. Otherwise it
-    /// stays as it is, for there is no value that could be written again; and where there is no space for the one put
-    /// of a batch, nor, for damage, any telling whether it was made, what the batch would remove stays (J8). Then
-    /// `tell` is called with what is wrong with the record, before the batch is forgotten, and once more should that be
-    /// cut short.
+    /// Does again what was cut short and is not found done (J9); how many batches that were. Nobody else is active. A
+    /// key whose expiry was to change alone, and whose record was damaged meanwhile, is removed if it would have
+    /// expired by now. Otherwise it stays as it is, for there is no value that could be written again; and where there
+    /// is no space for the one put of a batch, nor, for damage, any telling whether it was made, what the batch would
+    /// remove stays (J8). Then `tell` is called with what is wrong with the record, before the batch is forgotten, and
+    /// once more should that be cut short.
     ///
     /// # Errors
     /// No space, or a batch or a tree is damaged: then the batch stays where it is.
@@ -392,46 +398,65 @@ fn redo<G: Geometry, M: Machine>(
         }
         let forgets = M::mutant("journal.redo_forgets_expiry");
         let change = if forgets { change.expiring(0) } else { change };
+        // Also if the time has come that it had: when the batch was made it had not.
+        if change.what == What::Expire && M::mutant("journal.redo_skips_expiries") {
+            continue;
+        }
+        let made = is_made(&tree, session, &change);
+        match &made {
+            Ok(true) => continue,
+            Err(error) if !is_damage(error) => return made.map(drop),
+            // It is not there, or nobody can tell: a put takes its place, and an expiry is told of below.
+            _ => {}
+        }
         if change.what == What::Expire {
-            // Also if the time has come that it had: when the batch was made it had not.
-            if M::mutant("journal.redo_skips_expiries") {
-                continue;
-            }
             match tree.set_expiry(session, change.key, change.expiry_ms) {
                 // It would have expired by now: for that its value need not be written again.
-                Err(IndexError::Alloc(AllocError::Corrupt { .. }))
-                    if is_past::<M>(change.expiry_ms) =>
-                {
+                Err(error) if is_damage(&error) && is_past::<M>(change.expiry_ms) => {
                     tree.change(session, &Change::remove(change.key))?;
                 }
                 // One damaged record is no reason to refuse all others.
-                Err(error @ IndexError::Alloc(AllocError::Corrupt { .. })) => damaged.push(error),
+                Err(error) if is_damage(&error) => damaged.push(error),
                 done => drop(done?),
             }
             continue;
         }
         match tree.change(session, &change) {
-            // There was no space for it before either, unless it was made (J8).
+            // There was no space for it before either. If its record is damaged, nobody can tell whether it was made:
+            // what would be removed stays (J8).
             Err(error) if may_be_left && error.lacks_space() => {
-                let is_made = |record: Record<'_>| {
-                    Some(record.value) == change.value() && record.expiry_ms == change.expiry_ms
-                };
-                // No search is known to come here.
-                match tree.get_stored(session, change.key, Verify::Sum, is_made) {
-                    Ok(Some(true)) => {}
-                    Ok(_) => return Ok(()),
-                    // Nobody can tell whether it was made: what would be removed stays.
-                    Err(error @ IndexError::Alloc(AllocError::Corrupt { .. })) => {
-                        damaged.push(error);
-                        return Ok(());
-                    }
-                    Err(error) => return Err(error),
-                }
+                damaged.extend(made.err());
+                return Ok(());
             }
             done => drop(done?),
         }
     }
     Ok(())
+}
+
+fn is_damage(error: &IndexError) -> bool {
+    matches!(error, IndexError::Alloc(AllocError::Corrupt { .. }))
+}
+
+/// Whether a put or a change of an expiry is found made (J9); never so of a removal, which needs no space.
+///
+/// # Errors
+/// The record is damaged: nobody can tell. As a get.
+fn is_made<G: Geometry, M: Machine>(
+    tree: &BytesTree<G, M>,
+    session: &mut Session<M>,
+    change: &Change<'_>,
+) -> Result<bool, IndexError> {
+    if change.what == What::Remove {
+        return Ok(false);
+    }
+    let is_so = |record: Record<'_>| {
+        let is_value = change.value().is_none_or(|value| record.value == value);
+        let is_value = is_value || M::mutant("journal.redo_trusts_key");
+        is_value && record.expiry_ms == change.expiry_ms
+    };
+    // What has expired meanwhile is there as long as its record is.
+    Ok(tree.get_stored(session, change.key, Verify::Sum, is_so)? == Some(true))
 }
 
 #[cfg(test)]

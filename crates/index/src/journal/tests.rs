@@ -235,3 +235,86 @@ fn damage_is_told_before_an_unreadable_batch_refuses_all() {
     let (_, told) = try_recover(&journal, &trees, session);
     assert_eq!(told, Vec::<String>::new());
 }
+
+/// What was lost: the whole pool. In a full one, of a batch that was cut short behind its puts, recovery wrote all of
+/// them again, for which there was no record: each opening was refused. So it was of an expiry that is written again.
+#[test]
+fn what_is_found_made_needs_no_space() {
+    let pool = Pool::in_memory(1 << 20, 4 << 20, Domain::Process).expect("memory");
+    let trees: Trees = Trees::create(pool).expect("room");
+    let tree = trees.bytes_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a session");
+    let session = &mut session;
+    let journal = Journal::open(&trees, session).expect("room");
+    let (value, late) = ([7; 900], 1 << 52);
+    let made = [
+        Change::insert(b"one", &value),
+        Change::insert(b"two", &value).expiring(late),
+        // It had expired before it was done again.
+        Change::insert(b"past", b"y").expiring(1),
+        // Of that time a record has no place that can be changed.
+        Change::insert(b"late", b"y").expiring(late),
+        Change::insert(b"gone", b"x"),
+        // As short as the record that erases the batch, which had been put by.
+        Change::insert(b"e", b""),
+    ];
+    for change in &made {
+        tree.change(session, change).expect("room");
+    }
+    let operations = [
+        BatchOp::put(&tree, b"one", &value, 0),
+        BatchOp::put(&tree, b"two", &value, late),
+        BatchOp::put(&tree, b"past", b"y", 1),
+        BatchOp::remove(&tree, b"gone"),
+        BatchOp::expire(&tree, b"late", late),
+    ];
+    let batch = encode(session, &operations).expect("small");
+    journal.tree.change(session, &Change::upsert(b"\0\x07", &batch)).expect("room");
+    let mut fill = 0_u32..;
+    for size in (0..1000).rev() {
+        let mut put = |number: u32| {
+            let key = number.to_be_bytes();
+            tree.change(session, &Change::insert(&key, &[9; 1000][..size]))
+        };
+        let _ = fill.find(|number| put(*number).is_err());
+    }
+    tree.change(session, &Change::remove(b"e")).expect("no room needed");
+    session.collect_all();
+    assert_eq!(recover(&journal, &trees, session), (1, vec![]));
+    let mut get = |key: &[u8]| {
+        let see = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
+        tree.get_stored(session, key, Verify::Sum, see).expect("sound")
+    };
+    assert_eq!(get(b"one"), Some((value.to_vec(), 0)));
+    assert_eq!(get(b"two"), Some((value.to_vec(), late)));
+    assert_eq!(get(b"past"), Some((b"y".to_vec(), 1)));
+    assert_eq!(get(b"late"), Some((b"y".to_vec(), late)));
+    assert_eq!(get(b"gone"), None);
+    assert_eq!(journal.pending(session).expect("readable"), 0);
+}
+
+/// What has another value or expiry, or a wrong check sum, does not count as made.
+#[test]
+fn what_is_not_as_it_should_be_is_written_again() {
+    let trees = trees();
+    let tree = trees.bytes_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a session");
+    let session = &mut session;
+    let journal = Journal::open(&trees, session).expect("room");
+    let keys = [&b"sum"[..], b"value", b"time", b"absent"];
+    tree.change(session, &Change::insert(b"sum", b"new").expiring(1 << 45)).expect("room");
+    tree.change(session, &Change::insert(b"value", b"old").expiring(1 << 45)).expect("room");
+    tree.change(session, &Change::insert(b"time", b"new").expiring(1 << 44)).expect("room");
+    // In the header, where the sum is: the value is the one that is wanted.
+    damage(&tree, session, b"sum", 7, 1);
+    let see = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
+    assert!(tree.get_verified(session, b"sum", Verify::Key, see).is_ok());
+    let operations = keys.map(|key| BatchOp::put(&tree, key, b"new", 1 << 45));
+    let batch = encode(session, &operations).expect("small");
+    journal.tree.change(session, &Change::upsert(b"\0\x07", &batch)).expect("room");
+    assert_eq!(recover(&journal, &trees, session), (1, vec![]));
+    for key in keys {
+        let found = tree.get_verified(session, key, Verify::Sum, see).expect("sound");
+        assert_eq!(found, Some((b"new".to_vec(), 1 << 45)), "{key:?}");
+    }
+}

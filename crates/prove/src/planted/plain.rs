@@ -126,6 +126,7 @@ pub const PLAIN: &[Mutant] = &[
     of("batch", "journal.recovers_one"),
     of("batch", "journal.redo_forgets_expiry"),
     of("batch", "journal.redo_skips_removals"),
+    of("batch", "journal.redo_trusts_key"),
     of("expiry", "bytes.insert_keeps_expired"),
     of("expiry", "bytes.insert_upserts"),
     of("expiry", "bytes.purges_what_it_read"),
