@@ -128,7 +128,9 @@ impl Rebuilding {
                 Event::PoolGone(error) if is_json => {
                     remark_as_json(&TellsPoolGone { pool_gone: error.to_string() });
                 }
-                Event::BatchLeft(_) | Event::PoolGone(_) => remark(&event.to_string()),
+                Event::BatchLeft(_) | Event::MaximumRaised(_) | Event::PoolGone(_) => {
+                    remark(&event.to_string())
+                }
                 _ => {}
             }
         })

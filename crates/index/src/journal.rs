@@ -124,6 +124,20 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         Ok(pending)
     }
 
+    /// How many bytes the batches have that were cut short, or are being applied now.
+    ///
+    /// # Errors
+    /// The tree cannot be read.
+    pub fn pending_size(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
+        let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        let mut size = 0;
+        self.tree.scan(session, from, to, false, |_, batch| {
+            size += batch.len() as u64;
+            true
+        })?;
+        Ok(size)
+    }
+
     /// Does again what was cut short and is not found done (J9); how many batches that were. Nobody else is active. A
     /// key whose expiry was to change alone, and whose record was damaged meanwhile, is removed if it would have
     /// expired by now. Otherwise it stays as it is, for there is no value that could be written again; and where there

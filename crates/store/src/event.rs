@@ -4,6 +4,8 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use everleaf_index::human_size;
+
 use crate::Error;
 
 /// What an open store does without being asked, and how it ends; see [`Options::events`](crate::Options::events).
@@ -26,6 +28,9 @@ pub enum Event<'a> {
     /// store is opened, and once: a program that does not listen is told by nothing else
     /// ([`Statistics`](crate::Statistics) have no count).
     BatchLeft(&'a Error),
+    /// The maximum size of the pool was raised to so many bytes while the store was opened: a batch was cut short while
+    /// it was taken back, because it did not fit, and could only be finished. It stays so.
+    MaximumRaised(u64),
     /// A leaf that was [left](crate::Options::open_at_once) when the store was opened is damaged: what is in it is
     /// [`Error::Corrupt`] for an operation that touches it.
     Damage(&'a Error),
@@ -53,6 +58,11 @@ impl fmt::Display for Event<'_> {
                     "a batch that was cut short could not be finished where there is damage: {error}"
                 )
             }
+            Event::MaximumRaised(size) => write!(
+                f,
+                "the maximum size of the pool was raised to {}: a batch that was cut short did not fit otherwise",
+                human_size(*size)
+            ),
             Event::Damage(error) => write!(f, "a part of a map cannot be read: {error}"),
             Event::Restored => f.write_str("everything that opening had left is restored"),
             Event::Closed => f.write_str("closed"),
@@ -76,7 +86,7 @@ impl EventFn {
     pub fn of_opening(&self) -> Self {
         EventFn(self.0.clone().map(|tell| {
             let only: Arc<Callback> = Arc::new(move |event: &Event<'_>| {
-                if matches!(event, Event::BatchLeft(_)) {
+                if matches!(event, Event::BatchLeft(_) | Event::MaximumRaised(_)) {
                     tell(event);
                 }
             });

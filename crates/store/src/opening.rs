@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everleaf_index::{
-    BytesTree, CreateMode, Domain, Hardware, IndexError, Journal, Pool, PoolError, PoolOptions,
-    Trees,
+    AllocError, BytesTree, CreateMode, Domain, Hardware, IndexError, Journal, Pool, PoolError,
+    PoolOptions, Trees,
 };
 
 use crate::conversion::{from_new_pool, from_pool, is_lost};
 use crate::event::{Event, EventFn};
 use crate::maintenance::lost_map::refuse_lost_default;
-use crate::maintenance::new_file::NewFile;
+use crate::maintenance::new_file::{NewFile, remove_leftovers};
 use crate::map::reserved::{DEFAULT_MAP, is_reserved};
 use crate::shared::Shared;
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
@@ -20,17 +20,86 @@ use crate::{Durability, Error, Options, Rebuilt, Result};
 /// Room that a pool has to have for more, in bytes, to be opened at once: else all of it is restored first.
 const ROOM_MIN: u64 = 64 << 20;
 
-/// A pool that is open.
-pub struct OpenedPool {
-    pub pool: Pool<Hardware>,
+/// The maximum of a pool is raised by this at least for a batch that was cut short, in bytes.
+const RAISE_MIN: u64 = 1 << 20;
+/// How often it is doubled by how much that is. What such a batch needs beside its records are leaves: of short records
+/// at most some hundred times as much.
+const RAISES_MAX: u32 = 12;
+
+/// A pool that is open, with what is in it.
+pub struct OpenedTrees {
+    pub trees: Trees,
+    /// Batches that were cut short and are at their end now.
+    pub recovered_batches: u64,
     /// If it was rebuilt from its log.
     pub rebuilt: Option<Rebuilt>,
     /// Whether it was made just now.
     pub is_new: bool,
 }
 
+/// A pool that is open.
+struct OpenedPool {
+    pool: Pool<Hardware>,
+    rebuilt: Option<Rebuilt>,
+    is_new: bool,
+}
+
+/// Opens the pool, or rebuilds it, and opens what is in it. Where a batch that was cut short has no room, the maximum
+/// of the pool is raised.
+pub fn open_whole(
+    path: &Path,
+    place: &LogDirectory,
+    options: &Options,
+    threads: usize,
+) -> Result<OpenedTrees> {
+    let OpenedPool { pool, rebuilt, is_new } = open_pool(path, place, options, threads)?;
+    if !pool.is_read_only() {
+        remove_leftovers(path);
+    }
+    let (max_size, mut lacking) = (pool.max_size(), None);
+    let opened = match (open_trees(pool, threads, path, options, &mut lacking), lacking) {
+        (Err(refused), Some(size)) => {
+            open_raised(path, options, threads, (refused, max_size, size))
+        }
+        (opened, _) => opened,
+    };
+    let (trees, recovered_batches) = opened.map_err(|error| place.mention(error, path))?;
+    Ok(OpenedTrees { trees, recovered_batches, rebuilt, is_new })
+}
+
+/// Opens a pool with a higher maximum that was refused with what it has, because a batch of so many bytes has no room:
+/// its process died while it was made or taken back, and it did not fit. What is made of it takes the room of the rest,
+/// and nothing tells any more what it has replaced: so it can only be finished.
+fn open_raised(
+    path: &Path,
+    options: &Options,
+    threads: usize,
+    (mut refused, max_size, batch_size): (Error, u64, u64),
+) -> Result<(Trees, u64)> {
+    let mut more = batch_size.max(RAISE_MIN);
+    for _ in 0..RAISES_MAX {
+        let pool_options = PoolOptions {
+            create: CreateMode::Never,
+            max_size_bytes: max_size.saturating_add(more),
+            ..options.pool.clone()
+        };
+        // More than that is not to be had.
+        let Ok(pool) = Pool::open(path, &pool_options) else { break };
+        let (raised, mut lacking) = (pool.max_size(), None);
+        match (open_trees(pool, threads, path, options, &mut lacking), lacking) {
+            (Err(error), Some(_)) => refused = error,
+            (opened, _) => {
+                options.events.tell(&Event::MaximumRaised(raised));
+                return opened;
+            }
+        }
+        more = more.saturating_mul(2);
+    }
+    Err(refused)
+}
+
 /// Opens the pool; if the machine crashed and there is a log, rebuilds it from there.
-pub fn open_pool(
+fn open_pool(
     path: &Path,
     place: &LogDirectory,
     options: &Options,
@@ -236,12 +305,14 @@ fn write_back(path: &Path) -> Result<()> {
         .map_err(|error| Error::Io(format!("cannot write {} to the disk", path.display()), error))
 }
 
-/// Opens what is in a pool, and brings batches to their end that were cut short; returns how many.
-pub fn open_trees(
+/// Opens what is in a pool, and brings batches to their end that were cut short; returns how many. `lacking` becomes
+/// how many bytes these have if the pool has no room for them.
+fn open_trees(
     pool: Pool<Hardware>,
     threads: usize,
     path: &Path,
     options: &Options,
+    lacking: &mut Option<u64>,
 ) -> Result<(Trees, u64)> {
     let is_read_only = pool.is_read_only();
     refuse_lost_default(&pool, path)?;
@@ -259,13 +330,13 @@ pub fn open_trees(
         // What is free among what opening has left is wanted soon, and what is done next must not fail for want of it.
         trees.reclaim_opening();
     }
-    let opened =
-        whole.and_then(|()| finish_batches(&trees, &options.events)).and_then(|finished| {
-            if !is_read_only {
-                trees.bytes_tree(DEFAULT_MAP)?;
-            }
-            Ok(finished)
-        });
+    let finished = whole.and_then(|()| finish_batches(&trees, &options.events, lacking));
+    let opened = finished.and_then(|finished| {
+        if !is_read_only {
+            trees.bytes_tree(DEFAULT_MAP)?;
+        }
+        Ok(finished)
+    });
     if opened.is_err() {
         wal::leave_refused(&trees, wal::last_number(&trees), false);
     }
@@ -302,8 +373,9 @@ pub fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// Brings batches that were cut short to their end. Returns how many.
-fn finish_batches(trees: &Trees, events: &EventFn) -> Result<u64> {
+/// Brings batches that were cut short to their end. Returns how many. `lacking` becomes their bytes if the pool is at
+/// its maximum size, and has no room for them.
+fn finish_batches(trees: &Trees, events: &EventFn, lacking: &mut Option<u64>) -> Result<u64> {
     let Some(journal) = Journal::find(trees)? else { return Ok(0) };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
     if trees.heap().pool().is_read_only() {
@@ -321,8 +393,11 @@ fn finish_batches(trees: &Trees, events: &EventFn) -> Result<u64> {
             journal.recover(trees, &mut session, tell)
         }
         done => done,
-    }?;
-    Ok(redone as u64)
+    };
+    if let Err(IndexError::Alloc(AllocError::Pool(PoolError::PoolFull { .. }))) = redone {
+        *lacking = Some(journal.pending_size(&mut session)?);
+    }
+    Ok(redone? as u64)
 }
 
 #[cfg(test)]
@@ -331,6 +406,8 @@ mod cut_short;
 
 #[cfg(test)]
 mod tests {
+    use everleaf_index::{Change, human_size};
+
     use super::*;
     use crate::Expiry;
 
@@ -409,5 +486,61 @@ mod tests {
         assert!(matches!(map.get("key"), Err(Error::Corrupt(_))));
         let later = Expiry::from_unix_ms(1 << 42);
         assert_eq!(map.expiry("other").expect("readable"), Some(later));
+    }
+
+    /// Leaves a batch of puts in the journal of a pool that nobody has open, and fills the pool: as if its process had
+    /// died while it took the batch back, for which there was no room.
+    fn leave_puts_in_full_pool(pool: &Path, pairs: &[(Vec<u8>, Vec<u8>)]) {
+        let opened = Pool::open(pool, &PoolOptions::default()).expect("it opens");
+        let trees: Trees = Trees::open(opened, 1).expect("it is sound");
+        let map = trees.find_bytes_tree(DEFAULT_MAP).expect("of bytes").expect("it is there");
+        let mut session = trees.heap().session().expect("one is free");
+        let id = map.id(&mut session).expect("it is there");
+        // How many changes; of each the tree, the sizes, no time, key and value.
+        let mut changes = (pairs.len() as u32).to_le_bytes().to_vec();
+        for (key, value) in pairs {
+            let sizes = [id, key.len() as u32, value.len() as u32].map(u32::to_le_bytes);
+            changes.extend([&sizes.concat(), &[0; 8][..], key, value].concat());
+        }
+        cut_short::enter_batch(&trees, &changes);
+        let mut numbers = 0_u32..;
+        for size in (0..1000).rev().step_by(4) {
+            let mut put = |number: u32| {
+                map.change(&mut session, &Change::insert(&number.to_be_bytes(), &vec![9; size]))
+            };
+            let _ = numbers.find(|number| put(*number).is_err());
+        }
+        drop(session);
+        trees.close().expect("it closes");
+    }
+
+    /// What was lost: the whole pool. A batch that did not fit was being taken back when its process died; it was to be
+    /// finished at each opening, and there was no room for it.
+    #[test]
+    fn a_batch_that_does_not_fit_is_finished_with_more_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        let options = || Options::new().sweep(false);
+        let new = options().create(true).max_size_bytes(2 << 20);
+        new.open(&path).expect("it opens").close().expect("it closes");
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> =
+            (0..500_u32).map(|n| (format!("new {n}").into_bytes(), vec![7; 700])).collect();
+        leave_puts_in_full_pool(&path, &pairs);
+        let (tell, told) = std::sync::mpsc::channel();
+        let listening = options().events(move |event| drop(tell.send(event.to_string())));
+        let store = listening.open(&path).expect("a full pool opens");
+        assert_eq!(store.statistics().recovered_batches, 1);
+        let text = told.try_recv().expect("it was told");
+        let max_size = store.statistics().pool_max_bytes;
+        assert!(text.contains("raised to") && text.contains(&human_size(max_size)), "{text}");
+        assert!((3 << 20..=4 << 20).contains(&max_size), "{max_size}");
+        for (key, value) in &pairs {
+            assert_eq!(store.default_map().get(key).expect("get").as_ref(), Some(value));
+        }
+        assert_eq!(store.check().expect("a check").problems, Vec::<String>::new());
+        store.close().expect("it closes");
+        // Once.
+        let store = options().open(&path).expect("it opens");
+        assert_eq!(store.statistics().pool_max_bytes, max_size);
     }
 }

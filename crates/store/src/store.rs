@@ -12,13 +12,11 @@ use everleaf_index::{BytesTree, FEATURE_RUNS_OF_LISTS, IndexError, Verify, Write
 
 use crate::lifecycle::Lifecycle;
 use crate::maintenance::expiring::Expiring;
-use crate::maintenance::new_file::remove_leftovers;
 use crate::maintenance::saved;
 use crate::map::Map;
 use crate::map::reserved::{DEFAULT_MAP, is_reserved, name_is_taken, refuse_reserved};
 use crate::opening::{
-    OpenedPool, is_untouched, open_pool, open_rest, open_trees, remove_new, remove_unstarted,
-    resolved,
+    OpenedTrees, is_untouched, open_rest, open_whole, remove_new, remove_unstarted, resolved,
 };
 use crate::pool_name::PoolName;
 use crate::ranked::{Rank, RankedMutex};
@@ -106,12 +104,8 @@ impl Store {
         };
         let path = &resolved(path.as_ref());
         let place = LogDirectory::of(path, &options);
-        let OpenedPool { pool, rebuilt, is_new } = open_pool(path, &place, &options, threads)?;
-        if !pool.is_read_only() {
-            remove_leftovers(path);
-        }
-        let (trees, recovered_batches) = open_trees(pool, threads, path, &options)
-            .map_err(|error| place.mention(error, path))?;
+        let OpenedTrees { trees, recovered_batches, rebuilt, is_new } =
+            open_whole(path, &place, &options, threads)?;
         let is_new = is_new && is_untouched(&trees, &place);
         let (log, tree) = open_rest(&trees, &place, &options, path).map_err(|error| {
             let error = place.locate(error);

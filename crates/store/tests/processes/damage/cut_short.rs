@@ -20,11 +20,17 @@ pub fn leave_batch(pool: &Path, keys: &[&[u8]], expiry_ms: u64) {
         let sizes = [id, key.len() as u32, u32::MAX - 1].map(u32::to_le_bytes);
         body.extend([&sizes.concat(), &expiry_ms.to_le_bytes()[..], key].concat());
     }
-    let batch = [&crc32c(&body).to_le_bytes()[..], &body].concat();
-    let journal = trees.bytes_tree(journal::NAME).expect("room");
-    let _ = journal.change(&mut session, &Change::upsert(&[0, 5], &batch)).expect("room");
     drop(session);
+    enter_batch(&trees, &body);
     trees.close().expect("it closes");
+}
+
+/// Enters the changes of a batch, behind their number, in the journal of a pool.
+pub fn enter_batch(trees: &Trees, changes: &[u8]) {
+    let batch = [&crc32c(changes).to_le_bytes()[..], changes].concat();
+    let journal = trees.bytes_tree(journal::NAME).expect("room");
+    let mut session = trees.heap().session().expect("one is free");
+    let _ = journal.change(&mut session, &Change::upsert(&[0, 5], &batch)).expect("room");
 }
 
 /// Changes a bit of the first of these bytes in a file, which has them once.
