@@ -286,10 +286,13 @@ fn run_alone(
     let mut stage = Stage::new(stage_size_max(context));
     stage.statistics = statistics;
     let mut service = Service::if_any(context.shared, context.session.client.loop_index);
+    let mut is_broken = false;
     let written = store.write_alone(|alone, batch| {
         watched.expect(batch);
-        if watched.is_broken() {
-            // The batch will be refused; nothing may be done that is not in it.
+        is_broken = watched.is_broken();
+        if is_broken {
+            // Nothing may be done that is not in the batch, which has nothing in it. It need not be refused: a key may
+            // count as expired here, and not by the clock a moment later.
             return Ok(());
         }
         later.restart();
@@ -300,10 +303,11 @@ fn run_alone(
         stage.fill(batch, &context.shared.databases, &context.shared.types);
         Ok::<(), Failure>(())
     })?;
-    if written.is_done() {
+    let is_done = written.is_done() && !is_broken;
+    if is_done {
         finish(context, service, &mut stage);
     }
-    Ok(written.is_done())
+    Ok(is_done)
 }
 
 /// Serves the clients that wait for what a stage makes, while others write.
@@ -464,4 +468,44 @@ fn run(
     }
     stage.forget_mark();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf::Options;
+
+    use super::*;
+    use crate::Config;
+    use crate::acl::Acl;
+    use crate::batch::context_of;
+    use crate::client_state::ClientState;
+    use crate::shared::{Control, Shared};
+    use crate::statistics::Tally;
+
+    fn no_command(_: usize) -> Run {
+        panic!("the queue is empty")
+    }
+
+    /// What was answered: `EXEC` that had not run a command, because a watched key counted as written, was answered as
+    /// done if the batch with nothing in it was written a moment later.
+    #[test]
+    fn a_transaction_that_was_not_run_is_not_answered_as_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::new().create(true).max_size_bytes(64 << 20).sweep(false);
+        let store = Arc::new(options.open(folder.path().join("pool")).unwrap());
+        let config = Config { threads: 1, ..Config::default() };
+        let acl = Acl::open(&config).unwrap();
+        let control = Arc::new(Control::new(vec![], &[], None, None));
+        let shared = Shared::new(config, acl, store, control);
+        let client = shared.registry.add(("a:1".into(), "b:2".into()), 0, 0);
+        let mut session = ClientState::new(client, &shared.acl);
+        let (mut tally, mut out, queue) = (Tally::default(), vec![], Queue::default());
+        let mut context = context_of(&shared, &mut session, &mut tally, &mut out, usize::MAX);
+        for (watched, is_done) in [(Watched::default(), true), (Watched::touched(), false)] {
+            let kept = Kept { queue: &queue, watched: &watched, function: no_command };
+            let (mut answers, mut later) = (Answers::default(), Later::default());
+            let done = run_alone(&mut context, &kept, &mut answers, &mut later);
+            assert_eq!(done.ok(), Some(is_done));
+        }
+    }
 }

@@ -30,6 +30,12 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// What counts as written, of no key.
+    #[cfg(test)]
+    pub fn touched() -> Self {
+        Watched { is_touched: true, ..Watched::default() }
+    }
+
     /// Watches keys, all or none of them; those that are watched already go on as they are.
     pub fn add<'k>(
         &mut self,
