@@ -23,6 +23,13 @@ use crate::{Backing, FileName, Medium, PoolError, header};
 /// The name of a pool without a file, in errors.
 const MEMORY: &str = "(memory)";
 
+/// What is known of the header besides what it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeaderState {
+    /// It was written, and the disk has refused it: what it says is neither durable nor in force.
+    is_unsynced: bool,
+}
+
 /// An opened pool. See the [crate's documentation](crate).
 ///
 /// # Example
@@ -58,8 +65,8 @@ pub struct Pool<M: Machine> {
     features: Atomic<u64, M>,
     /// The session as both its copies have it; its lock is the right to change them.
     pub(crate) session: SpinLock<SessionRecord, M>,
-    /// The right to change roots and ids.
-    pub(crate) directory_lock: SpinLock<(), M>,
+    /// The right to change roots, ids and the header.
+    pub(crate) directory_lock: SpinLock<HeaderState, M>,
     /// The process that may use it.
     owner: OwnerProcess,
     // Last, so that the memory goes after everything that refers to it.
@@ -273,10 +280,11 @@ impl<M: Machine> Pool<M> {
         sync: impl FnOnce() -> Result<(), PoolError>,
     ) -> Result<(), PoolError> {
         self.writable("enable a feature")?;
-        let _alone = self.directory_lock.lock();
+        let mut state = self.directory_lock.lock();
         let copies = HEADER_OFFSETS.map(|offset| self.view().read(offset));
         let (mut header, whole, _) = header::choose(&copies, self.place())?;
-        if note(&mut header) {
+        // What is there may be what a sync before this one has failed to bring to the disk.
+        if note(&mut header) && !state.is_unsynced {
             return Ok(());
         }
         if M::mutant("pool.features_first") {
@@ -287,7 +295,9 @@ impl<M: Machine> Pool<M> {
         if !M::mutant("pool.features_forgotten") {
             header.write(self.view(), whole);
         }
+        state.is_unsynced = true;
         sync()?;
+        state.is_unsynced = false;
         // Release: pairs with the load in `features`.
         self.features.store(header.features, Ordering::Release);
         Ok(())

@@ -6,7 +6,7 @@ use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Atomic, Hardware, Machine, OwnerProcess, SpinLock};
 
 use super::format::{floor, format, lasting_domain};
-use super::{MEMORY, Pool, directory, ids, seal};
+use super::{HeaderState, MEMORY, Pool, directory, ids, seal};
 use crate::backing::MemoryBacking;
 use crate::layout::{HEADER_OFFSETS, SESSION_OFFSETS, SIZE_MIN};
 use crate::session_record::{Evidence, SessionRecord, noted};
@@ -98,7 +98,7 @@ impl<M: Machine> Pool<M> {
             features: Atomic::new(header.features),
             owner: OwnerProcess::current(),
             session: SpinLock::ranked(Rank::PoolSession, last),
-            directory_lock: SpinLock::ranked(Rank::PoolDirectory, ()),
+            directory_lock: SpinLock::ranked(Rank::PoolDirectory, HeaderState::default()),
             backing,
         };
         let trusts_caches = M::mutant("pool.trusts_caches");

@@ -8,7 +8,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use everleaf_machine::{Hardware, Ordering, mapping::Mapping};
-use everleaf_pool::{Backing, DATA_START, Domain, Environment, Pool, PoolError};
+use everleaf_pool::{
+    Backing, DATA_START, Domain, Environment, FEATURE_BATCHES, FEATURE_LOG_NOTE, LogNote, Pool,
+    PoolError,
+};
 
 const SIZE: usize = 1 << 17;
 const PAGE: usize = 4096;
@@ -134,4 +137,48 @@ fn a_pool_whose_record_the_disk_refuses_is_not_opened() {
         assert!(matches!(error, PoolError::Io { .. }), "{error}");
     }
     assert!(file.after_power_cut().unwrap().was_clean());
+}
+
+/// A call that writes the header.
+type Call<'a> = &'a dyn Fn(&Pool<Hardware>) -> Result<(), PoolError>;
+
+/// What was lost: a feature whose first sync the disk refused was in the header, so the next call took it for known:
+/// it was answered as durable, and the process went on as if the pool had no such feature.
+#[test]
+fn a_feature_that_the_disk_refused_once_is_synced_and_in_force() {
+    let refuse = |file: &File, refuses| *file.dies_at_sync.lock().unwrap() = refuses;
+    let log = LogNote { log: 7, generation: 1 };
+    let calls: [Call<'_>; 3] = [
+        &|pool| pool.enable_features(FEATURE_BATCHES),
+        &|pool| pool.enable_compatible(1 << 40),
+        &|pool| pool.note_log(log),
+    ];
+    for (number, call) in calls.into_iter().enumerate() {
+        let file = File::new(&[0; SIZE], 1);
+        let pool = file.open(true).unwrap();
+        pool.set_clean().unwrap();
+        let before = pool.features();
+        refuse(&file, true);
+        for _ in 0..2 {
+            let error = call(&pool).expect_err("the disk has not got it");
+            assert!(matches!(error, PoolError::Io { .. }), "{number}: {error}");
+            assert_eq!(pool.features(), before, "{number}");
+        }
+        refuse(&file, false);
+        call(&pool).unwrap();
+        // Once it is durable nothing is written again.
+        let durable = file.disk.lock().unwrap().clone();
+        call(&pool).unwrap();
+        assert!(*file.disk.lock().unwrap() == durable, "{number}");
+        let is_there = |pool: &Pool<Hardware>| match number {
+            0 => pool.features() == before | FEATURE_BATCHES,
+            1 => pool.has_compatible(1 << 40).unwrap(),
+            _ => pool.features() == before | FEATURE_LOG_NOTE,
+        };
+        assert!(is_there(&pool), "{number}: it is not in force");
+        drop(pool);
+        // The session record is older: the pool counts as closed.
+        let found = file.after_power_cut().unwrap();
+        assert!(is_there(&found), "{number}: it is not durable");
+    }
 }
