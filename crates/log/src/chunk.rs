@@ -52,12 +52,22 @@ impl ChunkHeader {
 
 /// The checksum of a chunk whose header and entries are `bytes`.
 pub(crate) fn checksum<D: Disk>(disk: &D, uuid: &[u8; 16], bytes: &[u8]) -> u32 {
-    let seed = crc32c::crc32c(uuid);
+    let seed = checksum_begun(uuid);
     let mut covered = &bytes[8..];
     if disk.mutant("log.checks_first_block") {
         covered = &covered[..covered.len().min(BLOCK_SIZE as usize - 8)];
     }
-    crc32c::crc32c_append(seed, covered)
+    checksum_continued(seed, covered)
+}
+
+/// The checksum of a chunk that is read in portions: how it begins, and how it goes on behind the first eight bytes.
+pub(crate) fn checksum_begun(uuid: &[u8; 16]) -> u32 {
+    crc32c::crc32c(uuid)
+}
+
+/// See [`checksum_begun`].
+pub(crate) fn checksum_continued(sum: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(sum, bytes)
 }
 
 /// Completes a chunk: `bytes` has room for the header and then the entries, and gets the header

@@ -1,6 +1,6 @@
 //! Reading segments: their headers, and their chunks in order.
 
-use crate::chunk::{ChunkHeader, checksum};
+use crate::chunk::{ChunkHeader, checksum, checksum_begun, checksum_continued};
 use crate::disk::read_up_to;
 use crate::layout::{
     BLOCK_SIZE, CHUNK_HEADER_SIZE, FORMAT_VERSION, HEADER_SIZE, NUMBER_MAX, SEGMENT, SEGMENT_MAGIC,
@@ -14,6 +14,10 @@ use crate::{Disk, DiskFile, Error, Lsn, Result};
 const IN_VAIN_MAX: u64 = 4;
 /// From then on only chunks of this size are: those of the log seldom are larger.
 const SHORT_CHUNK: u64 = 256 << 10;
+
+/// No more memory than this, in bytes, is taken for a chunk before its checksum is known to be right: a file with holes
+/// may be longer than what there is of it, and a header that claims all of it is not summed by itself.
+const CLAIM_MAX: usize = 16 << 20;
 
 /// What the header of a segment says of what is before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,6 +236,11 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         else {
             return Ok(None);
         };
+        let expected_sum = read_u32(bytes, 4);
+        let is_torn = size > CLAIM_MAX && self.sum_of(offset, size)? != Some(expected_sum);
+        if is_torn && !disk.mutant("log.takes_torn_chunk") {
+            return Ok(None);
+        }
         let Some(bytes) = self.bytes(offset, size)? else { return Ok(None) };
         let body = &bytes[CHUNK_HEADER_SIZE..];
         let is_whole = checksum(disk, uuid, bytes) == read_u32(bytes, 4);
@@ -246,6 +255,25 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
             return Ok(None);
         }
         Ok(Some(Chunk { header, entries, body }))
+    }
+
+    /// The checksum of what would be a chunk of `size` bytes at `offset`, which is read in portions; `None` if the file
+    /// ends before.
+    fn sum_of(&mut self, offset: u64, size: usize) -> Result<Option<u32>> {
+        let end = offset.saturating_add(size as u64);
+        // Before the first portion is read: all of them would be, up to the end of the file.
+        if end > self.size {
+            return Ok(None);
+        }
+        let portion = self.disk.portions().window as u64;
+        let (mut sum, mut at) = (checksum_begun(self.uuid), offset + 8);
+        while at < end {
+            let length = (end - at).min(portion) as usize;
+            let Some(bytes) = self.bytes(at, length)? else { return Ok(None) };
+            sum = checksum_continued(sum, bytes);
+            at += length as u64;
+        }
+        Ok(Some(sum))
     }
 
     /// Bytes that [`Self::chunk`] sums at `offset`.
@@ -308,6 +336,7 @@ mod tests {
     use super::*;
     use crate::RealDisk;
     use crate::chunk::seal;
+    use crate::record::{Record, encode_entry, group_size};
 
     /// What took hours: a value whose blocks look like chunks that reach to the end of the file lies behind the end of
     /// a log, and each of them was summed.
@@ -340,5 +369,31 @@ mod tests {
         let limit = IN_VAIN_MAX * size as u64 + blocks * SHORT_CHUNK;
         assert!(reader.in_vain <= limit, "{} of {limit} bytes", reader.in_vain);
         assert!(reader.in_vain > size as u64, "they were looked at");
+    }
+    /// What was taken: as much memory as the file is long, for a header in a file with holes that claims all of it. A
+    /// chunk that is as long and whole is read.
+    #[test]
+    fn memory_is_taken_for_what_is_a_chunk_and_not_for_a_claim() {
+        let uuid = [1; 16];
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(folder.path()).unwrap();
+        let value = vec![7; 3 * CLAIM_MAX];
+        let records = [Record::put(1, b"key", &value)];
+        let mut chunk = vec![0; CHUNK_HEADER_SIZE];
+        encode_entry(&mut chunk, 10, group_size(&records).unwrap(), &records);
+        let body_size = (chunk.len() - CHUNK_HEADER_SIZE) as u64;
+        let header = ChunkHeader { body_size, sequence: 1, first: 10, durable: 9, count: 1 };
+        seal(&disk, &uuid, header, &mut chunk);
+        for is_whole in [false, true] {
+            let file = std::fs::File::create(folder.path().join(file_name(SEGMENT, 1))).unwrap();
+            let there = if is_whole { &chunk[..] } else { &chunk[..CHUNK_HEADER_SIZE] };
+            std::os::unix::fs::FileExt::write_all_at(&file, there, BLOCK_SIZE).unwrap();
+            file.set_len(BLOCK_SIZE + chunk.len() as u64).unwrap();
+            let mut reader = SegmentReader::open(&disk, &uuid, 1).unwrap();
+            let found = reader.chunk(1, BLOCK_SIZE, Some(10)).unwrap();
+            assert_eq!(found.map(|chunk| chunk.entries.len()), is_whole.then_some(1));
+            let is_little = reader.window.capacity() <= CLAIM_MAX;
+            assert!(is_little || is_whole, "{} bytes", reader.window.capacity());
+        }
     }
 }
