@@ -137,12 +137,17 @@ impl Caller {
         self.lock().is_still()
     }
 
-    /// Rests until another has ended.
+    /// Rests until another has ended, which stands where it stops, or has ended before. In that case nothing keeps this
+    /// one from its next call: it counts as resting at no moment.
     fn rest_for(&self, other: &Caller) {
+        let others = other.lock();
+        if others.has_ended {
+            return;
+        }
         self.lock().is_resting = true;
         self.changed.notify_all();
         let goes_on = |progress: &mut Progress| !progress.has_ended;
-        let ended = other.changed.wait_while(other.lock(), goes_on);
+        let ended = other.changed.wait_while(others, goes_on);
         drop(ended.unwrap_or_else(PoisonError::into_inner));
         self.lock().is_resting = false;
     }
@@ -396,7 +401,7 @@ impl Meeting {
         let crashed = disk.crashed(draw.random.bits());
         let (_, high) = bounds(false);
         left.push(Image { disk: crashed, pool: None, low, high });
-        // Not while one of the threads writes to the pool.
+        // Not while one of the threads writes to the pool: a thread that rests does so until the first goes on.
         if self.callers[1].is_still() && draw.random.one_in(2) {
             let copy = pool.with_extension("killed");
             let (low, high) = bounds(true);
@@ -462,4 +467,53 @@ fn found_in(disk: &SimulatedDisk, pool: &Path, now_ms: u64) -> Contents {
     disk.clear_hook();
     let store = options(disk).open(pool).expect("what is left can be opened");
     kept(&store, now_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn callers() -> [Arc<Caller>; 2] {
+        let now = Arc::new(AtomicU64::new(0));
+        [0, 1].map(|_| Arc::new(Caller::new(vec![], now.clone())))
+    }
+
+    /// What was torn: the copy of a pool. The second thread counted as resting for a first that had ended, and went on
+    /// to its next call while the copy was made.
+    #[test]
+    fn no_thread_rests_for_one_that_has_ended() {
+        let [first, second] = callers();
+        drop(End(&first));
+        // It comes no further than to the question whether the first has ended.
+        let asked = first.lock();
+        let (begins, is_begun) = channel();
+        std::thread::scope(|scope| {
+            let (first, second) = (&first, &second);
+            scope.spawn(move || {
+                begins.send(()).expect("the other waits");
+                second.rest_for(first);
+            });
+            is_begun.recv().expect("it begins");
+            (0..10).for_each(|_| second.await_still_or_held_up());
+            let is_still = second.is_still();
+            drop(asked);
+            assert!(!is_still, "a copy would be made");
+        });
+        assert!(!second.is_still());
+    }
+
+    #[test]
+    fn a_thread_rests_until_the_other_has_ended() {
+        let [first, second] = callers();
+        std::thread::scope(|scope| {
+            let (first, second) = (&first, &second);
+            let resting = scope.spawn(move || second.rest_for(first));
+            while !second.is_still() {
+                second.await_still_or_held_up();
+            }
+            assert!(!resting.is_finished());
+            drop(End(first));
+        });
+        assert!(!second.is_still());
+    }
 }
