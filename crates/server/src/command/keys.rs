@@ -288,7 +288,7 @@ impl<'a> Keys<'a> {
     ) -> Result<()> {
         let mut is_refused = false;
         match self {
-            Keys::Store(_, map, types) => map.update_with_expiry(key, |found| {
+            Keys::Store(_, map, types) => map.update_at_last(key, |found| {
                 let action = decide(found);
                 types.check_action(action, &mut is_refused)
             })?,

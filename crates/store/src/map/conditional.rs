@@ -38,7 +38,7 @@ impl Map {
         decide: &dyn Fn() -> Result<Decision>,
     ) -> Result<Option<Vec<u8>>> {
         let mut old = Ok(None);
-        self.decide(key, Sees::Value, &mut |found| {
+        self.decide_at_last(key, &mut |found| {
             let copied = found.map(|record| copy_of(record.value)).transpose();
             let (taken, decision) = match copied.and_then(|value| Ok((value, decide()?))) {
                 Ok((value, decision)) => (Ok(value), decision),
@@ -74,7 +74,7 @@ impl Map {
     pub fn fetch_add(&self, key: impl AsRef<[u8]>, amount: i64) -> Result<i64> {
         // The function may run several times; the last run is the one that counts.
         let mut before = Ok(0);
-        self.decide(key.as_ref(), Sees::Value, &mut |found| {
+        self.decide_at_last(key.as_ref(), &mut |found| {
             let sum = found.map_or(Ok(0), |record| integer(record.value)).and_then(|old| {
                 before = Ok(old);
                 old.checked_add(amount).ok_or(Error::Overflow)

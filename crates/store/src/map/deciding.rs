@@ -9,6 +9,10 @@ use super::Map;
 use crate::Result;
 use crate::wal::LogEffect;
 
+/// So often a decision is made on what was read before; then other writes of the key wait until it is done, if it does
+/// not use the store.
+const ATTEMPTS: u32 = 8;
+
 /// What of a key a decision depends on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sees {
@@ -62,29 +66,87 @@ fn is_same(found: Option<Record<'_>>, seen: Option<&Seen>, sees: Sees) -> bool {
     }
 }
 
+/// Whether what is to change is only the expiry of a long value, which can be done in place.
+fn expires_in_place(found: Record<'_>, decision: &Decision) -> bool {
+    matches!(decision, Decision::Expire(_)) && found.value.len() >= LONG_VALUE_SIZE
+}
+
 impl Map {
     /// Reads, decides and writes one key as one atomic step. `decide` never runs behind a stripe: it
-    /// may be the user's, and use the store.
+    /// may be the user's, and use the store. So it may run as often as another thread changes the key.
     pub(crate) fn decide(&self, key: &[u8], sees: Sees, decide: &mut Decide<'_>) -> Result<bool> {
         loop {
-            {
-                let mut session = self.shared.session()?;
-                let mut pinned = session.pinned();
-                if self.shared.order.is_free() {
-                    let done = match sees {
-                        Sees::Value => self.decide_shown(&mut pinned, key, &mut *decide),
-                        Sees::Expiry => self.tree.decide_short(&mut pinned, key, &mut *decide),
-                    };
-                    match done {
-                        Ok(Some(changed)) => return Ok(changed),
-                        Err(error) if !error.lacks_space() => return Err(error.into()),
-                        // No space, or its expiry can be changed in place.
-                        Err(_) | Ok(None) => {}
-                    }
+            if let Some(changed) = self.try_decide(key, sees, decide)? {
+                return Ok(changed);
+            }
+        }
+    }
+
+    /// As [`Self::decide`] on the value, by what does not use the store. What was lost otherwise: a long value takes
+    /// long to read, to change and to compare, and another thread changes its expiry in no time, again and again.
+    pub(crate) fn decide_at_last(&self, key: &[u8], decide: &mut Decide<'_>) -> Result<bool> {
+        for _ in 0..ATTEMPTS {
+            if let Some(changed) = self.try_decide(key, Sees::Value, decide)? {
+                return Ok(changed);
+            }
+        }
+        self.decide_behind_stripe(key, decide)
+    }
+
+    /// Reads, decides and writes one key. `None`: another thread has changed it meanwhile.
+    fn try_decide(&self, key: &[u8], sees: Sees, decide: &mut Decide<'_>) -> Result<Option<bool>> {
+        {
+            let mut session = self.shared.session()?;
+            let mut pinned = session.pinned();
+            if self.shared.order.is_free() {
+                let done = match sees {
+                    Sees::Value => self.decide_shown(&mut pinned, key, &mut *decide),
+                    Sees::Expiry => self.tree.decide_short(&mut pinned, key, &mut *decide),
+                };
+                match done {
+                    Ok(Some(changed)) => return Ok(Some(changed)),
+                    Err(error) if !error.lacks_space() => return Err(error.into()),
+                    // No space, or its expiry can be changed in place.
+                    Err(_) | Ok(None) => {}
                 }
             }
-            if let Some(changed) = self.decide_in_order(key, sees, decide)? {
+        }
+        self.decide_in_order(key, sees, decide)
+    }
+
+    /// Reads, decides and writes one key while other writes of it wait, by what does not use the store. But a long
+    /// value of which the expiry alone changes is not written again, and for that the stripe is taken anew: by what
+    /// another thread has made of the value in between it is decided once more.
+    #[cold]
+    #[inline(never)]
+    fn decide_behind_stripe(&self, key: &[u8], decide: &mut Decide<'_>) -> Result<bool> {
+        let (owner, mut has_place) = (self.shared.address(), true);
+        loop {
+            let mut is_in_place = false;
+            let mut apart = |found: Option<Record<'_>>| {
+                let decision = lock_rank::apart(owner, || decide(found));
+                is_in_place =
+                    has_place && found.is_some_and(|record| expires_in_place(record, &decision));
+                if is_in_place { Decision::Keep } else { decision }
+            };
+            let changed = self.write(key, |tree, session| {
+                let changed = tree.decide_record(session, key, &mut apart)?;
+                Ok((changed, LogEffect::if_changed(changed)))
+            })?;
+            if !is_in_place {
                 return Ok(changed);
+            }
+            match self.expire_in_place_if(key, |session| {
+                let new = |record: Record<'_>| {
+                    let decision = lock_rank::apart(owner, || decide(Some(record)));
+                    let Decision::Expire(expiry_ms) = decision else { return None };
+                    expires_in_place(record, &decision).then_some((record.expiry_ms, expiry_ms))
+                };
+                Ok(self.tree.get_verified(session, key, Verify::Sum, new)?.flatten())
+            })? {
+                ExpiryChange::Done => return Ok(true),
+                ExpiryChange::Mismatch => {}
+                ExpiryChange::NoPlace => has_place = false,
             }
         }
     }
@@ -110,8 +172,7 @@ impl Map {
         let mut is_in_place = false;
         let changed = self.tree.decide_record(session, key, |found| {
             let decision = decide(found);
-            is_in_place = matches!(decision, Decision::Expire(_))
-                && found.is_some_and(|record| record.value.len() >= LONG_VALUE_SIZE);
+            is_in_place = found.is_some_and(|record| expires_in_place(record, &decision));
             if is_in_place { Decision::Keep } else { decision }
         })?;
         Ok((!is_in_place).then_some(changed))

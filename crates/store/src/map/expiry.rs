@@ -179,6 +179,24 @@ impl Map {
     }
 
     /// As [`Self::update_with_expiry`], for the server: with a function that does not use the store, and does not
+    /// panic. So other writes of the key wait until it is done if they have come in between often enough.
+    ///
+    /// # Errors
+    /// As [`Self::replace`].
+    #[doc(hidden)]
+    pub fn update_at_last(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
+    ) -> Result<()> {
+        self.decide_at_last(key.as_ref(), &mut |found| {
+            decide(found.map(|record| (record.value, Expiry::from_unix_ms(record.expiry_ms))))
+                .into()
+        })?;
+        Ok(())
+    }
+
+    /// As [`Self::update_with_expiry`], for the server: with a function that does not use the store, and does not
     /// panic. It runs once for each attempt while other writes of the key wait, so that the key need not be read
     /// before, nor what was read be compared. A function that uses the store could wait for itself for ever; debug
     /// builds panic.

@@ -62,6 +62,40 @@ fn it_is_one_write_to_everybody() {
     }
 }
 
+/// What never ended: a write of a long value, whose expiry another thread changed again and again while it was read,
+/// changed and compared. Here the function itself stands for that thread, as long as nobody makes it wait.
+#[cfg(debug_assertions)]
+#[test]
+fn a_long_value_is_written_though_its_expiry_keeps_changing() {
+    for durability in [Durability::Process, Durability::Interval(Duration::from_millis(5))] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = open(folder.path(), durability);
+        let map = store.default_map();
+        // Writes keep an order.
+        let _view = store.view().expect("a view");
+        for (action, length) in
+            [(Action::Put(vec![2; 9000]), 9000), (Action::Expire(Expiry::Never), 5000)]
+        {
+            map.put_with_expiry("k", [1; 5000], Expiry::from_unix_ms(LATER)).expect("room");
+            let (mut calls, mut changes) = (0, 0);
+            let _ = map.update_at_last("k", |found| {
+                calls += 1;
+                assert_eq!(found.map(|(value, _)| value.len()), Some(5000));
+                let change = || map.expire("k", Expiry::from_unix_ms(LATER + calls));
+                let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(change));
+                // It panics where the others have to wait.
+                changes += u64::from(matches!(changed, Ok(Ok(true))));
+                if calls < 1000 { action.clone() } else { Action::Keep }
+            });
+            assert!((8..12).contains(&calls), "it was asked {calls} times");
+            assert_eq!(changes, 8);
+            assert_eq!(map.get("k").expect("a value").map(|value| value.len()), Some(length));
+            let time = if length == 5000 { Expiry::Never } else { Expiry::from_unix_ms(LATER + 8) };
+            assert_eq!(map.expiry("k").expect("a time"), Some(time));
+        }
+    }
+}
+
 /// It would wait for itself, or see half of the write.
 #[cfg(debug_assertions)]
 #[test]
