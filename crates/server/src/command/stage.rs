@@ -14,6 +14,7 @@ mod current;
 mod each;
 mod exchanges;
 mod expiries;
+mod fill;
 mod list_end;
 mod list_ends;
 mod looked_up;
@@ -25,7 +26,7 @@ mod walks;
 use std::collections::{BTreeMap, BTreeSet};
 
 use everleaf::{
-    Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Store, Watch, WriteBatch, human_size,
+    Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Store, Watch, human_size,
 };
 
 use self::ahead::Ahead;
@@ -179,56 +180,6 @@ impl Stage {
             Some(places) => places[database],
             None => databases.place(database),
         }
-    }
-
-    /// Whether there is nothing to write.
-    pub fn is_unchanged(&self) -> bool {
-        self.parts.iter().all(|part| part.written.is_empty() && part.expiries.is_empty())
-            && self.members.is_empty()
-            && !self.ends.iter().any(ListEnd::is_changed)
-            && self.places.is_none()
-    }
-
-    /// Moves what is to be written to a batch.
-    pub fn fill(&mut self, batch: &mut WriteBatch, databases: &Databases, types: &Types) {
-        self.write_current();
-        self.write_ends();
-        self.write_counts();
-        if let Some(places) = &self.places {
-            databases.keep(places, batch);
-        }
-        if let Some(ready) = types.ready() {
-            if let Some((key, mark)) = types.owed_mark().filter(|_| self.changes_lists(types)) {
-                batch.put(&ready.members, key, mark);
-            }
-            let members = std::mem::take(&mut self.members);
-            batch.reserve(members.len() + 1, members.size());
-            for (key, value) in members.iter() {
-                match value {
-                    Some(value) => batch.put(&ready.members, key, value),
-                    None => batch.remove(&ready.members, key),
-                };
-            }
-            members.keep_spare();
-        }
-        for part in &mut self.parts {
-            let map = databases.map(part.place);
-            for (key, value) in std::mem::take(&mut part.written) {
-                match value {
-                    Some((value, expiry)) => batch.put_with_expiry(map, key, value, expiry),
-                    None => batch.remove(map, &key),
-                };
-            }
-            for (key, NewExpiry { seen, new }) in std::mem::take(&mut part.expiries) {
-                batch.expire_seen(map, &key, seen, new);
-            }
-        }
-    }
-
-    /// Whether it writes the header of a list.
-    fn changes_lists(&self, types: &Types) -> bool {
-        let mut values = self.parts.iter().flat_map(|part| part.written.values()).flatten();
-        values.any(|(value, _)| types.header(value).is_some_and(|it| it.kind == Kind::List))
     }
 
     /// The keys that may have been made collections, in the order in which they were.
