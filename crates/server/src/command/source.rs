@@ -156,3 +156,91 @@ impl Source for Alone<'_> {
         directed(members.scan(bounds.as_slices()), reverse).visit(visit)
     }
 }
+
+#[cfg(test)]
+pub mod counting {
+    //! A source that counts what it is asked for.
+
+    use everleaf::{Map, Watch};
+
+    use super::{See, Source, Visit};
+    use crate::command::walk::Bounds;
+
+    /// Another source, and how much it was asked for.
+    pub struct Counting<'a> {
+        source: &'a mut dyn Source,
+        /// Keys that were read by their names.
+        pub reads: usize,
+        /// Keys and members that were visited.
+        pub visits: usize,
+    }
+
+    impl<'a> Counting<'a> {
+        /// Nothing was asked for yet.
+        pub fn of(source: &'a mut dyn Source) -> Self {
+            Counting { source, reads: 0, visits: 0 }
+        }
+    }
+
+    impl Source for Counting<'_> {
+        fn read(&mut self, map: &Map, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
+            self.reads += 1;
+            self.source.read(map, key, see)
+        }
+
+        fn scan(
+            &mut self,
+            map: &Map,
+            bounds: &Bounds,
+            reverse: bool,
+            now_ms: u64,
+            visit: &mut Visit<'_>,
+        ) -> everleaf::Result<()> {
+            let Counting { source, visits, .. } = self;
+            source.scan(map, bounds, reverse, now_ms, &mut |key, value| {
+                *visits += 1;
+                visit(key, value)
+            })
+        }
+
+        fn len(&mut self, map: &Map) -> everleaf::Result<u64> {
+            self.source.len(map)
+        }
+
+        fn purge(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<()> {
+            self.source.purge(map, key)
+        }
+
+        fn watch(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<Option<Watch>> {
+            self.source.watch(map, key)
+        }
+
+        fn has_others(&self) -> bool {
+            self.source.has_others()
+        }
+
+        fn read_member(
+            &mut self,
+            members: &Map,
+            key: &[u8],
+            see: &mut dyn FnMut(&[u8]),
+        ) -> everleaf::Result<bool> {
+            self.reads += 1;
+            self.source.read_member(members, key, see)
+        }
+
+        fn scan_members(
+            &mut self,
+            members: &Map,
+            bounds: &Bounds,
+            reverse: bool,
+            visit: &mut Visit<'_>,
+        ) -> everleaf::Result<()> {
+            let Counting { source, visits, .. } = self;
+            source.scan_members(members, bounds, reverse, &mut |key, value| {
+                *visits += 1;
+                visit(key, value)
+            })
+        }
+    }
+}

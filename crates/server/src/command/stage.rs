@@ -15,6 +15,8 @@ mod each;
 mod exchanges;
 mod expiries;
 mod fill;
+mod key_count;
+mod key_difference;
 mod list_end;
 mod list_ends;
 mod looked_up;
@@ -31,6 +33,7 @@ use everleaf::{
 
 use self::ahead::Ahead;
 use self::current::Current;
+use self::key_difference::KeyCount;
 use self::list_end::ListEnd;
 use self::looked_up::LookedUp;
 use self::moment::Moment;
@@ -81,6 +84,8 @@ struct Part {
     written: Written,
     /// The keys of which only the expiry changes; of none of them anything is to be written.
     expiries: BTreeMap<Vec<u8>, NewExpiry>,
+    /// How many more keys there are than in the store, if that was asked for.
+    key_count: Option<KeyCount>,
 }
 
 /// What a transaction has read and written so far.
@@ -120,6 +125,8 @@ pub struct Stage {
     size_max: usize,
     /// Of these, what was read; it stays when a command is rolled back.
     read_size: usize,
+    /// How often a mark was set.
+    mark_count: u64,
     /// What was written since the last mark replaced, if there is one.
     undo: Option<UndoLog>,
     /// How many batches had been rolled back before the first read, if others write meanwhile.
@@ -246,6 +253,7 @@ impl Stage {
         }
         self.change_count += 1;
         self.forget_expiry(place, key);
+        self.note_count(place, key, &value);
         let mut size = self.size;
         let old = note_write(&mut self.part_mut(place).written, &mut size, key, value);
         self.size = size;
@@ -412,6 +420,9 @@ impl Staged<'_> {
             Action::Put(value) => Some((value, old_expiry.unwrap_or(Expiry::Never))),
             Action::PutWithExpiry(value, expiry) => Some((value, expiry)),
             Action::Expire(new) => {
+                if let Some(Some(_)) = self.stage.written(self.place, key) {
+                    self.stage.note_count_at(self.place, key, new);
+                }
                 if let Some(Some((_, expiry))) = self.stage.written_mut(self.place, key) {
                     let old = std::mem::replace(expiry, new);
                     self.stage.change_count += 1;

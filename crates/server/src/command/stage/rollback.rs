@@ -9,6 +9,7 @@ impl Stage {
     pub fn mark(&mut self) -> Mark {
         self.write_current();
         self.write_counts();
+        self.mark_count += 1;
         self.undo = Some(UndoLog::default());
         self.mark_ends();
         Mark {
@@ -33,6 +34,7 @@ impl Stage {
             self.members.set(key, before);
         }
         for ((place, key), before) in undo.keys {
+            self.roll_back_count(place);
             // A value that was replaced was appended to before that, if it was.
             for before in before.into_iter().rev() {
                 let written = &mut self.part_mut(place).written;

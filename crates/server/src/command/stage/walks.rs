@@ -119,21 +119,6 @@ impl Staged<'_> {
         })?;
         stage.check()
     }
-
-    /// The number of keys of the database.
-    pub fn len(&mut self) -> Result<u64> {
-        let map = self.databases.map(self.place);
-        let mut count = self.source.len(map)?;
-        self.stage.write_current();
-        let Some(part) = self.stage.part(self.place) else { return Ok(count) };
-        for (key, value) in &part.written {
-            // What has expired counts until it is removed.
-            let before = self.source.read(map, key, &mut |_, _| {})?;
-            let now = value.as_ref().is_some_and(|value| self.stage.moment.is_live(value));
-            count = count.saturating_add_signed(i64::from(now) - i64::from(before));
-        }
-        Ok(count)
-    }
 }
 
 #[cfg(test)]
