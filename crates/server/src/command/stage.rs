@@ -17,6 +17,7 @@ mod expiries;
 mod fill;
 mod key_count;
 mod key_difference;
+mod known_orders;
 mod list_end;
 mod list_ends;
 mod looked_up;
@@ -34,6 +35,7 @@ use everleaf::{
 use self::ahead::Ahead;
 use self::current::Current;
 use self::key_difference::KeyCount;
+use self::known_orders::Orders;
 use self::list_end::ListEnd;
 use self::looked_up::LookedUp;
 use self::moment::Moment;
@@ -45,7 +47,6 @@ use super::undo::{Before, UndoLog};
 use crate::databases::{Database, Databases, MapNumber};
 use crate::failure::{Failure, Result};
 use crate::short_bytes::ShortBytes;
-use crate::types::separators::Separators;
 use crate::types::{HEADER_SIZE, Header, Kind, Ready, Types};
 
 /// What makes of a key, and when it expires, what is to be done with it.
@@ -96,7 +97,7 @@ pub struct Stage {
     /// What is to be written of the members of collections, which never expire.
     members: StagedMembers,
     /// What is known of the orders of sorted sets that change.
-    separators: Vec<Separators>,
+    orders: Orders,
     /// The ends of lists that change.
     ends: Vec<ListEnd>,
     /// Those that were open at the last mark, as they were.

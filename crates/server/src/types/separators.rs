@@ -164,8 +164,8 @@ impl Separators {
         levels + self.ends.iter().map(End::size).sum::<usize>()
     }
 
-    /// Bytes that it takes while it is kept.
-    fn kept_size(&self) -> usize {
+    /// The same, with what a set takes besides them.
+    pub fn kept_size(&self) -> usize {
         self.size() + SET_OVERHEAD
     }
 

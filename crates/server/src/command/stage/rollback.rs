@@ -8,7 +8,7 @@ impl Stage {
     /// Begins a command that can be rolled back; those before it cannot any more.
     pub fn mark(&mut self) -> Mark {
         self.write_current();
-        self.write_counts();
+        self.mark_orders();
         self.mark_count += 1;
         self.undo = Some(UndoLog::default());
         self.mark_ends();
@@ -24,8 +24,9 @@ impl Stage {
     /// of databases stay: nothing fails behind one.
     pub fn roll_back(&mut self, mark: &Mark) {
         let Some(undo) = self.undo.take() else { return };
-        // What is on the stage once this is done has all counts: those of before were written at the mark.
-        self.separators.clear();
+        // What is on the stage once this is done has all counts: those of before were written at the mark. What the
+        // command did not touch is as it was.
+        self.roll_back_orders();
         self.roll_back_ends();
         self.was_rolled_back = true;
         self.ahead.forget_drawn();
