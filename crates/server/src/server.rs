@@ -108,6 +108,10 @@ impl Listening {
             everleaf::Error::Unsupported(why) => ServerError::Config(why),
             error => io("cannot read the databases of the pool")(std::io::Error::other(error)),
         })?;
+        // Every client begins in it. Where databases were exchanged its map may be gone: a repair leaves out what is
+        // damaged, and a program may have dropped it.
+        let begun = shared.databases.begin(&shared.store, 0).map_err(std::io::Error::other);
+        begun.map_err(io("cannot make the map of database 0"))?;
         Ok(Server { shared, parts: Mutex::new(Some(Parts { acceptor, metrics, polls })) })
     }
 }

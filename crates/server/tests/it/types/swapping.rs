@@ -320,3 +320,52 @@ fn what_is_left_of_databases_that_cannot_be_selected_is_freed() {
     });
     assert_sound(&server);
 }
+
+/// What was lost: a server whose pool said that a database lies in a map that is not there (a repair had left it out,
+/// or a program had dropped it) started, and ended with the first byte of any client.
+#[test]
+fn databases_whose_maps_are_gone_are_empty() {
+    let mut server = TestServer::start();
+    let mut client = server.connect();
+    run(
+        &mut client,
+        &[
+            ("SET k zero", "+OK"),
+            ("SWAPDB 0 5", "+OK"),
+            ("SWAPDB 3 7", "+OK"),
+            ("SET k five", "+OK"),
+            ("SELECT 3", "+OK"),
+            ("SET k three", "+OK"),
+        ],
+    );
+    server.stop().unwrap();
+    let store = std::sync::Arc::clone(&server.store);
+    for name in ["server.db5", "server.db7"] {
+        assert!(store.drop_map(name).unwrap(), "{name}");
+    }
+    let config = everleaf_server::Config { port: 0, ..Default::default() };
+    let again = everleaf_server::Server::bind(config, store).unwrap();
+    let handle = again.handle();
+    let address = handle.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| again.run());
+        let mut client = Client::new(std::net::TcpStream::connect(address).unwrap());
+        run(
+            &mut client,
+            &[
+                ("GET k", "nil"),
+                ("SET k other", "+OK"),
+                ("SELECT 3", "+OK"),
+                ("GET k", "nil"),
+                ("SWAPDB 0 3", "+OK"),
+                ("GET k", "\"other\""),
+                ("SELECT 5", "+OK"),
+                ("GET k", "\"zero\""),
+                ("FLUSHALL", "+OK"),
+                ("DBSIZE", ":0"),
+            ],
+        );
+        handle.shutdown();
+        running.join().unwrap().unwrap();
+    });
+}
