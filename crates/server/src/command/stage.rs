@@ -15,6 +15,7 @@ mod each;
 mod exchanges;
 mod expiries;
 mod fill;
+mod gaps;
 mod key_count;
 mod key_difference;
 mod known_orders;
@@ -28,12 +29,11 @@ mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use everleaf::{
-    Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Store, Watch, human_size,
-};
+use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Store, Watch, human_size};
 
 use self::ahead::Ahead;
 use self::current::Current;
+use self::gaps::Gaps;
 use self::key_difference::KeyCount;
 use self::known_orders::Orders;
 use self::list_end::ListEnd;
@@ -87,6 +87,18 @@ struct Part {
     expiries: BTreeMap<Vec<u8>, NewExpiry>,
     /// How many more keys there are than in the store, if that was asked for.
     key_count: Option<KeyCount>,
+    /// Where no keys are.
+    gaps: Gaps,
+    /// If all that the store has is to be removed, or written.
+    cleared: Option<Cleared>,
+}
+
+/// A database that was emptied.
+struct Cleared {
+    /// The number of the mark before the command that did it.
+    mark: u64,
+    /// The keys that were put since; some may be removed again.
+    put: BTreeSet<Vec<u8>>,
 }
 
 /// What a transaction has read and written so far.
@@ -96,6 +108,8 @@ pub struct Stage {
     parts: Vec<Part>,
     /// What is to be written of the members of collections, which never expire.
     members: StagedMembers,
+    /// Where no members are.
+    member_gaps: Gaps,
     /// What is known of the orders of sorted sets that change.
     orders: Orders,
     /// The ends of lists that change.
@@ -160,12 +174,16 @@ impl Stage {
     }
 
     fn part_mut(&mut self, place: MapNumber) -> &mut Part {
+        let index = self.part_index(place);
+        &mut self.parts[index]
+    }
+
+    fn part_index(&mut self, place: MapNumber) -> usize {
         let index = self.parts.iter().position(|part| part.place == place);
-        let index = index.unwrap_or_else(|| {
+        index.unwrap_or_else(|| {
             self.parts.push(Part { place, ..Part::default() });
             self.parts.len() - 1
-        });
-        &mut self.parts[index]
+        })
     }
 
     /// What is to be written of a key, if anything is.
@@ -212,9 +230,13 @@ impl Stage {
 
     /// Whether it holds more than it may.
     pub fn is_over(&self) -> bool {
-        // What is replaced has the same limit apart, so that what fits without it fits.
+        // What is replaced has the same limit apart, so that what fits without it fits; and so have gaps.
         let undo_size = self.undo.as_ref().map_or(0, UndoLog::size);
-        self.size > self.size_max || undo_size > self.size_max
+        let is_full = |gaps: &Gaps| gaps.size() > self.size_max;
+        self.size > self.size_max
+            || undo_size > self.size_max
+            || is_full(&self.member_gaps)
+            || self.parts.iter().any(|part| is_full(&part.gaps))
     }
 
     /// How many elements or members a step can remove, at most.
@@ -256,7 +278,14 @@ impl Stage {
         self.forget_expiry(place, key);
         self.note_count(place, key, &value);
         let mut size = self.size;
-        let old = note_write(&mut self.part_mut(place).written, &mut size, key, value);
+        let part = self.part_mut(place);
+        if value.is_some() {
+            part.gaps.open(key);
+            if let Some(cleared) = &mut part.cleared {
+                cleared.put.insert(key.to_vec());
+            }
+        }
+        let old = note_write(&mut part.written, &mut size, key, value);
         self.size = size;
         if let Some(undo) = &mut self.undo {
             undo.note_key(place, key, Before::Written(old));
@@ -299,6 +328,9 @@ impl Stage {
             undo.note_member(ShortBytes::from(key), before);
         }
         self.size += value.map_or(0, <[u8]>::len);
+        if value.is_some() {
+            self.member_gaps.open(key);
+        }
         match self.members.set(key, Some(value)) {
             Some(old_size) => self.size -= old_size,
             None => self.size += key.len() + ENTRY_OVERHEAD,

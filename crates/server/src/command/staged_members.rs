@@ -285,10 +285,10 @@ impl StagedMembers {
     }
 
     /// What is to be written of the keys inside bounds, in order, of those that were there when they were sorted.
-    pub fn range(
-        &self,
+    pub fn range<'s>(
+        &'s self,
         (start, end): (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> {
+    ) -> impl DoubleEndedIterator<Item = (&'s [u8], Option<&'s [u8]>)> + use<'s> {
         debug_assert_eq!(self.sorted_len, self.entries.len());
         let key = |index: u32| self.key(&self.entries[index as usize]);
         let behind = (self.sorted.len(), 0);

@@ -5,8 +5,6 @@ use std::ops::ControlFlow;
 
 use everleaf::Expiry;
 
-use super::source::Visit;
-
 /// Bytes that an entry takes besides its key and value.
 pub const ENTRY_OVERHEAD: usize = 100;
 
@@ -53,12 +51,18 @@ pub fn note_write(
     }
 }
 
-/// Visits what `scan` visits, with what was written instead of what it replaces, or `None`.
+/// A key, and what it has; `None` if it is removed.
+pub type Change<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// Is shown changes, until it breaks.
+pub type ShowChange<'a> = dyn FnMut(Change<'_>) -> ControlFlow<()> + 'a;
+
+/// Visits what `scan` visits, with what was written instead of what it replaces, also of what is removed.
 pub fn merge<'w>(
-    written: impl DoubleEndedIterator<Item = (&'w [u8], Option<&'w [u8]>)>,
+    written: impl DoubleEndedIterator<Item = Change<'w>>,
     reverse: bool,
-    visit: &mut Visit<'_>,
-    scan: impl FnOnce(&mut Visit<'_>) -> everleaf::Result<()>,
+    visit: &mut ShowChange<'_>,
+    scan: impl FnOnce(&mut ShowChange<'_>) -> everleaf::Result<()>,
 ) -> everleaf::Result<()> {
     let (mut forward, mut backward);
     let over: &mut dyn Iterator<Item = _> = if reverse {
@@ -69,28 +73,24 @@ pub fn merge<'w>(
         &mut forward
     };
     let mut over = over.peekable();
-    let show = |visit: &mut Visit<'_>, key: &[u8], value: Option<&[u8]>| match value {
-        Some(value) => visit(key, value),
-        None => ControlFlow::Continue(()),
-    };
     let mut flow = ControlFlow::Continue(());
-    scan(&mut |key, value| {
+    scan(&mut |(key, value)| {
         let is_due = |over: &[u8]| if reverse { over >= key } else { over <= key };
         let mut replaced = false;
-        while let Some((over_key, value)) = over.next_if(|(over_key, _)| is_due(over_key)) {
-            replaced = over_key == key;
-            flow = show(visit, over_key, value);
+        while let Some(change) = over.next_if(|(over_key, _)| is_due(over_key)) {
+            replaced = change.0 == key;
+            flow = visit(change);
             flow?;
         }
         if !replaced {
-            flow = visit(key, value);
+            flow = visit((key, value));
         }
         flow
     })?;
-    for (key, value) in over {
-        if flow.is_continue() {
-            flow = show(visit, key, value);
-        }
+    while flow.is_continue()
+        && let Some(change) = over.next()
+    {
+        flow = visit(change);
     }
     Ok(())
 }

@@ -33,9 +33,14 @@ impl Stage {
         for (key, before) in &undo.members {
             let before = before.as_ref().map(Option::as_deref);
             self.members.set(key, before);
+            self.member_gaps.open(key);
         }
         for ((place, key), before) in undo.keys {
             self.roll_back_count(place);
+            let mark = self.mark_count;
+            let part = self.part_mut(place);
+            part.gaps.open(&key);
+            part.cleared.take_if(|cleared| cleared.mark == mark);
             // A value that was replaced was appended to before that, if it was.
             for before in before.into_iter().rev() {
                 let written = &mut self.part_mut(place).written;
@@ -55,6 +60,7 @@ impl Stage {
             }
         }
         for ((place, key), before) in undo.expiries {
+            self.part_mut(place).gaps.open(&key);
             self.restore_expiry(place, key, before);
         }
         self.size = mark.size + (self.read_size - mark.read_size);

@@ -1,10 +1,12 @@
 //! Going through keys and members as they would be if the transaction were done.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use super::{Part, Staged};
+use super::gaps::walk_between;
+use super::{Cleared, Part, Stage, Staged};
 use crate::command::source::Visit;
-use crate::command::staged_value::{Value, merge};
+use crate::command::staged_value::ShowChange;
 use crate::command::walk::Bounds;
 use crate::failure::Result;
 use crate::types::Ready;
@@ -17,25 +19,27 @@ impl Staged<'_> {
         }
         self.stage.write_current();
         let (source, map) = (&mut self.source, self.databases.map(self.place));
-        let none = Part::default();
-        let part = self.stage.part(self.place).unwrap_or(&none);
-        let moment = &self.stage.moment;
+        let index = self.stage.part_index(self.place);
+        let Stage { parts, moment, .. } = &mut *self.stage;
+        let (part, moment) = (&mut parts[index], &*moment);
+        let Part { written, expiries, gaps, .. } = part;
         // As one that is read by its name (`see`).
         let is_over = |key: &[u8]| {
-            let changed = (!part.expiries.is_empty()).then(|| part.expiries.get(key)).flatten();
+            let changed = (!expiries.is_empty()).then(|| expiries.get(key)).flatten();
             changed.is_some_and(|changed| !moment.is_before(changed.new))
         };
-        let written = part.written.range::<[u8], _>(bounds.as_slices()).map(|(key, value)| {
-            let live = value.as_ref().filter(|value| moment.is_live(value));
-            (&key[..], live.map(|(value, _)| &value[..]))
-        });
-        let scan = |visit: &mut Visit<'_>| {
-            source.scan(map, bounds, reverse, moment.ms(), &mut |key, value| match is_over(key) {
-                true => ControlFlow::Continue(()),
-                false => visit(key, value),
+        let written = |bounds: &Bounds| {
+            written.range::<[u8], _>(bounds.as_slices()).map(|(key, value)| {
+                let live = value.as_ref().filter(|value| moment.is_live(value));
+                (&key[..], live.map(|(value, _)| &value[..]))
             })
         };
-        Ok(merge(written, reverse, visit, scan)?)
+        let scan = |bounds: &Bounds, show: &mut ShowChange<'_>| {
+            source.scan(map, bounds, reverse, moment.ms(), &mut |key, value| {
+                show((key, (!is_over(key)).then_some(value)))
+            })
+        };
+        Ok(walk_between(gaps, bounds, reverse, visit, written, scan)?)
     }
 
     /// Shows what a member of a collection has to the transaction, if it is there.
@@ -88,26 +92,36 @@ impl Staged<'_> {
         if bounds.is_empty() {
             return Ok(());
         }
-        let source = &mut self.source;
-        let scan =
-            |visit: &mut Visit<'_>| source.scan_members(&ready.members, bounds, reverse, visit);
-        self.stage.members.sort();
-        let written = self.stage.members.range(bounds.as_slices());
-        Ok(merge(written, reverse, visit, scan)?)
+        let Staged { stage, source, .. } = self;
+        stage.members.sort();
+        let Stage { members, member_gaps, .. } = &mut **stage;
+        let written = |bounds: &Bounds| members.range(bounds.as_slices());
+        let scan = |bounds: &Bounds, show: &mut ShowChange<'_>| {
+            source.scan_members(&ready.members, bounds, reverse, &mut |key, value| {
+                show((key, Some(value)))
+            })
+        };
+        Ok(walk_between(member_gaps, bounds, reverse, visit, written, scan)?)
     }
 
     /// Removes all keys of the database.
     pub fn clear(&mut self) -> Result<()> {
         let Staged { stage, source, databases, place, .. } = self;
         stage.write_current();
-        let is_set = |(key, value): (&Vec<u8>, &Option<Value>)| value.as_ref().map(|_| key.clone());
-        let keys: Vec<_> = stage
-            .part(*place)
-            .into_iter()
-            .flat_map(|part| part.written.iter().filter_map(is_set))
-            .collect();
+        let mark = stage.mark_count;
+        let part = stage.part_mut(*place);
+        let before = part.cleared.replace(Cleared { mark, put: BTreeSet::new() });
+        let is_cleared = before.is_some();
+        let is_put = |key: &Vec<u8>| part.written.get(key).is_some_and(Option::is_some);
+        let keys: Vec<Vec<u8>> = match before {
+            Some(before) => before.put.into_iter().filter(is_put).collect(),
+            None => part.written.keys().filter(|key| is_put(key)).cloned().collect(),
+        };
         for key in keys {
             stage.write(*place, &key, None)?;
+        }
+        if is_cleared {
+            return Ok(());
         }
         // All that is stored: what has expired counts until it is removed.
         source.scan(databases.map(*place), &Bounds::of_prefix(b""), false, 0, &mut |key, _| {
@@ -125,6 +139,7 @@ impl Staged<'_> {
 mod tests {
     use everleaf::{Expiry, Options};
 
+    use crate::command::source::counting::Counting;
     use crate::command::stage::{Stage, Staged};
     use crate::databases::{Databases, MapNumber};
     use crate::failure::Failure;
@@ -181,5 +196,47 @@ mod tests {
             staged.len()
         });
         assert_eq!(removed, Some(0));
+    }
+
+    /// What was quadratic: each `FLUSHDB` of a transaction removed all keys of the database once more.
+    #[test]
+    fn a_database_is_emptied_once_and_then_of_what_came_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Options::new().create(true).open(folder.path().join("p")).unwrap();
+        let (types, databases) = (Types::default(), Databases::new(&store, 1));
+        for number in 0..500_u32 {
+            store.default_map().put(number.to_be_bytes(), "v").unwrap();
+        }
+        let (mut stage, mut visits) = (Stage::new(1 << 24), 0);
+        let done = store.write_alone(|alone, batch| {
+            let mut source = Counting::of(alone);
+            for number in 0..200_u32 {
+                let mark = stage.mark();
+                let mut staged = Staged {
+                    stage: &mut stage,
+                    source: &mut source,
+                    types: &types,
+                    databases: &databases,
+                    place: MapNumber::default(),
+                };
+                if number > 0 {
+                    assert_eq!(staged.len()?, 1);
+                }
+                staged.clear()?;
+                assert_eq!(staged.len()?, 0);
+                if number % 50 == 7 {
+                    // As if it had failed behind that.
+                    stage.roll_back(&mark);
+                    continue;
+                }
+                staged.put(b"between", b"v")?;
+            }
+            visits = source.visits;
+            stage.fill(batch, &databases, &types);
+            Ok::<(), Failure>(())
+        });
+        assert!(done.is_ok_and(|written| written.is_done()));
+        assert_eq!(store.default_map().len(), 1);
+        assert!(visits <= 500 * 5, "{visits} were visited");
     }
 }
