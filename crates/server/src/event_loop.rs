@@ -19,6 +19,7 @@ use self::places::Places;
 use crate::blocked_clients::BlockedClients;
 use crate::client_state::ClientState;
 use crate::command::error_reply::write_maybe_lost;
+use crate::command::waiting::service::serve_left;
 use crate::connection::{Connection, Fate, run_gathered};
 use crate::registry::Client;
 use crate::resp::{Protocol, Reply};
@@ -40,6 +41,7 @@ const LINGER_MS: u64 = 5_000;
 
 /// An event loop and its connections.
 pub struct EventLoop<'a> {
+    index: usize,
     poll: Poll,
     shared: &'a Shared,
     state: &'a LoopState,
@@ -77,6 +79,7 @@ struct Lingering {
 impl<'a> EventLoop<'a> {
     pub fn new(index: usize, poll: Poll, shared: &'a Shared) -> Self {
         EventLoop {
+            index,
             poll,
             shared,
             state: &shared.loops[index],
@@ -120,6 +123,7 @@ impl<'a> EventLoop<'a> {
             // First, while no reply waits that they could overtake.
             self.take_deliveries(now_ms);
             self.take_shown(now_ms);
+            serve_left(self.shared, self.index);
         }
         for event in events.iter() {
             let Token(index) = event.token();

@@ -13,7 +13,7 @@ use crate::Config;
 use crate::acl::Acl;
 use crate::client_memory::ClientMemory;
 use crate::command::watched::Watching;
-use crate::databases::{Database, Databases};
+use crate::databases::{Database, Databases, MapNumber};
 use crate::exclusion::Exclusion;
 use crate::latency::Latency;
 use crate::monitor::Monitors;
@@ -104,6 +104,8 @@ pub struct LoopState {
     deliveries: Mutex<Vec<Delivery>>,
     /// The same of any loop, made by this one, to be sent when what they tell of is durable.
     outbox: Mutex<Vec<Delivery>>,
+    /// What this loop has made that clients still wait for, because there was no room for their answers.
+    made: Mutex<Vec<(MapNumber, Vec<u8>)>>,
 }
 
 impl LoopState {
@@ -139,6 +141,16 @@ impl LoopState {
     /// The replies made since the last call.
     pub fn take_outbox(&self) -> Vec<Delivery> {
         std::mem::take(&mut lock(&self.outbox))
+    }
+
+    /// Leaves clients that wait for what this loop has made to its next turn; it must be woken.
+    pub fn serve_later(&self, made: Vec<(MapNumber, Vec<u8>)>) {
+        lock(&self.made).extend(made);
+    }
+
+    /// What clients were left for since the last call.
+    pub fn take_made(&self) -> Vec<(MapNumber, Vec<u8>)> {
+        std::mem::take(&mut lock(&self.made))
     }
 
     /// Hands over a reply to a client of this loop, which must be woken.

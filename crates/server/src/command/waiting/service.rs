@@ -8,6 +8,10 @@
 //! A client that begins to wait while a stage is written that made something for it, and was not seen, is
 //! served in a step of its own (`serve_rest`).
 //!
+//! What the clients of one step are given takes no more memory than one reply may: a command makes any number of
+//! collections at once (`SWAPDB`, a transaction of `RENAME`), each with a client that takes all of it. The others go on
+//! waiting, and are served in a step of their own in the next turn of the event loop.
+//!
 //! The replies go to the event loops of the clients when what was taken is durable, at the end of the turn
 //! (`event_loop.rs`).
 
@@ -35,6 +39,10 @@ pub struct Service<'a> {
     waiters: Locked<'a>,
     /// The clients that were served on this stage, and with what.
     served: BTreeMap<Ticket, Vec<u8>>,
+    /// Bytes of these answers.
+    answer_size: usize,
+    /// What was made, if clients were left that wait for it.
+    left: Vec<(MapNumber, Vec<u8>)>,
 }
 
 impl<'a> Service<'a> {
@@ -56,15 +64,25 @@ impl<'a> Service<'a> {
     }
 
     fn begin(shared: &'a Shared, loop_index: usize) -> Self {
-        Service { shared, loop_index, waiters: shared.waiters.lock(), served: BTreeMap::new() }
+        Service {
+            shared,
+            loop_index,
+            waiters: shared.waiters.lock(),
+            served: BTreeMap::new(),
+            answer_size: 0,
+            left: Vec::new(),
+        }
     }
 
-    /// Serves every client that waits for what the stage makes, as far as it reaches.
+    /// Serves every client that waits for what the stage makes, as far as it reaches, and as far as there is room for
+    /// their answers.
     ///
     /// # Errors
     /// The store refused to read. What was staged must not be written.
     pub fn serve(&mut self, stage: &mut Stage, source: &mut dyn Source) -> Result<()> {
         self.served.clear();
+        self.left.clear();
+        self.answer_size = 0;
         if stage.places().is_some() {
             // A client that waits still does so where its database was; it is served when that is exchanged.
             return Ok(());
@@ -90,7 +108,7 @@ impl<'a> Service<'a> {
                 }
                 let mark = staged.stage.mark();
                 let mut answer = Vec::new();
-                let limit = self.shared.config.reply_size_max;
+                let limit = self.shared.config.reply_size_max.saturating_sub(self.answer_size);
                 let mut reply = Reply::new(&mut answer, waiter.protocol, limit);
                 // What it may do can have changed since it began to wait.
                 let allowed = check_waiting(self.shared, &waiter.client, &waiter.args);
@@ -110,12 +128,19 @@ impl<'a> Service<'a> {
                         stage.roll_back(&mark);
                         continue;
                     }
+                    Err(Failure::ReplyTooLong) if self.answer_size > 0 => {
+                        stage.roll_back(&mark);
+                        stage.forget_mark();
+                        self.left = stage.made().to_vec();
+                        return Ok(());
+                    }
                     Err(failure) => {
                         reply.truncate(0);
                         failure.write(&mut reply, self.shared);
                         stage.roll_back(&mark);
                     }
                 }
+                self.answer_size += answer.len();
                 self.served.insert(ticket, answer);
             }
         }
@@ -127,6 +152,10 @@ impl<'a> Service<'a> {
     pub fn finish(mut self) {
         let served = std::mem::take(&mut self.served);
         self.answer(served);
+        if !self.left.is_empty() {
+            self.shared.loops[self.loop_index].serve_later(std::mem::take(&mut self.left));
+            self.shared.control.wake(self.loop_index);
+        }
     }
 
     fn answer(&mut self, served: BTreeMap<Ticket, Vec<u8>>) {
@@ -135,6 +164,18 @@ impl<'a> Service<'a> {
             Some(Delivery { client, ticket, reply })
         });
         self.shared.loops[self.loop_index].send_later(deliveries);
+    }
+}
+
+/// Serves clients for whose answers a step of this event loop had no room.
+pub fn serve_left(shared: &Shared, loop_index: usize) {
+    let made = shared.loops[loop_index].take_made();
+    if made.is_empty() {
+        return;
+    }
+    let _entered = shared.exclusion.enter(loop_index);
+    if let Err(Failure::Store(error)) = serve_rest(shared, loop_index, &made) {
+        shared.log_store_error(&error);
     }
 }
 

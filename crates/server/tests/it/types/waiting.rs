@@ -140,6 +140,39 @@ fn a_transaction_is_over_before_anybody_is_served() {
     );
 }
 
+/// What had no limit: the answers of all clients that one step serves, each of which may take a gigabyte. Those for
+/// which there is no room are served soon, and in the meantime what they wait for is there.
+#[test]
+fn clients_of_one_step_share_the_room_of_a_reply() {
+    let server = TestServer::with(|config| {
+        config.threads = 1;
+        config.reply_size_max = 5000;
+    });
+    let mut pusher = server.connect();
+    let elements: Vec<String> = (0..40).map(|number| format!("{number:050}")).collect();
+    let mut clients: Vec<Client> = (0..5).map(|_| server.connect()).collect();
+    let mut request = encode(&["MULTI"]);
+    for (number, client) in clients.iter_mut().enumerate() {
+        wait(&server, client, &format!("BLMPOP 0 1 k{number} LEFT COUNT 100"));
+        let source = format!("s{number}");
+        let push = [&["RPUSH".to_string(), source.clone()], &elements[..]].concat();
+        assert_eq!(pusher.ask(&push), ":40");
+        request.extend(encode(&["RENAME", &source, &format!("k{number}")]));
+    }
+    request.extend(encode(&["EXEC"]));
+    request.extend(encode(&["EXISTS", "k0", "k1", "k2", "k3", "k4"]));
+    pusher.send(&request);
+    (0..6).for_each(|_| assert!(pusher.reply().starts_with('+')));
+    assert_eq!(pusher.reply(), "[+OK +OK +OK +OK +OK]");
+    assert_eq!(pusher.reply(), ":3", "two of them are served in the step of the transaction");
+    for (number, client) in clients.iter_mut().enumerate() {
+        let reply = client.reply();
+        assert!(reply.starts_with(&format!("[\"k{number}\" [\"000")), "{reply}");
+        assert_eq!(reply.matches('"').count(), 2 * 41);
+    }
+    assert_eq!(pusher.line("EXISTS k0 k1 k2 k3 k4"), ":0");
+}
+
 #[test]
 fn elements_go_through_a_chain_of_clients_in_one_step() {
     let server = TestServer::start();
