@@ -67,7 +67,8 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
         }
         ControlFlow::Continue(())
     })?;
-    let next = last.map_or(0, |key| shared.scans.advance(cursor, &key));
+    let client_id = context.session.client.id;
+    let next = last.map_or(0, |key| shared.scans.advance(client_id, cursor, &key));
     let reply = &mut context.reply;
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());
