@@ -10,6 +10,8 @@ use super::stage::Staged;
 use crate::failure::{CommandResult, Failure, Result};
 use crate::process_memory;
 use crate::resp::Request;
+use crate::types::order::{position, score_of};
+use crate::types::places::{ORDER, order_key};
 use crate::types::runs::{self, ListEntry};
 use crate::types::{Header, Kind};
 
@@ -140,10 +142,20 @@ fn size_of(key: &[u8], value: &[u8], expiry: Expiry) -> usize {
     ENTRY_SIZE + record.next_multiple_of(ENTRY_SIZE)
 }
 
-/// Bytes that the members of a collection take, estimated by so many of their entries; 0: all.
+/// Bytes that the members of a collection take, estimated by so many of their entries; 0: all. What a sorted set has
+/// besides its members and their positions is not counted: it would tell which members are separators, by a secret of
+/// the pool, and a client that knew could make a set without any, in which a rank is found by going through all.
 fn size_of_members(staged: &mut Staged<'_>, header: Header, samples: u64) -> Result<u64> {
     let (mut seen, mut size) = (0, 0);
     staged.walk_collection(header.id, &mut |key, value| {
+        if header.kind == Kind::SortedSet {
+            // Members come first, in the order of their hashes. A position has a score and the level besides.
+            let Some(member) = key.get(16..).filter(|_| key[8] < ORDER) else {
+                return ControlFlow::Break(());
+            };
+            let position = order_key(header.id, 0, &position(member, score_of(value)));
+            size += size_of(&position, b"", Expiry::Never) as u64;
+        }
         // An entry of a list may have many elements.
         seen += match ListEntry::of_key(key) {
             Some(place) if header.kind == Kind::List => {
@@ -158,12 +170,10 @@ fn size_of_members(staged: &mut Staged<'_>, header: Header, samples: u64) -> Res
             ControlFlow::Continue(())
         }
     })?;
-    // A member of a sorted set has two entries.
-    let count = if header.kind == Kind::SortedSet { 2 * header.count } else { header.count };
     if samples == 0 || seen < samples {
         return Ok(size);
     }
-    Ok((u128::from(size) * u128::from(count) / u128::from(seen.max(1))) as u64)
+    Ok((u128::from(size) * u128::from(header.count) / u128::from(seen.max(1))) as u64)
 }
 
 #[cfg(test)]

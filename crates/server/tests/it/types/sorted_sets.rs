@@ -211,3 +211,23 @@ fn pops_and_counts_are_those_of_a_model() {
     server.stop().unwrap();
     assert_eq!(check_collections(&server.store).unwrap().problems, Vec::<String>::new());
 }
+
+/// What was told: `MEMORY USAGE` counted the separators of a sorted set, which are chosen by a secret of the pool. So a
+/// client found members that are none, and made a set of them, in which a rank is found by going through all.
+#[test]
+fn the_size_of_a_sorted_set_does_not_tell_its_separators() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let sizes = [0, 1, 2, 3, 4, 5].map(|set| {
+        let members = (0..1000).flat_map(|number| ["1".to_string(), format!("{set}:{number:04}")]);
+        let add: Vec<String> =
+            ["ZADD".into(), format!("z{set}")].into_iter().chain(members).collect();
+        assert_eq!(client.ask(&add), ":1000");
+        let usage = |client: &mut Client, samples| {
+            client.line(&format!("MEMORY USAGE z{set} SAMPLES {samples}"))
+        };
+        (usage(&mut client, 0), usage(&mut client, 5))
+    });
+    assert!(sizes.iter().all(|size| *size == sizes[0]), "{sizes:?}");
+    assert_eq!(sizes[0].0, sizes[0].1, "of members of one length an estimate is exact");
+}
