@@ -226,7 +226,7 @@ fn kill(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let own_id = context.session.client.id;
     let mut count = 0;
     for client in context.shared.registry.all() {
-        if !filter.includes(&client, own_id, now_ms) {
+        if context.is_killed(&client) || !filter.includes(&client, own_id, now_ms) {
             continue;
         }
         count += 1;
@@ -234,10 +234,7 @@ fn kill(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
             // After the reply.
             context.session.closing = true;
         } else {
-            context.act(move |shared| {
-                client.kill();
-                shared.control.wake(client.loop_index);
-            });
+            context.kill(client);
         }
     }
     match (by_address, count) {
@@ -281,7 +278,6 @@ impl KillFilter<'_> {
         let age_s = now_ms.saturating_sub(client.created_ms) / 1000;
         let spared = self.nobody || (self.spare_self && client.id == own_id);
         !spared
-            && !client.is_killed()
             && self.id.is_none_or(|id| id == client.id)
             && self.peer.is_none_or(|peer| peer == client.peer.as_bytes())
             && self.local.is_none_or(|local| local == client.local.as_bytes())

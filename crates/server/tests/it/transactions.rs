@@ -630,3 +630,20 @@ fn exec_tells_as_many_replies_as_there_are() {
         assert_eq!(client.line("ECHO told"), "\"told\"", "{mode}");
     }
 }
+
+/// What had no limit: a transaction that closes clients had a note of each for each of its commands, a million times
+/// all of them.
+#[test]
+fn a_transaction_closes_each_client_once() {
+    let server = TestServer::start();
+    let mut others = [server.connect(), server.connect(), server.connect()];
+    others.iter_mut().for_each(|other| drop(other.line("CLIENT SETNAME other")));
+    let id = others[0].line("CLIENT ID");
+    let mut client = server.connect();
+    client.line("MULTI");
+    client.line(&format!("CLIENT KILL ID {}", &id[1..]));
+    (0..3).for_each(|_| drop(client.line("CLIENT KILL TYPE normal")));
+    assert_eq!(client.line("EXEC"), "[:1 :2 :0 :0]");
+    others.iter_mut().for_each(|other| assert_eq!(other.rest(), b""));
+    assert_eq!(client.line("PING"), "+PONG");
+}
