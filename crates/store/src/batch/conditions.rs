@@ -63,9 +63,14 @@ impl WriteBatch {
         now: &Now,
         session: &mut Session<Hardware>,
     ) -> Result<Option<usize>> {
+        // A client may watch and change very many keys, and all who write wait meanwhile.
+        let changed = LazyCell::new(|| Changed::of(self));
+        let marks = |what: &Entry| if own > 0 && changed.has(what) { own } else { 0 };
         for (number, condition) in self.conditions.iter().enumerate() {
             let holds = match condition {
-                Condition::OfKey { what, must } => self.holds(what, must, (own, now), session)?,
+                Condition::OfKey { what, must } => {
+                    self.holds(what, must, (&marks, now), session)?
+                }
                 Condition::Rollbacks(count) => shared.rollback_count() == count + own,
             };
             if !holds {
@@ -79,7 +84,7 @@ impl WriteBatch {
         &self,
         what: &Entry,
         must: &Must,
-        (own, now): (u64, &Now),
+        (marks, now): (&dyn Fn(&Entry) -> u64, &Now),
         session: &mut Session<Hardware>,
     ) -> Result<bool> {
         let exact = match must {
@@ -91,8 +96,8 @@ impl WriteBatch {
                 return Ok(tree.get_stored(session, key, Verify::Key, is_same)? == Some(true));
             }
             Must::Unwritten(watch) => {
-                let marks = if own > 0 && self.changes_key(what) { own } else { 0 };
-                return Ok(!watch.is_broken_but_for(marks, |expiry_ms| now.is_over(expiry_ms)));
+                let is_over = |expiry_ms| now.is_over(expiry_ms);
+                return Ok(!watch.is_broken_but_for(marks(what), is_over));
             }
         };
         let (map, key) = (self.map(what), self.key(what));
@@ -104,10 +109,65 @@ impl WriteBatch {
         })?;
         Ok(found.unwrap_or(expected.is_none()))
     }
+}
 
-    /// Whether one of the changes is of the key of a condition.
-    fn changes_key(&self, what: &Entry) -> bool {
-        let mut changes = self.changes.iter().filter(|change| change.hash == what.hash);
-        changes.any(|change| change.map == what.map && self.key(change) == self.key(what))
+/// The keys that a batch changes, in the order of their hashes.
+struct Changed<'b> {
+    batch: &'b WriteBatch,
+    changes: Vec<&'b Entry>,
+    /// Changes that were looked at.
+    #[cfg(test)]
+    looks: std::cell::Cell<usize>,
+}
+
+impl<'b> Changed<'b> {
+    fn of(batch: &'b WriteBatch) -> Self {
+        let mut changes: Vec<&Entry> = batch.changes.iter().collect();
+        changes.sort_unstable_by_key(|change| change.hash);
+        Changed {
+            batch,
+            changes,
+            #[cfg(test)]
+            looks: std::cell::Cell::default(),
+        }
+    }
+
+    /// Whether the key of a condition is among them.
+    fn has(&self, what: &Entry) -> bool {
+        let first = self.changes.partition_point(|change| change.hash < what.hash);
+        let mut others = self.changes[first..].iter().take_while(|it| it.hash == what.hash);
+        others.any(|change| {
+            #[cfg(test)]
+            self.looks.set(self.looks.get() + 1);
+            change.map == what.map && self.batch.key(change) == self.batch.key(what)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    /// What was quadratic: once a batch was rolled back for lack of space, it went through all of its changes for each
+    /// of its watches, with all stripes.
+    #[test]
+    fn a_watched_key_is_found_among_the_changes_by_its_hash() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Options::new().create(true).open(folder.path().join("p")).expect("it opens");
+        let map = store.default_map();
+        let mut batch = WriteBatch::new();
+        for number in 0..2000_u32 {
+            batch.expect(map, number.to_be_bytes(), None);
+            if number % 2 == 0 {
+                batch.put(map, number.to_be_bytes(), "v").remove(map, number.to_be_bytes());
+            }
+        }
+        let changed = Changed::of(&batch);
+        for (condition, number) in batch.conditions.iter().zip(0..) {
+            let Condition::OfKey { what, .. } = condition else { panic!("it is of a key") };
+            assert_eq!(changed.has(what), number % 2 == 0, "{number}");
+        }
+        assert!(changed.looks.get() < 1100, "{}", changed.looks.get());
     }
 }
