@@ -18,8 +18,8 @@ use crate::cceh::variant as cceh;
 use crate::cdds::CddsTree;
 use crate::f3tree::F3Tree;
 use crate::f3tree::variant::{
-    Blind, Nodes100, Nodes500, Nodes1000, NodesUnlimited, Objects100, Objects500, Objects1000,
-    Unlimited,
+    Blind, Entries6, Entries30, Entries62, Nodes100, Nodes500, Nodes1000, NodesUnlimited,
+    Objects100, Objects500, Objects1000, Unlimited,
 };
 use crate::fast_fair::FastFair;
 use crate::fast_fair::variant as fast_fair;
@@ -127,6 +127,9 @@ designs! {
     F3Tree<Objects1000, M>,
     F3Tree<Unlimited, M>,
     F3Tree<Blind, M>,
+    F3Tree<Entries6, M>,
+    F3Tree<Entries30, M>,
+    F3Tree<Entries62, M>,
     F3Tree<Nodes500, M>,
     F3Tree<Nodes100, M>,
     F3Tree<Nodes1000, M>,

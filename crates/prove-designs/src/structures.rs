@@ -25,7 +25,7 @@ use everleaf_prove::programs::trees::Trees;
 use everleaf_prove::structures::{self, Wide, any, at_once};
 use everleaf_prove::tree::living::AnyTree;
 
-use crate::{art_program, block_program};
+use crate::{art_program, block_program, f3_program};
 
 /// Trees of a design in several sizes of leaves: small ones, where rare paths are common, and some whose
 /// slot arrays have more words, and whose entries more lines, than one. Every size is compiled anew.
@@ -263,6 +263,16 @@ pub static STRUCTURES: &[Structure] = &[
     one("f3-tree", "F3-tree", objects!(1, 0: 1 2 3)),
     one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0, 0: 2)),
     one("f3-tree-nodes", "F3-tree, node-based", objects!(1, 2: 2 3)),
+    one(
+        "f3-tree-evaluators",
+        "F3-tree with threads that evaluate",
+        &f3_program::Programs::<f3::Small<1, 2>>::of(),
+    ),
+    one(
+        "f3-tree-nodes-evaluators",
+        "the same, node-based",
+        &f3_program::Programs::<f3::Small<2, 2, 1, 2>>::of(),
+    ),
     one("utree", "uTree", U_TREES),
     one("p-skiplist", "P-Skiplist", SKIP_LISTS),
     one("p-skiplist-b", "P-Skiplist with buffers and a log", levels!(1: 2 3)),

@@ -5,7 +5,6 @@ use everleaf_index::{CheckReport, IndexError, OrderedIndex};
 use everleaf_machine::Machine;
 
 use super::F3Tree;
-use super::layout::OBJECT_SIZE;
 use super::state::EntryState;
 use super::variant::Variant;
 
@@ -46,7 +45,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             let front = front.lock();
             let mut next = self.head(index).read_private();
             for object in front.objects.iter().rev() {
-                used.mark_record(*object, OBJECT_SIZE)?;
+                used.mark_record(*object, V::OBJECT_SIZE)?;
                 if next != *object {
                     report.problems.push(format!(
                         "front {index}: its list has {next} where an object at {object} is used"
@@ -57,9 +56,11 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             for entry in Self::entries(&front.objects) {
                 let stamp = self.objects.stamp(entry);
                 let (key, _) = self.objects.pair(entry);
-                let mut shard = self.table.shard(key).lock();
-                let newest = shard.keys().get(&key).map(|pending| pending.stamp.sequence());
+                let shard = self.table.shard(key);
+                let is_due = stamp.sequence() >= shard.horizon();
+                let newest = shard.lock().keys().get(&key).map(|pending| pending.stamp.sequence());
                 if EntryState::of(stamp, drained) == EntryState::Counts
+                    && is_due
                     && newest.is_none_or(|newest| newest < stamp.sequence())
                 {
                     let text = format!("the entry at {entry} counts and is not in the table (F4)");

@@ -1,13 +1,47 @@
 //! Evaluation: what is pending goes to the global tree, and its entries become free.
 //!
-//! One evaluation at a time. It reads the clock, then takes from each shard what is pending, and
+//! Several threads evaluate at once, each a shard of the table of pending keys at a time, of which it has
+//! the *claim*. A pass reads the clock, then takes from each shard what is pending with a smaller number, and
 //! applies it, key by key, or in the node-based form (`variant::Variant::RUN_MIN`) as whole leaves where
-//! many keys follow each other; then all entries with smaller numbers are durable in the global tree, or a newer entry
-//! of their key counts. So one word, durable, frees them all.
+//! many keys follow each other. Then it raises the shard's *horizon* to the number that it read. One word,
+//! `drained`, frees the entries of all shards below the smallest of their horizons.
+//!
+//! ```text
+//!   shard      0        1        2        3
+//!   claim      A        -        B        -       A and B evaluate
+//!   horizon    7        12       7        9       drained = 7: entries 7.. count, also those that
+//!                                                 shards 1 and 3 have in the global tree
+//! ```
+//!
+//! Why that is right:
+//! - *Order of a key.* A key has one shard, and between taking its newest entry and the end of its write to
+//!   the global tree the thread has the shard's claim. So writes of a key go there one after the other, each
+//!   newer than the one before: a value that was written meanwhile waits in the table for the next claim.
+//! - *Nothing is passed over.* A thread that took a number below the clock's had the shard's lock when it
+//!   did, so that whoever gets that lock later finds its key in the table. The clock is read before the lock
+//!   is taken, maybe long before; what came since has a number of at least that, and stays.
+//! - *Horizons grow.* A horizon is looked at again under the claim, and a smaller one is not stored.
+//! - *What is free is durable.* A horizon is stored when all that it says is durable in the global tree, by
+//!   release, and read by acquire, so that the word that frees is stored behind the writes of all evaluators.
+//!   (Keys without space stay, under a new number above the horizon.)
+//! - *Recovery.* Entries that are applied and not free yet are of two kinds. The newest of its key is
+//!   applied again, which changes nothing. One whose key was written since has a newer one, which has a larger
+//!   number and counts, too, because one number frees all: numbers of different shards are never compared
+//!   with different words. That word only grows, since the smallest horizon is looked for under `advance`.
+//!   A write that goes to the global tree directly has no entry: it stops evaluation (it takes all claims),
+//!   and first frees what is applied, or an old entry would come back over it.
+//! - *Readers and scans* look at the table before the global tree, and a key leaves the table when the tree has
+//!   it, durably. Which thread brought it there is nothing to them.
+//! - *Bounded memory.* A thread that needs room waits for the claims of the shards that others evaluate, and
+//!   evaluates the rest itself: when it is done, all entries that were filled when it began are free.
+//! - *No circle.* A thread that waits for a claim has none, but for one that writes directly, which takes them
+//!   in the order of the shards; and it holds no lock of a front or a shard.
+//!
+//! In the global tree several evaluators are writers like any others.
 
 use everleaf_alloc::Session;
 use everleaf_index::{IndexError, OrderedIndex};
-use everleaf_machine::{Machine, Ordering, SpinGuard};
+use everleaf_machine::{Machine, Ordering};
 
 use super::F3Tree;
 use super::layout::{DRAINED_WORD, Stamp, sealed};
@@ -18,9 +52,12 @@ use crate::fast_fair::Linked;
 /// Keys that are looked at to make one leaf of them.
 const RUN_MAX: usize = 64;
 
+/// How far apart in the row of shards the passes of sessions begin whose numbers follow each other.
+const STRIDE: usize = 13;
+
 impl<V: Variant, M: Machine> F3Tree<V, M> {
-    /// Evaluates all that is pending now: what an evaluator thread calls. Returns how many keys there
-    /// were; 0 if another thread evaluates.
+    /// Evaluates what is pending now, but for the parts that other threads evaluate: what an evaluator thread
+    /// calls, of which there may be several. Returns how many keys there were.
     ///
     /// *Durable*: what was pending was durable before. *Complexity*: a write of the global tree for
     /// each key.
@@ -32,71 +69,121 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         if self.heap.pool().is_read_only() {
             return Err(IndexError::ReadOnly);
         }
-        match self.round.try_lock() {
-            Some(round) => self.evaluate_locked(session, &round),
-            None => Ok(0),
-        }
+        let horizon = self.now();
+        self.pass(session, horizon, false)
     }
 
-    pub(super) fn evaluate_locked(
-        &self,
-        session: &mut Session<M>,
-        _round: &SpinGuard<'_, (), M>,
-    ) -> Result<usize, IndexError> {
-        if M::mutant("f3.drains_first") {
-            // Relaxed: a planted bug.
-            self.set_drained(session, self.clock.load(Ordering::Relaxed));
+    /// Evaluates all that is pending now, together with other threads. Afterwards the entries that were filled
+    /// before are free, but for those that find no space.
+    pub(super) fn evaluate_all(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let horizon = self.now();
+        self.pass(session, horizon, false)?;
+        // Acquire: as in `free_entry`.
+        if self.drained.load(Ordering::Acquire) < horizon {
+            self.pass(session, horizon, true)?;
         }
+        Ok(())
+    }
+
+    /// The clock.
+    fn now(&self) -> u64 {
         // Acquire: a write with a smaller number had its shard's lock when it took the number, so
         // that the thread that gets the lock after this load finds it; pairs with `store` in `write.rs`.
-        let mut horizon = self.clock.load(Ordering::Acquire);
-        let mut count = 0;
-        let mut damage = None;
-        // Runs are found in the order of all keys.
-        let all = self.table.shards();
-        let together = if V::RUN_MIN.is_some() { all.len() } else { 1 };
-        for shards in all.chunks(together) {
-            // Whether a shard is empty is told by its lock only: the thread that holds it may have a smaller
-            // number, and nothing in the table yet.
-            if M::mutant("f3.skips_empty") && shards.iter().all(Shard::is_empty) {
+        self.clock.load(Ordering::Acquire)
+    }
+
+    /// Evaluates what has a smaller number than `horizon` in each shard that no other thread evaluates, or waits
+    /// for those too.
+    fn pass(
+        &self,
+        session: &mut Session<M>,
+        horizon: u64,
+        waits: bool,
+    ) -> Result<usize, IndexError> {
+        if M::mutant("f3.drains_first") {
+            self.set_drained(session, self.now());
+        }
+        let shards = self.table.shards();
+        let start = session.stripe() * STRIDE;
+        let (mut count, mut damage) = (0, None);
+        for turn in 0..shards.len() {
+            let shard = &shards[(start + turn) % shards.len()];
+            if shard.horizon() >= horizon {
                 continue;
             }
-            count += self.evaluate_shards(session, shards, horizon, &mut damage);
+            let mut claim = if waits { Some(shard.claim()) } else { shard.try_claim() };
+            if claim.is_none() && !M::mutant("f3.no_claim") {
+                continue;
+            }
+            // Another thread may have had the claim meanwhile.
+            if shard.horizon() >= horizon {
+                continue;
+            }
+            let due = self.due(shard, horizon);
+            if M::mutant("f3.claim_ends_early") {
+                drop(claim.take());
+            }
+            count += self.evaluate_shard(session, shard, &due, horizon, &mut damage);
         }
-        if M::mutant("f3.late_horizon") {
-            // Relaxed: a planted bug.
-            horizon = self.clock.load(Ordering::Relaxed);
-        }
-        if !M::mutant("f3.drains_first") {
-            self.set_drained(session, horizon);
-        }
+        self.advance_drained(session, horizon);
         damage.map_or(Ok(count), Err)
     }
 
-    /// Applies what is pending in some shards with a smaller number than `horizon`. (With a larger one
-    /// it would leave the table while its entry still counts.) What cannot be applied gets a new number.
-    fn evaluate_shards(
+    /// Sees to it that no entry of a shard's keys counts but those in the table. The caller has the claims of all
+    /// shards.
+    pub(super) fn drain_claimed(
         &self,
         session: &mut Session<M>,
-        shards: &[Shard<M>],
-        horizon: u64,
+        shard: &Shard<M>,
+    ) -> Result<(), IndexError> {
+        // Acquire: as in `free_entry`.
+        if self.drained.load(Ordering::Acquire) >= shard.horizon() {
+            return Ok(());
+        }
+        // No shard's is larger: the thread that stored it had the claim before.
+        let horizon = self.now();
+        let mut damage = None;
+        for shard in self.table.shards() {
+            let due = self.due(shard, horizon);
+            self.evaluate_shard(session, shard, &due, horizon, &mut damage);
+        }
+        self.advance_drained(session, horizon);
+        damage.map_or(Ok(()), Err)
+    }
+
+    /// What is pending in a shard with a smaller number than `horizon`, by key. (With a larger one it would leave
+    /// the table while its entry still counts.) The caller has the claim.
+    fn due(&self, shard: &Shard<M>, horizon: u64) -> Vec<(u64, Pending)> {
+        // Whether a shard is empty is told by its lock only: the thread that holds it may have a smaller
+        // number, and nothing in the table yet.
+        if M::mutant("f3.skips_empty") && shard.is_empty() {
+            return vec![];
+        }
+        let is_due = |pending: &Pending| pending.stamp.sequence() < horizon;
+        let mut guard = shard.lock();
+        let pending = (guard.keys().iter())
+            .filter(|(_, pending)| is_due(pending) || M::mutant("f3.evaluates_all"));
+        pending.map(|(key, pending)| (*key, *pending)).collect()
+    }
+
+    /// Applies what is due in a shard, takes it out of the table, and raises the shard's horizon. What cannot be
+    /// applied gets a new number. Returns how many keys there were. The caller has the claim.
+    fn evaluate_shard(
+        &self,
+        session: &mut Session<M>,
+        shard: &Shard<M>,
+        due: &[(u64, Pending)],
+        mut horizon: u64,
         damage: &mut Option<IndexError>,
     ) -> usize {
-        let is_due = |pending: &Pending| pending.stamp.sequence() < horizon;
-        let mut due: Vec<(u64, Pending)> = vec![];
-        for shard in shards {
-            let mut guard = shard.lock();
-            let pending = (guard.keys().iter())
-                .filter(|(_, pending)| is_due(pending) || M::mutant("f3.evaluates_all"));
-            due.extend(pending.map(|(key, pending)| (*key, *pending)));
+        if M::mutant("f3.horizon_first") {
+            shard.set_horizon(horizon);
         }
-        due.sort_unstable_by_key(|(key, _)| *key);
-        let stuck = self.apply_all(session, &due, damage);
-        for shard in shards {
+        let stuck = self.apply_all(session, due, damage);
+        if !due.is_empty() {
             let mut guard = shard.lock();
             let keys = guard.keys();
-            let is_here = |key: u64| std::ptr::eq(self.table.shard(key), shard);
-            for (key, pending) in due.iter().filter(|(key, _)| is_here(*key)) {
+            for (key, pending) in due {
                 let Some(now) = keys.get_mut(key) else { continue };
                 if now.stamp != pending.stamp {
                     // A newer write of the key is pending.
@@ -110,6 +197,10 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 }
             }
         }
+        if M::mutant("f3.late_horizon") {
+            horizon = self.now();
+        }
+        shard.set_horizon(horizon);
         due.len()
     }
 
@@ -186,10 +277,34 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         }
     }
 
-    /// Frees all entries with numbers below `horizon`.
+    /// Frees all entries below the smallest horizon of a shard. `own` is that of the caller's pass.
+    fn advance_drained(&self, session: &Session<M>, own: u64) {
+        if M::mutant("f3.drains_first") {
+            return;
+        }
+        let early = M::mutant("f3.drained_goes_back").then(|| self.least_horizon());
+        let _advance = self.advance.lock();
+        // Under the lock: it is not smaller than what the thread that had the lock before stored.
+        let mut horizon = early.unwrap_or_else(|| self.least_horizon());
+        if M::mutant("f3.drains_own") {
+            horizon = own;
+        }
+        // Relaxed: only the holder of the lock stores it.
+        if horizon > self.drained.load(Ordering::Relaxed) || early.is_some() {
+            self.set_drained(session, horizon);
+        }
+    }
+
+    /// The smallest horizon of a shard.
+    fn least_horizon(&self) -> u64 {
+        self.table.shards().iter().map(Shard::horizon).min().expect("there are shards")
+    }
+
+    /// Frees all entries with numbers below `horizon`. The caller has the lock `advance`.
     fn set_drained(&self, session: &Session<M>, horizon: u64) {
         let word = self.root_object.word(DRAINED_WORD);
-        // Release: the writes of the global tree before; recovery's view.
+        // Release: the writes of the global tree before, which `horizon` in `pending.rs` acquired; recovery's
+        // view.
         word.store(sealed(horizon), Ordering::Release);
         // Persist: the word before an entry that it frees is filled again (F2), or recovery would
         // take the entries of the same key that are still there for the newest.

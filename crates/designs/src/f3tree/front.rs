@@ -4,7 +4,7 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Ordering, SpinGuard};
 
 use super::F3Tree;
-use super::layout::{OBJECT_SIZE, Objects};
+use super::layout::Objects;
 use super::variant::Variant;
 
 /// The objects of a front, in the order in which their entries are used. The thread that holds the front's
@@ -58,7 +58,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             self.other_objects.fetch_sub(counts, Ordering::Relaxed);
             return Ok(false);
         }
-        let object = match session.allocate_record(OBJECT_SIZE) {
+        let object = match session.allocate_record(V::OBJECT_SIZE) {
             Ok(object) => object,
             Err(error) => {
                 // Relaxed: a number of objects.

@@ -4,7 +4,7 @@
 //!   root object   word 0      1         2                     3         4..8   8..24          24..32
 //!           | "EVLF3TRE" | variant | global tree's root  | drained | 0    | newest object | 0 |
 //!                                                                           of each front
-//!   object, 512 bytes
+//!   object, 512 bytes, or what its variant says
 //!   line 0      | next: an offset, 0 for the last | 0 ...          |
 //!   line 1..8   | key | value | stamp | 0 | key | value | stamp | 0 |
 //! ```
@@ -33,14 +33,15 @@ pub(super) const DRAINED_WORD: usize = 3;
 pub(super) const FRONT_WORD: usize = 8;
 /// Fronts that a root object has room for.
 pub(super) const FRONTS_MAX: usize = 16;
-/// Bytes of an object.
-pub(super) const OBJECT_SIZE: usize = 512;
-/// Entries that an object has room for.
-pub(super) const ENTRIES_MAX: usize = (OBJECT_SIZE - LINE_SIZE) / ENTRY_SIZE;
 /// Bytes of an entry.
 const ENTRY_SIZE: usize = 32;
 
-const _: () = assert!(FRONT_WORD + FRONTS_MAX <= ROOT_OBJECT_WORDS && ENTRIES_MAX == 14);
+/// Entries that an object of so many bytes has room for.
+pub(super) const fn entries_max(object_size: usize) -> usize {
+    (object_size - LINE_SIZE) / ENTRY_SIZE
+}
+
+const _: () = assert!(FRONT_WORD + FRONTS_MAX <= ROOT_OBJECT_WORDS && entries_max(512) == 14);
 
 /// Sequence numbers are below this, which takes years to reach: a larger one is damage.
 pub(super) const SEQUENCE_END: u64 = 1 << SEQUENCE_BITS;
@@ -84,6 +85,8 @@ impl Stamp {
 pub(super) struct Objects<M: Machine> {
     base: PoolBase<M>,
     medium: Medium<M>,
+    /// Bytes of one.
+    size: usize,
     machine: PhantomData<M>,
 }
 
@@ -93,14 +96,14 @@ unsafe impl<M: Machine> Send for Objects<M> {}
 unsafe impl<M: Machine> Sync for Objects<M> {}
 
 impl<M: Machine> Objects<M> {
-    /// The objects of the pool that begins at `base`.
-    pub fn new(base: PoolBase<M>, medium: Medium<M>) -> Self {
-        Objects { base, medium, machine: PhantomData }
+    /// The objects, of `size` bytes each, of the pool that begins at `base`.
+    pub fn new(base: PoolBase<M>, medium: Medium<M>, size: usize) -> Self {
+        Objects { base, medium, size, machine: PhantomData }
     }
 
     /// Refuses an offset at which no object can be.
     pub fn check_place(&self, offset: u64) -> Result<(), AllocError> {
-        if offset.is_multiple_of(LINE_SIZE as u64) && self.base.holds(offset, OBJECT_SIZE) {
+        if offset.is_multiple_of(LINE_SIZE as u64) && self.base.holds(offset, self.size) {
             return Ok(());
         }
         let what = "a front refers to a place where no future object can be".to_string();
@@ -114,7 +117,6 @@ impl<M: Machine> Objects<M> {
 
     /// Where entry `index` of an object is.
     pub fn entry(object: u64, index: usize) -> u64 {
-        debug_assert!(index < ENTRIES_MAX);
         object + (LINE_SIZE + index * ENTRY_SIZE) as u64
     }
 
@@ -131,7 +133,7 @@ impl<M: Machine> Objects<M> {
     }
 
     /// Stamp, key and value of the entry at `entry`, while others may fill it: key and value are those of the stamp,
-    /// or the stamp is below `drained`, or another thread changes the entry of this key.
+    /// or the stamp is below what `drained` is by now, or another thread changes the entry of this key.
     pub fn whole(&self, entry: u64) -> (Stamp, u64, u64) {
         // Acquire: key and value; pairs with the release in `restamp`.
         let stamp = Stamp(self.stamp_word(entry).load(Ordering::Acquire));
@@ -148,7 +150,7 @@ impl<M: Machine> Objects<M> {
     /// Writes an object that nobody can reach, without entries, and makes it durable.
     pub fn build(&self, object: u64, next: u64) {
         self.next(object).write_private(next);
-        for index in 0..ENTRIES_MAX {
+        for index in 0..entries_max(self.size) {
             self.stamp_word(Self::entry(object, index)).write_private(0);
         }
         if M::mutant("f3.object_unflushed") {
@@ -156,7 +158,7 @@ impl<M: Machine> Objects<M> {
         }
         // Persist: the object before its front refers to it, or recovery would believe the entries
         // of its last life.
-        self.medium.persist(self.start(object), OBJECT_SIZE);
+        self.medium.persist(self.start(object), self.size);
     }
 
     /// Fills the free entry at `entry`, durably.
@@ -174,8 +176,9 @@ impl<M: Machine> Objects<M> {
     /// Gives the entry at `entry` another value and stamp, durably. A crash in between leaves the old
     /// stamp with the old or the new value: the write has not happened, or has.
     pub fn change(&self, entry: u64, value: u64, stamp: Stamp) {
-        // Relaxed: published by the stamp.
-        self.word(entry + 8).store(value, Ordering::Relaxed);
+        // Release: published by the stamp, but a reader of all entries that sees it under the old one has to see
+        // why it could be stored; pairs with the fence in `search.rs`.
+        self.word(entry + 8).store(value, Ordering::Release);
         self.restamp(entry, stamp);
     }
 

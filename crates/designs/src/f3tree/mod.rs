@@ -30,13 +30,14 @@
 //!   frees is filled;
 //! - F3 an entry whose key is in the table has a number of at least `drained`, whatever number it has
 //!   next;
-//! - F4 while no evaluation is under way the entries that count and the table are the same.
+//! - F4 while no evaluation is under way the table has the newest entries of all keys whose numbers are not below
+//!   the horizon of their part of it.
 //!
 //! *Departures*, each for a hole of the published design:
 //! - *order*: entries carry numbers of one clock. Published, two threads that write a key one after
-//!   the other leave it to their evaluators which value lasts. One evaluation at a time takes the
-//!   newest entry of each key, and one durable word frees all of its entries together, so that
-//!   recovery never finds an older entry of a key whose newer one is free;
+//!   the other leave it to their evaluators which value lasts. Here a key is evaluated by one thread at a
+//!   time, which takes its newest entry, and one durable word frees all entries below its number, so that
+//!   recovery never finds an older entry of a key whose newer one is free (`evaluate.rs` argues it);
 //! - *removals* are entries. Published, they go to table, list and tree by themselves, and a copy
 //!   that is left anywhere brings the key back;
 //! - *recovery* fills the table before the first call. Published, calls go on at once, and what is
@@ -52,8 +53,8 @@
 //!   (`fast_fair/run.rs`); of all that is pending, not of one object's;
 //! - an entry leaves by the table, not by its object: what is evaluated is read from DRAM.
 //!
-//! Evaluator threads belong to the program that uses the tree: they call [`F3Tree::evaluate`]. Without
-//! them writers evaluate when the objects are full.
+//! Evaluator threads belong to the program that uses the tree: they call [`F3Tree::evaluate`], as many at once as
+//! it likes. Without them writers evaluate when the objects are full, together.
 
 mod check;
 mod design;
@@ -76,7 +77,7 @@ use everleaf_machine::{Atomic, Machine, SpinLock};
 
 use crate::fast_fair::FastFair;
 use front::Front;
-use layout::{FRONTS_MAX, Objects};
+use layout::{FRONTS_MAX, Objects, entries_max};
 use pending::Table;
 use variant::{Objects500, Variant};
 
@@ -110,12 +111,14 @@ pub struct F3Tree<V: Variant = Objects500, M: Machine = everleaf_machine::Hardwa
     direct: Atomic<u64, M>,
     /// Future objects of all fronts but for the first one of each.
     other_objects: Atomic<u64, M>,
-    /// Held by the thread that evaluates. Taken before a shard's lock; no thread that holds a front's lock
-    /// waits for it.
-    round: SpinLock<(), M>,
+    /// Held while `drained` is stored. No other lock is taken under it.
+    advance: SpinLock<(), M>,
+    /// Held by a thread that writes to the global tree without an entry. Taken before the claims of the shards
+    /// and their locks.
+    direct_turn: SpinLock<(), M>,
     heap: Arc<Heap<M>>,
 }
 
 impl<V: Variant, M: Machine> F3Tree<V, M> {
-    const FITS: () = assert!(V::FRONTS <= FRONTS_MAX && V::ENTRIES <= layout::ENTRIES_MAX);
+    const FITS: () = assert!(V::FRONTS <= FRONTS_MAX && V::ENTRIES <= entries_max(V::OBJECT_SIZE));
 }

@@ -28,11 +28,20 @@ impl Pending {
 /// The pending keys of a shard.
 pub(super) type Keys = BTreeMap<u64, Pending>;
 
-/// A part of the table. The holder of its lock decides what becomes of its keys.
+/// A part of the table, on lines of its own. The holder of its lock decides what becomes of its keys.
+#[repr(align(128))]
 pub(super) struct Shard<M: Machine> {
     keys: SpinLock<Keys, M>,
     count: Atomic<u64, M>,
+    /// Held by the thread that evaluates the shard: taken before the lock, and never while a front's is held.
+    claim: SpinLock<(), M>,
+    /// Entries of the shard's keys with smaller numbers are durable in the global tree, or a newer one of
+    /// their key is. It only grows.
+    horizon: Atomic<u64, M>,
 }
+
+/// The right to evaluate a shard.
+pub(super) type Claim<'s, M> = SpinGuard<'s, (), M>;
 
 /// A locked shard. What is changed is counted when the guard goes.
 pub(super) struct ShardGuard<'s, M: Machine> {
@@ -60,8 +69,35 @@ impl<M: Machine> Drop for ShardGuard<'_, M> {
 }
 
 impl<M: Machine> Shard<M> {
-    fn new() -> Self {
-        Shard { keys: SpinLock::new(Keys::new()), count: Atomic::new(0) }
+    fn new(horizon: u64) -> Self {
+        Shard {
+            keys: SpinLock::new(Keys::new()),
+            count: Atomic::new(0),
+            claim: SpinLock::new(()),
+            horizon: Atomic::new(horizon),
+        }
+    }
+
+    /// Waits until no other thread evaluates the shard.
+    pub fn claim(&self) -> Claim<'_, M> {
+        self.claim.lock()
+    }
+
+    /// Unless another thread evaluates the shard.
+    pub fn try_claim(&self) -> Option<Claim<'_, M>> {
+        self.claim.try_lock()
+    }
+
+    /// What all numbers that are still due are at least.
+    pub fn horizon(&self) -> u64 {
+        // Acquire: what the global tree got below it; pairs with the release in `set_horizon`.
+        self.horizon.load(Ordering::Acquire)
+    }
+
+    /// Says that all below `horizon` is done. The caller has the claim.
+    pub fn set_horizon(&self, horizon: u64) {
+        // Release: what was applied is durable before; pairs with the acquire in `horizon`.
+        self.horizon.store(horizon, Ordering::Release);
     }
 
     /// Locks the shard.
@@ -80,6 +116,8 @@ impl<M: Machine> Shard<M> {
 /// All shards.
 pub(super) struct Table<M: Machine> {
     shards: Vec<Shard<M>>,
+    /// Keys that differ in so many low bits only are in one shard.
+    shift: u32,
 }
 
 /// Some pending keys in ascending order, each with its value or nothing if it was removed.
@@ -91,14 +129,14 @@ pub(super) struct Page {
 }
 
 impl<M: Machine> Table<M> {
-    /// An empty table.
-    pub fn new(shards: usize) -> Self {
-        Table { shards: (0..shards).map(|_| Shard::new()).collect() }
+    /// An empty table, when all below `drained` is in the global tree.
+    pub fn new(shards: usize, shift: u32, drained: u64) -> Self {
+        Table { shards: (0..shards).map(|_| Shard::new(drained)).collect(), shift }
     }
 
     /// The shard of a key.
     pub fn shard(&self, key: u64) -> &Shard<M> {
-        let hash = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let hash = (key >> self.shift).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         &self.shards[hash as usize % self.shards.len()]
     }
 

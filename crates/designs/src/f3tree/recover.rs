@@ -8,8 +8,8 @@ use everleaf_machine::{Atomic, Machine, SpinLock};
 use super::F3Tree;
 use super::front::Front;
 use super::layout::{
-    DRAINED_WORD, FRONT_WORD, GLOBAL_WORD, OBJECT_SIZE, Objects, SEQUENCE_END, TAG, VARIANT_WORD,
-    sealed, unsealed,
+    DRAINED_WORD, FRONT_WORD, GLOBAL_WORD, Objects, SEQUENCE_END, TAG, VARIANT_WORD, sealed,
+    unsealed,
 };
 use super::pending::{Pending, Table};
 use super::state::EntryState;
@@ -69,14 +69,15 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         F3Tree {
             root_object,
             global,
-            objects: Objects::new(PoolBase::of(session.heap()), session.medium()),
+            objects: Objects::new(PoolBase::of(session.heap()), session.medium(), V::OBJECT_SIZE),
             fronts: (0..V::FRONTS).map(|_| SpinLock::new(Front::default())).collect(),
-            table: Table::new(V::SHARDS),
+            table: Table::new(V::SHARDS, V::SHARD_SHIFT, drained),
             clock: Atomic::new(drained),
             drained: Atomic::new(drained),
             direct: Atomic::new(0),
             other_objects: Atomic::new(0),
-            round: SpinLock::new(()),
+            advance: SpinLock::new(()),
+            direct_turn: SpinLock::new(()),
             heap: session.heap().clone(),
         }
     }
@@ -95,7 +96,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             while object != 0 {
                 self.objects.check_place(object)?;
                 // An object that is there twice is refused: no list goes round.
-                recovery.mark_record(object, OBJECT_SIZE)?;
+                recovery.mark_record(object, V::OBJECT_SIZE)?;
                 found.push(object);
                 object = self.objects.next(object).read_private();
             }
@@ -150,7 +151,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
     pub(super) fn free_everything(&self, session: &mut Session<M>) {
         for front in &self.fronts {
             for object in &front.lock().objects {
-                session.free_record(*object, OBJECT_SIZE);
+                session.free_record(*object, V::OBJECT_SIZE);
             }
         }
         everleaf_index::OrderedIndex::free_all(&self.global, session);

@@ -40,10 +40,10 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         {
             let direct = self.direct_writes();
             // A thread that writes to the global tree without an entry holds this.
-            let round = is_under_way(direct).then(|| self.round.lock());
+            let turn = is_under_way(direct).then(|| self.direct_turn.lock());
             let start = pairs.len();
             let last = self.scan_page(session, way, from, end - start, pairs)?;
-            if round.is_none() && !self.is_durable_since(direct) {
+            if turn.is_none() && !self.is_durable_since(direct) {
                 pairs.truncate(start);
                 continue;
             }

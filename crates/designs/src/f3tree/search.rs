@@ -56,8 +56,25 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
     ) -> Result<Option<u64>, IndexError> {
         // Under the lock nobody writes the key, in an entry or directly.
         let _guard = self.table.shard(key).lock();
-        // Acquire: a direct write of the key came behind this number; pairs with the release in `evaluate.rs`.
-        let drained = self.drained.load(Ordering::Acquire);
+        loop {
+            // Acquire: a direct write of the key came behind this number; pairs with the release in `evaluate.rs`.
+            let drained = self.drained.load(Ordering::Acquire);
+            let newest = self.newest_entry(key, drained);
+            // Acquire: the entries were read before; pairs with the release in `change`, of a thread that fills one
+            // because it is free by now.
+            M::fence(Ordering::Acquire);
+            // Relaxed: ordered by the fence.
+            if self.drained.load(Ordering::Relaxed) == drained {
+                return match newest {
+                    Some((_, value)) => Ok(value),
+                    None => self.global.get(session, key),
+                };
+            }
+        }
+    }
+
+    /// Of the entries of a key that count by this number, the newest: its stamp and what it says.
+    fn newest_entry(&self, key: u64, drained: u64) -> Option<(u64, Option<u64>)> {
         let mut newest = None;
         for front in 0..V::FRONTS {
             // Acquire: the object; pairs with the release in `front.rs`.
@@ -75,10 +92,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 object = self.objects.next(object).load(Ordering::Relaxed);
             }
         }
-        match newest {
-            Some((_, value)) => Ok(value),
-            None => self.global.get(session, key),
-        }
+        newest
     }
 
     /// How many writes to the global tree, without an entry, have begun and ended.

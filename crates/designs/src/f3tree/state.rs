@@ -14,9 +14,9 @@
 //! | `COUNTS` | the largest number of the key | finds it in the table, unless it is applied | changes it in place | in the table again |
 //! | `SUPERSEDED` | applied, not yet freed, and the key written again | does not know it | does not know it | dropped for the newer one |
 //!
-//! An entry that counts leaves the table when it is applied, a little before it is freed. A crash in
-//! between applies it again, which changes nothing: a thread that wrote the key meanwhile has an entry
-//! with a larger number.
+//! An entry that counts leaves the table when it is applied, some time before it is freed: that waits for all
+//! parts of the table to be evaluated so far. A crash in between applies it again, which changes nothing: a
+//! thread that wrote the key meanwhile has an entry with a larger number, or has freed this one first.
 
 use super::layout::Stamp;
 

@@ -1,5 +1,6 @@
 //! How many future objects a tree may have, and whether its writes look before they store.
 
+use super::layout::entries_max;
 use crate::fast_fair::variant as fast_fair;
 use crate::node::variant::{Named, variants};
 
@@ -10,12 +11,16 @@ pub trait Variant: Named {
     /// Future objects of all fronts together, at least one of each. When they are full, writers evaluate
     /// before they go on.
     const OBJECTS_MAX: usize;
-    /// Entries of a future object that are used, 1..=14.
-    const ENTRIES: usize = 14;
+    /// Bytes of a future object: a line, and 32 for each entry.
+    const OBJECT_SIZE: usize = 512;
+    /// Entries of a future object that are used.
+    const ENTRIES: usize = entries_max(Self::OBJECT_SIZE);
     /// Lists of future objects: sessions share them by their number.
     const FRONTS: usize = 16;
-    /// Parts of the table of pending keys, each with a lock.
+    /// Parts of the table of pending keys, each with a lock, and each evaluated by one thread at a time.
     const SHARDS: usize = 32;
+    /// Keys that differ in so many low bits only are in one part: those that may become a leaf together.
+    const SHARD_SHIFT: u32 = if Self::RUN_MIN.is_some() { 10 } else { 0 };
     /// Whether insert, update, upsert and remove store without looking, as published.
     const BLIND: bool = false;
     /// The node-based form: so many pending keys and more, between two neighbours of the global tree,
@@ -25,6 +30,9 @@ pub trait Variant: Named {
 
 /// As many keys as a future object has.
 const OBJECT: Option<usize> = Some(14);
+
+/// Entries of 500 objects of 14: as many as objects of other sizes have together.
+const ALL_ENTRIES: usize = 500 * 14;
 
 variants! {
     /// 500 future objects.
@@ -52,6 +60,24 @@ variants! {
         type Global = fast_fair::Standard;
         const OBJECTS_MAX: usize = 500;
         const BLIND: bool = true;
+    }
+    /// Future objects of 6 entries, with as many entries in all as 500 of 14 have.
+    Entries6 "f3-tree-entries-6" 74 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECT_SIZE: usize = 256;
+        const OBJECTS_MAX: usize = ALL_ENTRIES / 6;
+    }
+    /// The same of 30.
+    Entries30 "f3-tree-entries-30" 75 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECT_SIZE: usize = 1024;
+        const OBJECTS_MAX: usize = ALL_ENTRIES / 30;
+    }
+    /// The same of 62.
+    Entries62 "f3-tree-entries-62" 76 Variant {
+        type Global = fast_fair::Standard;
+        const OBJECT_SIZE: usize = 2048;
+        const OBJECTS_MAX: usize = ALL_ENTRIES / 62;
     }
     /// 500 future objects, node-based.
     Nodes500 "f3-tree-nodes" 70 Variant {
@@ -85,6 +111,7 @@ variants! {
         const ENTRIES: usize = ENTRIES;
         const FRONTS: usize = 2;
         const SHARDS: usize = 2;
+        const SHARD_SHIFT: u32 = if RUN == 0 { 0 } else { 3 };
         const BLIND: bool = LOOKS == 0;
         const RUN_MIN: Option<usize> = if RUN == 0 { None } else { Some(RUN) };
     }

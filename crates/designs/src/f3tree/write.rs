@@ -8,7 +8,7 @@ use everleaf_machine::{Machine, Ordering};
 use super::F3Tree;
 use super::front::{Front, FrontGuard};
 use super::layout::Stamp;
-use super::pending::{Keys, Pending};
+use super::pending::{Keys, Pending, Shard};
 use super::variant::Variant;
 
 /// What became of a write that found its key's shard locked.
@@ -74,7 +74,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         }
         // AcqRel: sequence numbers are given under the lock of the key's shard; the
         // evaluation that reads a larger one finds this write when it gets that lock. Pairs with the
-        // acquire load in `evaluate.rs`.
+        // acquire load of `now` in `evaluate.rs`.
         let sequence = self.clock.fetch_add(1, Ordering::AcqRel);
         let stamp = Stamp::new(sequence, is_removal);
         let pending = Pending { stamp, value: change.value, entry };
@@ -126,27 +126,27 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             Err(error) => return Err(error.into()),
         }
         drop(front);
-        // Acquire: as in `free_entry`.
-        let before = self.drained.load(Ordering::Acquire);
-        let round = self.round.lock();
-        // Acquire: as in `free_entry`. The thread that had the lock before may have made the room.
-        if self.drained.load(Ordering::Acquire) == before {
-            self.evaluate_locked(session, &round)?;
-        }
-        drop(round);
+        self.evaluate_all(session)?;
         Ok(self.lock_front(session))
     }
 
     /// Performs a write on the global tree: when no entry is free, because what is pending has no
-    /// space there. No evaluation is under way meanwhile, so no entry of the key counts but one that
-    /// is in the table.
+    /// space there. Nothing is evaluated meanwhile, and what was is durably free, so no entry of the key
+    /// counts but one that is in the table.
     fn write_directly(
         &self,
         session: &mut Session<M>,
         change: &Change,
     ) -> Result<Outcome, IndexError> {
-        let _round = self.round.lock();
-        let mut shard = self.table.shard(change.key).lock();
+        // One thread at a time: `direct` is odd during its write only.
+        let _turn = self.direct_turn.lock();
+        // In the order of the shards. A thread that evaluates waits for none while it has one.
+        let _claims: Vec<_> = self.table.shards().iter().map(Shard::claim).collect();
+        let shard = self.table.shard(change.key);
+        if !M::mutant("f3.direct_undrained") {
+            self.drain_claimed(session, shard)?;
+        }
+        let mut shard = shard.lock();
         let keys = shard.keys();
         let pending = keys.get(&change.key).copied();
         let (outcome, effect) = self.decide(session, pending.as_ref(), change)?;

@@ -319,6 +319,9 @@ for_every_tree! {
             one_thread::<F3Tree<f3::Objects500>>(3000, 30_000),
             one_thread::<F3Tree<f3::Objects100>>(40, 8_000),
             one_thread::<F3Tree<f3::Objects1000>>(300, 8_000),
+            one_thread::<F3Tree<f3::Entries6>>(300, 8_000),
+            one_thread::<F3Tree<f3::Entries30>>(300, 8_000),
+            one_thread::<F3Tree<f3::Entries62>>(300, 8_000),
             one_thread::<F3Tree<f3::Unlimited>>(300, 8_000);
         agrees_with_a_btreemap_in_small_objects:
             one_thread::<F3Tree<f3::Small>>(300, 8_000),
@@ -334,6 +337,7 @@ for_every_tree! {
         survives_being_closed_and_opened:
             reopened::<F3Tree<f3::Objects500>>(),
             reopened::<F3Tree<f3::Unlimited>>(),
+            reopened::<F3Tree<f3::Entries30>>(),
             reopened::<F3Tree<f3::Small<3, 4>>>(),
             reopened::<F3Tree<f3::Nodes500>>(),
             reopened::<F3Tree<f3::Small<3, 4, 1, 2>>>();

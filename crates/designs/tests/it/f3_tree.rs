@@ -101,17 +101,28 @@ fn a_number_of_evaluated_entries_that_nobody_wrote_is_refused() {
     drop(open::<Tree>(&path, CreateMode::Never));
 }
 
-#[test]
-fn evaluation_beside_writers_and_readers_loses_nothing() {
+/// So many threads that evaluate, two that write and read, and one that scans.
+fn evaluation_beside_writers<V: Variant>(evaluators: usize) {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-    let single: SingleTreePool<F3Tree<Small<3, 4>>> = SingleTreePool::create(pool).expect("room");
+    let single: SingleTreePool<F3Tree<V>> = SingleTreePool::create(pool).expect("room");
     let writing = std::sync::Arc::new(());
     let watch = std::sync::Arc::downgrade(&writing);
     std::thread::scope(|scope| {
+        for _ in 0..evaluators {
+            scope.spawn(|| {
+                let mut session = single.heap().session().expect("a free session");
+                while watch.strong_count() > 0 {
+                    single.tree().evaluate(&mut session).expect("evaluates");
+                }
+            });
+        }
         scope.spawn(|| {
             let mut session = single.heap().session().expect("a free session");
+            let mut pairs = vec![];
             while watch.strong_count() > 0 {
-                single.tree().evaluate(&mut session).expect("evaluates");
+                pairs.clear();
+                single.tree().scan(&mut session, 0, 1000, &mut pairs).expect("a scan");
+                assert!(pairs.is_sorted_by_key(|(key, _)| *key), "{pairs:?}");
             }
         });
         let writers: Vec<_> = (0..2)
@@ -125,6 +136,8 @@ fn evaluation_beside_writers_and_readers_loses_nothing() {
                             single.tree().upsert(&mut session, key, round).expect("room");
                             let found = single.tree().get(&mut session, key).expect("get");
                             assert_eq!(found, Some(round), "key {key}");
+                            let found = single.tree().get_without_table(&mut session, key);
+                            assert_eq!(found.expect("get"), Some(round), "key {key}");
                             if round % 7 == 0 {
                                 let old = single.tree().remove(&mut session, key).expect("room");
                                 assert_eq!(old, Some(round), "key {key}");
@@ -139,7 +152,19 @@ fn evaluation_beside_writers_and_readers_loses_nothing() {
         }
         drop(writing);
     });
-    assert!(single.check().expect("check").problems.is_empty());
+    assert_eq!(single.check().expect("check").problems, Vec::<String>::new());
+}
+
+#[test]
+fn evaluation_beside_writers_and_readers_loses_nothing() {
+    evaluation_beside_writers::<Small<3, 4>>(1);
+}
+
+#[test]
+fn several_evaluators_beside_writers_and_readers_lose_nothing() {
+    evaluation_beside_writers::<Small<3, 4>>(3);
+    evaluation_beside_writers::<Small<3, 4, 1, 2>>(3);
+    evaluation_beside_writers::<Nodes500>(4);
 }
 
 #[test]
