@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use everleaf_designs::f3tree::variant::{
-    Nodes100, Nodes500, Nodes1000, NodesUnlimited, Objects100, Objects500, Objects1000, Unlimited,
-    Variant,
+    Entries6, Entries30, Entries62, Nodes100, Nodes500, Nodes1000, NodesUnlimited, Objects100,
+    Objects500, Objects1000, Unlimited, Variant,
 };
 use everleaf_designs::{F3Tree, FastFair, fast_fair};
 use everleaf_index::{Hardware, Heap, IndexError, OrderedIndex, Pool, Session, SingleTreePool};
@@ -17,6 +17,9 @@ pub trait Evaluated: Send + Sync {
 
     /// Its heap, which has sessions.
     fn heap(&self) -> &Arc<Heap<Hardware>>;
+
+    /// Whether there is anything for evaluators to do.
+    fn has_evaluators(&self) -> bool;
 
     /// Evaluates what is pending; gives how many keys there were.
     ///
@@ -44,6 +47,10 @@ impl<V: Variant> Evaluated for SingleTreePool<F3Tree<V>> {
         self.heap()
     }
 
+    fn has_evaluators(&self) -> bool {
+        true
+    }
+
     fn evaluate(&self, session: &mut Session<Hardware>) -> Result<usize, IndexError> {
         self.tree().evaluate(session)
     }
@@ -64,6 +71,10 @@ impl<V: fast_fair::variant::Variant> Evaluated for SingleTreePool<FastFair<V>> {
 
     fn heap(&self) -> &Arc<Heap<Hardware>> {
         self.heap()
+    }
+
+    fn has_evaluators(&self) -> bool {
+        false
     }
 
     fn evaluate(&self, _session: &mut Session<Hardware>) -> Result<usize, IndexError> {
@@ -91,6 +102,9 @@ pub fn evaluated(name: &str, pool: Pool<Hardware>) -> Result<Box<dyn Evaluated>,
         "f3-tree-100" => Box::new(Of::<Objects100>::create(pool)?),
         "f3-tree-1000" => Box::new(Of::<Objects1000>::create(pool)?),
         "f3-tree-unlimited" => Box::new(Of::<Unlimited>::create(pool)?),
+        "f3-tree-entries-6" => Box::new(Of::<Entries6>::create(pool)?),
+        "f3-tree-entries-30" => Box::new(Of::<Entries30>::create(pool)?),
+        "f3-tree-entries-62" => Box::new(Of::<Entries62>::create(pool)?),
         "f3-tree-nodes" => Box::new(Of::<Nodes500>::create(pool)?),
         "f3-tree-nodes-100" => Box::new(Of::<Nodes100>::create(pool)?),
         "f3-tree-nodes-1000" => Box::new(Of::<Nodes1000>::create(pool)?),

@@ -28,6 +28,23 @@ const LIMITS: &[&str] = &[
     "f3-tree-nodes-1000",
     "f3-tree-nodes-unlimited",
 ];
+/// By entries of a future object, with as many in all; that of 14 is first.
+const SIZES: &[&str] =
+    &["f3-tree", "f3-tree-entries-6", "f3-tree-entries-30", "f3-tree-entries-62"];
+/// What the figure of limits needs: those, and the sizes.
+const LIMITS_AND_SIZES: &[&str] = &[
+    "fast-fair",
+    "f3-tree-100",
+    "f3-tree",
+    "f3-tree-1000",
+    "f3-tree-unlimited",
+    "f3-tree-nodes-100",
+    "f3-tree-nodes-1000",
+    "f3-tree-nodes-unlimited",
+    "f3-tree-entries-6",
+    "f3-tree-entries-30",
+    "f3-tree-entries-62",
+];
 
 pub(super) const FAMILY: Family = Family {
     name: "f3",
@@ -49,12 +66,12 @@ pub(super) const FAMILY: Family = Family {
             what: "Figure 4a: sequential inserts by threads and evaluators",
             claim: "3.3 (node-based) and 2.4 times FAST & FAIR with up to 80 threads",
             kinds: &[Kind::ManyCores],
-            seconds: (3, 200),
+            seconds: (5, 400),
             needs: FORMS,
             make: |context| {
                 let claims =
                     [("f3-tree-nodes", "3.3 times with 40 cores"), ("f3-tree", "2.4 times")];
-                compete(context, FORMS, Work::Ascending, &claims)
+                compete(context, FORMS, (Work::Ascending, ""), &claims)
             },
         },
         Entry {
@@ -62,25 +79,22 @@ pub(super) const FAMILY: Family = Family {
             what: "Figure 4b: random inserts",
             claim: "FAST & FAIR saturates at 8 threads; 3.4 times on average",
             kinds: &[Kind::ManyCores],
-            seconds: (3, 200),
+            seconds: (5, 400),
             needs: FORMS,
             make: |context| {
                 let claims =
                     [("f3-tree", "3.4 times on average"), ("f3-tree-nodes", "less than that")];
-                compete(context, FORMS, Work::Random, &claims)
+                compete(context, FORMS, (Work::Random, ""), &claims)
             },
         },
         Entry {
             id: "f3.fig5",
-            what: "Figure 5: limits to pending operations",
+            what: "Figure 5: limits to pending operations; and objects of 6, 14, 30 and 62 entries",
             claim: "producers wait; 1000 are as good as no limit at 40 threads",
             kinds: &[Kind::ManyCores],
-            seconds: (5, 500),
-            needs: LIMITS,
-            make: |context| {
-                let claims = [("f3-tree-1000", "as without a limit at 40 threads")];
-                compete(context, LIMITS, Work::Random, &claims)
-            },
+            seconds: (12, 1500),
+            needs: LIMITS_AND_SIZES,
+            make: limits,
         },
         Entry {
             id: "f3.fig6",
@@ -97,57 +111,75 @@ pub(super) const FAMILY: Family = Family {
                    caption, 80, 160 and 1",
             claim: "2.6 times",
             kinds: &[Kind::ManyCores],
-            seconds: (6, 400),
+            seconds: (12, 800),
             needs: FORMS,
             make: mixes,
         },
     ],
 };
 
+/// Figure 5, and the size of an object, which the paper does not give.
+fn limits(context: &mut Context<'_>) -> Result<Results, BenchError> {
+    let claims = [("f3-tree-1000", "as without a limit at 40 threads")];
+    let outcome = compete(context, LIMITS, (Work::Random, ""), &claims)?;
+    let sizes = compete(context, SIZES, (Work::Random, ", by entries of an object"), &[])?;
+    Ok(both(outcome, sizes))
+}
+
 /// Figure 7, by the mix of the text and by that of the caption.
 fn mixes(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let claims = [("f3-tree", "2.6 times with 40 cores")];
-    let mut outcome = compete(context, FORMS, Work::Mix, &claims)?;
-    let caption = compete(context, FORMS, Work::CaptionMix, &claims)?;
-    outcome.figures.extend(caption.figures);
-    outcome.tables.extend(caption.tables);
-    outcome.charts.extend(caption.charts);
-    outcome.series.extend(caption.series);
-    Ok(outcome)
+    let outcome = compete(context, FORMS, (Work::Mix, ""), &claims)?;
+    let caption = compete(context, FORMS, (Work::CaptionMix, ", the caption's mix"), &claims)?;
+    Ok(both(outcome, caption))
 }
 
-/// Measures designs, with one writer and one for each CPU, without evaluators and with one beside them.
+/// Two results of one experiment, which have the same notes.
+fn both(mut first: Results, second: Results) -> Results {
+    first.figures.extend(second.figures);
+    first.tables.extend(second.tables);
+    first.charts.extend(second.charts);
+    first.series.extend(second.series);
+    first
+}
+
+/// Evaluators beside the writers: none, and as many as in the paper.
+const EVALUATORS: [usize; 4] = [0, 1, 2, 4];
+
+/// Measures designs, with one writer and one for each CPU, without evaluators and with up to four beside them.
 fn compete(
     context: &mut Context<'_>,
     designs: &'static [&'static str],
-    work: Work,
+    (work, about): (Work, &str),
     claims: &[(&'static str, &'static str)],
 ) -> Result<Results, BenchError> {
     let cpus = topology::allowed_cpus().len().max(1);
     let operations = context.scale.pick(40_000, 1_000_000);
     let rounds = context.scale.pick(3, 9);
-    let teams = [(1, 0), (1, 1), (cpus, 0), (cpus, 1)];
+    let teams = [1, cpus].map(|writers| EVALUATORS.map(|evaluators| (writers, evaluators)));
+    let teams = teams.as_flattened();
     let mut outcome = Results::default();
-    for (writers, evaluators) in teams {
+    for &(writers, evaluators) in teams {
         let mut speeds = vec![vec![]; designs.len()];
         for round in 0..rounds {
             for turn in 0..designs.len() {
                 let at = (turn + round) % designs.len();
                 let design = designs[at];
-                (context.tell)(&format!("{design}, {writers} writers, round {}", round + 1));
+                let who = format!("{writers} writers, {evaluators} evaluators");
+                (context.tell)(&format!("{design}, {who}, round {}", round + 1));
                 let seed = context.seed + round as u64;
                 let setting = Setting { design, work, writers, evaluators, operations, seed };
                 speeds[at].push(run::throughput(setting)?);
             }
         }
-        let mix = if work == Work::CaptionMix { ", the caption's mix" } else { "" };
-        let title = format!("{writers} writers, {evaluators} evaluators{mix}, M/s");
+        let title = format!("{writers} writers, {evaluators} evaluators{about}, M/s");
         describe(&mut outcome, &title, designs, &speeds, claims);
     }
     outcome.notes.push(format!(
         "{cpus} CPUs, not the paper's machine: figures are shown beside the paper's without a verdict. Without \
-         evaluators writers evaluate when the objects are full. One evaluation runs at a time, so that more \
-         evaluators wait for each other. Threads are spread over the nodes of memory where there are several; \
+         evaluators writers evaluate when the objects are full. Several evaluators work at once, each on a part of \
+         the table of pending keys at a time; fast-fair has none, whatever the title says. Where there are more \
+         threads than CPUs, evaluators take the writers' time. Threads are spread over the nodes of memory where there are several; \
          here {}.",
         topology::numa_nodes().len()
     ));
@@ -296,9 +328,9 @@ mod tests {
 
     #[test]
     fn every_form_does_every_work_with_and_without_evaluators() {
-        for design in FORMS.iter().chain(LIMITS) {
+        for design in FORMS.iter().chain(LIMITS).chain(SIZES) {
             for work in [Work::Ascending, Work::Random, Work::Mix, Work::CaptionMix] {
-                for evaluators in [0, 1] {
+                for evaluators in [0, 1, 4] {
                     let (writers, operations, seed) = (2, 2000, 1);
                     let setting = Setting { design, work, writers, evaluators, operations, seed };
                     assert!(run::throughput(setting).unwrap() > 0.0, "{design}, {work:?}");

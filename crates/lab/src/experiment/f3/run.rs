@@ -112,8 +112,9 @@ pub(super) fn throughput(setting: Setting) -> Result<f64, BenchError> {
         let (write, evaluate) = (&write, &evaluate);
         let writers: Vec<_> =
             (0..setting.writers).map(|thread| scope.spawn(move || write(thread))).collect();
+        let evaluators = if opened.has_evaluators() { setting.evaluators } else { 0 };
         let evaluators: Vec<_> =
-            (0..setting.evaluators).map(|thread| scope.spawn(move || evaluate(thread))).collect();
+            (0..evaluators).map(|thread| scope.spawn(move || evaluate(thread))).collect();
         barrier.wait();
         let started = Instant::now();
         let written: Vec<_> = writers.into_iter().map(join).collect();
