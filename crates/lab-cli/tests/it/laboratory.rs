@@ -15,6 +15,13 @@ fn the_list_has_every_paper() {
     let list = place.run(["list", "--json"]).json();
     let entries = list.as_array().expect("a list");
     assert!(entries.iter().all(|entry| text.contains(entry["id"].as_str().expect("a name"))));
+    let (absent, present): (Vec<_>, Vec<_>) =
+        entries.iter().partition(|entry| entry["why_not"].is_string());
+    assert!(present.iter().all(|entry| entry["seconds_quick"].is_u64()));
+    assert_eq!(absent.len(), 1, "{absent:?}");
+    assert_eq!(absent[0]["id"], "nbtree.fig16");
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.contains("two sockets") && last.contains("nbtree.fig16"), "{last}");
 }
 
 #[test]

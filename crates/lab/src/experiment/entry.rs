@@ -104,6 +104,18 @@ impl Entry {
     }
 }
 
+/// An experiment of a paper that cannot be run here.
+pub struct CannotRun {
+    /// The name that it would have.
+    pub id: &'static str,
+    /// What is measured.
+    pub what: &'static str,
+    /// What the paper claims.
+    pub claim: &'static str,
+    /// Why not.
+    pub why_not: &'static str,
+}
+
 /// A paper, or ourselves.
 pub struct Family {
     /// The first part of the names of its experiments.

@@ -30,7 +30,7 @@ pub mod text;
 mod timed;
 mod waiting;
 
-pub use entry::{Context, Entry, Family, Kind, Make};
+pub use entry::{CannotRun, Context, Entry, Family, Kind, Make};
 pub(crate) use finding::number;
 pub use finding::{
     Axis, Bar, Chart, Figure, Finding, Grid, Judgement, Line, Results, Scale, Series, Side,
@@ -43,6 +43,14 @@ pub use runner::{Folder, Plan, run};
 /// Everything there is. A family joins with one line.
 pub static FAMILIES: &[Family] =
     &[ours::FAMILY, nbtree::FAMILY, fast_fair::FAMILY, rntree::FAMILY, sptree::FAMILY, f3::FAMILY];
+
+/// What the papers have and this machine cannot do; `docs/laboratory.md` has the same table.
+pub static CANNOT_RUN: &[CannotRun] = &[CannotRun {
+    id: "nbtree.fig16",
+    what: "Figure 16: a pool for each of two nodes of memory",
+    claim: "1.7 times",
+    why_not: "it needs a machine with two sockets, with persistent memory at each",
+}];
 
 /// All experiments, in the order of the families.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -82,6 +90,17 @@ mod tests {
         assert_eq!(named("all").len(), seen.len());
         assert_eq!(named("fast-fair.flushes").len(), 1);
         assert!(named("fast-fair").len() > 3 && named("nothing").is_empty());
+    }
+
+    #[test]
+    fn the_page_has_what_cannot_be_run() {
+        let page = include_str!("../../../../docs/laboratory.md");
+        for absent in CANNOT_RUN {
+            assert!(named(absent.id).is_empty(), "{} can be run", absent.id);
+            let (place, what) = absent.what.split_once(": ").expect("place and what");
+            let row = format!("{place} | {what} | {} | {} |", absent.claim, absent.why_not);
+            assert!(page.contains(&row), "no row {row}");
+        }
     }
 
     /// What is quick stays quick: twelve minutes in all.

@@ -3,9 +3,9 @@
 use everleaf_bench::table::aligned;
 
 use super::finding::{Finding, Grid, Judgement};
-use super::{Entry, FAMILIES};
+use super::{CANNOT_RUN, Entry, FAMILIES};
 
-/// The list of all experiments: name, kinds, time and what.
+/// The list of all experiments: name, kinds, time and what; then those that cannot be run, and why not.
 pub fn list() -> String {
     let mut text = String::new();
     for family in FAMILIES {
@@ -24,6 +24,8 @@ pub fn list() -> String {
     text.push_str(
         "Kinds: C exact counts, L times of one thread, M many cores, R recovery, S space, X proofs.\n",
     );
+    let reasons = CANNOT_RUN.iter().map(|one| format!("{}: {}", one.id, one.why_not));
+    text.push_str(&format!("Cannot be run: {}.\n", reasons.collect::<Vec<_>>().join("; ")));
     text
 }
 
@@ -103,6 +105,8 @@ mod tests {
             let is_of = |line: &str| line.split_whitespace().next() == Some(entry.id);
             assert!(text.lines().any(is_of), "{} in\n{text}", entry.id);
         }
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.contains("nbtree.fig16: it needs a machine with two sockets"), "{last}");
         assert_eq!([time(5), time(99), time(100), time(1800)], ["5 s", "99 s", "2 min", "30 min"]);
     }
 }
