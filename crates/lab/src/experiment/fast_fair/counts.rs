@@ -35,7 +35,7 @@ const SWEEP: [f64; 4] = [300.0, 500.0, 700.0, 900.0];
 
 /// Figure 5.
 pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Results, BenchError> {
-    let designs = ["fast-fair", "fast-fair-logging", "fptree", "wbtree"];
+    let designs = ["fast-fair", "fast-fair-logging", "fptree", "wbtree", "wort", "p-skiplist"];
     let counts = counted(context, &designs)?;
     let mut outcome = Results::default();
     let columns = ["tree", "flushes", "misses to wait for", "DRAM misses", "search ns", "flush ns"];
@@ -77,6 +77,7 @@ pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Results, BenchError
         "only the image of the node that is split is logged here, without a commit record and \
              without truncation",
     ));
+    judge_rivals(&mut outcome, latencies, &counts);
     outcome.tables.push(grid);
     outcome.charts.push(Chart::Bars {
         title: "waiting in a random insert, persistent memory of 300 ns".to_owned(),
@@ -84,6 +85,32 @@ pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Results, BenchError
         bars,
     });
     Ok(outcome)
+}
+
+/// What the paper says of the time of an insert with the other designs of Figure 5.
+fn judge_rivals(
+    outcome: &mut Results,
+    latencies: Latencies,
+    counts: &[(&'static str, Tally, Tally)],
+) {
+    let waiting = |name: &str| {
+        let found = counts.iter().find(|one| one.0 == name);
+        found.map_or(f64::NAN, |one| latencies.waiting(&one.1))
+    };
+    let ratio = |name: &str| waiting(name) / waiting("fast-fair");
+    let what = |name: &str| {
+        format!("waiting in an insert of {name} in multiples of FAST & FAIR's, 300 ns")
+    };
+    for (design, name) in [("fptree", "FPTree"), ("wort", "WORT")] {
+        // "Comparable": up to a quarter more or less.
+        let figure = Figure::within(what(name), (0.75, 1.25), ratio(design), "", 0.0);
+        outcome.figures.push(figure);
+    }
+    for (design, name) in [("wbtree", "wB+Tree"), ("p-skiplist", "the skip list")] {
+        let ours = ratio(design);
+        let figure = Figure::statement(what(name), "more than 1", format!("{ours:.2}"), ours > 1.0);
+        outcome.figures.push(figure);
+    }
 }
 
 /// Figure 3 by counts: what an insert and a search wait for by the size of a node, both kinds of search.
