@@ -119,6 +119,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("blocks-everleaf", "everleaf.marks_nothing"),
     of("blocks-everleaf", "everleaf.no_link_flush"),
     of("blocks-everleaf", "everleaf.no_unlink_flush"),
+    of("blocks-naive", "blocks.chunk_for_two"),
     of("blocks-naive", "naive.behind_the_first"),
     of("blocks-naive", "naive.from_the_start"),
     of("blocks-naive", "naive.no_link_flush"),

@@ -52,9 +52,12 @@ impl<M: Machine> Lists<M> {
 
     /// The first block of an untouched chunk; the others go to the thread's list.
     fn begin_chunk(&self, space: &Space<M>, thread: usize) -> Option<u64> {
+        let looks_first = M::mutant("blocks.chunk_for_two");
+        let seen = if looks_first { self.untouched.lock().last().copied() } else { None };
         // Held until they are there: a thread that finds no chunk then finds them in the list.
         let mut untouched = self.untouched.lock();
-        let chunk = untouched.pop()?;
+        let taken = untouched.pop();
+        let chunk = seen.or(taken)?;
         let mut list = self.of_threads[thread].lock();
         list.extend(space.blocks_of(chunk).rev());
         list.pop()
