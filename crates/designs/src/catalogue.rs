@@ -249,6 +249,7 @@ mod tests {
             of::<nbtree_published::variant::LockedOnNvmMalloc>(),
             of::<nbtree_published::variant::LockedOnNvAlloc>(),
             of::<nbtree_published::variant::LockedOnEverleaf>(),
+            of::<nbtree_published::variant::LockedOnCalloc>(),
             (small_wort.kind, small_wort.name),
             of::<pactree::variant::Small>(),
             of::<cceh::Small>(),

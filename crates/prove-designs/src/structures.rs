@@ -1,12 +1,12 @@
 //! Everything that can be proven, by name: the structures of the product and the published designs.
 
-use everleaf_designs::allocators::{Everleaf, Naive, NvAllocLike, NvmMallocLike, PmdkLike};
+use everleaf_designs::allocators::{Calloc, Everleaf, Naive, NvAllocLike, NvmMallocLike, PmdkLike};
 use everleaf_designs::bztree::variant as bz;
 use everleaf_designs::cceh::variant as cceh;
 use everleaf_designs::f3tree::variant as f3;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::nbtree_published::variant::{
-    LockedOnEverleaf, LockedOnNvAlloc, LockedOnNvmMalloc, LockedOnPmdk, Variant,
+    LockedOnCalloc, LockedOnEverleaf, LockedOnNvAlloc, LockedOnNvmMalloc, LockedOnPmdk, Variant,
 };
 use everleaf_designs::pactree::variant as pac;
 use everleaf_designs::skiplist::variant as skip;
@@ -185,6 +185,7 @@ const fn on_blocks<V: Variant>() -> [(usize, AnyTree); 2] {
 }
 
 static ON_EVERLEAF: &[(usize, AnyTree)] = &on_blocks::<LockedOnEverleaf>();
+static ON_CALLOC: &[(usize, AnyTree)] = &on_blocks::<LockedOnCalloc>();
 static ON_PMDK: &[(usize, AnyTree)] = &on_blocks::<LockedOnPmdk>();
 static ON_NVM_MALLOC: &[(usize, AnyTree)] = &on_blocks::<LockedOnNvmMalloc>();
 static ON_NVALLOC: &[(usize, AnyTree)] = &on_blocks::<LockedOnNvAlloc>();
@@ -316,6 +317,7 @@ pub static STRUCTURES: &[Structure] = &[
         &published::Alone(COUPLED),
     ),
     one("nbtree-on-everleaf", "the same, leaves by the trait", &published::OnBlocks(ON_EVERLEAF)),
+    one("nbtree-on-calloc", "the same on Calloc", &published::OnBlocks(ON_CALLOC)),
     one("nbtree-on-pmdk", "the same after PMDK's", &published::OnBlocks(ON_PMDK)),
     one("nbtree-on-nvm-malloc", "the same after nvm_malloc", &published::OnBlocks(ON_NVM_MALLOC)),
     one("nbtree-on-nvalloc", "the same after NVAlloc", &published::OnBlocks(ON_NVALLOC)),
@@ -325,6 +327,7 @@ pub static STRUCTURES: &[Structure] = &[
         "blocks of the allocator by the trait",
         &block_program::Programs::<Everleaf<M>>::of(),
     ),
+    one("blocks-calloc", "the allocator of NBTree", &block_program::Programs::<Calloc<M>>::of()),
     one("blocks-naive", "the naive allocator", &block_program::Programs::<Naive<M>>::of()),
     one("blocks-pmdk", "an allocator after PMDK's", &block_program::Programs::<PmdkLike<M>>::of()),
     one(

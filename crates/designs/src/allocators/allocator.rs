@@ -22,7 +22,8 @@ pub enum Promise {
 /// An allocator of blocks of one size in a pool.
 ///
 /// *Threads*: all calls may run at the same time, but for `open`, `keep`, `check` and `free_all`, which
-/// nobody else may be beside. Nobody else changes a destination during a call that has it.
+/// nobody else may be beside. Nobody else changes a destination during a call that has it. The session that
+/// reserved a block activates or cancels it.
 ///
 /// *Destinations* hold 0 or a block, as long as the allocator has that space: never anything else.
 pub trait Allocator<M: Machine>: Send + Sync + Sized {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
 use everleaf_machine::{Atomic, Hardware, LINE_SIZE, Machine};
 
-use super::{Allocator, Everleaf, Naive, NvAllocLike, NvmMallocLike, PmdkLike, Promise, Shape};
+use super::{
+    Allocator, Calloc, Everleaf, Naive, NvAllocLike, NvmMallocLike, PmdkLike, Promise, Shape,
+};
 
 macro_rules! allocators {
     ($($number:literal $allocator:ident,)*) => {
@@ -170,8 +172,9 @@ macro_rules! allocators {
     };
 }
 
-// Numbers are in pools and never change.
+// Numbers are in pools and never change. The paper's own is the first.
 allocators! {
+    6 Calloc,
     1 Everleaf,
     2 Naive,
     3 PmdkLike,

@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | [`Everleaf`] | nothing: what is reachable is allocated | 0, 0 |
 //! | [`Naive`] | nothing, and nothing is ever free again | 0, 0 |
+//! | [`Calloc`] | a bitmap for each chunk, a ring and a log for each thread | 2, 2; 1, 2 in the ring |
 //! | [`PmdkLike`] | a bitmap for each chunk, a redo log for each thread | 2, 2 |
 //! | [`NvmMallocLike`] | a header for each page: its bitmap and what is being done | 1, 2 |
 //! | [`NvAllocLike`] | a bitmap over several lines for each slab, a log for each thread | 2, 2 |
@@ -33,6 +34,7 @@
 
 mod allocator;
 mod any;
+mod calloc;
 mod everleaf;
 mod lists;
 mod naive;
@@ -43,6 +45,7 @@ mod space;
 
 pub use allocator::{Allocator, Promise};
 pub use any::{AnyAllocator, names, number_of};
+pub use calloc::Calloc;
 pub use everleaf::Everleaf;
 pub use naive::Naive;
 pub use nvalloc::NvAllocLike;

@@ -51,4 +51,10 @@ variants! {
         const READERS_LOCK: bool = true;
         const ALLOCATOR: Option<(&'static str, usize)> = Some(("everleaf", 20));
     }
+    /// The same on [`Calloc`](crate::allocators::Calloc), which is not the one inside the tree.
+    LockedOnCalloc "nbtree-wr-calloc" 0x58 Variant {
+        const WRITERS_LOCK: bool = true;
+        const READERS_LOCK: bool = true;
+        const ALLOCATOR: Option<(&'static str, usize)> = Some(("calloc", 20));
+    }
 }

@@ -4,19 +4,14 @@ use std::sync::Arc;
 
 use everleaf_bench::BenchError;
 use everleaf_designs::{NbTreePublished, allocators};
-use everleaf_index::{Design, Heap, IndexError, OrderedIndex, Pool, Production, Session};
-use everleaf_machine::Machine;
+use everleaf_index::{Heap, IndexError, OrderedIndex, Pool, Production, Session};
 use everleaf_machine::simulated::counting::{Counting, CountingConfig};
+use everleaf_machine::{Hardware, Machine};
 
 use super::{Counted, DesignPool, pool_bytes};
 
-/// The paper's own allocator, a part of its tree.
-pub const CALLOC: &str = "calloc";
-
-/// The names of the allocators, the paper's own first.
-pub fn names() -> Vec<&'static str> {
-    std::iter::once(CALLOC).chain(allocators::names()).collect()
-}
+/// The paper's own allocator.
+pub const CALLOC: &str = <allocators::Calloc<Hardware> as allocators::Allocator<Hardware>>::NAME;
 
 /// Leaves that an allocator must have for a tree of `keys` keys that is never closed: the naive one does
 /// not use a leaf again that was replaced.
@@ -32,20 +27,17 @@ pub struct OnAllocator<M: Machine> {
 }
 
 impl<M: Machine> OnAllocator<M> {
-    /// An empty tree with so many leaves at most, where the allocator has a space of its own.
+    /// An empty tree with so many leaves at most.
     ///
     /// # Errors
     /// There is no such allocator; no space.
     pub fn create(pool: Pool<M>, allocator: &str, leaves: usize) -> Result<Self, IndexError> {
         let heap = Heap::create(pool)?;
         let mut session = heap.session()?;
-        let tree = if allocator == CALLOC {
-            NbTreePublished::create(&mut session)?
-        } else if allocators::number_of(allocator).is_some() {
-            NbTreePublished::create_on(&mut session, allocator, leaves)?
-        } else {
+        if allocators::number_of(allocator).is_none() {
             return Err(IndexError::Unsupported("allocator of that name"));
-        };
+        }
+        let tree = NbTreePublished::create_on(&mut session, allocator, leaves)?;
         drop(session);
         Ok(OnAllocator { tree, heap })
     }

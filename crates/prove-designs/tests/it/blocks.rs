@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::common::{budget, half_of, tell, tell_marks};
 use everleaf_designs::allocators::{
-    Allocator, Everleaf, Naive, NvAllocLike, NvmMallocLike, PmdkLike, Shape,
+    Allocator, Calloc, Everleaf, Naive, NvAllocLike, NvmMallocLike, PmdkLike, Shape,
 };
 use everleaf_index::Heap;
 use everleaf_machine::Simulated as M;
@@ -103,7 +103,8 @@ fn costs<A: Allocator<M>>() -> (Cost, Cost, u64) {
     let heap = Heap::create(pool).expect("room");
     let mut session = heap.session().expect("a free session");
     let session = &mut session;
-    let (chunk_bytes, chunks) = (A::CHUNK_BYTES, (1 << 20) / A::CHUNK_BYTES);
+    let chunk_bytes = A::CHUNK_BYTES.min(1 << 20);
+    let chunks = (1 << 20) / chunk_bytes;
     let shape = Shape { block_bytes: 1024, chunk_bytes, chunks, threads: 2 };
     let allocator = A::create(session, shape).expect("room");
     // Larger than a line, so that each destination has one of its own.
@@ -134,6 +135,9 @@ fn an_allocation_costs_what_the_designs_say() {
     // Each counts the destination's line, its flush and its drain.
     assert_eq!(costs::<Everleaf<M>>(), ((1, 1, 1), (1, 1, 1), 4));
     assert_eq!(costs::<Naive<M>>(), ((1, 1, 1), (1, 1, 1), 4));
+    // Entry, bit and destination, entry again. A free block stays in the ring, on the line of the entry; the
+    // first of four comes from there.
+    assert_eq!(costs::<Calloc<M>>(), ((4, 3, 3), (3, 3, 2), 4 + 2));
     // Lane, bit and destination, lane again: 4 lines and 3 drains, as the specification has it. Four in
     // a row write one lane and one line of bits.
     assert_eq!(costs::<PmdkLike<M>>(), ((4, 3, 3), (4, 3, 3), 4 + 2));

@@ -5,6 +5,7 @@ use everleaf_bench::clock::thread_time;
 use everleaf_bench::random::mix;
 use everleaf_bench::report::Spread;
 use everleaf_bench::statistics::Ratio;
+use everleaf_designs::allocators;
 use everleaf_index::{Domain as PoolDomain, Hardware, OrderedIndex, Pool};
 use everleaf_lab_designs::OnAllocator;
 use everleaf_lab_designs::count::blocks::{self, CALLOC};
@@ -122,7 +123,7 @@ fn count(
         let [allocated, changes] = [0, 1].map(|at| after[at] - before[at]);
         Ok(Costs { allocator, tally, allocated, changes, media })
     };
-    blocks::names().into_iter().map(one).collect()
+    allocators::names().into_iter().map(one).collect()
 }
 
 /// Leaves allocated and structural changes so far.
@@ -200,7 +201,7 @@ fn judge_counts(outcome: &mut Results, part: Part, kept: &[Costs]) {
 fn time(context: &mut Context<'_>, outcome: &mut Results) -> Result<(), BenchError> {
     let keys = context.scale.pick(60_000, 4_000_000);
     let rounds = context.scale.pick(3, 9);
-    let names = blocks::names();
+    let names = allocators::names();
     for part in Part::ALL {
         let mut spent: Vec<Vec<f64>> = vec![vec![]; names.len()];
         for round in 0..rounds {
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn every_allocator_is_timed() {
-        for name in blocks::names() {
+        for name in allocators::names() {
             for part in Part::ALL {
                 assert!(timed(name, part, 3000, 1).unwrap() > 0.0, "{name}");
             }
