@@ -165,6 +165,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("nbtree-on-pmdk", "nbtree_blocks.frees_listed"),
     of("nbtree-on-pmdk", "nbtree_blocks.frees_nothing"),
     of("nbtree-on-pmdk", "nbtree_blocks.frees_twice"),
+    of("nbtree-on-calloc", "nbtree_blocks.leaves_to_others"),
     of("cceh", "cceh.depth_first"),
     of("cceh", "cceh.free_at_once"),
     of("cceh", "cceh.key_first"),

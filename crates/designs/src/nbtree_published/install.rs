@@ -1,7 +1,8 @@
 //! The parent follows: a leaf that was replaced leaves the inner nodes.
 //!
 //! Until then a thread that meets the leaf goes on to its copies, so none has to wait for this, and
-//! nobody waits for its lock.
+//! nobody waits for its lock, but where another allocator has the leaves: there the log that names the old leaf
+//! ends when a ring names it.
 
 use everleaf_alloc::Session;
 use everleaf_index::Geometry;
@@ -9,13 +10,17 @@ use everleaf_machine::Machine;
 
 use super::NbPublished;
 use super::layout::{LEAF_SIZE, Leaf, in_pool};
+use super::leaves::Leaves;
 use super::variant::Variant;
 
 impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
-    /// Makes the inner nodes lead to the leaf that has `key`, unless somebody is at it, or there is
-    /// no memory for a node.
+    /// Makes the inner nodes lead to the leaf that has `key`. With the tree's own Calloc it does not if somebody is at
+    /// it; nor if there is no memory for a node.
     pub(super) fn try_install(&self, session: &mut Session<M>, key: u64) {
-        let Some(writer) = self.inner.try_lock() else {
+        let waits =
+            matches!(self.space, Leaves::Blocks(_)) && !M::mutant("nbtree_blocks.leaves_to_others");
+        let writer = if waits { Some(self.inner.lock()) } else { self.inner.try_lock() };
+        let Some(writer) = writer else {
             M::mark("nbtree_published.install_busy");
             return;
         };

@@ -127,6 +127,11 @@ impl<G: Geometry, M: Machine> InnerNodes<G, M> {
         }
     }
 
+    /// Becomes the only writer. The caller may hold locks of leaves: a writer waits for none.
+    pub fn lock(&self) -> SpinGuard<'_, (), M> {
+        self.writer.lock()
+    }
+
     /// Becomes the only writer, unless somebody else is.
     pub fn try_lock(&self) -> Option<SpinGuard<'_, (), M>> {
         self.writer.try_lock()
