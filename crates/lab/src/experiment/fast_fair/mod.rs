@@ -69,7 +69,7 @@ pub(super) const FAMILY: Family = Family {
             claim: "logging costs 7 to 18 %; wB+Tree flushes 1.7 times as many lines; FPTree and WORT are \
                     comparable, wB+Tree and the skip list slower by a large margin",
             kinds: &[Kind::Counts, Kind::Latency],
-            seconds: (6, 300),
+            seconds: (9, 450),
             needs: &["fast-fair-logging", "fptree", "wbtree", "wort", "p-skiplist"],
             make: counts::breakdown,
         },
@@ -124,7 +124,7 @@ pub(super) const FAMILY: Family = Family {
             what: "Figure 8: search, insert and the mix 4:16:1 on 1 to 16 threads, 50 M keys",
             claim: "11.7, 12.5 and 11.4 times one thread on 16; FPTree 7.7, B-link 4.4",
             kinds: &[Kind::ManyCores],
-            seconds: (10, 800),
+            seconds: (13, 1000),
             needs: &[],
             make: |context| cores::run(context, &FIGURE_8),
         },
