@@ -81,13 +81,15 @@ impl<M: Machine> Pool<M> {
         }
     }
 
-    /// Ends the seal, if it would still be in force: the pool is about to be changed.
+    /// Ends the seal, if it is still in force or could come to be: the pool is about to be changed. A close that was cut
+    /// short has left one of the session's next generation, which the session gets when the pool grows.
     pub fn end_seal(&self) {
         if self.writable("end its seal").is_err() {
             return;
         }
         let generation = self.session.lock().generation;
-        if read(self.view(), generation).is_some() {
+        let of = |offset: &u64| self.view().word(*offset).read_private();
+        if SEAL_OFFSETS.iter().map(of).any(|of| of >= generation) {
             self.write_seal(&[0; SEAL_WORDS]);
         }
     }

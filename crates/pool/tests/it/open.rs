@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::common::{Scratch, create, edit_header, edit_session, open, open_read_only};
 use everleaf_machine::Ordering;
 use everleaf_pool::layout::{SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
-use everleaf_pool::{CreateMode, DATA_START, Domain, FileName, Pool, PoolError, PoolOptions};
+use everleaf_pool::{CreateMode, DATA_START, Domain, FileName, Pool, PoolError, PoolOptions, Seal};
 
 /// What was not noticed: a file that was removed or replaced while it was open.
 #[test]
@@ -276,6 +276,21 @@ fn a_reader_does_not_create() {
     let error = Pool::open(&scratch.path, &options).unwrap_err();
     assert!(matches!(error, PoolError::ReadOnly { .. }), "{error}");
     assert!(!scratch.path.exists());
+}
+
+/// What was refused: a pool whose close was cut short before its mark, and which then grew and was killed. It had the seal
+/// of the close in force, and what the seal did not know.
+#[test]
+fn the_seal_of_a_close_that_was_cut_short_is_never_in_force() {
+    let scratch = Scratch::with_pool();
+    let seal = Seal { leaves: 3, keys: 99, sum: 77, roots: 5 };
+    open(&scratch.path).unwrap().set_seal(seal).unwrap();
+    let pool = open(&scratch.path).unwrap();
+    assert!(!pool.was_clean());
+    pool.end_seal();
+    pool.grow(pool.size() + 1).unwrap();
+    drop(pool);
+    assert_eq!(open(&scratch.path).unwrap().seal(), None);
 }
 
 #[test]
