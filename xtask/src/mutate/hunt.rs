@@ -165,18 +165,18 @@ impl Hunt<'_> {
         Ok(())
     }
 
-    /// Puts the arguments into the table; those whose site was found after all are wrong.
+    /// Puts the arguments into the table, also those for sites that were never hunted; those whose site was found
+    /// after all are wrong.
     pub fn argue(&mut self, arguments: &BTreeMap<Key, String>) -> Vec<Key> {
         let mut wrong = vec![];
-        for (key, why) in arguments {
-            match self.table.0.get(key) {
-                Some(Row { verdict: Verdict::Found { .. }, .. }) => wrong.push(key.clone()),
-                Some(row) => {
-                    let verdict = Verdict::Equivalent { why: why.clone() };
-                    self.rows.insert(key.clone(), Row { text: row.text.clone(), verdict });
-                }
-                None => {}
+        for Site { key, text, .. } in self.sites {
+            let Some(why) = arguments.get(key) else { continue };
+            if let Some(Row { verdict: Verdict::Found { .. }, .. }) = self.table.0.get(key) {
+                wrong.push(key.clone());
+                continue;
             }
+            let verdict = Verdict::Equivalent { why: why.clone() };
+            self.rows.insert(key.clone(), Row { text: text.clone(), verdict });
         }
         wrong
     }
@@ -303,7 +303,7 @@ esac
 "#;
         fs::write(&program, script).expect("it is written");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
-        let text = "fn f(a: u64) -> bool { a < 1 && a < 2 && a < 3 && a < 4 && a < 5 }";
+        let text = "fn f(a: u64) -> bool { a < 1 && a < 2 && a < 3 && a < 4 && a < 5 && a < 6 }";
         let sites = super::super::rules::sites_of("a.rs", text).expect("it is Rust");
         let mut hunt = Hunt {
             program: Program(program),
@@ -342,10 +342,10 @@ esac
         hunt.run(&[2], &Meetings::from([(2, vec!["a".into()])])).expect("it can be run");
         assert_eq!(hunt.lost, BTreeSet::from([sites[2].key.clone()]));
         let why = |site: usize| (sites[site].key.clone(), "so".to_string());
-        let wrong = hunt.argue(&BTreeMap::from([why(0), why(2)]));
+        let wrong = hunt.argue(&BTreeMap::from([why(0), why(2), why(5)]));
         assert_eq!(wrong, [sites[0].key.clone()]);
         hunt.write().expect("it is written");
-        assert_eq!(hunt.table.counts(), [5, 2, 0, 2, 1]);
+        assert_eq!(hunt.table.counts(), [6, 2, 0, 2, 2]);
     }
 
     #[test]

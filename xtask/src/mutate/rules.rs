@@ -267,6 +267,10 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_expr_while(&mut self, node: &'ast syn::ExprWhile) {
+        // As in `visit_expr_if`.
+        if self.constant(&node.cond) == Some(false) {
+            return;
+        }
         let waits = self.text[node.body.span().byte_range()].contains("spin");
         if waits && !words::has_let(&node.cond) {
             self.never(Kind::NoWait, &node.cond);
@@ -339,6 +343,7 @@ mod tests {
             if late && a < 1 { g(a < 2); }
             if !late { g(1); }
             let any = a < 3 && M::mutant("any");
+            while late && a < 3 { g(a < 2); }
             if a < 4 { g(2); }
         }"#;
         let sites = sites_of("a.rs", text).expect("it is Rust");
