@@ -328,10 +328,21 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
         }
         memory
     }
+    /// As [`Machine::allocate_zeroed`], of which little may ever be touched: only small pages that are take memory,
+    /// until [`Machine::join_pages`].
+    fn allocate_sparse(layout: Layout) -> *mut u8 {
+        Self::allocate_zeroed(layout)
+    }
+    /// Much of some memory is used that was thought to be sparse: it gets huge pages, if the system has any, and what is
+    /// in it stays. No effect on meaning. It may take milliseconds.
+    fn join_pages(start: *mut u8, size: usize) {
+        let _ = (start, size);
+    }
     /// Returns memory to the machine.
     ///
     /// # Safety
-    /// `pointer` came from [`Machine::allocate`] with the same layout and is not used afterwards.
+    /// `pointer` came from [`Machine::allocate`], or another of those above, with the same layout and is not used
+    /// afterwards.
     unsafe fn deallocate(pointer: *mut u8, layout: Layout);
 
     /// Tells the machine that words go out of use with what they are part of, and their memory may be

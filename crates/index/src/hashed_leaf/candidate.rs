@@ -256,6 +256,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         fingerprints: &[[u8; 64]; 4],
         flags: u64,
     ) {
+        self.slab.note_use(leaf);
         for (chunk, bytes) in fingerprints.iter().enumerate().take(G::CHUNKS) {
             let line = self.fingerprints(leaf, chunk);
             for (within, byte) in bytes.iter().enumerate() {

@@ -288,6 +288,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         (keys, marks): (u64, Vec<Mark<'_, M>>),
     ) -> Result<(), AllocError> {
         let cold = self.cold(leaf);
+        self.slab.note_use(leaf);
         for (chunk, bytes) in fingerprints.iter().enumerate().take(G::CHUNKS) {
             let line = self.fingerprints(leaf, chunk);
             for (within, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte != 0) {

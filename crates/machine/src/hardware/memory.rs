@@ -4,6 +4,8 @@ use std::alloc::Layout;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::topology;
+
 /// Layouts of this size and alignment, and more, are mapped and offered to the kernel for huge pages.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -15,7 +17,7 @@ fn is_mapped(layout: Layout) -> bool {
 pub fn allocate(layout: Layout) -> *mut u8 {
     match layout.size() {
         0 => std::ptr::null_mut(),
-        _ if is_mapped(layout) => map(layout),
+        _ if is_mapped(layout) => map(layout, Advice::LinuxHugepage),
         // SAFETY: the layout has a size.
         _ => unsafe { std::alloc::alloc(layout) },
     }
@@ -26,14 +28,32 @@ pub fn allocate_zeroed(layout: Layout) -> *mut u8 {
         0 => std::ptr::null_mut(),
         // Pages of the system are zero, and cost nothing until they are touched; an allocator would write
         // zeros to a block that is aligned so far.
-        _ if is_mapped(layout) => map(layout),
+        _ if is_mapped(layout) => map(layout, Advice::LinuxHugepage),
         // SAFETY: the layout has a size.
         _ => unsafe { std::alloc::alloc_zeroed(layout) },
     }
 }
 
+pub fn allocate_sparse(layout: Layout) -> *mut u8 {
+    match is_mapped(layout) {
+        true => map(layout, Advice::LinuxNoHugepage),
+        false => allocate_zeroed(layout),
+    }
+}
+
+pub fn join_pages(start: *mut u8, size: usize) -> bool {
+    // The second call below does not ask whether huge pages are wanted.
+    if topology::huge_page_size_bytes().is_none() {
+        return false;
+    }
+    // SAFETY: the advice changes no contents. What is touched from now on gets huge pages.
+    let advised = unsafe { rustix::mm::madvise(start.cast(), size, Advice::LinuxHugepage) };
+    // SAFETY: likewise, of what was touched before.
+    advised.is_ok() && unsafe { libc::madvise(start.cast(), size, libc::MADV_COLLAPSE) } == 0
+}
+
 /// # Safety
-/// `pointer` came from [`allocate`] or [`allocate_zeroed`] with this layout.
+/// `pointer` came from one of the functions above with this layout.
 pub unsafe fn deallocate(pointer: *mut u8, layout: Layout) {
     if is_mapped(layout) {
         // SAFETY: by the caller's promise `map` gave this range, and nothing else is in its last page.
@@ -45,7 +65,7 @@ pub unsafe fn deallocate(pointer: *mut u8, layout: Layout) {
 }
 
 /// New pages, aligned to a huge one; null if there are none.
-fn map(layout: Layout) -> *mut u8 {
+fn map(layout: Layout, pages: Advice) -> *mut u8 {
     let size = layout.size().next_multiple_of(rustix::param::page_size());
     let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: a new mapping, where the system likes to have it.
@@ -66,7 +86,7 @@ fn map(layout: Layout) -> *mut u8 {
         let _ = unsafe { rustix::mm::munmap(start.wrapping_add(size).cast(), behind) };
     }
     // SAFETY: the range is ours; the advice changes no contents.
-    let _ = unsafe { rustix::mm::madvise(start.cast(), size, Advice::LinuxHugepage) };
+    let _ = unsafe { rustix::mm::madvise(start.cast(), size, pages) };
     start
 }
 
@@ -112,5 +132,47 @@ pub fn prefetch_write(address: *const u8) {
     // SAFETY: a prefetch never faults and changes no value.
     unsafe {
         std::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    const SIZE: usize = 5 << 20;
+
+    /// Bytes of a range that take memory, whole pages.
+    fn resident(start: *const u8, size: usize) -> usize {
+        let page = rustix::param::page_size();
+        let mut words = vec![0; size / page * 8];
+        let pages = File::open("/proc/self/pagemap").expect("the system tells");
+        pages
+            .read_exact_at(&mut words, (start.addr() / page * 8) as u64)
+            .expect("the system tells");
+        // The highest bit of a page's word: it is in memory.
+        words.as_chunks::<8>().0.iter().filter(|word| word[7] & 0x80 != 0).count() * page
+    }
+
+    #[test]
+    fn of_sparse_memory_only_what_is_touched_takes_any() {
+        let layout = Layout::from_size_align(SIZE, HUGE_PAGE).expect("a layout");
+        let memory = allocate_sparse(layout);
+        assert!(!memory.is_null());
+        for touched in 0..4 {
+            assert_eq!(resident(memory, SIZE), touched * rustix::param::page_size());
+            // SAFETY: inside of the memory, which is ours.
+            unsafe { memory.wrapping_add(touched << 20).write(1) };
+        }
+        let joined = join_pages(memory, SIZE);
+        assert!(!joined || resident(memory, SIZE) >= 2 * HUGE_PAGE);
+        for at in (0..SIZE).step_by(64) {
+            // SAFETY: inside of the memory, which is ours.
+            let byte = unsafe { memory.wrapping_add(at).read() };
+            assert_eq!(byte, u8::from(at % (1 << 20) == 0 && at < 4 << 20));
+        }
+        // SAFETY: from above, with this layout.
+        unsafe { deallocate(memory, layout) };
     }
 }

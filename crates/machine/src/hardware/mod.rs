@@ -214,6 +214,14 @@ impl Machine for Hardware {
         memory::allocate_zeroed(layout)
     }
 
+    fn allocate_sparse(layout: Layout) -> *mut u8 {
+        memory::allocate_sparse(layout)
+    }
+
+    fn join_pages(start: *mut u8, size: usize) {
+        memory::join_pages(start, size);
+    }
+
     unsafe fn deallocate(pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller returns what `allocate` gave.
         unsafe { memory::deallocate(pointer, layout) }
