@@ -9,6 +9,7 @@
 //! between. No step reads sooner than the one before it, as in a search of one key by a slow thread, and
 //! all of them are under one pin.
 
+use everleaf_alloc::layout::RECORD_ALIGN;
 use everleaf_alloc::{AllocError, BLOCK_SIZE, Session};
 use everleaf_machine::{LINE_SIZE, Machine, Ordering};
 
@@ -302,6 +303,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             for (item, leaf) in items.iter().zip(&leaves) {
                 self.prefetch_for_write(*leaf, write_of(item).key);
             }
+            for (item, leaf) in items.iter().zip(&leaves) {
+                self.prefetch_record(*leaf, write_of(item).key);
+            }
             for (item, leaf) in items.iter().zip(leaves) {
                 let write = write_of(item);
                 // Acquire: as in `resolve`. The leaf may have been replaced since, also by us.
@@ -340,6 +344,24 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             for line in (0..BLOCK_SIZE).step_by(LINE_SIZE) {
                 M::prefetch(block.wrapping_add(line));
             }
+        }
+    }
+
+    /// Asks for the lines of the record that a write of `key` will compare, if it seems to be there.
+    #[inline(always)]
+    fn prefetch_record(&self, leaf: Shared<Leaf<M>>, key: K::Key<'_>) {
+        if M::SIMULATED || !K::HAS_TAILS {
+            return;
+        }
+        // Relaxed: a hint.
+        let committed = leaf.meta.load(Ordering::Relaxed) & COMMITTED;
+        let hits = leaf.fingerprints.matches(K::fingerprint(key)) & committed;
+        if hits != 0 {
+            let entry = self.block(leaf).entries[hits.trailing_zeros() as usize].load();
+            let record = K::reference(self.base, entry);
+            M::prefetch(record);
+            // Most records end on this line.
+            M::prefetch(record.wrapping_add(LINE_SIZE - RECORD_ALIGN));
         }
     }
 
