@@ -387,11 +387,12 @@ impl WriteBatch {
     fn operations(&self, last: &[Entry]) -> Vec<BatchOp<'_>> {
         let operation = |change: &Entry| {
             let (tree, key) = (self.map(change).tree(), self.key(change));
-            match self.value(change) {
+            let operation = match self.value(change) {
                 Some(value) => BatchOp::put(tree, key, value, change.expiry_ms),
                 None if change.effect.keeps_value() => BatchOp::expire(tree, key, change.expiry_ms),
                 None => BatchOp::remove(tree, key),
-            }
+            };
+            operation.hashed(change.hash)
         };
         last.iter().map(operation).collect()
     }

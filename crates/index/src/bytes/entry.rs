@@ -40,7 +40,13 @@ impl<'k> BytesKey<'k> {
     /// A key, hashed.
     #[inline(always)]
     pub fn new(bytes: &'k [u8]) -> Self {
-        BytesKey { bytes, tag: record::hash(bytes) >> (64 - TAG_BITS) }
+        Self::of_hash(bytes, record::hash(bytes))
+    }
+
+    /// A key whose hash is known.
+    #[inline(always)]
+    pub fn of_hash(bytes: &'k [u8], hash: u64) -> Self {
+        BytesKey { bytes, tag: hash >> (64 - TAG_BITS) }
     }
 
     /// The payload of this key's entry if its record is at `offset`.

@@ -105,13 +105,23 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         session: &mut Session<M>,
         change: &Change<'a>,
     ) -> Result<StagedWrite<'a, G, M>, IndexError> {
-        let Change { key, expiry_ms, what } = *change;
+        self.prepare_hashed(session, change, BytesKey::new(change.key))
+    }
+
+    /// The same of a change whose key is hashed.
+    #[inline]
+    pub(crate) fn prepare_hashed<'a>(
+        &'a self,
+        session: &mut Session<M>,
+        change: &Change<'a>,
+        key: BytesKey<'a>,
+    ) -> Result<StagedWrite<'a, G, M>, IndexError> {
+        let Change { expiry_ms, what, .. } = *change;
         debug_assert_ne!(what, What::Expire, "it would be made as a removal");
         let value = change.value();
-        self.admit(key, value, expiry_ms)?;
+        self.admit(key.bytes, value, expiry_ms)?;
         // A tree that was removed is found out here, before anything is done.
         self.cell().try_with(session, |_, session| {
-            let key = BytesKey::new(key);
             let (intent, payload) = match value {
                 Some(value) => {
                     let offset = record::create_expiring(session, key.bytes, value, expiry_ms)?;

@@ -6,6 +6,8 @@ use everleaf_machine::{Hardware, Machine};
 use crate::api::error::IndexError;
 use crate::bytes::change::Change;
 use crate::bytes::entry::BytesKey;
+use crate::bytes::record;
+use crate::bytes::staged_write::StagedWrite;
 use crate::bytes::tree::BytesTree;
 use crate::geometry::{Geometry, Production};
 
@@ -14,23 +16,42 @@ pub struct BatchOp<'a, G: Geometry = Production, M: Machine = Hardware> {
     pub(super) tree: &'a BytesTree<G, M>,
     /// An upsert, a removal or a change of the expiry: nothing else is written down (see the header of `journal.rs`).
     pub(super) change: Change<'a>,
+    /// The hash of the key, if it is known.
+    hash: Option<u64>,
 }
 
 impl<'a, G: Geometry, M: Machine> BatchOp<'a, G, M> {
     /// Gives a key of a tree this value, until `expiry_ms` (milliseconds since 1970-01-01 UTC; 0 for never).
     pub fn put(tree: &'a BytesTree<G, M>, key: &'a [u8], value: &'a [u8], expiry_ms: u64) -> Self {
-        BatchOp { tree, change: Change::upsert(key, value).expiring(expiry_ms) }
+        BatchOp { tree, change: Change::upsert(key, value).expiring(expiry_ms), hash: None }
     }
 
     /// Removes a key of a tree.
     pub fn remove(tree: &'a BytesTree<G, M>, key: &'a [u8]) -> Self {
-        BatchOp { tree, change: Change::remove(key) }
+        BatchOp { tree, change: Change::remove(key), hash: None }
     }
 
     /// Lets a key of a tree expire at this time (as [`Self::put`]) if its record is there, whether it has expired
     /// meanwhile or not: the code that makes the batch has looked.
     pub fn expire(tree: &'a BytesTree<G, M>, key: &'a [u8], expiry_ms: u64) -> Self {
-        BatchOp { tree, change: Change::expire(key, expiry_ms) }
+        BatchOp { tree, change: Change::expire(key, expiry_ms), hash: None }
+    }
+
+    /// The same, of a key with this hash ([`WriteOrder::hash_of`](crate::WriteOrder::hash_of)), which need not be
+    /// computed once more.
+    #[must_use]
+    pub fn hashed(self, hash: u64) -> Self {
+        debug_assert_eq!(hash, record::hash(self.change.key));
+        BatchOp { hash: Some(hash), ..self }
+    }
+
+    /// The key, hashed.
+    #[inline]
+    pub(super) fn key(&self) -> BytesKey<'a> {
+        match self.hash {
+            Some(hash) => BytesKey::of_hash(self.change.key, hash),
+            None => BytesKey::new(self.change.key),
+        }
     }
 
     /// Of which tree.
@@ -45,7 +66,7 @@ impl<'a, G: Geometry, M: Machine> BatchOp<'a, G, M> {
     /// The leaf is damaged.
     pub fn touch(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let found = self.tree.cell().try_with(session, |tree, session| {
-            tree.get_payload(session, BytesKey::new(self.change.key))?;
+            tree.get_payload(session, self.key())?;
             Ok(())
         });
         match found {
@@ -53,6 +74,15 @@ impl<'a, G: Geometry, M: Machine> BatchOp<'a, G, M> {
             Err(IndexError::Removed) => Ok(()),
             found => found,
         }
+    }
+
+    /// Makes it ready ([`BytesTree::prepare`]).
+    #[inline]
+    pub(super) fn prepare(
+        &self,
+        session: &mut Session<M>,
+    ) -> Result<StagedWrite<'a, G, M>, IndexError> {
+        self.tree.prepare_hashed(session, &self.change, self.key())
     }
 
     /// What is changed: an upsert, a removal or a change of the expiry.

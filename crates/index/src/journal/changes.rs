@@ -71,11 +71,11 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         operations: &[BatchOp<'a, G, M>],
     ) -> Result<(), IndexError> {
         let (mut expiries, mut removals) = (0, 0);
-        for BatchOp { tree, change } in operations {
-            match change.what {
+        for operation in operations {
+            match operation.change.what {
                 What::Expire => expiries += 1,
                 What::Remove => removals += 1,
-                _ => self.all.push(tree.prepare(session, change)?),
+                _ => self.all.push(operation.prepare(session)?),
             }
         }
         if expiries > 0 {
@@ -85,7 +85,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         if removals > 0 && !M::mutant("journal.forgets_removals") {
             let is_removal = |operation: &&BatchOp<'a, G, M>| operation.change.what == What::Remove;
             for operation in operations.iter().filter(is_removal) {
-                self.all.push(operation.tree.prepare(session, &operation.change)?);
+                self.all.push(operation.prepare(session)?);
             }
         }
         Ok(())
@@ -98,7 +98,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         operations: &[BatchOp<'a, G, M>],
     ) -> Result<(), IndexError> {
         let is_expiry = |operation: &&BatchOp<'a, G, M>| operation.change.what == What::Expire;
-        for BatchOp { tree, change } in operations.iter().filter(is_expiry) {
+        for BatchOp { tree, change, .. } in operations.iter().filter(is_expiry) {
             match tree.prepare_expiry(session, change.key, change.expiry_ms)? {
                 Some(StagedChange::InPlace(expiry)) => {
                     if M::mutant("journal.expires_first") {
