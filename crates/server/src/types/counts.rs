@@ -1,22 +1,21 @@
 //! The counts of the separators of a level that is in memory, by their positions (`separators.rs`).
 //!
 //! Every member that comes or goes looks for one of some thousands. So they lie in chunks of neighbours, and the first
-//! eight bytes of a position, which are the score, are compared as a number: the position itself only where these are
-//! equal.
+//! eight bytes of the positions, which are the scores, lie one behind the other as numbers: among these the search takes
+//! no branch that depends on what it finds, and the position itself is compared only where they are equal.
 //!
-//! Invariants: no chunk is empty, and each has the number of its first position; all positions are in order, and
-//! different.
+//! Invariants: no chunk is empty, and `firsts` has the number of its first position; all positions are in order, and
+//! different; `numbers` has the number of each position of a chunk, at its place.
 
 use std::cmp::Ordering;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, Range};
 
-/// Counts in a chunk at most.
-const CHUNK_LEN_MAX: usize = 128;
+/// Counts in a chunk at most: a bit of `changed` for each.
+const CHUNK_LEN_MAX: usize = u128::BITS as usize;
 
 /// A separator in memory.
 #[derive(Debug)]
 struct Separator {
-    number: u64,
     position: Box<[u8]>,
     /// Members from it to the next one.
     count: u64,
@@ -24,20 +23,58 @@ struct Separator {
     written: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Chunk {
-    /// The number of its first position.
-    first: u64,
+    numbers: Vec<u64>,
     separators: Vec<Separator>,
-    /// Whether one of its counts may be still to be written.
-    is_changed: bool,
+    /// A bit for each place: whether its count may be still to be written.
+    changed: u128,
 }
 
 impl Chunk {
-    fn of(separators: Vec<Separator>, is_changed: bool) -> Chunk {
-        let first = separators.first().map_or(0, |it| it.number);
-        Chunk { first, separators, is_changed }
+    fn push(&mut self, separator: Separator) {
+        self.numbers.push(number_of(&separator.position));
+        self.separators.push(separator);
     }
+
+    /// Adds a separator, whose count is still to be written.
+    fn insert(&mut self, place: usize, separator: Separator) {
+        self.numbers.insert(place, number_of(&separator.position));
+        self.separators.insert(place, separator);
+        let (before, behind) = parts_at(self.changed, place);
+        self.changed = before | behind << 1 | 1 << place;
+    }
+
+    fn remove(&mut self, place: usize) -> Separator {
+        self.numbers.remove(place);
+        let (before, behind) = parts_at(self.changed, place);
+        self.changed = before | (behind & !(1 << place)) >> 1;
+        self.separators.remove(place)
+    }
+
+    /// Takes the second half of a chunk that is full.
+    fn split(&mut self) -> Chunk {
+        const HALF: usize = CHUNK_LEN_MAX / 2;
+        let rest = Chunk {
+            numbers: self.numbers.split_off(HALF),
+            separators: self.separators.split_off(HALF),
+            changed: self.changed >> HALF,
+        };
+        self.changed = parts_at(self.changed, HALF).0;
+        rest
+    }
+
+    /// Sets the count of a place.
+    fn set(&mut self, place: usize, count: u64) {
+        self.separators[place].count = count;
+        self.changed |= 1 << place;
+    }
+}
+
+/// The bits before a place, and those from it on.
+fn parts_at(bits: u128, place: usize) -> (u128, u128) {
+    let before = bits & ((1 << place) - 1);
+    (before, bits ^ before)
 }
 
 /// A chunk, and a place in it.
@@ -46,6 +83,8 @@ type ChunkIndex = (usize, usize);
 /// The counts of a level.
 #[derive(Debug, Default)]
 pub struct Counts {
+    /// The number of the first position of each chunk.
+    firsts: Vec<u64>,
     chunks: Vec<Chunk>,
 }
 
@@ -61,20 +100,34 @@ fn number_of(position: &[u8]) -> u64 {
     }
 }
 
+/// Where the numbers that are equal to one lie, or would. Often none is, and often all are: members have one score.
+fn equal_to(numbers: &[u64], number: u64) -> Range<usize> {
+    let start = match numbers.first() {
+        Some(first) if *first < number => numbers.partition_point(|other| *other < number),
+        _ => 0,
+    };
+    let end = match (numbers.get(start), numbers.last()) {
+        (_, Some(last)) if *last == number => numbers.len(),
+        (Some(next), _) if *next == number => {
+            start + numbers[start..].partition_point(|other| *other == number)
+        }
+        _ => start,
+    };
+    start..end
+}
+
 impl Counts {
     /// Counts as they were read, in the order of their positions.
     pub fn of(read: Vec<(Vec<u8>, u64)>) -> Counts {
         let mut counts = Counts::default();
-        let mut next = Vec::new();
         for (position, count) in read {
-            let number = number_of(&position);
-            next.push(Separator { number, position: position.into(), count, written: Some(count) });
-            if next.len() == CHUNK_LEN_MAX / 2 {
-                counts.chunks.push(Chunk::of(std::mem::take(&mut next), false));
+            if counts.chunks.last().is_none_or(|it| it.numbers.len() == CHUNK_LEN_MAX / 2) {
+                counts.firsts.push(number_of(&position));
+                counts.chunks.push(Chunk::default());
             }
-        }
-        if !next.is_empty() {
-            counts.chunks.push(Chunk::of(next, false));
+            if let Some(last) = counts.chunks.last_mut() {
+                last.push(Separator { position: position.into(), count, written: Some(count) });
+            }
         }
         counts
     }
@@ -83,24 +136,18 @@ impl Counts {
     /// if there is none.
     fn find(&self, position: &[u8], or_at: bool) -> ChunkIndex {
         let number = number_of(position);
-        let is_before = |it: &Separator| match it.number.cmp(&number) {
+        let is_before = |it: &Separator| match it.position[..].cmp(position) {
             Ordering::Less => true,
+            Ordering::Equal => or_at,
             Ordering::Greater => false,
-            Ordering::Equal => match it.position[..].cmp(position) {
-                Ordering::Less => true,
-                Ordering::Equal => or_at,
-                Ordering::Greater => false,
-            },
         };
-        let begins_before = |chunk: &Chunk| match chunk.first.cmp(&number) {
-            Ordering::Less => true,
-            Ordering::Greater => false,
-            Ordering::Equal => chunk.separators.first().is_some_and(is_before),
-        };
-        let Some(chunk) = self.chunks.partition_point(begins_before).checked_sub(1) else {
-            return (0, 0);
-        };
-        (chunk, self.chunks[chunk].separators.partition_point(is_before))
+        let equal = equal_to(&self.firsts, number);
+        let begin_before = self.chunks[equal.clone()]
+            .partition_point(|chunk| chunk.separators.first().is_some_and(is_before));
+        let Some(index) = (equal.start + begin_before).checked_sub(1) else { return (0, 0) };
+        let chunk = &self.chunks[index];
+        let equal = equal_to(&chunk.numbers, number);
+        (index, equal.start + chunk.separators[equal].partition_point(is_before))
     }
 
     /// Where a position is; or if it is not, where it belongs.
@@ -126,52 +173,45 @@ impl Counts {
         let (chunk, place) = self.find(position, false);
         if let Some(last) = place.checked_sub(1) {
             let chunk = &mut self.chunks[chunk];
-            let found = &mut chunk.separators[last];
-            found.count = change(found.count);
-            chunk.is_changed = true;
+            chunk.set(last, change(chunk.separators[last].count));
         }
     }
 
     /// Sets the count of a position. Returns whether it is new.
     pub fn set(&mut self, position: &[u8], count: u64) -> bool {
-        let (number, place) = match self.place_of(position) {
-            Ok((number, place)) => {
-                let chunk = &mut self.chunks[number];
-                let found = &mut chunk.separators[place];
-                found.count = count;
-                chunk.is_changed = true;
+        let (index, place) = match self.place_of(position) {
+            Ok((index, place)) => {
+                self.chunks[index].set(place, count);
                 return false;
             }
             Err(place) => place,
         };
-        let new = Separator {
-            number: number_of(position),
-            position: position.into(),
-            count,
-            written: None,
-        };
-        let Some(chunk) = self.chunks.get_mut(number) else {
-            self.chunks.push(Chunk::of(vec![new], true));
-            return true;
-        };
-        chunk.separators.insert(place, new);
-        chunk.first = chunk.separators[0].number;
-        chunk.is_changed = true;
-        if chunk.separators.len() == CHUNK_LEN_MAX {
-            let rest = chunk.separators.split_off(CHUNK_LEN_MAX / 2);
-            self.chunks.insert(number + 1, Chunk::of(rest, true));
+        if self.chunks.is_empty() {
+            self.firsts.push(0);
+            self.chunks.push(Chunk::default());
+        }
+        let chunk = &mut self.chunks[index];
+        chunk.insert(place, Separator { position: position.into(), count, written: None });
+        self.firsts[index] = chunk.numbers[0];
+        if chunk.numbers.len() == CHUNK_LEN_MAX {
+            let rest = chunk.split();
+            self.firsts.insert(index + 1, rest.numbers[0]);
+            self.chunks.insert(index + 1, rest);
         }
         true
     }
 
     /// Removes a position. Returns its count.
     pub fn remove(&mut self, position: &[u8]) -> Option<u64> {
-        let (number, place) = self.place_of(position).ok()?;
-        let chunk = &mut self.chunks[number];
-        let removed = chunk.separators.remove(place);
-        match chunk.separators.first() {
-            Some(first) => chunk.first = first.number,
-            None => drop(self.chunks.remove(number)),
+        let (index, place) = self.place_of(position).ok()?;
+        let chunk = &mut self.chunks[index];
+        let removed = chunk.remove(place);
+        match chunk.numbers.first() {
+            Some(first) => self.firsts[index] = *first,
+            None => {
+                self.firsts.remove(index);
+                self.chunks.remove(index);
+            }
         }
         Some(removed.count)
     }
@@ -222,11 +262,15 @@ impl Counts {
     /// Hands out the counts that are not those that were read or handed out. A member whose score changes by little
     /// mostly stays behind the same separator, and leaves its count as it was.
     pub fn take_changed(&mut self, mut take: impl FnMut(&[u8], u64)) {
-        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.is_changed) {
-            chunk.is_changed = false;
-            for it in chunk.separators.iter_mut().filter(|it| it.written != Some(it.count)) {
-                it.written = Some(it.count);
-                take(&it.position, it.count);
+        for chunk in &mut self.chunks {
+            let mut changed = std::mem::take(&mut chunk.changed);
+            while changed != 0 {
+                let it = &mut chunk.separators[changed.trailing_zeros() as usize];
+                changed &= changed - 1;
+                if it.written != Some(it.count) {
+                    it.written = Some(it.count);
+                    take(&it.position, it.count);
+                }
             }
         }
     }
