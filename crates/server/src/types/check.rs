@@ -371,7 +371,7 @@ impl Check<'_> {
         let key = [&self.prefix()[..], &hash.to_be_bytes(), member].concat();
         let value = self.ready.members.get(&key)?;
         let score = value.and_then(|value| value.try_into().ok()).map(u64::from_le_bytes);
-        if score.map(f64::from_bits).is_none_or(|score| position(member, score) != place) {
+        if score.map(f64::from_bits).is_none_or(|score| *position(member, score) != *place) {
             let shown = member.escape_ascii();
             self.problem(&format!("a position is not that of its member: {shown}"));
         }

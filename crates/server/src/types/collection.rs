@@ -6,7 +6,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use everleaf::{Error, Expiry, KEY_SIZE_MAX};
+use everleaf::{Error, Expiry};
 
 use super::cursor::Cursors;
 use super::header::{Header, Kind};
@@ -17,6 +17,14 @@ use crate::command::stage::Staged;
 use crate::command::walk::Bounds;
 use crate::failure::{Failure, Result};
 use crate::short_bytes::ShortBytes;
+
+/// Where in the order of places a member of a hash, set or sorted set lies.
+pub struct Place {
+    /// The hash of the member.
+    pub hash: u64,
+    /// The key of its entry.
+    pub key: ShortBytes,
+}
 
 /// A collection on a stage.
 pub struct Collection<'s, 'a> {
@@ -115,22 +123,23 @@ impl<'s, 'a> Collection<'s, 'a> {
         &self.ready.cursors
     }
 
-    /// Where in the order of places a member lies, followed by the member.
-    fn place_of(&self, member: &[u8]) -> ShortBytes {
-        let hash = self.place(self.ready.hash_of(member));
-        ShortBytes::of_parts([&self.header.id.to_be_bytes(), &hash.to_be_bytes(), member])
+    /// Where a member lies.
+    pub fn place_of(&self, member: &[u8]) -> Place {
+        let hash = self.ready.hash_of(member);
+        let (id, place) = (self.header.id.to_be_bytes(), self.place(hash).to_be_bytes());
+        Place { hash, key: ShortBytes::of_parts([&id, &place, member]) }
     }
 
     /// Looks members up that the next commands ask for, in their order.
     pub fn look_up<'m>(&mut self, members: impl Iterator<Item = &'m [u8]>) -> Result<()> {
-        let places = members.map(|member| self.place_of(member)).collect();
+        let places = members.map(|member| self.place_of(member).key).collect();
         self.staged.look_up(self.ready, places)
     }
 
     /// Shows what a member has, if it is there.
     pub fn see<R>(&mut self, member: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let place = self.place_of(member);
-        self.staged.see_member(self.ready, &place, see)
+        self.staged.see_member(self.ready, &place.key, see)
     }
 
     /// Whether a member is there.
@@ -145,26 +154,19 @@ impl<'s, 'a> Collection<'s, 'a> {
         let place = self.place_of(member);
         let is_same = match is_empty {
             true => None,
-            false => self.staged.see_member(self.ready, &place, |old| old == value)?,
+            false => self.staged.see_member(self.ready, &place.key, |old| old == value)?,
         };
         // One that has it already need not be written: a client that watches the key is told by the header.
         if is_same != Some(true) {
-            self.set_at(place, value, is_same.is_some())?;
+            self.set_at(&place, value, is_same.is_some())?;
         }
         Ok(is_same.is_none())
     }
 
     /// Sets what a member has, of which it is known whether it is there.
-    pub(super) fn set_known(&mut self, member: &[u8], value: &[u8], is_there: bool) -> Result<()> {
-        let place = self.place_of(member);
-        self.set_at(place, value, is_there)
-    }
-
-    fn set_at(&mut self, place: ShortBytes, value: &[u8], is_there: bool) -> Result<()> {
-        if place.len() > KEY_SIZE_MAX {
-            return Err(Error::KeyTooLarge(place.len()).into());
-        }
-        self.staged.stage.write_member(&place, Some(value))?;
+    pub(super) fn set_at(&mut self, place: &Place, value: &[u8], is_there: bool) -> Result<()> {
+        // It checks the size of the key.
+        self.staged.stage.write_member(&place.key, Some(value))?;
         self.header.count += u64::from(!is_there);
         Ok(())
     }
@@ -173,19 +175,19 @@ impl<'s, 'a> Collection<'s, 'a> {
     pub fn add(&mut self, member: &[u8]) -> Result<bool> {
         let is_empty = self.is_new && self.header.count == 0;
         let place = self.place_of(member);
-        if !is_empty && self.staged.see_member(self.ready, &place, |_| ())?.is_some() {
+        if !is_empty && self.staged.see_member(self.ready, &place.key, |_| ())?.is_some() {
             return Ok(false);
         }
-        self.set_at(place, b"", false)?;
+        self.set_at(&place, b"", false)?;
         Ok(true)
     }
 
     /// Removes a member. Returns whether it was there.
     pub fn remove(&mut self, member: &[u8]) -> Result<bool> {
         let place = self.place_of(member);
-        let is_there = self.staged.see_member(self.ready, &place, |_| ())?.is_some();
+        let is_there = self.staged.see_member(self.ready, &place.key, |_| ())?.is_some();
         if is_there {
-            self.remove_at(place)?;
+            self.remove_at(&place)?;
         }
         Ok(is_there)
     }
@@ -193,7 +195,7 @@ impl<'s, 'a> Collection<'s, 'a> {
     /// Removes a member that is known to be there.
     pub fn remove_known(&mut self, member: &[u8]) -> Result<()> {
         let place = self.place_of(member);
-        self.remove_at(place)
+        self.remove_at(&place)
     }
 
     /// Removes a member of a set that is drawn: of a large one in the order of the places from a drawn place on, of a
@@ -206,8 +208,8 @@ impl<'s, 'a> Collection<'s, 'a> {
         while let Some(drawn) = self.staged.stage.ahead.next_drawn(id) {
             let place = self.place_of(&drawn);
             // It may have been removed since it was drawn.
-            if !self.staged.is_removed(&place) {
-                self.remove_at(place)?;
+            if !self.staged.is_removed(&place.key) {
+                self.remove_at(&place)?;
                 return Ok(Some(drawn));
             }
         }
@@ -220,8 +222,9 @@ impl<'s, 'a> Collection<'s, 'a> {
         Ok(Some(drawn))
     }
 
-    fn remove_at(&mut self, place: ShortBytes) -> Result<()> {
-        self.staged.stage.write_member(&place, None)?;
+    /// Removes a member that is known to be there.
+    pub(super) fn remove_at(&mut self, place: &Place) -> Result<()> {
+        self.staged.stage.write_member(&place.key, None)?;
         // What is read while others write need not fit the count; then it is read again.
         self.header.count = self.header.count.saturating_sub(1);
         Ok(())

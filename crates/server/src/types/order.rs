@@ -23,7 +23,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use super::collection::Collection;
+use super::collection::{Collection, Place};
 use super::places::{LEVEL_MAX, order_key};
 use super::separators::{AHEAD_MAX, OVERHEAD, SIZE_MAX, Separators};
 use crate::command::copy_budget::CopyBudget;
@@ -43,8 +43,8 @@ const FAN_OUT_BITS: u32 = 6;
 pub type Part = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The position of a member.
-pub fn position(member: &[u8], score: f64) -> Vec<u8> {
-    [&score::code(score).to_be_bytes(), member].concat()
+pub fn position(member: &[u8], score: f64) -> ShortBytes {
+    ShortBytes::of_parts([&score::code(score).to_be_bytes(), member])
 }
 
 /// The member at a position, and its score.
@@ -70,11 +70,6 @@ fn number(value: &[u8]) -> u64 {
 }
 
 impl Collection<'_, '_> {
-    /// The level up to which a member is a separator.
-    fn height_of(&self, member: &[u8]) -> u8 {
-        height_of(self.ready.hash_of(member))
-    }
-
     /// The levels in use above that of the members.
     fn levels(&self) -> u8 {
         self.header.extra.min(u64::from(LEVEL_MAX)) as u8
@@ -120,56 +115,73 @@ impl Collection<'_, '_> {
         self.see(member, score_of)
     }
 
+    /// The same of a member whose place is known.
+    pub fn score_at(&mut self, place: &Place) -> Result<Option<f64>> {
+        self.staged.see_member(self.ready, &place.key, score_of)
+    }
+
     /// Sets the score of a member, of which the score so far is known. A negative zero is zero.
     pub fn set_score(&mut self, member: &[u8], score: f64, old: Option<f64>) -> Result<()> {
+        let place = self.place_of(member);
+        self.set_score_at(&place, member, score, old)
+    }
+
+    /// The same of a member whose place is known.
+    pub fn set_score_at(
+        &mut self,
+        place: &Place,
+        member: &[u8],
+        score: f64,
+        old: Option<f64>,
+    ) -> Result<()> {
         let score = if score == 0.0 { 0.0 } else { score };
         // First, because it checks the size.
-        let count = self.header.count;
-        self.set_known(member, &score.to_bits().to_le_bytes(), old.is_some())?;
+        let (count, height) = (self.header.count, height_of(place.hash));
+        self.set_at(place, &score.to_bits().to_le_bytes(), old.is_some())?;
         if let Some(old) = old {
-            self.leave(&position(member, old))?;
+            self.leave(&position(member, old), height)?;
         }
-        self.enter(member, score, count - u64::from(old.is_some()).min(count))
+        let rest = count - u64::from(old.is_some()).min(count);
+        self.enter(&position(member, score), height, rest)
     }
 
     /// Removes a member, which is there, with its score.
     pub fn remove_scored(&mut self, member: &[u8], score: f64) -> Result<()> {
-        self.remove_known(member)?;
-        self.leave(&position(member, score))
+        self.remove_position(&position(member, score))
     }
 
     /// Removes the member at a position, which is there.
     pub fn remove_position(&mut self, position: &[u8]) -> Result<()> {
-        self.remove_known(at_position(position).0)?;
-        self.leave(position)
+        let place = self.place_of(at_position(position).0);
+        self.remove_at(&place)?;
+        self.leave(position, height_of(place.hash))
     }
 
-    /// Adds a position to an order of so many.
-    fn enter(&mut self, member: &[u8], score: f64, count: u64) -> Result<()> {
-        let position = position(member, score);
-        let key = self.order_key(0, &position);
+    /// Adds a position, of a member that is a separator up to `height`, to an order of so many.
+    fn enter(&mut self, position: &[u8], height: u8, count: u64) -> Result<()> {
+        let key = self.order_key(0, position);
         self.staged.stage.write_member(&key, Some(b""))?;
-        self.known().enter(&position);
-        let (height, levels) = (self.height_of(member), self.levels());
+        self.known().enter(position);
+        let levels = self.levels();
         for level in 1..=height.max(levels) {
             if level > height && self.ask_level(level)? {
-                self.known().change_before(level, &position, |count| count.saturating_add(1));
+                self.known().change_before(level, position, |count| count.saturating_add(1));
                 continue;
             }
             let (before, total) = if level > levels {
                 (Vec::new(), count)
             } else {
-                match self.separator_before(level, &position)? {
+                match self.separator_before(level, position)? {
                     Some(found) => found,
                     None => continue,
                 }
             };
             let mut rest = total + 1;
             if level <= height {
-                let first = self.sum_between(level - 1, &before, &position)?;
+                let first = self.sum_between(level - 1, &before, position)?;
                 self.write_count(level, &before, first)?;
                 rest = rest.saturating_sub(first);
-                self.write_count(level, &position, rest)?;
+                self.write_count(level, position, rest)?;
             } else {
                 self.write_count(level, &before, rest)?;
             }
@@ -178,12 +190,11 @@ impl Collection<'_, '_> {
         Ok(())
     }
 
-    /// Removes a position.
-    fn leave(&mut self, position: &[u8]) -> Result<()> {
+    /// Removes a position, of a member that is a separator up to `height`.
+    fn leave(&mut self, position: &[u8], height: u8) -> Result<()> {
         let key = self.order_key(0, position);
         self.staged.stage.write_member(&key, None)?;
         self.known().leave(position);
-        let height = self.height_of(at_position(position).0);
         for level in 1..=self.levels() {
             let is_loaded = self.ask_level(level)?;
             let mut count = 0;

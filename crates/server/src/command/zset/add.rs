@@ -89,10 +89,11 @@ fn add(context: &mut Context<'_>, request: &Request<'_>, increment: bool) -> Com
     let mut set = Collection::open(context.keys.staged()?, request.arg(1), Kind::SortedSet)?;
     let (mut added, mut updated, mut last) = (0, 0, None);
     for (score, member) in pairs() {
-        let old = if set.header.count == 0 { None } else { set.score(member)? };
+        let place = set.place_of(member);
+        let old = if set.header.count == 0 { None } else { set.score_at(&place)? };
         last = options.decide(score::parse(score).unwrap_or(0.0), old)?;
         if let Some(new) = last.filter(|new| old.is_none_or(|old| old != *new)) {
-            set.set_score(member, new, old)?;
+            set.set_score_at(&place, member, new, old)?;
             *(if old.is_some() { &mut updated } else { &mut added }) += 1;
         }
     }

@@ -120,10 +120,10 @@ fn mixed(
             Bound::Excluded(end) => member < &end[..],
         };
         if from.is_none() && is_behind_start {
-            from = Some(position(member, score));
+            from = Some(position(member, score).to_vec());
         }
         if from.is_some() && !is_before_end {
-            to = Some(position(member, score));
+            to = Some(position(member, score).to_vec());
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
