@@ -119,7 +119,7 @@ pub struct Stage {
     /// What was drawn ahead.
     pub ahead: Ahead,
     /// Members that were looked up before they are asked for.
-    looked_up: LookedUp,
+    pub looked_up: LookedUp,
     /// The collection that was changed last.
     current: Option<Current>,
     /// Whether something was rolled back: what is kept between steps may not be taken for what is here then.

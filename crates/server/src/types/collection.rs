@@ -132,8 +132,9 @@ impl<'s, 'a> Collection<'s, 'a> {
 
     /// Looks members up that the next commands ask for, in their order.
     pub fn look_up<'m>(&mut self, members: impl Iterator<Item = &'m [u8]>) -> Result<()> {
-        let places = members.map(|member| self.place_of(member).key).collect();
-        self.staged.look_up(self.ready, places)
+        let mut keys = self.staged.stage.looked_up.begin();
+        keys.extend(members.map(|member| self.place_of(member).key));
+        self.staged.look_up(self.ready, keys)
     }
 
     /// Shows what a member has, if it is there.

@@ -15,11 +15,15 @@ use super::Staged;
 const VALUE_SIZE_MAX: usize = 256;
 /// So many of those that are next are looked through: a command that fails asks for nothing.
 const NEXT: usize = 4;
+/// So many keys need no further memory.
+const FIRST_LEN: usize = 32;
 
 /// What was looked up, in the order in which it will be asked for.
 #[derive(Default)]
 pub struct LookedUp {
-    found: Vec<(ShortBytes, Option<ShortBytes>)>,
+    keys: Vec<ShortBytes>,
+    /// What each of the first keys has; `None` of one that has to be looked up again.
+    values: Vec<Option<Option<ShortBytes>>>,
     next: usize,
 }
 
@@ -27,37 +31,41 @@ impl LookedUp {
     /// Takes what a key has, if it was looked up and is among the next ones.
     #[inline]
     pub fn take(&mut self, key: &[u8]) -> Option<Option<ShortBytes>> {
-        let mut next = self.found[self.next..].iter().take(NEXT);
-        let at = next.position(|(place, _)| **place == *key)?;
-        self.next += at + 1;
-        Some(self.found[self.next - 1].1.take())
+        let mut next = self.keys[self.next..self.values.len()].iter().take(NEXT);
+        let at = self.next + next.position(|found| **found == *key)?;
+        self.next = at + 1;
+        self.values[at].take()
     }
 
     /// Forgets all of it: it may have been changed since.
     pub fn forget(&mut self) {
-        self.found.clear();
+        self.keys.clear();
+        self.values.clear();
         self.next = 0;
+    }
+
+    /// Forgets all of it, and gives room for the keys that are looked up next.
+    pub fn begin(&mut self) -> Vec<ShortBytes> {
+        self.forget();
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.reserve(FIRST_LEN);
+        keys
     }
 }
 
 impl Staged<'_> {
     /// Looks members up that the next commands ask for, in their order. The header of their collection was read.
     pub fn look_up(&mut self, ready: &Ready, keys: Vec<ShortBytes>) -> Result<()> {
-        let mut values = Vec::with_capacity(keys.len());
-        let looked = ready.members.peek_many(&keys, |index, value| {
-            if value.is_none_or(|value| value.len() <= VALUE_SIZE_MAX) {
-                values.push((index, value.map(ShortBytes::from)));
-            }
-        });
         let known = &mut self.stage.looked_up;
         known.forget();
-        looked?;
-        let (mut keys, mut count) = (keys.into_iter(), 0);
-        known.found.extend(values.into_iter().filter_map(|(index, value)| {
-            let place = keys.nth(index - count)?;
-            count = index + 1;
-            Some((place, value))
-        }));
-        Ok(())
+        known.keys = keys;
+        let LookedUp { keys, values, .. } = known;
+        values.reserve(keys.len());
+        Ok(ready.members.peek_many(&keys[..], |index, value| {
+            // Damaged ones are left out.
+            values.resize(index, None);
+            let is_short = value.is_none_or(|value| value.len() <= VALUE_SIZE_MAX);
+            values.push(is_short.then(|| value.map(ShortBytes::from)));
+        })?)
     }
 }
