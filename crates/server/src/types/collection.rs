@@ -19,7 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::short_bytes::ShortBytes;
 
 /// Where in the order of places a member of a hash, set or sorted set lies.
-pub struct Place {
+pub struct MemberPlace {
     /// The hash of the member.
     pub hash: u64,
     /// The key of its entry.
@@ -124,10 +124,10 @@ impl<'s, 'a> Collection<'s, 'a> {
     }
 
     /// Where a member lies.
-    pub fn place_of(&self, member: &[u8]) -> Place {
+    pub fn place_of(&self, member: &[u8]) -> MemberPlace {
         let hash = self.ready.hash_of(member);
         let (id, place) = (self.header.id.to_be_bytes(), self.place(hash).to_be_bytes());
-        Place { hash, key: ShortBytes::of_parts([&id, &place, member]) }
+        MemberPlace { hash, key: ShortBytes::of_parts([&id, &place, member]) }
     }
 
     /// Looks members up that the next commands ask for, in their order.
@@ -165,7 +165,12 @@ impl<'s, 'a> Collection<'s, 'a> {
     }
 
     /// Sets what a member has, of which it is known whether it is there.
-    pub(super) fn set_at(&mut self, place: &Place, value: &[u8], is_there: bool) -> Result<()> {
+    pub(super) fn set_at(
+        &mut self,
+        place: &MemberPlace,
+        value: &[u8],
+        is_there: bool,
+    ) -> Result<()> {
         // It checks the size of the key.
         self.staged.stage.write_member(&place.key, Some(value))?;
         self.header.count += u64::from(!is_there);
@@ -224,7 +229,7 @@ impl<'s, 'a> Collection<'s, 'a> {
     }
 
     /// Removes a member that is known to be there.
-    pub(super) fn remove_at(&mut self, place: &Place) -> Result<()> {
+    pub(super) fn remove_at(&mut self, place: &MemberPlace) -> Result<()> {
         self.staged.stage.write_member(&place.key, None)?;
         // What is read while others write need not fit the count; then it is read again.
         self.header.count = self.header.count.saturating_sub(1);

@@ -1,8 +1,8 @@
 //! The counts of the separators of a level that is in memory, by their positions (`separators.rs`).
 //!
 //! Every member that comes or goes looks for one of some thousands. So they lie in chunks of neighbours, and the first
-//! eight bytes of the positions, which are the scores, lie one behind the other as numbers: among these the search takes
-//! no branch that depends on what it finds, and the position itself is compared only where they are equal.
+//! eight bytes of the positions, which are the scores, lie one behind the other as numbers: among these the search
+//! takes no branch that depends on what it finds, and the position itself is compared only where they are equal.
 //!
 //! Invariants: no chunk is empty, and `firsts` has the number of its first position; all positions are in order, and
 //! different; `numbers` has the number of each position of a chunk, at its place.

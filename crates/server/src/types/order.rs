@@ -23,7 +23,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use super::collection::{Collection, Place};
+use super::collection::{Collection, MemberPlace};
 use super::places::{LEVEL_MAX, order_key};
 use super::separators::{AHEAD_MAX, OVERHEAD, SIZE_MAX, Separators};
 use crate::command::copy_budget::CopyBudget;
@@ -116,7 +116,7 @@ impl Collection<'_, '_> {
     }
 
     /// The same of a member whose place is known.
-    pub fn score_at(&mut self, place: &Place) -> Result<Option<f64>> {
+    pub fn score_at(&mut self, place: &MemberPlace) -> Result<Option<f64>> {
         self.staged.see_member(self.ready, &place.key, score_of)
     }
 
@@ -129,7 +129,7 @@ impl Collection<'_, '_> {
     /// The same of a member whose place is known.
     pub fn set_score_at(
         &mut self,
-        place: &Place,
+        place: &MemberPlace,
         member: &[u8],
         score: f64,
         old: Option<f64>,
