@@ -9,11 +9,14 @@ const WORD_SIZE_MAX: usize = 1024;
 /// Bytes of a line that announces words or a word, at most.
 const LINE_SIZE_MAX: usize = 16;
 
-/// The words of the first request, and its size in bytes; `None` if it is not there as a whole yet.
+/// The words of a request, and its size in bytes.
+type Request<'b> = (Vec<&'b [u8]>, usize);
+
+/// The first request; `None` if it is not there as a whole yet.
 ///
 /// # Errors
 /// The bytes are no request, or one that is larger than any that is answered.
-pub(super) fn parse(input: &[u8]) -> io::Result<Option<(Vec<&[u8]>, usize)>> {
+pub(super) fn parse(input: &[u8]) -> io::Result<Option<Request<'_>>> {
     let Some((count, mut at)) = announced(input, b'*', WORD_COUNT_MAX)? else { return Ok(None) };
     let mut words = Vec::with_capacity(count);
     for _ in 0..count {
