@@ -176,6 +176,7 @@ impl Connection {
             shared.waiters.remove(waiting.ticket);
         }
         shared.registry.remove(self.client().id);
+        shared.scans.leave(self.client().id);
         shared.client_memory.forget(self.client());
         tracing::debug!("client {} disconnected", self.client().id);
     }

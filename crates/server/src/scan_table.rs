@@ -7,8 +7,9 @@
 //! A scan in progress keeps two entries at most: its newest cursor and the one before (so that a
 //! request can be repeated after a lost reply); using a cursor forgets its predecessor. Scans that
 //! nobody continues are forgotten when the table exceeds its count or its bytes: the oldest of the
-//! client that has most of it. So a client that leaves scans behind ends its own, and not those of
-//! others. And cursors are numbers that nobody can foresee: none can be used by chance or on purpose
+//! client that has most of it, but never the one that was just given out. Those that were left by
+//! clients that have gone count as one client's. So a client that leaves scans behind ends its own,
+//! and what others left, and not those of others. And cursors are numbers that nobody can foresee: none can be used by chance or on purpose
 //! by a client that was not told of it, and one from before a restart is recognised as unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,8 @@ const CURSOR_COUNT_MAX: usize = 1 << 16;
 const KEY_SIZE_TOTAL_MAX: usize = 64 << 20;
 /// Bytes that a cursor takes besides its key.
 const CURSOR_OVERHEAD: usize = 200;
+/// Stands for all clients that have gone.
+const GONE: u64 = 0;
 /// Cursors have so many bits, and so stay exact even in clients that use floating point.
 const CURSOR_BITS: u32 = 53;
 
@@ -89,12 +92,15 @@ impl ScanTable {
         let entry = Entry { last_key: last_key.into(), previous, client_id, number };
         state.insert(cursor, entry);
         while state.entries.len() > CURSOR_COUNT_MAX || state.key_size_total > KEY_SIZE_TOTAL_MAX {
-            let largest = state.by_size.last().and_then(|(_, id)| state.shares.get(id));
-            let oldest = largest.and_then(|share| share.cursors.first_key_value());
-            let Some(oldest) = oldest.map(|(_, cursor)| *cursor) else { break };
+            let Some(oldest) = state.oldest_of_largest(cursor) else { break };
             state.forget(oldest);
         }
         cursor
+    }
+
+    /// Says that a client has gone: what it left may be continued by another connection, or by nobody.
+    pub fn leave(&self, client_id: u64) {
+        self.lock().leave(client_id);
     }
 
     /// A panic elsewhere cannot have left the table half changed: nothing in it panics.
@@ -113,6 +119,29 @@ impl State {
         share.cursors.insert(entry.number, cursor);
         self.by_size.insert((share.size, entry.client_id));
         self.entries.insert(cursor, entry);
+    }
+
+    /// The oldest cursor of the client that has most of the table, but for this one.
+    fn oldest_of_largest(&self, kept: u64) -> Option<u64> {
+        self.by_size.iter().rev().find_map(|(_, client_id)| {
+            let cursors = self.shares.get(client_id)?.cursors.values();
+            cursors.copied().find(|cursor| *cursor != kept)
+        })
+    }
+
+    fn leave(&mut self, client_id: u64) {
+        let Some(share) = self.shares.remove(&client_id) else { return };
+        self.by_size.remove(&(share.size, client_id));
+        for cursor in share.cursors.values() {
+            if let Some(entry) = self.entries.get_mut(cursor) {
+                entry.client_id = GONE;
+            }
+        }
+        let gone = self.shares.entry(GONE).or_default();
+        self.by_size.remove(&(gone.size, GONE));
+        gone.size += share.size;
+        gone.cursors.extend(share.cursors);
+        self.by_size.insert((gone.size, GONE));
     }
 
     fn forget(&mut self, cursor: u64) {
@@ -188,6 +217,28 @@ mod tests {
         assert_eq!(state.shares.values().map(sizes).sum::<usize>(), state.key_size_total);
         assert!(state.by_size.iter().all(|(size, id)| state.shares[id].size == *size));
         assert_eq!(state.by_size.len(), state.shares.len());
+    }
+
+    /// What was wrong: scans of clients that had gone were never the largest share, so that each new client lost its own.
+    #[test]
+    fn a_new_client_can_scan_however_many_have_gone() {
+        let table = ScanTable::new();
+        let mut first = None;
+        for client_id in 1..CURSOR_COUNT_MAX as u64 + 1_000 {
+            let cursor = table.advance(client_id, 0, b"key");
+            assert!(table.position(cursor).is_some(), "{client_id}");
+            let next = table.advance(client_id, cursor, b"later");
+            assert!(table.position(next).is_some(), "{client_id}");
+            first = first.or(Some(next));
+            table.leave(client_id);
+        }
+        assert_eq!(first.and_then(|first| table.position(first)), None, "the oldest goes first");
+        // Also while all of them are there, with as much each.
+        let table = ScanTable::new();
+        for client_id in 1..CURSOR_COUNT_MAX as u64 + 1_000 {
+            let cursor = table.advance(client_id, 0, b"key");
+            assert!(table.position(cursor).is_some(), "{client_id}");
+        }
     }
 
     #[test]
