@@ -111,7 +111,9 @@ impl Listening {
         // Every client begins in it. Where databases were exchanged its map may be gone: a repair leaves out what is
         // damaged, and a program may have dropped it.
         let begun = shared.databases.begin(&shared.store, 0).map_err(std::io::Error::other);
-        begun.map_err(io("cannot make the map of database 0"))?;
+        begun.map_err(io(
+            "cannot make the map of database 0, which is gone (serve the pool once to be written)",
+        ))?;
         Ok(Server { shared, parts: Mutex::new(Some(Parts { acceptor, metrics, polls })) })
     }
 }

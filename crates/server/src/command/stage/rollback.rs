@@ -35,12 +35,14 @@ impl Stage {
             self.members.set(key, before);
             self.member_gaps.open(key);
         }
+        // Also of a database of which nothing was removed before the failure.
+        for part in &mut self.parts {
+            part.cleared.take_if(|cleared| cleared.mark == self.mark_count);
+        }
         for ((place, key), before) in undo.keys {
             self.roll_back_count(place);
-            let mark = self.mark_count;
             let part = self.part_mut(place);
             part.gaps.open(&key);
-            part.cleared.take_if(|cleared| cleared.mark == mark);
             // A value that was replaced was appended to before that, if it was.
             for before in before.into_iter().rev() {
                 let written = &mut self.part_mut(place).written;

@@ -10,7 +10,8 @@
 //!
 //! What the clients of one step are given takes no more memory than one reply may: a command makes any number of
 //! collections at once (`SWAPDB`, a transaction of `RENAME`), each with a client that takes all of it. The others go on
-//! waiting, and are served in a step of their own in the next turn of the event loop.
+//! waiting, and are served in a step of their own in the next turn of the event loop: until then another client may take
+//! before them.
 //!
 //! The replies go to the event loops of the clients when what was taken is durable, at the end of the turn
 //! (`event_loop.rs`).
@@ -174,9 +175,12 @@ pub fn serve_left(shared: &Shared, loop_index: usize) {
         return;
     }
     let _entered = shared.exclusion.enter(loop_index);
-    if let Err(Failure::Store(error)) = serve_rest(shared, loop_index, &made) {
-        shared.log_store_error(&error);
+    let Err(failure) = serve_rest(shared, loop_index, &made) else { return };
+    if let Failure::Store(error) = &failure {
+        shared.log_store_error(error);
     }
+    // Nothing was taken: they are served in the next turn that something else begins.
+    shared.loops[loop_index].serve_later(made);
 }
 
 /// Behind a write without a service: serves the clients that began to wait meanwhile for what was made, or to
