@@ -76,7 +76,7 @@ fn open_raised(
     threads: usize,
     (mut refused, max_size, batch_size): (Error, u64, u64),
 ) -> Result<(Trees, u64)> {
-    let mut more = batch_size.max(RAISE_MIN);
+    let (mut more, mut highest) = (batch_size.max(RAISE_MIN), max_size);
     for _ in 0..RAISES_MAX {
         let pool_options = PoolOptions {
             create: CreateMode::Never,
@@ -85,15 +85,23 @@ fn open_raised(
         };
         // More than that is not to be had.
         let Ok(pool) = Pool::open(path, &pool_options) else { break };
-        let (raised, mut lacking) = (pool.max_size(), None);
+        let mut lacking = None;
+        if pool.max_size() <= highest {
+            break;
+        }
+        highest = pool.max_size();
         match (open_trees(pool, threads, path, options, &mut lacking), lacking) {
             (Err(error), Some(_)) => refused = error,
             (opened, _) => {
-                options.events.tell(&Event::MaximumRaised(raised));
+                options.events.tell(&Event::MaximumRaised(highest));
                 return opened;
             }
         }
         more = more.saturating_mul(2);
+    }
+    // It stays, though it was in vain.
+    if highest > max_size {
+        options.events.tell(&Event::MaximumRaised(highest));
     }
     Err(refused)
 }

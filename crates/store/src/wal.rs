@@ -267,8 +267,12 @@ impl StoreLog {
         for name in trees.names().iter().filter(|name| !crate::map::reserved::is_reserved(name)) {
             if let Some(tree) = trees.find_bytes_tree(name)? {
                 // Relaxed: the thread that emptied a map, and gave it another number, has ended.
-                let number = self.number_of(&tree).load(Ordering::Relaxed).to_le_bytes();
-                self.metadata.change(session, &Change::upsert(&map_key(name), &number))?;
+                let number = self.number_of(&tree).load(Ordering::Relaxed);
+                // An empty map may have none yet.
+                if number != 0 {
+                    let number = number.to_le_bytes();
+                    self.metadata.change(session, &Change::upsert(&map_key(name), &number))?;
+                }
             }
         }
         Ok(())

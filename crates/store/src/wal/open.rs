@@ -145,8 +145,8 @@ impl StoreLog {
                     <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)
                 })?;
                 match own {
-                    Some(number) => self.enter(&tree, number),
-                    None => self.number_found(&tree, name, session)?,
+                    Some(number) if number != 0 => self.enter(&tree, number),
+                    _ => self.number_found(&tree, name, session)?,
                 }
             }
         }
