@@ -14,7 +14,8 @@ use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 /// Keys that the caches of the model are meant for.
 const REFERENCE: f64 = 121e6;
 
-/// Ours, that of the store first; the other with none of the ideas, with filters, with buffers, with both, and with checkpoints of its log too.
+/// Ours, that of the store first; the other with none of the ideas, with filters, with buffers, with both, and with
+/// checkpoints of its log too.
 const TREES: [&str; 7] = [
     "nbtree",
     "hashed-leaf",

@@ -333,8 +333,8 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     fn allocate_sparse(layout: Layout) -> *mut u8 {
         Self::allocate_zeroed(layout)
     }
-    /// Much of some memory is used that was thought to be sparse: it gets huge pages, if the system has any, and what is
-    /// in it stays. No effect on meaning. It may take milliseconds.
+    /// Much of some memory is used that was thought to be sparse: it gets huge pages, if the system has any, and what
+    /// is in it stays. No effect on meaning. It may take milliseconds.
     fn join_pages(start: *mut u8, size: usize) {
         let _ = (start, size);
     }

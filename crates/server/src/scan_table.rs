@@ -9,8 +9,9 @@
 //! nobody continues are forgotten when the table exceeds its count or its bytes: the oldest of the
 //! client that has most of it, but never the one that was just given out. Those that were left by
 //! clients that have gone count as one client's. So a client that leaves scans behind ends its own,
-//! and what others left, and not those of others. And cursors are numbers that nobody can foresee: none can be used by chance or on purpose
-//! by a client that was not told of it, and one from before a restart is recognised as unknown.
+//! and what others left, and not those of others. And cursors are numbers that nobody can foresee:
+//! none can be used by chance or on purpose by a client that was not told of it, and one from before
+//! a restart is recognised as unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(state.by_size.len(), state.shares.len());
     }
 
-    /// What was wrong: scans of clients that had gone were never the largest share, so that each new client lost its own.
+    /// What was wrong: scans of clients that had gone were never the largest share, and each new client lost its own.
     #[test]
     fn a_new_client_can_scan_however_many_have_gone() {
         let table = ScanTable::new();

@@ -18,8 +18,8 @@
 //!   the global tree the thread has the shard's claim. So writes of a key go there one after the other, each
 //!   newer than the one before: a value that was written meanwhile waits in the table for the next claim.
 //! - *Nothing is passed over.* A thread that took a number below the clock's had the shard's lock when it
-//!   did, so that whoever gets that lock later finds its key in the table. The clock is read before the lock
-//!   is taken, maybe long before; what came since has a number of at least that, and stays.
+//!   did, so that a thread that gets that lock later finds its key in the table. The clock is read before the
+//!   lock is taken, maybe long before; what came since has a number of at least that, and stays.
 //! - *Horizons grow.* A horizon is looked at again under the claim, and a smaller one is not stored.
 //! - *What is free is durable.* A horizon is stored when all that it says is durable in the global tree, by
 //!   release, and read by acquire, so that the word that frees is stored behind the writes of all evaluators.

@@ -143,6 +143,8 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         // In the order of the shards. A thread that evaluates waits for none while it has one.
         let _claims: Vec<_> = self.table.shards().iter().map(Shard::claim).collect();
         let shard = self.table.shard(change.key);
+        // Persist: the word that frees what is applied before this write: or recovery would apply an old entry of the
+        // key over it.
         if !M::mutant("f3.direct_undrained") {
             self.drain_claimed(session, shard)?;
         }

@@ -301,7 +301,7 @@ mod tests {
 
     /// The first leaf of a segment made 4 MiB resident.
     #[test]
-    fn few_leaves_take_little_memory_and_half_of_a_segment_is_joined() {
+    fn few_leaves_take_little_memory_and_many_are_joined() {
         let slab = Slab::<Production, Hardware>::new(1 << 30).expect("room");
         let half = (1 << segment_shift::<Hardware>()) / 2;
         // The second segment has leaves far from each other.

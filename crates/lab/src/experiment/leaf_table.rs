@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_design_without_a_leaf_with_room_is_named_and_the_others_are_counted() {
+    fn a_design_without_a_leaf_with_room_is_named_in_a_note() {
         let (mut outcome, mut tell) = (Results::default(), |_: &str| ());
         let designs = ["fptree", "utree"];
         let measured = measure(&mut quick(&mut tell), &mut outcome, &designs, Domain::Adr).unwrap();

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_there_until_it_is_removed_and_what_is_wrong_is_refused() {
+    fn what_is_set_is_there_and_what_is_wrong_is_refused() {
         let server = Loopback::start("fast-fair", 1000).expect("a server");
         let mut stream = TcpStream::connect(server.address()).expect("a connection");
         let mut says = |request: &[u8], reply: &[u8]| {

@@ -81,8 +81,8 @@ impl<M: Machine> Pool<M> {
         }
     }
 
-    /// Ends the seal, if it is still in force or could come to be: the pool is about to be changed. A close that was cut
-    /// short has left one of the session's next generation, which the session gets when the pool grows.
+    /// Ends the seal, if it is still in force or could come to be: the pool is about to be changed. A close that was
+    /// cut short has left one of the session's next generation, which the session gets when the pool grows.
     pub fn end_seal(&self) {
         if self.writable("end its seal").is_err() {
             return;

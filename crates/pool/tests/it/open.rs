@@ -278,8 +278,8 @@ fn a_reader_does_not_create() {
     assert!(!scratch.path.exists());
 }
 
-/// What was refused: a pool whose close was cut short before its mark, and which then grew and was killed. It had the seal
-/// of the close in force, and what the seal did not know.
+/// What was refused: a pool whose close was cut short before its mark, and which then grew and was killed. It had the
+/// seal of the close in force, and what the seal did not know.
 #[test]
 fn the_seal_of_a_close_that_was_cut_short_is_never_in_force() {
     let scratch = Scratch::with_pool();

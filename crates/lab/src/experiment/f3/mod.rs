@@ -179,8 +179,8 @@ fn compete(
         "{cpus} CPUs, not the paper's machine: figures are shown beside the paper's without a verdict. Without \
          evaluators writers evaluate when the objects are full. Several evaluators work at once, each on a part of \
          the table of pending keys at a time; fast-fair has none, whatever the title says. Where there are more \
-         threads than CPUs, evaluators take the writers' time. Threads are spread over the nodes of memory where there are several; \
-         here {}.",
+         threads than CPUs, evaluators take the writers' time. Threads are spread over the nodes of memory where \
+         there are several; here {}.",
         topology::numa_nodes().len()
     ));
     Ok(outcome)

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tree_is_measured_behind_the_server_and_compared_with_the_first() {
+    fn every_tree_is_compared_with_the_first_behind_the_server() {
         let outcome = compare(&mut quick(&mut |_| ()), 2000, 2000, 3).expect("measured");
         let table = &outcome.tables[0];
         assert_eq!(table.rows.len(), DESIGNS.len());

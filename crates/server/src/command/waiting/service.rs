@@ -10,8 +10,8 @@
 //!
 //! What the clients of one step are given takes no more memory than one reply may: a command makes any number of
 //! collections at once (`SWAPDB`, a transaction of `RENAME`), each with a client that takes all of it. The others go on
-//! waiting, and are served in a step of their own in the next turn of the event loop: until then another client may take
-//! before them.
+//! waiting, and are served in a step of their own in the next turn of the event loop: until then another client may
+//! take before them.
 //!
 //! The replies go to the event loops of the clients when what was taken is durable, at the end of the turn
 //! (`event_loop.rs`).
