@@ -5,7 +5,7 @@
 use everleaf_machine::Hardware;
 use everleaf_pool::{Pool, Seal};
 
-use crate::common::{Scratch, create, open};
+use crate::common::{Scratch, alone, create, open};
 
 /// Runs `act` in a forked child. Returns the code it ends with, or 128 more than the signal that ends it.
 fn in_child(act: impl FnOnce()) -> i32 {
@@ -27,6 +27,7 @@ fn in_child(act: impl FnOnce()) -> i32 {
 /// Both looked only at whether the pool is read-only, and a child ended by a memory fault.
 #[test]
 fn a_forked_child_leaves_the_seal_as_it_is() {
+    let _alone = alone();
     let scratch = Scratch::new();
     let pool: Pool<Hardware> = create(&scratch.path).unwrap();
     let seal = Seal { leaves: 1, keys: 2, sum: 3, roots: 4 };

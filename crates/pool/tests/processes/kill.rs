@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use crate::common::{Scratch, child_path, create, open, start_child};
+use crate::common::{Scratch, alone, child_path, create, open, start_child};
 
 /// Not a test by itself: changes the pool it is told and reports each change when it is done, until
 /// it is killed.
@@ -58,6 +58,7 @@ impl Reported {
 
 #[test]
 fn a_killed_process_loses_nothing_that_it_reported() {
+    let _alone = alone();
     let rounds = 25;
     let mut changes = 0;
     for round in 0..rounds {

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Child;
 
-use crate::common::{Scratch, child_path, create, open, open_read_only, start_child};
+use crate::common::{Scratch, alone, child_path, create, open, open_read_only, start_child};
 use everleaf_machine::Hardware;
 use everleaf_pool::{Pool, PoolError};
 
@@ -52,6 +52,7 @@ fn pids(result: Result<Pool<Hardware>, PoolError>) -> Vec<u32> {
 
 #[test]
 fn a_second_opener_is_told_the_process_that_holds_the_pool() {
+    let _alone = alone();
     let scratch = Scratch::with_pool();
     let mut child = holding_child(&scratch.path, "write");
     assert_eq!(pids(open(&scratch.path)), [child.id()]);
@@ -63,6 +64,7 @@ fn a_second_opener_is_told_the_process_that_holds_the_pool() {
 
 #[test]
 fn a_killed_holder_holds_nothing_and_is_not_named() {
+    let _alone = alone();
     let scratch = Scratch::with_pool();
     let mut killed = holding_child(&scratch.path, "write");
     killed.kill().unwrap();
@@ -78,6 +80,7 @@ fn a_killed_holder_holds_nothing_and_is_not_named() {
 
 #[test]
 fn many_may_read_while_none_writes() {
+    let _alone = alone();
     let scratch = Scratch::with_pool();
     let mut child = holding_child(&scratch.path, "read");
     let here = open_read_only(&scratch.path).unwrap();
@@ -94,6 +97,7 @@ fn many_may_read_while_none_writes() {
 
 #[test]
 fn a_process_cannot_open_a_pool_twice() {
+    let _alone = alone();
     let scratch = Scratch::new();
     let pool = create(&scratch.path).unwrap();
     let error = open(&scratch.path).unwrap_err();
@@ -105,6 +109,7 @@ fn a_process_cannot_open_a_pool_twice() {
 
 #[test]
 fn a_pool_is_locked_from_the_moment_it_has_a_name() {
+    let _alone = alone();
     let scratch = Scratch::new();
     let path = scratch.path.as_path();
     let results: Vec<_> = std::thread::scope(|scope| {
