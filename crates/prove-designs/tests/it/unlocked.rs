@@ -56,7 +56,11 @@ fn leaves_replaced_beside_each_other_meet_rare_branches() {
         &[10, 20, 30, 5],
         vec![inserts(&[7]), inserts(&[25])],
         Some(1),
-        &["nbtree_published.copy_lost", "nbtree_published.help_predecessor"],
+        &[
+            "nbtree_published.copy_lost",
+            "nbtree_published.help_predecessor",
+            "nbtree_published.install_busy",
+        ],
     );
     // The copies are replaced before their leaf is linked again.
     meet::<Two>(
