@@ -17,7 +17,7 @@ use crate::random::Random;
 pub const REGION_SIZE_BYTES: usize = if cfg!(debug_assertions) { 1_000_000 } else { 160_000_000 };
 
 /// Steps of one leg, and legs of one measurement: the median leg counts.
-const STEP_COUNT: usize = 60_000;
+const STEP_COUNT: usize = 20_000;
 const LEG_COUNT: usize = 5;
 
 /// A cache line that names the next.

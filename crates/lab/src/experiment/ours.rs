@@ -23,7 +23,7 @@ pub(super) const FAMILY: Family = Family {
             claim: "exact counts of one thread on the model of caches and media; the same in every \
                     run",
             kinds: &[Kind::Counts],
-            seconds: (50, 900),
+            seconds: (31, 900),
             needs: &[],
             make: counts,
         },
@@ -166,10 +166,10 @@ fn side_by_side(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let contest = Contest {
         designs: &designs,
         workloads: &workloads,
-        keys: context.scale.pick(250_000, 10_000_000),
-        operations: context.scale.pick(50_000, 1_000_000),
+        keys: context.scale.pick(100_000, 10_000_000),
+        operations: context.scale.pick(30_000, 1_000_000),
         scan_length: 100,
-        rounds: context.scale.pick(3, 9),
+        rounds: context.scale.pick(2, 9),
     };
     let reports = timed::run(context, &contest)?;
     let mut outcome = Results::default();

@@ -193,7 +193,7 @@ pub(super) const FAMILY: Family = Family {
             what: "section VI.I: the trees behind a server of the protocol of Redis",
             claim: "1.13 to 1.53 times the throughput of the others",
             kinds: &[Kind::ManyCores],
-            seconds: (20, 300),
+            seconds: (9, 300),
             needs: &["nbtree", "fast-fair", "rntree", "fptree", "utree", "bztree"],
             make: redis::run,
         },

@@ -30,7 +30,7 @@ struct Served {
 pub(super) fn run(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let keys = context.scale.pick(100_000, 4_000_000);
     let operations = context.scale.pick(60_000, 1_000_000);
-    let rounds = context.scale.pick(5, 9);
+    let rounds = context.scale.pick(3, 9);
     compare(context, keys, operations, rounds)
 }
 
