@@ -95,6 +95,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         allowed.min().map(|(_, right)| right)
     }
 
+    /// Whether a neighbour of the leaf at `index` is left out by `pair_at` because something stands in for it.
+    fn stands_in_beside(&self, parent: Shared<Inner<M>>, index: usize) -> bool {
+        let stands_in =
+            |index: usize| LeafId::of_child(parent.child(index)).stands_in_for().is_some();
+        (index > 0 && stands_in(index - 1))
+            || (index + 1 < usize::from(parent.count) && stands_in(index + 1))
+    }
+
     /// One attempt to merge the leaf of `key` with a neighbour under the same parent.
     fn try_merge(&self, session: &mut Session<M>, key: K::Key<'_>) -> Result<Progress, AllocError> {
         let (path, child) = self.inner.descend_path(key, false);
@@ -105,7 +113,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             return Ok(Progress::NoNeighbour);
         }
         self.restore_beside(&path)?;
-        let Some(right) = self.pair_at(parent, index) else { return Ok(Progress::None) };
+        let Some(right) = self.pair_at(parent, index) else {
+            // A neighbour was restored while somebody else had the parent: it is put in its place by the next look.
+            let waits = self.stands_in_beside(parent, index);
+            return Ok(if waits { Progress::Busy } else { Progress::None });
+        };
         let a = LeafId::of_child(parent.child(right - 1));
         let b = LeafId::of_child(parent.child(right));
         let replaced = |leaf: LeafId| {

@@ -119,13 +119,11 @@ fn an_installation_that_found_a_lock_is_made_in_a_full_pool() {
     trees.merge_thin(0, &mut |_| panic!("nothing is owed"));
 }
 
-/// What was lost: a leaf that opening at once had left, and that was restored while somebody had the lock of its
-/// parent, was passed by the thread that merges thin leaves, and never looked at again.
-#[test]
-fn thin_leaves_that_inner_nodes_do_not_lead_to_yet_are_merged() {
-    // Two leaves.
-    const KEYS: u64 = 255;
-    let folder = tempfile::tempdir().expect("a folder");
+/// Of two leaves.
+const KEYS: u64 = 255;
+
+/// Makes a pool with two thin leaves that were not merged, and opens it at once.
+fn with_two_thin_leaves(folder: &tempfile::TempDir) -> Trees {
     let pool = || {
         let (create, domain) = (CreateMode::IfMissing, Some(Domain::Process));
         let options = PoolOptions { create, domain, max_size_bytes: 1 << 30, ..Default::default() };
@@ -146,7 +144,15 @@ fn thin_leaves_that_inner_nodes_do_not_lead_to_yet_are_merged() {
             }
         });
     }
-    let trees: Trees = Trees::open_at_once(pool(), 1).expect("the trees");
+    Trees::open_at_once(pool(), 1).expect("the trees")
+}
+
+/// What was lost: a leaf that opening at once had left, and that was restored while somebody had the lock of its
+/// parent, was passed by the thread that merges thin leaves, and never looked at again.
+#[test]
+fn thin_leaves_that_inner_nodes_do_not_lead_to_yet_are_merged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trees = with_two_thin_leaves(&folder);
     let numbers = trees.find_u64_tree("numbers").expect("integers").expect("there");
     let mut session = trees.heap().session().expect("a session");
     with_lock(&numbers, &mut session, |tree, session| {
@@ -162,4 +168,19 @@ fn thin_leaves_that_inner_nodes_do_not_lead_to_yet_are_merged() {
     assert_eq!(leaves(&mut session), before - 1);
     drop(session);
     assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
+}
+
+/// It was taken for a leaf that has no neighbour to merge with, and never looked at again in a pool that stays full.
+#[test]
+fn a_merge_with_a_leaf_that_is_not_led_to_yet_is_noted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trees = with_two_thin_leaves(&folder);
+    let numbers = trees.find_u64_tree("numbers").expect("integers").expect("there");
+    let mut session = trees.heap().session().expect("a session");
+    with_lock(&numbers, &mut session, |tree, session| {
+        assert_eq!(tree.get_payload(session, 0).expect("sound"), Some(0));
+        let before = tree.missed().owed().expect("what was missed before nobody knows");
+        assert!(!tree.clean_up(session, 0), "nobody can merge: the parent is locked");
+        assert_eq!(tree.missed().owed(), Some(before + 1));
+    });
 }
