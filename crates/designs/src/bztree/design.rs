@@ -21,7 +21,7 @@ const fn tries<M: Machine>() -> u32 {
 /// How often a write that found no room looks again.
 const ROOMS: u32 = 2;
 /// The same if its leaf is frozen: the thread that has frozen it has room to replace it.
-const ROOMS_OF_OTHERS: u32 = 100;
+const ROOMS_OF_OTHERS: u32 = 200;
 
 impl<V: Variant, M: Machine> BzTree<V, M> {
     /// One write, again and again while no descriptor is free; and again when it found no room, for what the
@@ -51,7 +51,10 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
                 Err(Stop::Frozen(_)) if rooms < ROOMS_OF_OTHERS => {
                     M::mark("bztree.no_room_to_help");
                     session.collect_all();
-                    M::spin(rooms);
+                    // Every other time: what the own pin has kept back may be enough, and need nobody.
+                    if rooms % 2 == 1 {
+                        M::spin(rooms);
+                    }
                     rooms += 1;
                 }
                 Err(Stop::Alloc(error) | Stop::Frozen(error)) => return Err(error.into()),

@@ -14,7 +14,8 @@
 //!
 //! If the pool has no room for that, what was frozen is copied as it is (`thaw`), or not even updates and removals
 //! could go on there. It cannot become active again itself: others may have copied it. Each node is frozen by a
-//! thread that has a node for such a copy of it, and of all that it has frozen before.
+//! thread that has a node for such a copy of it, and of all that it has frozen before; it keeps them until its nodes
+//! are replaced, also while no descriptor is free.
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::build::{Change, Effect, Outcome};
@@ -69,7 +70,7 @@ impl Rebuild {
 
 /// How often one tries to replace a frozen node for whose copy there is room.
 pub(super) const fn thaw_tries<M: Machine>() -> u32 {
-    if M::SIMULATED { 8 } else { 1000 }
+    if M::SIMULATED { 100 } else { 1000 }
 }
 
 impl<V: Variant, M: Machine> BzTree<V, M> {
@@ -191,12 +192,50 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         leaf: u64,
         change: &Change,
     ) -> Attempt<Done> {
-        let stripe = session.stripe();
-        let path = self.find_path(stripe, change.key);
-        if path.last().is_none_or(|last| last.node != leaf) {
-            return Ok(Err(Retry::Now));
+        let mut kept = None;
+        let mut done = Ok(None);
+        for attempt in 0..thaw_tries::<M>() {
+            let path = self.find_path(session.stripe(), change.key);
+            if path.last().is_none_or(|last| last.node != leaf) {
+                done = Ok(None);
+                break;
+            }
+            // Kept for the next attempt: who gave its nodes to others might find none, and leave the leaf frozen.
+            let rebuild = match &mut kept {
+                Some(rebuild) => rebuild,
+                none => none.insert(self.begin_replace(session, leaf)?),
+            };
+            rebuild.restart();
+            done = self.try_replace(session, rebuild, (leaf, &path), change);
+            match &done {
+                Ok(None) => {}
+                Err(Stop::NoDescriptor) if !M::mutant("bztree.leaves_frozen") => {
+                    if !self.is_descriptor_free_unpinned(session) {
+                        M::spin(attempt);
+                    }
+                }
+                _ => break,
+            }
         }
-        let mut rebuild = self.begin_replace(session, leaf)?;
+        if let Some(mut rebuild) = kept {
+            if done.as_ref().is_err_and(Stop::lacks_space) {
+                self.thaw(session, &mut rebuild, change.key, leaf);
+            }
+            self.end(session, rebuild, matches!(done, Ok(Some(_))));
+        }
+        Ok(done?.flatten().ok_or(Retry::Now))
+    }
+
+    /// One attempt to replace a leaf, with nodes that the caller has and keeps: none if something has changed, or else
+    /// what came of the write, if that was done.
+    fn try_replace(
+        &self,
+        session: &mut Session<M>,
+        rebuild: &mut Rebuild,
+        (leaf, path): (u64, &[Step]),
+        change: &Change,
+    ) -> Result<Option<Option<Done>>, Stop> {
+        let stripe = session.stripe();
         if !M::mutant("bztree.copies_active_leaf") {
             self.freeze(stripe, leaf);
         }
@@ -206,22 +245,23 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         let most = Self::LEAF_MAX + carried.map_or(0, |(_, added)| added);
         M::mark(if pairs.len() > most { "bztree.split" } else { "bztree.consolidate" });
         rebuild.replaces(leaf);
-        let done = self
-            .build_parts(session, &mut rebuild, (true, most), &pairs)
-            .map_err(Stop::from)
-            .and_then(|by| self.substitute(session, &mut rebuild, &path, by));
-        if done.as_ref().is_err_and(Stop::lacks_space) {
-            self.thaw(session, &mut rebuild, change.key, leaf);
+        let by = self.build_parts(session, rebuild, (true, most), &pairs)?;
+        if !self.substitute(session, rebuild, path, by)? {
+            return Ok(None);
         }
-        let is_made = matches!(done, Ok(true));
-        self.end(session, rebuild, is_made);
-        done?;
-        if is_made {
-            M::mark("bztree.replaced");
-        }
+        M::mark("bztree.replaced");
         let is_thin = change.intent.removes() && pairs.len() <= Self::THIN;
-        let outcome = carried.filter(|_| is_made).map(|(outcome, _)| outcome);
-        Ok(outcome.map(|outcome| Done { outcome, is_thin }).ok_or(Retry::Now))
+        Ok(Some(carried.map(|(outcome, _)| Done { outcome, is_thin })))
+    }
+
+    /// Whether a descriptor can be had, the caller's pin ended and begun anew: descriptors are free when all that could
+    /// help with them have ended their pins. What the caller knows of nodes is of no use behind it.
+    fn is_descriptor_free_unpinned(&self, session: &mut Session<M>) -> bool {
+        M::mark("bztree.keeps_nodes");
+        session.unpin();
+        session.heap().advance_epoch();
+        session.pin();
+        self.words.has_free()
     }
 
     /// Makes room for the replacement of a leaf: for two leaves and a copy of what is above, or for one leaf. If it
@@ -239,8 +279,10 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     }
 
     /// Replaces a frozen node on the way to `key`, and what is frozen above it, by copies as they are, with the
-    /// nodes that the caller has. What cannot be replaced now stays frozen: then there are no descriptors, or
-    /// somebody else does not get on with what is above, and a later write has to do it.
+    /// nodes that the caller has. What cannot be replaced in so many attempts stays frozen: then others use all
+    /// descriptors, or do not get on with what is above, and a later write has to do it.
+    ///
+    /// It may end the caller's pin and begin another: what the caller knows of nodes is of no use behind it.
     pub(super) fn thaw(
         &self,
         session: &mut Session<M>,
@@ -249,13 +291,14 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         node: u64,
     ) {
         let stripe = session.stripe();
-        if !self.status(stripe, node).is_frozen() {
-            return;
-        }
         for attempt in 0..thaw_tries::<M>() {
             rebuild.restart();
+            // The path first: behind another pin `node` may be anything, unless it is there.
             let path = self.find_path(stripe, key);
             let Some(level) = path.iter().position(|step| step.node == node) else { return };
+            if !self.status(stripe, node).is_frozen() {
+                return;
+            }
             rebuild.replaces(node);
             let (is_leaf, _) = self.shape(node);
             let contents = self.contents(stripe, node, is_leaf);
@@ -266,6 +309,12 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             match done {
                 Ok(true) => return self.commit(session, rebuild),
                 Ok(false) => {}
+                // Who gives up here gives its nodes to others, and nobody may have one to replace what it has frozen.
+                Err(Stop::NoDescriptor) if !M::mutant("bztree.leaves_frozen") => {
+                    if self.is_descriptor_free_unpinned(session) {
+                        continue;
+                    }
+                }
                 // The thread that has frozen what is above has a node for a copy of it.
                 Err(stop) if stop.lacks_space() => {}
                 Err(_) => break,

@@ -63,6 +63,7 @@ const BY_CHANCE: &[Meets] = &[
     ),
     ("bztree", "crowd/2/far/tight/e549adb8", &["bztree.no_room"]),
     ("bztree", "contrary/9/alike/tight/39eb70d5", &["bztree.no_room_to_help"]),
+    ("bztree", "contrary/3/near/tight/4f010733", &["bztree.keeps_nodes"]),
     (
         "cceh-b",
         "made/9/near/2/usual/25da/e068.9f5f/9274.c2f2.6e4e/3a35bfa6",

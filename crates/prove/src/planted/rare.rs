@@ -4,6 +4,7 @@ use super::{Mutant, of};
 
 /// Planted bugs that only long searches find: ten to sixty seconds each.
 pub const RARE: &[Mutant] = &[
+    of("bztree", "bztree.leaves_frozen"),
     of("cdds", "cdds.no_repair_flush"),
     of("cdds", "cdds.no_shift_flush"),
     of("fast-fair", "fast_fair.key_first"),
