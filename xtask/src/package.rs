@@ -8,6 +8,8 @@ mod archive;
 mod client;
 mod container;
 mod container_trial;
+#[cfg(test)]
+mod installed;
 mod steps;
 mod trial;
 
@@ -293,28 +295,5 @@ mod tests {
     fn the_newest_c_library_is_that_of_the_highest_number() {
         assert_eq!(newest_glibc(b"GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.9\0GLIBC_PRIVATE"), 34);
         assert_eq!(newest_glibc(b"static"), 0);
-    }
-
-    /// Nothing has told of a directive that systemd does not know.
-    #[test]
-    fn systemd_takes_the_unit_and_finds_it_confined() {
-        let analyze = |arguments: &[&str], unit: &Path| {
-            let mut command = Command::new("systemd-analyze");
-            command.args(arguments).arg(unit).output()
-        };
-        if !crate::is_here("systemd-analyze") {
-            return;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let unit = folder.path().join("everleaf.service");
-        let text = fs::read_to_string(crate::workspace_root().join(FILES).join("everleaf.service"));
-        // A program that is here, whichever it is.
-        write(&unit, &text.unwrap().replace("/usr/bin/everleaf", "/bin/true")).unwrap();
-        let output = analyze(&["verify", "--man=no"], &unit).unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && !told.contains("Unknown"), "{told}");
-        // 1.6 of 10, of which more is more exposed.
-        let output = analyze(&["security", "--offline=yes", "--threshold=20"], &unit).unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }
