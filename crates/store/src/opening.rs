@@ -181,7 +181,7 @@ fn make_pool(path: &Path, options: &Options) -> Result<()> {
     }
     trees.close()?;
     drop(trees);
-    new.place()
+    new.place_for_owner()
 }
 
 /// Whether nothing was ever done with a pool since it was made: another process may have opened it first.

@@ -108,20 +108,29 @@ impl Store {
     /// # Errors
     /// There is a file at `path`, or a log beside it; there is no room on its disk.
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Copied> {
-        let path = path.as_ref();
+        let (new, copied) = self.copy_to_free(path.as_ref(), &mut progress)?;
+        new.place()?;
+        Ok(copied)
+    }
+
+    /// A copy to be named `path`, which nothing has.
+    fn copy_to_free(
+        &self,
+        path: &Path,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(NewFile, Copied)> {
         if path.exists() {
             // One that was killed behind its end has left a second name of what is there.
             remove_leftovers(path);
             return Err(Error::AlreadyExists(path.into()));
         }
         refuse_log_beside(path)?;
-        let (new, copied) = self.copy_to(path, false, None, &mut progress)?;
-        new.place()?;
-        Ok(copied)
+        self.copy_to(path, false, None, progress)
     }
 
     /// Makes the pool at `to`, which must not exist, from the backup (or any pool) at `from`, which
-    /// nobody has open for writing.
+    /// nobody has open for writing. Made by root, it belongs to the owner of its folder, if nobody else may write
+    /// there.
     ///
     /// # Errors
     /// As [`Self::open`] of `from` and [`Self::backup`]; [`Error::Corrupt`] if a check of the backup
@@ -129,7 +138,7 @@ impl Store {
     pub fn restore(
         from: impl AsRef<Path>,
         to: impl AsRef<Path>,
-        progress: impl FnMut(u64),
+        mut progress: impl FnMut(u64),
     ) -> Result<Copied> {
         let backup = Options::new().read_only(true).open(from.as_ref())?;
         let problems = backup.check()?.problems;
@@ -140,7 +149,11 @@ impl Store {
                 from.as_ref().display(),
                 problems.len()
             ))),
-            None => backup.backup(to, progress),
+            None => {
+                let (new, copied) = backup.copy_to_free(to.as_ref(), &mut progress)?;
+                new.place_for_owner()?;
+                Ok(copied)
+            }
         }
     }
 

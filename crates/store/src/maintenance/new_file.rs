@@ -22,7 +22,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use everleaf_index::{OwnerProcess, above_standard_streams};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -206,9 +206,26 @@ impl NewFile {
     /// # Errors
     /// [`Error::AlreadyExists`]; what the file system answers.
     pub fn place(self) -> Result<()> {
-        let placed = self.complete(|_, target| match fs::hard_link(self.path(), target) {
-            Err(error) if cannot_link(&error) => rename_to_free(&self.path(), target),
-            done => done,
+        self.place_with(|_, _| ())
+    }
+
+    /// As [`Self::place`]; it belongs to the owner of the folder that it is in, if we may give it away, and nobody else
+    /// may write there. So a pool that root makes in the folder of a service's user can be opened by that user.
+    ///
+    /// # Errors
+    /// As [`Self::place`].
+    pub fn place_for_owner(self) -> Result<()> {
+        self.place_with(give_to_owner)
+    }
+
+    /// As [`Self::place`], once something was done with the file and the folder around.
+    fn place_with(self, prepare: impl FnOnce(&File, &File)) -> Result<()> {
+        let placed = self.complete(|file, target| {
+            prepare(file, &File::open(folder_of(target))?);
+            match fs::hard_link(self.path(), target) {
+                Err(error) if cannot_link(&error) => rename_to_free(&self.path(), target),
+                done => done,
+            }
         });
         match placed {
             Err(Error::Io(_, error)) if error.kind() == ErrorKind::AlreadyExists => {
@@ -232,7 +249,10 @@ impl NewFile {
                 let why = "the folder in which it is made was moved or removed meanwhile";
                 return Err(std::io::Error::new(ErrorKind::NotFound, why));
             }
-            let file = File::open(self.path())?;
+            // Not by its path: the owner of the folder around may put another file there, which is not to be given.
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let own_name = self.target.file_name().unwrap_or_default();
+            let file = File::from(openat(&self.handle, own_name, flags, Mode::empty())?);
             file.sync_all()?;
             // Before: a caller that is told that the file could not be made is not to find it.
             let folder = File::open(folder_of(&self.target))?;
@@ -293,6 +313,15 @@ fn inherit(file: &File, old: &Metadata) -> IoResult<()> {
     let is_given = is_same || fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
     let mode = old.mode() & if is_given { 0o777 } else { 0o700 };
     file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Gives a new file to the owner of the folder around, if we may, unless others may write there, too.
+fn give_to_owner(file: &File, folder: &File) {
+    let (Ok(new), Ok(around)) = (file.metadata(), folder.metadata()) else { return };
+    if new.uid() != around.uid() && around.mode() & 0o022 == 0 {
+        // Only root may: others make files in their own folders, or in those of groups.
+        let _ = fchown(file, Some(around.uid()), Some(around.gid()));
+    }
 }
 
 /// Makes the folder and locks it; removes what a process left there that was killed. `None` if

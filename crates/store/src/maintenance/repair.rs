@@ -149,7 +149,7 @@ impl Store {
         target.maps.clear();
         finish(&store, &mut repaired)?;
         store.close()?;
-        new.place()?;
+        new.place_for_owner()?;
         Ok(repaired)
     }
 }

@@ -1,7 +1,7 @@
 //! Whose files are that root makes for the pool of another user.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,6 +57,40 @@ fn what_root_adds_to_a_users_pool_is_the_users() {
     store.default_map().put("b", "2").expect("room");
     store.close().expect("it closes");
     assert_all_are_the_owners(folder.path(), "a pool that is rebuilt from the log");
+}
+
+/// What root restored into the folder of a service's user, as the server had advised, was root's: the service could not
+/// open it, and did not start any more. Where others may write as well, and of a backup, nothing is given away.
+#[test]
+fn what_root_makes_in_a_users_folder_is_the_users() {
+    let (folder, around) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir());
+    let around = around.expect("a folder");
+    if chown(around.path(), Some(OWNER.0), Some(OWNER.1)).is_err() {
+        eprintln!("not tried: only root can give files away");
+        return;
+    }
+    let owner = |name: &str| {
+        let found = fs::metadata(around.path().join(name)).expect("there");
+        assert_eq!(found.mode() & 0o777, 0o600, "{name}");
+        (found.uid(), found.gid())
+    };
+    let own = fs::metadata(folder.path()).map(|it| (it.uid(), it.gid())).expect("there");
+    let (pool, place) = (folder.path().join("pool"), |name: &str| around.path().join(name));
+    let options = || Options::new().create(true);
+    let store = options().open(&pool).expect("it opens");
+    store.default_map().put("a", "1").expect("room");
+    store.backup(place("backup"), |_| {}).expect("room");
+    store.close().expect("it closes");
+    assert_eq!(owner("backup"), own);
+    Store::restore(&pool, place("restored"), |_| {}).expect("room");
+    Store::repair(&pool, place("repaired")).expect("readable");
+    options().open(place("new")).expect("room").close().expect("it closes");
+    for name in ["restored", "repaired", "new"] {
+        assert_eq!(owner(name), OWNER, "{name}");
+    }
+    fs::set_permissions(around.path(), fs::Permissions::from_mode(0o777)).expect("we are root");
+    Store::restore(&pool, place("among others"), |_| {}).expect("room");
+    assert_eq!(owner("among others"), own);
 }
 
 /// Root gave the new folder of a log away by its name. The user who owned the folder around put a link in its place in

@@ -59,7 +59,7 @@ pub fn run(args: ImportArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let store = options.open(new.path())?;
     let report = copy(&args, &mut source, &store, global)?;
     store.close()?;
-    new.place()?;
+    new.place_for_owner()?;
     tell(&args, &report, global, out)
 }
 
