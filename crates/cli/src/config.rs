@@ -389,4 +389,48 @@ mod tests {
         let missing: Vec<&str> = missing.filter(|long| !shown.contains(long)).collect();
         assert!(missing.is_empty() && shown.contains(&POOL), "{missing:?}");
     }
+
+    /// The file said that a new pool may grow to 10G: an operator who kept that "default" got less than without the
+    /// line.
+    #[test]
+    fn what_the_installed_file_shows_are_the_defaults() {
+        let serve = serve_command();
+        let mut compared = 0;
+        for line in INSTALLED.lines().filter_map(|line| line.strip_prefix('#')) {
+            let Ok(table) = DeTable::parse(line) else { continue };
+            for (key, value) in table.get_ref() {
+                let name = key.get_ref().as_ref();
+                let option = serve.get_arguments().find(|arg| arg.get_long() == Some(name));
+                let option = option.unwrap_or_else(|| panic!("{name} is no option"));
+                let value = value.get_ref();
+                if ["size", "max-size"].contains(&name) {
+                    // It is said in words only: what is not given is left to the pool.
+                    let shown = format!("[default: {}]", value.as_str().unwrap_or_default());
+                    let help = option.get_help().expect("it has some").to_string();
+                    assert!(help.ends_with(&shown), "{name}: {help}, not {shown}");
+                } else if matches!(option.get_action(), ArgAction::SetTrue) {
+                    assert_eq!(value.as_bool(), Some(false), "{name}");
+                } else if let [default] = option.get_default_values() {
+                    let default = default.to_string_lossy();
+                    assert_eq!(word_of(name, value), Ok(format!("--{name}={default}")));
+                } else {
+                    continue;
+                }
+                compared += 1;
+            }
+        }
+        assert!(compared > 15, "{compared} were compared");
+    }
+
+    /// A number of TOML that is octal there is none here: its digits are lost.
+    #[test]
+    fn permissions_of_a_socket_are_octal_digits() {
+        let mode = |text: &str| merge(&format!("unixsocketperm = {text}"), &[]);
+        for text in ["770", "\"770\"", "\"0770\""] {
+            assert_eq!(mode(text).unwrap().unixsocketperm, Some(0o770), "{text}");
+        }
+        for text in ["0o770", "\"0o770\"", "\"+77\"", "\"780\"", "1777", "\"\"", "-1"] {
+            assert!(mode(text).is_err(), "{text}");
+        }
+    }
 }

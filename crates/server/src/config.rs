@@ -72,6 +72,9 @@ pub struct Config {
     pub tls_only: bool,
     /// A Unix socket to listen on as well. A dead one at this path is replaced.
     pub unix_socket: Option<PathBuf>,
+    /// The permissions of that socket, such as `0o770`; users that may write to it may connect. Default: what the
+    /// process leaves new files (umask).
+    pub unix_socket_mode: Option<u32>,
     /// An address with a port on which `/metrics` (OpenMetrics) and `/health` are told by HTTP, without a password.
     /// Default: none.
     pub metrics: Option<String>,
@@ -134,6 +137,7 @@ impl Default for Config {
             tls: None,
             tls_only: false,
             unix_socket: None,
+            unix_socket_mode: None,
             metrics: None,
             databases: 16,
             threads: 0,
@@ -185,6 +189,12 @@ impl Config {
         }
         if self.bind.is_empty() && self.unix_socket.is_none() {
             return refuse("nothing to listen on: give --bind or --unixsocket".into());
+        }
+        if let (Some(_), None) = (self.unix_socket_mode, &self.unix_socket) {
+            return refuse("permissions of no socket (--unixsocketperm): give --unixsocket".into());
+        }
+        if self.unix_socket_mode.is_some_and(|mode| mode > 0o777) {
+            return refuse("--unixsocketperm: 777 at most".into());
         }
         if self.threads > 1024 {
             return refuse(format!("--threads {}: 1024 at most", self.threads));
@@ -248,6 +258,7 @@ impl fmt::Debug for Config {
             .field("tls", &self.tls)
             .field("tls_only", &self.tls_only)
             .field("unix_socket", &self.unix_socket)
+            .field("unix_socket_mode", &self.unix_socket_mode)
             .field("metrics", &self.metrics)
             .field("threads", &self.threads)
             .field("password", &self.password.as_ref().map(|_| "(hidden)"))
@@ -280,6 +291,8 @@ mod tests {
             Config { bind: vec![], ..base() },
             Config { threads: 5000, ..base() },
             Config { tls_only: true, ..base() },
+            Config { unix_socket_mode: Some(0o700), ..base() },
+            Config { unix_socket: Some("s".into()), unix_socket_mode: Some(0o1777), ..base() },
             Config { databases: 0, ..base() },
             Config { databases: 1025, ..base() },
             Config { client_count_max: 0, ..base() },

@@ -3,17 +3,20 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 
 use crate::tls::{Tls, TlsSocket};
 use crate::{Config, ServerError};
+
+/// Connections that wait to be accepted at a Unix socket; the kernel's own limit is lower, as a rule.
+const BACKLOG: i32 = 4096;
 
 /// A connection's socket; non-blocking.
 #[derive(Debug)]
@@ -292,7 +295,7 @@ pub fn listen(
         listeners.extend(listen_tcp(host, config.port)?.into_iter().map(Listener::Tcp));
     }
     if let Some(path) = &config.unix_socket {
-        listeners.push(listen_unix(path)?);
+        listeners.push(listen_unix(path, config.unix_socket_mode)?);
     }
     Ok(listeners)
 }
@@ -315,7 +318,8 @@ fn listen_tcp(host: &str, port: u16) -> Result<Vec<TcpListener>, ServerError> {
     if listeners.is_empty() { Err(fail(failure)) } else { Ok(listeners) }
 }
 
-fn listen_unix(path: &Path) -> Result<Listener, ServerError> {
+/// Listens at a path, with these permissions, if any are given.
+fn listen_unix(path: &Path, mode: Option<u32>) -> Result<Listener, ServerError> {
     let fail = |error| ServerError::Bind(path.display().to_string(), error);
     // Only a socket that nobody answers at is removed, never another kind of file.
     let refused = std::os::unix::net::UnixStream::connect(path)
@@ -326,8 +330,29 @@ fn listen_unix(path: &Path) -> Result<Listener, ServerError> {
         tracing::info!("replacing the dead socket {}", path.display());
         std::fs::remove_file(path).map_err(fail)?;
     }
-    let listener = UnixListener::bind(path).map_err(fail)?;
-    Ok(Listener::Unix(listener, Some(Made::at(path).map_err(fail)?)))
+    let (listener, made) = match mode {
+        None => (UnixListener::bind(path).map_err(fail)?, Made::at(path).map_err(fail)?),
+        Some(mode) => bind_with(path, mode).map_err(fail)?,
+    };
+    Ok(Listener::Unix(listener, Some(made)))
+}
+
+/// Listens at a path once it has these permissions: nobody connects who may not.
+fn bind_with(path: &Path, mode: u32) -> io::Result<(UnixListener, Made)> {
+    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    let made = Made::at(path)?;
+    let permissions = std::fs::Permissions::from_mode(mode);
+    let listening = std::fs::set_permissions(path, permissions).and_then(|()| {
+        socket.set_nonblocking(true)?;
+        socket.listen(BACKLOG)
+    });
+    if let Err(error) = listening {
+        // Otherwise the next start finds it, and takes it for one that is dead.
+        let _ = made.remove();
+        return Err(error);
+    }
+    Ok((UnixListener::from_std(socket.into()), made))
 }
 
 #[cfg(test)]
@@ -340,11 +365,32 @@ mod tests {
         let path = folder.path().join("s");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        let live = listen_unix(&path).unwrap();
-        let error = listen_unix(&path).unwrap_err();
+        let live = listen_unix(&path, None).unwrap();
+        let error = listen_unix(&path, None).unwrap_err();
         assert!(error.to_string().contains("another port"), "{error}");
         drop(live);
         assert!(!path.exists());
+    }
+
+    /// Nobody but root could use the socket of a service whose umask is 0077.
+    #[test]
+    fn a_unix_socket_has_the_permissions_that_are_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        for mode in [0o777, 0o770, 0o600] {
+            // The one before, which nobody answers at any more, is replaced.
+            let dead = std::os::unix::net::UnixListener::bind(&path).unwrap();
+            drop(dead);
+            let live = listen_unix(&path, Some(mode)).unwrap();
+            let found = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(found & 0o7777, mode);
+            assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
+            assert!(matches!(live.accept().unwrap(), Socket::Unix(_)));
+            let nobody = live.accept().unwrap_err();
+            assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock, "it does not block");
+            drop(live);
+            assert!(!path.exists());
+        }
     }
 
     /// What was removed when a server ended: whatever had the path of its socket by then.
@@ -352,15 +398,15 @@ mod tests {
     fn what_has_taken_the_path_of_a_socket_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let first = listen_unix(&path).unwrap();
+        let first = listen_unix(&path, None).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "precious").unwrap();
         drop(first);
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         std::fs::remove_file(&path).unwrap();
-        let second = listen_unix(&path).unwrap();
+        let second = listen_unix(&path, None).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let third = listen_unix(&path).unwrap();
+        let third = listen_unix(&path, None).unwrap();
         drop(second);
         assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
         drop(third);
@@ -390,7 +436,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
         std::fs::write(&path, "precious").unwrap();
-        assert!(listen_unix(&path).is_err());
+        assert!(listen_unix(&path, None).is_err() && listen_unix(&path, Some(0o777)).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     }
 }

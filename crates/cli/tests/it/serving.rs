@@ -431,6 +431,24 @@ fn a_server_takes_options_from_a_file_below_the_command_line() {
     place.run(["serve", "--config", "none.toml"]).failed(7);
 }
 
+/// A client of another user could not connect to the socket of a service, whose umask keeps it for its user alone.
+#[test]
+fn a_unix_socket_has_the_permissions_of_its_option() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = PoolFolder::empty();
+    let arguments = ["--unixsocket", "s.sock", "--unixsocketperm", "777"];
+    let serving = Serving::start(&place, &arguments);
+    let found = std::fs::metadata(place.path("s.sock")).expect("it listens").permissions();
+    assert_eq!(found.mode() & 0o777, 0o777);
+    assert_eq!(place.run(["ping", "./s.sock"]).succeeded(), "PONG\n");
+    serving.ask("CONFIG GET unixsocketperm\r\n", "*2\r\n$14\r\nunixsocketperm\r\n$3\r\n777\r\n");
+    serving.signal("TERM");
+    assert_eq!(serving.end().succeeded(), "");
+    assert!(!place.path("s.sock").exists());
+    let sentence = place.run(["serve", "--port", "0", "--unixsocketperm", "777"]).failed(2);
+    assert!(sentence.contains("give --unixsocket"), "{sentence}");
+}
+
 #[test]
 fn ping_tells_whether_a_server_answers() {
     let place = PoolFolder::empty();

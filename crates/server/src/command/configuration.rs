@@ -168,6 +168,8 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("tcp-keepalive", keepalive.to_string()),
         ("timeout", timeout.to_string()),
         ("unixsocket", socket.unwrap_or_default()),
+        // As Redis shows it; 0 is what the process leaves new files.
+        ("unixsocketperm", format!("{:o}", config.unix_socket_mode.unwrap_or(0))),
     ];
     let tls = shared.control.tls.as_ref().map(|tls| tls.files());
     let tls_port = shared.control.tls_addresses.first().map_or(0, |address| address.port());

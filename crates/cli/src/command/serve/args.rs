@@ -68,6 +68,9 @@ pub struct ServeArgs {
     /// Listen on this Unix socket as well
     #[arg(long, value_name = "PATH")]
     pub unixsocket: Option<PathBuf>,
+    /// The permissions of that socket, in octal, as in 770; clients need the one to write [default: by the umask]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    pub unixsocketperm: Option<u32>,
     /// Serve `/metrics` (OpenMetrics) and `/health` over HTTP on this address, as in 127.0.0.1:9399, without
     /// authentication
     #[arg(long, value_name = "ADDRESS")]
@@ -157,6 +160,13 @@ pub struct ServeArgs {
     /// Whether to trust the pool.
     #[command(flatten)]
     pub trust: TrustArgs,
+}
+
+/// Permissions as `chmod` takes them in digits.
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let is_octal = (1..=4).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+    mode.ok_or_else(|| "write permissions in octal, such as 770; 777 at most".to_string())
 }
 
 /// How lines of the log look.

@@ -25,6 +25,7 @@ pub(super) fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
         tls: tls_of(args)?,
         tls_only: args.tls_only,
         unix_socket: args.unixsocket.clone(),
+        unix_socket_mode: args.unixsocketperm,
         metrics: args.metrics.clone(),
         databases: args.databases,
         threads: args.threads,
