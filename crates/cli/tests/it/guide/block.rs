@@ -44,7 +44,14 @@ pub fn blocks(page: &str) -> Result<Vec<Block>, String> {
     let mut blocks = Vec::new();
     let mut lines = page.lines().enumerate();
     while let Some((index, line)) = lines.next() {
-        let Some(info) = line.strip_prefix("```") else { continue };
+        let Some(info) = line.strip_prefix("```") else {
+            let is_fence = ["```", "~~~"].iter().any(|fence| line.trim_start().starts_with(fence));
+            if is_fence {
+                let what = "a block begins with ``` at the start of its line";
+                return Err(format!("line {}: {what}", index + 1));
+            }
+            continue;
+        };
         let inside = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
         let text: String = inside.flat_map(|line| [line, "\n"]).collect();
         let block = block(index + 1, info, text);
@@ -77,6 +84,7 @@ fn block(line: usize, info: &str, text: String) -> Result<Block, String> {
         (None, "rust") => Kind::Rust,
         (None, "text" | "toml" | "ini") => Kind::Other,
         (None, _) => return Err(format!("blocks of the language `{language}` are not known")),
+        (Some(_), "console") => return Err("the commands of `console` are run".to_string()),
         (Some(kind), _) => kind,
     };
     Ok(Block { line, kind, needs, text })
@@ -146,6 +154,11 @@ fn a_command_that_nothing_runs_is_refused() {
         "```python\nx\n```",
         "```console\nout\n```",
         "```console x\n```",
+        "```console file=x\n$ ls\n```",
+        "```console same=x\n$ ls\n```",
+        "```console not-run=why\n$ ls\n```",
+        "- a list\n  ```console\n  $ ls\n  ```",
+        "~~~console\n$ ls\n~~~",
         "```\n```",
     ] {
         assert!(blocks(page).is_err(), "{page}");

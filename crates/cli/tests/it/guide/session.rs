@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
-/// What pages write for the ports of the server and of a Redis server; each run gets free ones.
-const PORTS: [&str; 2] = ["6399", "6379"];
+/// What pages write for the ports of the server, of its figures and its TLS, and of a Redis server; each run gets free
+/// ones.
+const PORTS: [&str; 4] = ["6399", "6398", "6400", "6379"];
 /// Begins the lines that part the output.
 const MARK: &str = "@@guide";
 /// How long a page may take: each takes seconds, and what has not ended by then waits for what does not come.
@@ -39,10 +40,7 @@ impl Session {
     pub fn run(&self, page: &str) {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let ports = PORTS.map(|_| free_port().to_string());
-        let replaced = |text: &str| {
-            let pairs = PORTS.iter().zip(&ports);
-            pairs.fold(text.to_string(), |text, (port, free)| text.replace(port, free))
-        };
+        let replaced = |text: &str| with_ports(text, &ports);
         for (name, text) in &self.files {
             std::fs::write(folder.path().join(name), replaced(text)).expect("it can be written");
         }
@@ -72,6 +70,19 @@ impl Session {
         }
         script
     }
+}
+
+/// The text with these ports in place of those of the pages: whole numbers only, and each once.
+fn with_ports(text: &str, ports: &[String; PORTS.len()]) -> String {
+    let (mut replaced, mut rest) = (String::new(), text);
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let size = rest[start..].bytes().take_while(u8::is_ascii_digit).count();
+        let number = &rest[start..start + size];
+        let port = PORTS.iter().position(|port| *port == number).map(|index| ports[index].as_str());
+        replaced.extend([&rest[..start], port.unwrap_or(number)]);
+        rest = &rest[start + size..];
+    }
+    replaced + rest
 }
 
 /// What the command of this number printed, and its exit code.
@@ -151,6 +162,16 @@ fn a_shell_goes_on_in_its_folder() {
     run_of("echo 6399 > port; cat port", &["6399"]);
     run_of("printf 'no line end'", &["no line end"]);
     run_of("echo what a page does not show is not compared", &[]);
+}
+
+/// The free port may have a port of the pages in its digits, which was replaced again: what came of it was none.
+#[test]
+fn ports_are_replaced_once_and_as_whole_numbers() {
+    let ports = ["16379", "16398", "6399", "12000"].map(String::from);
+    let text = "6399 -p 6398,127.0.0.1:6400 redis://h:6379 16379 63990 1.6399";
+    let expected = "16379 -p 16398,127.0.0.1:6399 redis://h:12000 16379 63990 1.16379";
+    assert_eq!(with_ports(text, &ports), expected);
+    assert_eq!(with_ports("no port", &ports), "no port");
 }
 
 #[test]
