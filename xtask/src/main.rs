@@ -74,7 +74,9 @@ usage: cargo xtask <command> [arguments]
   crates  packs all crates that are published, and compiles each from its packed files
   packed  installs the program from the packed files of its crates, as `cargo install` does from
           a registry, and tries it; `packed --debug` compiles faster
-  semver  compares the library's interface with that of a commit: `semver COMMIT`
+  semver  compares the library's interface, with what it hands on of other crates, with that of a commit:
+          `semver COMMIT`
+  tagged  whether a tag is that of the version that is here: `tagged TAG`
   guide   makes a book of the guide and of the pages that it leads to, with mdBook, and follows
           every link in it
   debian  uses package, wheel and C library in a clean Debian: `debian PACKAGE WHEEL PREFIX`
@@ -117,6 +119,7 @@ fn main() -> ExitCode {
         "crates" => publish::crates(&root),
         "packed" => packed::run(&root, rest),
         "semver" => publish::semver(&root, rest),
+        "tagged" => publish::tagged(rest),
         "guide" => guide::run(&root),
         "debian" => debian::run(&root, rest),
         "python" => python::run(&root, rest),

@@ -13,6 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::publish;
+
 const USAGE: &str = "usage: cargo xtask packed [--debug]";
 /// The package of the program, and its program.
 const PACKAGE: &str = "everleaf-cli";
@@ -45,9 +47,7 @@ fn install(root: &Path, is_debug: bool) -> io::Result<PathBuf> {
     for old in packed_files(&packages)? {
         fs::remove_file(old)?;
     }
-    let mut pack = cargo(root);
-    pack.args(["package", "--workspace", "--locked", "--no-verify", "--allow-dirty"]);
-    run_command(pack.args(["--exclude", env!("CARGO_PKG_NAME")]))?;
+    run_command(publish::packing(root)?.args(["--no-verify", "--allow-dirty"]))?;
 
     // Below a folder of this name Cargo looks for no workspace around a package.
     let place = packages.join("unpacked");
