@@ -164,7 +164,8 @@ fn install(root: &Path, library: &Library, prefix: &Path, is_release: bool) -> b
 /// Builds a library, and says in which folder it is.
 fn build(root: &Path, library: &Library, is_release: bool) -> Option<PathBuf> {
     let mut command = cargo(root);
-    command.args(["build", "-p", library.package, "--message-format", "json-render-diagnostics"]);
+    command.args(["build", "--locked", "-p", library.package]);
+    command.args(["--message-format", "json-render-diagnostics"]);
     if is_release {
         command.arg("--release");
     }

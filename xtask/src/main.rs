@@ -34,6 +34,8 @@ mod summary;
 mod tidy;
 mod tiers;
 mod versus;
+#[cfg(test)]
+mod workflows;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,7 +72,8 @@ usage: cargo xtask <command> [arguments]
           with `--lab` the designs, and `capi random COUNT` so many random programs under sanitizers
   package makes the Debian package, installs it in a root of its own, and starts it there;
           `package --static` an archive with a program that needs nothing beside it,
-          `package --container` an image for podman and docker with that program, which it tries
+          `package --container` an image for podman and docker with that program, which it tries,
+          with `--unpacked` as root without them
   crates  packs all crates that are published, and compiles each from its packed files
   packed  installs the program from the packed files of its crates, as `cargo install` does from
           a registry, and tries it; `packed --debug` compiles faster

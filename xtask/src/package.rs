@@ -1,5 +1,5 @@
 //! The Debian package of the program: `cargo xtask package`; and a static program in an archive:
-//! `cargo xtask package --static`; or that program in an image: `cargo xtask package --container`.
+//! `cargo xtask package --static`; or that program in an image: `cargo xtask package --container [--unpacked]`.
 //!
 //! The package is made with `dpkg-deb` and not by cargo-deb: the manual pages and completions come from the program
 //! itself, which therefore runs between building and packing, and `dpkg-deb` is wherever the package can be used.
@@ -12,6 +12,7 @@ mod container_trial;
 mod installed;
 mod steps;
 mod trial;
+mod unpacked_trial;
 
 pub use trial::started_by;
 
@@ -21,9 +22,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::notices;
-use steps::{COMPLETIONS, CRATE, install, text_of, write};
+use steps::{COMPLETIONS, CRATE, install, open_to_all, text_of, write};
 
-const USAGE: &str = "usage: cargo xtask package [--static | --container] [--debug]";
+const USAGE: &str =
+    "usage: cargo xtask package [--static | --container | --container --unpacked] [--debug]";
 
 /// Where the files of the package are, from the root of the workspace.
 const FILES: &str = "crates/cli/packaging";
@@ -40,9 +42,9 @@ pub fn run(root: &Path, arguments: &[String]) -> bool {
     let Some(program) = build(root, is_release, is_static) else { return false };
     let packed = place_of_packages(&program, is_static).and_then(|place| match what {
         What::Archive => archive::make(root, &program, &place),
-        What::Container => {
+        What::Container | What::Unpacked => {
             let stripped = archive::stripped(&program, &place)?;
-            let made = container::make(root, &stripped, &place);
+            let made = container::make(root, &stripped, &place, what == What::Unpacked);
             fs::remove_file(&stripped)?;
             made
         }
@@ -73,6 +75,8 @@ enum What {
     Archive,
     /// An image with the static program.
     Container,
+    /// The same, tried without an engine that runs it.
+    Unpacked,
 }
 
 /// What the arguments ask for, and whether of a program that is optimised.
@@ -83,6 +87,7 @@ fn chosen(arguments: &[String]) -> Option<(What, bool)> {
             "--debug" if is_release => is_release = false,
             "--static" if what.is_none() => what = Some(What::Archive),
             "--container" if what.is_none() => what = Some(What::Container),
+            "--unpacked" if what == Some(What::Container) => what = Some(What::Unpacked),
             _ => return None,
         }
     }
@@ -143,6 +148,7 @@ fn pack(root: &Path, program: &Path, place: &Path, is_stripped: bool) -> io::Res
     for script in SCRIPTS {
         install(&root.join(FILES).join(script), &control.join(script), 0o755)?;
     }
+    open_to_all(&tree)?;
     let name = format!("everleaf_{version}_{architecture}.deb");
     let mut command = Command::new("dpkg-deb");
     command.args(["--root-owner-group", "--build"]).arg(&tree).arg(place.join(&name));
@@ -216,6 +222,7 @@ fn newest_glibc(program: &[u8]) -> u32 {
     numbers.max().unwrap_or(0)
 }
 
+/// The maintainer has no address until there is a public place of the sources; a packager puts their own.
 fn description(version: &str, architecture: &str, glibc: u32, size: u64) -> String {
     format!(
         "Package: everleaf\n\
@@ -241,7 +248,7 @@ mod tests {
     use super::*;
 
     /// What the package is made with, instead of the program: a script that does what packing asks for.
-    const PROGRAM: &str = "#!/bin/sh\n# GLIBC_2.4 GLIBC_2.34 GLIBC_2.17\ncase $1 in\n\
+    pub(super) const PROGRAM: &str = "#!/bin/sh\n# GLIBC_2.4 GLIBC_2.34 GLIBC_2.17\numask 077\ncase $1 in\n\
         man) mkdir -p \"$2\"; echo page > \"$2/everleaf.1\" ;;\n\
         completions) echo \"completions of $2\" ;;\nesac\n";
 
@@ -259,6 +266,8 @@ mod tests {
         let contents = text_of(Command::new("dpkg-deb").arg("--contents").arg(&package)).unwrap();
         for (mode, path) in [
             ("-rwxr-xr-x root/root", "./usr/bin/everleaf"),
+            // The program makes them with the umask of whom it is run by.
+            ("drwxr-xr-x root/root", "./usr/share/man/man1/"),
             ("-rw-r--r-- root/root", "./etc/everleaf.toml"),
             ("-rw-r--r-- root/root", "./usr/lib/systemd/system/everleaf.service"),
             ("-rw-r--r-- root/root", "./usr/share/man/man1/everleaf.1.gz"),
@@ -286,7 +295,15 @@ mod tests {
         assert_eq!(of("--debug"), Some((What::Debian, false)));
         assert_eq!(of("--static"), Some((What::Archive, true)));
         assert_eq!(of("--debug --container"), Some((What::Container, false)));
-        for wrong in ["--static --container", "--debug --debug", "--help", "container"] {
+        assert_eq!(of("--container --unpacked"), Some((What::Unpacked, true)));
+        for wrong in [
+            "--static --container",
+            "--unpacked",
+            "--static --unpacked",
+            "--debug --debug",
+            "--help",
+            "container",
+        ] {
             assert_eq!(of(wrong), None, "{wrong}");
         }
     }

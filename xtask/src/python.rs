@@ -43,7 +43,7 @@ fn run_free_threaded(package: &Path, interpreter: &str) -> bool {
     let tools = &TOOLS[..5];
     let installed =
         ["--force-reinstall", "--no-index", "-f", "target/free-threaded-wheel", "everleaf"];
-    let build = ["-m", "maturin", "build", "--release", "--no-default-features"];
+    let build = ["-m", "maturin", "build", "--release", "--locked", "--no-default-features"];
     let to = ["--out", "target/free-threaded-wheel", "-i", "target/free-threaded/bin/python"];
     (python.exists()
         || step(package, interpreter.into(), &["-m", "venv", "target/free-threaded"]))
@@ -67,7 +67,7 @@ fn run_for_all(package: &Path) -> bool {
     (python.exists() || step(package, "python3".into(), &["-m", "venv", "target/environment"]))
         && step(package, python.clone(), &[&["-m", "pip", "install", "-q"], &TOOLS[..]].concat())
         && licences(package)
-        && step(package, program("maturin"), &["build", "--release", "--out", "dist"])
+        && step(package, program("maturin"), &["build", "--release", "--locked", "--out", "dist"])
         && step(
             package,
             python.clone(),

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::steps::{COMPLETIONS, CRATE, install, text_of, write};
+use super::FILES;
+use super::steps::{COMPLETIONS, CRATE, install, open_to_all, text_of, write};
 use super::trial;
 use crate::notices;
 
@@ -16,8 +17,8 @@ pub const TARGET: &str = "x86_64-unknown-linux-musl";
 const HEADER_SIZE: usize = 56;
 const INTERPRETER: u32 = 3;
 
-/// Packs a static program with its manual pages, completions, unit and licences; tries what was packed; the
-/// path of the archive.
+/// Packs a static program with its manual pages, completions, configuration, unit and licences; tries what was packed;
+/// the path of the archive.
 ///
 /// # Errors
 /// The program asks for an interpreter, so it is not static; what did not work.
@@ -32,16 +33,7 @@ pub fn make(root: &Path, program: &Path, place: &Path) -> io::Result<PathBuf> {
     let installed = tree.join("bin/everleaf");
     install(program, &installed, 0o755)?;
     text_of(Command::new("strip").arg(&installed))?;
-    for (shell, path) in COMPLETIONS {
-        let script = text_of(Command::new(&installed).args(["completions", shell]))?;
-        let file = Path::new(path).file_name().expect("a completion has a name");
-        write(&tree.join("completions").join(file), &script)?;
-    }
-    text_of(Command::new(&installed).arg("man").arg(tree.join("man")))?;
-    for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
-        install(&root.join(file), &tree.join(file), 0o644)?;
-    }
-    write(&tree.join(notices::FILE), &notices::of(root, CRATE)?)?;
+    lay_out(root, &installed, &tree)?;
     trial::run_program(&installed, &place.join("static-trial"))?;
     let archive = place.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
@@ -52,6 +44,24 @@ pub fn make(root: &Path, program: &Path, place: &Path) -> io::Result<PathBuf> {
     fs::write(place.join(format!("{file}.sha256")), sum)?;
     fs::remove_dir_all(&tree)?;
     Ok(archive)
+}
+
+/// Puts what is packed besides the program into a folder.
+fn lay_out(root: &Path, installed: &Path, tree: &Path) -> io::Result<()> {
+    for (shell, path) in COMPLETIONS {
+        let script = text_of(Command::new(installed).args(["completions", shell]))?;
+        let file = Path::new(path).file_name().expect("a completion has a name");
+        write(&tree.join("completions").join(file), &script)?;
+    }
+    text_of(Command::new(installed).arg("man").arg(tree.join("man")))?;
+    for (file, folder) in [("everleaf.toml", "etc"), ("everleaf.service", "systemd")] {
+        install(&root.join(FILES).join(file), &tree.join(folder).join(file), 0o644)?;
+    }
+    for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+        install(&root.join(file), &tree.join(file), 0o644)?;
+    }
+    write(&tree.join(notices::FILE), &notices::of(root, CRATE)?)?;
+    open_to_all(tree)
 }
 
 /// A copy of a static program without what only debuggers read; its path.
@@ -102,6 +112,30 @@ fn asks_for_interpreter(program: &[u8]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// The unit was said to be in the archive, and was not.
+    #[test]
+    fn an_archive_has_what_a_service_needs_for_all_to_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let installed = folder.path().join("bin/everleaf");
+        write(&installed, super::super::tests::PROGRAM).unwrap();
+        fs::set_permissions(&installed, fs::Permissions::from_mode(0o700)).unwrap();
+        lay_out(&crate::workspace_root(), &installed, folder.path()).unwrap();
+        for (path, mode) in [
+            ("bin/everleaf", 0o755),
+            ("man", 0o755),
+            ("man/everleaf.1", 0o644),
+            ("completions/_everleaf", 0o644),
+            ("etc/everleaf.toml", 0o644),
+            ("systemd/everleaf.service", 0o644),
+            ("LICENSE-MIT", 0o644),
+            (notices::FILE, 0o644),
+        ] {
+            let found = fs::metadata(folder.path().join(path)).map(|it| it.permissions().mode());
+            assert_eq!(found.map(|mode| mode & 0o777).ok(), Some(mode), "{path}");
+        }
+    }
 
     #[test]
     fn a_program_with_shared_libraries_is_told_from_a_static_one() {

@@ -5,25 +5,33 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::container_trial;
 use super::steps::{CRATE, install, text_of, write};
+use super::{container_trial, unpacked_trial};
 use crate::notices;
 
 /// Makes a folder of the program and what else is in the image, builds the image with `podman` or `docker`, tries
-/// it, and packs it for `podman load` and `docker load`; the path of that archive.
+/// it, and packs it for `podman load` and `docker load`; the path of that archive. Where neither of the two can run a
+/// container, it is tried `unpacked`.
 ///
 /// # Errors
 /// There is neither of the two; what did not work.
-pub fn make(root: &Path, program: &Path, place: &Path) -> io::Result<PathBuf> {
+pub fn make(root: &Path, program: &Path, place: &Path, unpacked: bool) -> io::Result<PathBuf> {
     let Some(engine) = engine() else {
         return Err(io::Error::other("there is neither podman nor docker here"));
     };
     let folder = lay_out(root, program, &place.join("container"))?;
     let image = format!("localhost/everleaf:{}", env!("CARGO_PKG_VERSION"));
     build(engine, root, &folder, &image)?;
-    container_trial::run(engine, &image)?;
+    if !unpacked {
+        container_trial::run(engine, &image)?;
+    }
     let name = format!("everleaf-{}-x86_64-container.tar", env!("CARGO_PKG_VERSION"));
-    save(engine, &image, place, &name)?;
+    let archive = place.join(&name);
+    save(engine, &image, &archive)?;
+    if unpacked {
+        unpacked_trial::run(&archive)?;
+    }
+    pack(place, &name)?;
     fs::remove_dir_all(&folder)?;
     Ok(place.join(format!("{name}.gz")))
 }
@@ -69,15 +77,18 @@ pub fn build(engine: &str, root: &Path, folder: &Path, image: &str) -> io::Resul
     text_of(command.args(["--tag", image]).arg(folder)).map(drop)
 }
 
-/// Writes the image into a compressed archive, with its check sum beside it.
-fn save(engine: &str, image: &str, place: &Path, name: &str) -> io::Result<()> {
-    let archive = place.join(name);
-    match fs::remove_file(&archive) {
+/// Writes the image into an archive.
+fn save(engine: &str, image: &str, archive: &Path) -> io::Result<()> {
+    match fs::remove_file(archive) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    text_of(Command::new(engine).arg("save").arg("--output").arg(&archive).arg(image))?;
-    text_of(Command::new("gzip").args(["-9", "-n", "--force"]).arg(&archive))?;
+    text_of(Command::new(engine).arg("save").arg("--output").arg(archive).arg(image)).map(drop)
+}
+
+/// Compresses the archive, with its check sum beside it.
+fn pack(place: &Path, name: &str) -> io::Result<()> {
+    text_of(Command::new("gzip").args(["-9", "-n", "--force"]).arg(place.join(name)))?;
     let name = format!("{name}.gz");
     let sum = text_of(Command::new("sha256sum").arg(&name).current_dir(place))?;
     fs::write(place.join(format!("{name}.sha256")), sum)
@@ -86,6 +97,36 @@ fn save(engine: &str, image: &str, place: &Path, name: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Also where nothing can build an image.
+    #[test]
+    fn an_image_runs_what_is_laid_out_for_it() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("program");
+        fs::write(&program, "a program").unwrap();
+        let root = crate::workspace_root();
+        let folder = lay_out(&root, &program, &place.path().join("container")).unwrap();
+        let file = fs::read_to_string(root.join("packaging/Containerfile")).unwrap();
+        let said = |key: &str| {
+            let found = file.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+            found.unwrap_or_else(|| panic!("the file of the image says nothing of {key}"))
+        };
+        let words = |text: &str| serde_json::from_str::<Vec<String>>(text).unwrap();
+        let is_laid_out = |path: &str| folder.join(path.trim_start_matches('/')).exists();
+        assert_eq!(said("FROM "), "scratch");
+        let (user, _) = said("USER ").split_once(':').unwrap();
+        assert!(user.parse::<u32>().unwrap() > 0, "a number that is not root's: {user}");
+        let (_, check) = said("HEALTHCHECK ").split_once("CMD ").unwrap();
+        let (entry, serve) = (words(said("ENTRYPOINT ")), words(said("CMD ")));
+        for path in [&entry[0], &words(check)[0], &serve[2], said("VOLUME "), said("WORKDIR ")] {
+            assert!(is_laid_out(path), "{path}");
+        }
+        let configuration = fs::read_to_string(folder.join("etc/everleaf.toml")).unwrap();
+        assert!(
+            configuration.contains(&format!("port = {}\n", said("EXPOSE "))),
+            "{configuration}"
+        );
+    }
 
     #[test]
     fn an_image_is_built_of_nothing_for_a_user_that_is_not_root() {

@@ -1,4 +1,5 @@
-//! An image that was made is tried: run as its user, killed, stopped amid writes, and given volumes it cannot use.
+//! An image that was made is tried: run as the guide says, as its user, killed, stopped amid writes, and given volumes
+//! it cannot use.
 
 use std::io;
 use std::net::TcpListener;
@@ -9,6 +10,11 @@ use super::steps::text_of;
 
 /// Seconds that a server may take to be ready, and to stop.
 const SECONDS: &str = "60";
+/// Where the image's server listens besides.
+const SOCKET: &str = "/data/everleaf.sock";
+/// The port of the image's own configuration, and the password that the guide gives.
+pub const PORT: &str = "6399";
+pub const PASSWORD: &str = "secret";
 /// What an image of a program, run with volumes and arguments it cannot use, is to end with.
 const NOT_ENDED: &str = "it did not end as it should";
 
@@ -18,9 +24,14 @@ const NOT_ENDED: &str = "it did not end as it should";
 /// What did not work.
 pub fn run(engine: &str, image: &str) -> io::Result<()> {
     let volume = Volume::create(engine)?;
-    let container = Container::start(engine, image, &volume)?;
+    let container = Container::start_as_it_is(engine, image, &volume)?;
     container.is_not_root()?;
     container.is_healthy()?;
+    asks_for_the_password(&container.address)?;
+    drop(container);
+
+    let container = Container::start(engine, image, &volume)?;
+    client::expect(&container.address, &["get", "oak"], "Quercus")?;
     client::expect(&container.address, &["set", "paris", "2102650"], "OK")?;
     container.tell("kill", &["--signal", "KILL"])?;
     container.waited("137")?;
@@ -45,9 +56,29 @@ pub fn run(engine: &str, image: &str) -> io::Result<()> {
     drop(container);
     refuses(engine, image, &volume)?;
     println!(
-        "the image's server was run, killed, and run again; {acknowledged} writes were acknowledged before \
-         it was stopped amid them, and are there; what it cannot use was refused"
+        "the image's server was run as the guide says, killed, and run again; {acknowledged} writes were \
+         acknowledged before it was stopped amid them, and are there; what it cannot use was refused"
     );
+    Ok(())
+}
+
+/// A client from outside, which has no password at first, and then puts a key.
+///
+/// # Errors
+/// It was served without the password, or not with it.
+pub fn asks_for_the_password(address: &str) -> io::Result<()> {
+    let refused = Client::connect(address)?.ask(&["ping"]);
+    match &refused {
+        Err(error) if error.to_string().contains("NOAUTH") => {}
+        _ => return Err(io::Error::other(format!("without the password it said {refused:?}"))),
+    }
+    let mut client = Client::connect(address)?;
+    for words in [&["auth", PASSWORD][..], &["set", "oak", "Quercus"]] {
+        let answer = client.ask(words)?;
+        if answer != "OK" {
+            return Err(io::Error::other(format!("it said {answer:?} to {words:?}")));
+        }
+    }
     Ok(())
 }
 
@@ -123,6 +154,19 @@ struct Container<'a> {
 }
 
 impl<'a> Container<'a> {
+    /// Starts what the image says by itself, in a network of its own, with the flags of the guide.
+    fn start_as_it_is(engine: &'a str, image: &str, volume: &Volume<'_>) -> io::Result<Self> {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let published = format!("{}:{PORT}", address.port());
+        let password = format!("EVERLEAF_REQUIREPASS={PASSWORD}");
+        let mut command = Command::new(engine);
+        command.args(["run", "--detach", "--publish", &published, "--volume", &volume.mount()]);
+        let id = text_of(command.args(["--env", &password, image]))?.trim().to_string();
+        let container = Container { engine, id, address: address.to_string() };
+        container.tell("exec", &[])?;
+        Ok(container)
+    }
+
     /// Starts a server in the network of this machine, on a port that is free, and waits until it answers.
     fn start(engine: &'a str, image: &str, volume: &Volume<'_>) -> io::Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -141,7 +185,8 @@ impl<'a> Container<'a> {
         let mut command = Command::new(self.engine);
         command.arg(what).args(flags).arg(&self.id);
         if what == "exec" {
-            command.args(["/usr/bin/everleaf", "ping", &self.address, "--wait", SECONDS]);
+            // By the socket, which is there whatever the network is.
+            command.args(["/usr/bin/everleaf", "ping", SOCKET, "--wait", SECONDS]);
         }
         text_of(&mut command).map_err(|error| {
             let logs = Command::new(self.engine).args(["logs", &self.id]).output();
@@ -153,11 +198,11 @@ impl<'a> Container<'a> {
     /// Its processes are those of the image's user.
     fn is_not_root(&self) -> io::Result<()> {
         let pid = self.tell("inspect", &["--format", "{{.State.Pid}}"])?;
-        let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim()))?;
-        let users = status.lines().find(|line| line.starts_with("Uid:")).unwrap_or_default();
-        match users.split_whitespace().skip(1).any(|user| user == "0") || users.is_empty() {
-            true => Err(io::Error::other(format!("the server runs as root: {users}"))),
-            false => Ok(()),
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", pid.trim()));
+        let found = users_inside(&read("status")?, &read("uid_map")?);
+        match found.as_deref() {
+            Some(users) if !users.contains(&0) => Ok(()),
+            _ => Err(io::Error::other(format!("the server runs as root: {found:?}"))),
         }
     }
 
@@ -222,5 +267,54 @@ impl Drop for Container<'_> {
     fn drop(&mut self) {
         // If it stays, the engine lists it.
         let _ = text_of(Command::new(self.engine).args(["rm", "--force", &self.id]));
+    }
+}
+
+/// The users of a process (`/proc/PID/status`) as it sees them itself: an engine that is not run by root shows the root
+/// of a container as the user who runs the engine (`/proc/PID/uid_map`). Nothing: that cannot be told.
+fn users_inside(status: &str, map: &str) -> Option<Vec<u64>> {
+    let numbers = |line: &str| {
+        let parsed: Result<Vec<u64>, _> = line.split_whitespace().map(str::parse).collect();
+        parsed.ok()
+    };
+    let users = numbers(status.lines().find_map(|line| line.strip_prefix("Uid:"))?)?;
+    let ranges = map.lines().map(numbers).collect::<Option<Vec<_>>>()?;
+    let inside = |user: u64| {
+        ranges.iter().find_map(|range| match range[..] {
+            [first, outside, count] if (outside..outside + count).contains(&user) => {
+                Some(first + (user - outside))
+            }
+            _ => None,
+        })
+    };
+    let users: Option<Vec<u64>> = users.into_iter().map(inside).collect();
+    users.filter(|users| !users.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The root of a container passed for another user, where the engine was not run by root.
+    #[test]
+    fn the_root_of_a_container_is_known_by_its_own_number() {
+        let status = |user: u32| format!("Name:\teverleaf\nUid:\t{user}\t{user}\t{user}\t{user}\n");
+        let rootless = "         0       1001          1\n         1     100000      65536\n";
+        let whole = "         0          0 4294967295\n";
+        for (user, map, expected) in [
+            (1001, rootless, Some(0)),
+            (100_000 + 65_531, rootless, Some(65_532)),
+            (0, whole, Some(0)),
+            (65_532, whole, Some(65_532)),
+            (5, rootless, None),
+        ] {
+            assert_eq!(
+                users_inside(&status(user), map),
+                expected.map(|user| vec![user; 4]),
+                "{user}"
+            );
+        }
+        assert_eq!(users_inside("", whole), None);
+        assert_eq!(users_inside("Uid:\n", whole), None);
     }
 }

@@ -30,6 +30,22 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o644))
 }
 
+/// Lets everybody read what is below a folder, and run what its owner may: it may have been made with any umask.
+pub fn open_to_all(folder: &Path) -> io::Result<()> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_to_all(&entry.path())?;
+            continue;
+        }
+        let is_run = entry.metadata()?.permissions().mode() & 0o100 != 0;
+        let mode = if is_run { 0o755 } else { 0o644 };
+        fs::set_permissions(entry.path(), fs::Permissions::from_mode(mode))?;
+    }
+    Ok(())
+}
+
 /// Runs a program to its end; what it printed.
 pub fn text_of(command: &mut Command) -> io::Result<String> {
     let shown = format!("{command:?}");
