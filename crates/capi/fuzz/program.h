@@ -24,9 +24,12 @@ typedef struct {
     size_t count;
 } model;
 
-typedef struct {
+typedef struct program {
     const unsigned char *data;
     size_t size;
+    // What is done beside each step, if anything, and with what.
+    void (*beside)(struct program *);
+    const void *with;
     el_store *store;
     el_map *map;
     // The name of the map; NULL is the default one.
@@ -535,6 +538,7 @@ static void run_program(program *p) {
         // There is space for a pair in the model behind every step.
         if (what == 255 || p->now.count >= PAIRS_MAX - 20) step_clear(p);
         else steps[what % (sizeof steps / sizeof steps[0])](p);
+        if (p->beside) p->beside(p);
     }
     check_all(p);
     if (p->view) step_view(p);

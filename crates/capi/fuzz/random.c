@@ -1,17 +1,20 @@
 // Random programs over the C interface (`program.h`), which `run.sh` builds: random FOLDER FIRST COUNT runs those of so many seeds,
-// each as three threads with a map of their own in one store, and prints `fine`.
+// each as three threads with a map of their own in one store and one that they share (`shared.h`), and prints `fine`. In the
+// end the store is closed while two of them use it.
 
-#include "program.h"
+#include "shared.h"
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
-enum { THREADS = 3, BYTES = 1500 };
+enum { THREADS = 3, BYTES = 2500 };
 
 typedef struct {
     el_store *store;
     uint64_t seed;
     char name[16];
     const char *path;
+    const shared *with;
 } task;
 
 // A step of splitmix64, in C; the one of Rust is `everleaf_machine::random`.
@@ -33,6 +36,8 @@ static void *run_task(void *context) {
     p->size = BYTES;
     p->store = t->store;
     p->name = t->name;
+    p->beside = step_shared;
+    p->with = t->with;
     // Others write to their maps meanwhile.
     snprintf(p->copy, sizeof p->copy, "%s-%s", t->path, t->name);
     MUST(el_store_map(p->store, t->name, true, &p->map) == EL_OK);
@@ -41,6 +46,31 @@ static void *run_task(void *context) {
     free(p);
     free(bytes);
     return NULL;
+}
+
+// Uses a store until it is closed.
+static void *use_until_closed(void *context) {
+    el_store *store = (el_store *)context;
+    el_statistics numbers;
+    bool is_read_only = true;
+    int code;
+    do {
+        code = el_store_statistics(store, el_room(&numbers, sizeof numbers), NULL);
+        if (code == EL_OK) code = el_store_sync(store);
+        if (code == EL_OK) code = el_store_is_read_only(store, &is_read_only);
+        MUST(code == EL_CLOSED || (code == EL_OK && !is_read_only));
+    } while (code != EL_CLOSED);
+    return NULL;
+}
+
+static void close_under_calls(el_store *store) {
+    pthread_t users[2];
+    int code;
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&users[i], NULL, use_until_closed, store)) exit(2);
+    while ((code = el_store_close(store)) == EL_BUSY) sched_yield();
+    MUST(code == EL_STILL_OPEN);
+    for (int i = 0; i < 2; i++) pthread_join(users[i], NULL);
 }
 
 int main(int count, char **arguments) {
@@ -52,9 +82,12 @@ int main(int count, char **arguments) {
         el_store *store = open_store(path, 0);
         pthread_t threads[THREADS];
         task tasks[THREADS];
+        shared with;
+        open_shared(&with, store);
         for (int i = 0; i < THREADS; i++) {
             tasks[i].store = store;
             tasks[i].path = path;
+            tasks[i].with = &with;
             tasks[i].seed = seed * THREADS + (uint64_t)i;
             snprintf(tasks[i].name, sizeof tasks[i].name, "map %d", i);
             if (pthread_create(&threads[i], NULL, run_task, &tasks[i])) return 2;
@@ -62,7 +95,10 @@ int main(int count, char **arguments) {
         for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
         size_t problems = 1;
         MUST(el_store_check(store, NULL, NULL, &problems) == EL_OK && problems == 0);
-        MUST(el_store_close(store) == EL_OK && el_store_free(store) == EL_OK);
+        // The map that was shared keeps the pool.
+        close_under_calls(store);
+        MUST(el_store_free(store) == EL_OK);
+        end_shared(&with);
         unlink(path);
     }
     puts("fine");
