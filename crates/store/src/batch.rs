@@ -348,6 +348,11 @@ impl WriteBatch {
         &self.maps[change.map as usize]
     }
 
+    /// The keys of its changes, with their maps.
+    pub(crate) fn changed_keys(&self) -> impl Iterator<Item = (&Map, &[u8])> {
+        self.changes.iter().map(|change| (self.map(change), self.key(change)))
+    }
+
     /// What the changes of each key do together: each key once.
     pub(crate) fn last_changes(&self) -> LastChanges<'_> {
         if !self.has_equal_hashes() {

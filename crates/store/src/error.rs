@@ -95,7 +95,8 @@ pub enum Error {
     /// The store was opened read-only.
     ReadOnly,
     /// What waits for all operations that are running was called by a function that one of them runs, and
-    /// would wait for itself: call it when that operation has returned.
+    /// would wait for itself: call it when that operation has returned. Or a function that decides on a key
+    /// ([`Map::update_with`](crate::Map::update_with)) has written this key itself.
     Nested(String),
     /// More threads are in the store at once, or more operations of theirs inside of one another, than it
     /// admits. Nothing was changed: try again when some have ended.

@@ -18,6 +18,7 @@ pub(crate) mod expiry;
 pub(crate) mod expiry_in_place;
 pub(crate) mod key_range;
 mod ordered;
+pub(crate) mod own_writes;
 pub(crate) mod pages;
 pub(crate) mod range;
 pub(crate) mod reserved;
@@ -103,6 +104,7 @@ impl Map {
         key: &[u8],
         mut write: impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
     ) -> Result<R> {
+        self.check_own_write(key)?;
         match self.try_write(key, &mut write) {
             Err(error) if error.lacks_space() => {
                 self.shared.with_room(|| self.try_write(key, &mut write))

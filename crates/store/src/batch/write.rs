@@ -48,7 +48,7 @@ impl Shared {
                 "the batch holds a key of another store: write a batch per store".to_string(),
             ));
         }
-        Ok(())
+        batch.changed_keys().try_for_each(|(map, key)| map.check_own_write(key))
     }
 
     fn try_batch(

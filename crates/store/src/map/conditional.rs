@@ -123,10 +123,10 @@ impl Map {
     /// Reads, decides and writes one key as one atomic step. `decide` may run several times, when
     /// other threads interfere; its last answer counts. Returns the value before. What
     /// [`Action::Put`] stores expires when the value before would have. `decide` runs inside the operation: it
-    /// must be quick, and may use the store as the function of [`Self::get_with`] may.
+    /// must be quick, and may use the store as the function of [`Self::get_with`] may; but it must not write this key.
     ///
     /// # Errors
-    /// As [`Self::replace`].
+    /// As [`Self::replace`]; [`Error::Nested`]: `decide` has written this key, and was asked again for it.
     pub fn update_with(
         &self,
         key: impl AsRef<[u8]>,

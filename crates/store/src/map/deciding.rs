@@ -1,11 +1,14 @@
 //! Writes that look at a key before: what is there is read, decided on and replaced as one atomic step.
 
+use std::cell::Cell;
+
 use everleaf_index::{
     Change, Decision, ExpiryChange, Hardware, IndexError, LONG_VALUE_SIZE, Record, Session, Verify,
     lock_rank,
 };
 
 use super::Map;
+use super::own_writes::{self, Asking};
 use crate::Result;
 use crate::wal::LogEffect;
 
@@ -73,10 +76,23 @@ fn expires_in_place(found: Record<'_>, decision: &Decision) -> bool {
 
 impl Map {
     /// Reads, decides and writes one key as one atomic step. `decide` never runs behind a stripe: it
-    /// may be the user's, and use the store. So it may run as often as another thread changes the key.
+    /// may be the user's, and use the store. So it may run as often as another thread changes the key; if it does so
+    /// itself, that is refused, and the key stays as it is.
     pub(crate) fn decide(&self, key: &[u8], sees: Sees, decide: &mut Decide<'_>) -> Result<bool> {
+        let (mut has_asked, is_refused) = (false, Cell::new(false));
+        let mut ask = |found: Option<Record<'_>>| {
+            let asking = has_asked.then(|| Asking::begin(self, key));
+            has_asked = true;
+            let decision = decide(found);
+            is_refused.set(asking.is_some_and(|asking| asking.has_written()));
+            if is_refused.get() { Decision::Keep } else { decision }
+        };
         loop {
-            if let Some(changed) = self.try_decide(key, sees, decide)? {
+            let changed = self.try_decide(key, sees, &mut ask)?;
+            if is_refused.get() {
+                return Err(own_writes::refused());
+            }
+            if let Some(changed) = changed {
                 return Ok(changed);
             }
         }
@@ -95,6 +111,7 @@ impl Map {
 
     /// Reads, decides and writes one key. `None`: another thread has changed it meanwhile.
     fn try_decide(&self, key: &[u8], sees: Sees, decide: &mut Decide<'_>) -> Result<Option<bool>> {
+        self.check_own_write(key)?;
         {
             let mut session = self.shared.session()?;
             let mut pinned = session.pinned();

@@ -14,6 +14,7 @@ mod library;
 mod log_folder;
 mod lost_map;
 mod lost_maps;
+mod own_writes;
 mod owners;
 mod pool_name;
 mod refused;
