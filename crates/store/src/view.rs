@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_index::{IndexError, Verify};
 
+use crate::conversion::copy_of;
 use crate::map::Map;
 use crate::map::key_range::{KeyRange, owned_bounds, prefix_bounds};
 use crate::map::pages::{Bounds, Page, PageLimit, last_key};
@@ -144,7 +145,7 @@ impl MapView {
             return value_of(was);
         }
         shared.reached("store.view_looked");
-        let own = |record: everleaf_index::Record<'_>| record.value.to_vec();
+        let own = |record: everleaf_index::Record<'_>| copy_of(record.value);
         let found = tree.get_verified(&mut *shared.session()?, key, shared.verify, own);
         if let Some(was) = find() {
             return value_of(was);
@@ -153,7 +154,7 @@ impl MapView {
         match found {
             // What it held when it was dropped was saved.
             Err(IndexError::Removed) => Ok(None),
-            found => Ok(found?),
+            found => found?.transpose(),
         }
     }
 

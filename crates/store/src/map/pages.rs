@@ -12,6 +12,7 @@ use std::ops::{Bound, ControlFlow};
 use everleaf_index::{BytesTree, Hardware, Record, Session, Verify};
 
 use crate::Result;
+use crate::conversion::copy_of;
 use crate::map::key_range::{
     KeyRange, OwnedBounds, are_crossed, as_slice, is_beyond, owned_bounds,
 };
@@ -204,13 +205,16 @@ impl Page {
         reverse: bool,
         limit: PageLimit,
     ) -> Result<Self> {
-        let mut pairs = VecDeque::new();
+        let (mut pairs, mut copied) = (VecDeque::new(), Ok(()));
         let end = reader.read(bounds, reverse, limit, &mut |record| {
             let Record { key, value, expiry_ms } = record;
-            pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
-            ControlFlow::Continue(())
+            match copy_of(value) {
+                Ok(value) => pairs.push_back(((key.to_vec(), value), expiry_ms)),
+                Err(error) => copied = Err(error),
+            }
+            if copied.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
-        match end {
+        match copied.and(end) {
             Ok(PageEnd::Limit(reached)) => {
                 Ok(Page { pairs, has_more: true, reached: Some(reached) })
             }
