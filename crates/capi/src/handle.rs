@@ -156,23 +156,34 @@ impl<K: Kind> DerefMut for Exclusive<'_, K> {
     }
 }
 
-/// Frees a handle; NULL is none, and fine.
+/// Takes what a handle holds out of it, and frees the handle; NULL is none, and fine.
 ///
 /// # Errors
 /// It is none, of another kind, or another call is using it.
-pub fn free<K: Kind>(handle: Option<&mut K>) -> EntryResult {
-    let Some(handle) = handle else { return Ok(EL_OK) };
+pub fn taken<K: Kind>(handle: Option<&mut K>) -> Result<Option<K::Body>, Failure> {
+    let Some(handle) = handle else { return Ok(None) };
     let handle: *mut Handle<K::Body> = look::<K>(handle)?.cast_mut();
-    // SAFETY: `look` found the number of this kind, so the memory was made by `give`, of a box.
-    let owned = unsafe { Box::from_raw(handle) };
+    // SAFETY: `look` found the number of this kind, so the memory was made by `give`; this field is an atomic. No box
+    // is made of it before it is known that no other call has the body.
+    let is_used = unsafe { &(*handle).is_used };
     // Acquire: pairs with the release of the call that used it last.
-    if owned.is_used.load(Ordering::Acquire) {
-        std::mem::forget(owned);
+    if is_used.swap(true, Ordering::Acquire) {
         return Err(Failure::new(EL_BUSY, format!("another call is using the {}", K::NAME)));
     }
+    // SAFETY: `look` found its number, so `give` made it of a box; no other call has it, as the flag says, and the C
+    // program passes it to no other one.
+    let owned = unsafe { Box::from_raw(handle) };
     // Relaxed: nothing may overlap the end of a handle. Volatile it need not be: a program that passes
     // it again has no promise, only a chance to be told.
     owned.number.store(0, Ordering::Relaxed);
-    drop(owned);
+    Ok(Some(owned.body))
+}
+
+/// Frees a handle; NULL is none, and fine.
+///
+/// # Errors
+/// As [`taken`].
+pub fn free<K: Kind>(handle: Option<&mut K>) -> EntryResult {
+    taken(handle).map(drop)?;
     Ok(EL_OK)
 }

@@ -13,6 +13,13 @@
 typedef struct el_index el_index;
 
 
+// Of `el_index_open_as`: the file must not be there yet.
+#define EL_INDEX_NEW 1
+
+// Of `el_index_open_as`: open a pool although the machine crashed while it was open. What is in it may then be any mix
+// of old and new.
+#define EL_INDEX_TRUST_AFTER_MACHINE_CRASH 2
+
 // What an index can hold.
 typedef struct {
     // The smallest key.
@@ -34,13 +41,29 @@ int el_index_designs(el_text_fn see, void *context);
 
 // Opens the index of a design in the pool at `path`, and stores it at `index`; makes both if there is no
 // file. `path` NULL: in memory, gone when it is freed. `max_size` is how many bytes a new pool may grow
-// to; 0 for 64 GiB.
+// to; 0 for 64 GiB; one that is there keeps its maximum. `EL_INVALID`: there is no such design, or the pool has an
+// index of another one or something else in it, such as the maps of a store; the file stays as it is.
 int el_index_open(el_text design,
                   el_text path,
                   uint64_t max_size,
                   el_index **index);
 
-// Closes an index, and frees it; NULL is nothing. No other call uses it.
+// As `el_index_open`, in the file at `path`, with any of `EL_INDEX_NEW` and `EL_INDEX_TRUST_AFTER_MACHINE_CRASH`
+// in `flags`.
+int el_index_open_as(el_text design,
+                     el_text path,
+                     uint64_t max_size,
+                     uint32_t flags,
+                     el_index **index);
+
+// Makes everything durable that was written before, in a design that defers that (its name ends with `-unlogged`):
+// there a crash takes back what was written since, and so does an end without `el_index_free`. In all others it is so
+// already.
+int el_index_persist(const el_index *index);
+
+// Closes an index, and frees it; NULL is nothing. No other call uses it. After an error it is freed all the same, the
+// next opening recovers, and what a design had deferred may be lost (`el_index_persist`). In a process that was forked
+// it only frees.
 int el_index_free(el_index *index);
 
 // Stores the smallest and largest key and value that the index can hold at `limits`.

@@ -17,5 +17,5 @@ pub mod resumption;
 pub use count::blocks::OnAllocator;
 pub use design::{design, designs};
 pub use everleaf_index::{IndexError, Intent, Scans, Writes};
-pub use named::NamedIndex;
+pub use named::{IndexOpening, NamedIndex};
 pub use pool::{add_index, check_pool};

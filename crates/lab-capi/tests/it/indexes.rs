@@ -5,12 +5,15 @@ use std::mem::MaybeUninit;
 
 use everleaf_capi::argument::{el_buffer, el_slice, el_text};
 use everleaf_capi::code::{
-    EL_BAD_HANDLE, EL_EXISTS, EL_INVALID, EL_NOT_FOUND, EL_OK, EL_UNSUPPORTED,
+    EL_ALREADY_EXISTS, EL_BAD_HANDLE, EL_EXISTS, EL_FORKED, EL_INVALID, EL_IO, EL_NOT_FOUND, EL_OK,
+    EL_UNSUPPORTED,
 };
 use everleaf_capi::entry::el_last_error;
 use everleaf_lab_capi::index::{
-    el_index, el_index_count, el_index_designs, el_index_free, el_index_get, el_index_get_limits,
-    el_index_insert, el_index_open, el_index_put, el_index_remove, el_index_scan, el_index_update,
+    EL_INDEX_NEW, EL_INDEX_TRUST_AFTER_MACHINE_CRASH, el_index, el_index_count, el_index_designs,
+    el_index_free, el_index_get, el_index_get_limits, el_index_insert, el_index_open,
+    el_index_open_as, el_index_persist, el_index_put, el_index_remove, el_index_scan,
+    el_index_update,
 };
 use everleaf_lab_designs::{NamedIndex, Scans, Writes, designs};
 
@@ -145,6 +148,162 @@ fn an_index_is_found_again_in_its_file() {
     assert_eq!(index.value(5), Some(50));
     drop(index);
     assert_eq!(OpenIndex::new("fptree", Some(&path)).err(), Some(EL_INVALID), "of another design");
+}
+
+/// Opens a pool as an index, which is refused for a reason, and leaves the file as it is.
+fn is_refused(design: &str, path: &std::path::Path, told: &str) {
+    let before = std::fs::read(path).expect("the pool is there");
+    assert_eq!(OpenIndex::new(design, Some(path)).err(), Some(EL_INVALID), "{design}");
+    assert!(last_error().contains(told), "{design}: {}", last_error());
+    assert!(std::fs::read(path).expect("it is there") == before, "{design} changed the file");
+}
+
+/// A root was made in a pool of the store, which then had a map of a design that the store does not know, and could not
+/// be opened any more.
+#[test]
+fn a_store_is_not_opened_as_an_index() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store.pool");
+    let store = everleaf::Options::new().create(true).open(&path).expect("a new one");
+    store.default_map().put("oak", "Quercus").expect("room");
+    store.close().expect("nothing is held");
+    for design in ["fptree", "nbtree", "hashed-leaf"] {
+        is_refused(design, &path, "default");
+    }
+    is_refused("no-such-tree", &path, "no-such-tree");
+    let store = everleaf::Options::new().open(&path).expect("it can be opened as before");
+    assert_eq!(store.default_map().get("oak").expect("readable"), Some(b"Quercus".to_vec()));
+    assert!(store.statistics().was_clean);
+}
+
+/// It was left as if its program had been killed: after the next start of the machine it was refused as crashed.
+#[test]
+fn an_index_that_is_refused_stays_closed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("index.pool");
+    drop(OpenIndex::new("fast-fair", Some(&path)).expect("a new one"));
+    is_refused("fptree", &path, "index");
+    is_refused("no-such-tree", &path, "no-such-tree");
+    drop(OpenIndex::new("fast-fair", Some(&path)).expect("the same one"));
+}
+
+#[test]
+fn a_design_that_is_unknown_leaves_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("index.pool");
+    assert_eq!(OpenIndex::new("no-such-tree", Some(&path)).err(), Some(EL_INVALID));
+    assert!(!path.exists(), "refused, and left its file");
+}
+
+fn open_as(design: &CStr, path: &std::path::Path, flags: u32) -> Result<OpenIndex, c_int> {
+    let path = CString::new(path.to_str().expect("UTF-8")).expect("no zero");
+    let mut place = MaybeUninit::uninit();
+    match el_index_open_as(text(design), text(&path), 1 << 30, flags, Some(&mut place)) {
+        // SAFETY: the library has stored a handle.
+        EL_OK => Ok(OpenIndex(unsafe { place.assume_init() })),
+        code => Err(code),
+    }
+}
+
+#[test]
+fn an_index_is_opened_by_flags() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("index.pool");
+    let index = open_as(c"fast-fair", &path, EL_INDEX_NEW).expect("a new one");
+    assert_eq!(el_index_insert(index.get(), 5, 50), EL_OK);
+    drop(index);
+    assert_eq!(open_as(c"fast-fair", &path, EL_INDEX_NEW).err(), Some(EL_ALREADY_EXISTS));
+    assert_eq!(open_as(c"fast-fair", &path, 4).err(), Some(EL_INVALID));
+    let trusting = open_as(c"fast-fair", &path, EL_INDEX_TRUST_AFTER_MACHINE_CRASH);
+    assert_eq!(trusting.expect("the same one").value(5), Some(50));
+    let missing = folder.path().join("missing.pool");
+    assert_eq!(open_as(c"no-such-tree", &missing, EL_INDEX_NEW).err(), Some(EL_INVALID));
+    assert!(!missing.exists(), "refused, and left its file");
+}
+
+/// The descriptor of this process for a file.
+fn descriptor_of(path: &std::path::Path) -> c_int {
+    let entries = std::fs::read_dir("/proc/self/fd").expect("the descriptors");
+    let mut found = entries
+        .flatten()
+        .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == *path));
+    let name = found.next().expect("it is open").file_name();
+    name.to_str().and_then(|name| name.parse().ok()).expect("a number")
+}
+
+/// The error of closing was lost, and with it what a design had deferred.
+#[test]
+fn an_index_that_cannot_be_closed_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().canonicalize().expect("it is there").join("index.pool");
+    // A new file has no name yet when it is opened.
+    drop(OpenIndex::new("sptree-unlogged", Some(&path)).expect("a new one"));
+    let index = OpenIndex::new("sptree-unlogged", Some(&path)).expect("the same one");
+    assert_eq!(el_index_insert(index.get(), 5, 50), EL_OK);
+    assert_eq!(el_index_persist(index.get()), EL_OK);
+    let mut ends = [0; 2];
+    // SAFETY: there is room for two descriptors.
+    assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+    // What cannot be synced takes the place of the file.
+    // SAFETY: both are descriptors of this process, and the pool goes on with what it has mapped.
+    assert!(unsafe { libc::dup2(ends[1], descriptor_of(&path)) } >= 0);
+    let handle = index.0;
+    std::mem::forget(index);
+    // SAFETY: the handle came from the library, and nobody uses it any more.
+    assert_eq!(el_index_free(Some(unsafe { &mut *handle })), EL_IO, "{}", last_error());
+    for end in ends {
+        // SAFETY: it is ours, and closed once.
+        unsafe { libc::close(end) };
+    }
+}
+
+#[test]
+fn a_forked_process_may_only_free_an_index() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("index.pool");
+    let index = OpenIndex::new("fptree", Some(&path)).expect("a new one");
+    assert_eq!(el_index_insert(index.get(), 5, 50), EL_OK);
+    // SAFETY: the child calls what is tested, and ends without running anything of the parent's.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a system call without memory: a child that hangs is ended.
+        unsafe { libc::alarm(60) };
+        let mut room = [0; 32];
+        // SAFETY: the bytes are the test's, and outlive the call.
+        let buffer = unsafe { el_buffer::new(room.as_mut_ptr().cast(), room.len()) };
+        let codes = [
+            el_index_get(index.get(), 5, Some(&mut MaybeUninit::uninit())),
+            el_index_put(index.get(), 6, 60),
+            el_index_scan(index.get(), 1, buffer, None),
+            el_index_count(index.get(), Some(&mut MaybeUninit::uninit())),
+        ];
+        let wrong = codes.iter().position(|code| *code != EL_FORKED).map_or(0, |at| at + 1);
+        // SAFETY: the child has the handle for itself.
+        let freed = el_index_free(Some(unsafe { &mut *index.0 }));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if freed == EL_OK { wrong as i32 } else { 9 }) };
+    }
+    assert!(child > 0, "a process can be forked");
+    let mut status = 0;
+    // SAFETY: the status is ours, and the child is one of ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child ended well");
+    assert_eq!((index.value(5), index.value(6)), (Some(50), None));
+}
+
+#[test]
+fn a_long_scan_has_all_pairs() {
+    let index = OpenIndex::new("fptree", None).expect("one");
+    let limits = 1..=10_000;
+    for key in limits.clone() {
+        assert_eq!(el_index_insert(index.get(), key, key * 2), EL_OK);
+    }
+    let expected: Vec<_> = limits.map(|key| (key, key * 2)).collect();
+    assert_eq!(index.pairs(1, 20_000), expected);
+    assert_eq!(index.pairs(1, 8192), expected[..8192]);
+    let last = OpenIndex::new("nbtree", None).expect("one");
+    assert_eq!(el_index_insert(last.get(), u64::MAX, 1), EL_OK);
+    assert_eq!(last.pairs(u64::MAX, 1), [(u64::MAX, 1)]);
 }
 
 #[test]
