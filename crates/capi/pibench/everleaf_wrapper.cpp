@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <tree_api.hpp>
@@ -25,6 +26,13 @@ int check(int code) {
     if (code < 0) throw std::runtime_error(el_last_error());
     return code;
 }
+
+template <typename T, int (*Free)(T *)> struct freer {
+    void operator()(T *handle) const { Free(handle); }
+};
+
+// Freed also if what follows in a constructor throws.
+template <typename T, int (*Free)(T *)> using handle = std::unique_ptr<T, freer<T, Free>>;
 
 // A key as the store orders it: integers of the machine's byte order with the highest byte first.
 class ordered_key {
@@ -77,44 +85,42 @@ int copy_pair(void *context, el_slice key, el_slice value) {
 class everleaf_tree : public tree_api {
   public:
     explicit everleaf_tree(const tree_options_t &options) : value_size_(options.value_size) {
-        el_options *opening = nullptr;
-        check(el_options_new(&opening));
-        check(el_options_set(opening, EL_CREATE, 1));
-        if (options.pool_size != 0) check(el_options_set(opening, EL_MAX_SIZE, options.pool_size));
+        el_options *made = nullptr;
+        check(el_options_new(&made));
+        const handle<el_options, el_options_free> opening(made);
+        check(el_options_set(made, EL_CREATE, 1));
+        if (options.pool_size != 0) check(el_options_set(made, EL_MAX_SIZE, options.pool_size));
         const std::string path = options.pool_path.empty() ? "everleaf.pool" : options.pool_path;
-        const int opened = el_store_open(path.c_str(), opening, &store_);
-        el_options_free(opening);
-        check(opened);
-        check(el_store_map(store_, nullptr, false, &map_));
-    }
-
-    ~everleaf_tree() override {
-        el_map_free(map_);
-        el_store_free(store_);
+        el_store *store = nullptr;
+        check(el_store_open(path.c_str(), made, &store));
+        store_.reset(store);
+        el_map *map = nullptr;
+        check(el_store_map(store, nullptr, false, &map));
+        map_.reset(map);
     }
 
     bool find(const char *key, std::size_t key_size, char *value_out) override {
         found_value found{value_out, value_size_, false};
         const ordered_key ordered(key, key_size);
-        const int code = check(el_get_with(map_, ordered.slice(), copy_value, &found));
+        const int code = check(el_get_with(map_.get(), ordered.slice(), copy_value, &found));
         return code == EL_OK && found.fits;
     }
 
     bool insert(const char *key, std::size_t key_size, const char *value,
                 std::size_t value_size) override {
         const ordered_key ordered(key, key_size);
-        return check(el_insert(map_, ordered.slice(), el_bytes(value, value_size))) == EL_OK;
+        return check(el_insert(map_.get(), ordered.slice(), el_bytes(value, value_size))) == EL_OK;
     }
 
     bool update(const char *key, std::size_t key_size, const char *value,
                 std::size_t value_size) override {
         const ordered_key ordered(key, key_size);
-        return check(el_update(map_, ordered.slice(), el_bytes(value, value_size))) == EL_OK;
+        return check(el_update(map_.get(), ordered.slice(), el_bytes(value, value_size))) == EL_OK;
     }
 
     bool remove(const char *key, std::size_t key_size) override {
         const ordered_key ordered(key, key_size);
-        return check(el_remove(map_, ordered.slice())) == EL_OK;
+        return check(el_remove(map_.get(), ordered.slice())) == EL_OK;
     }
 
     // Keys and values one after another, in memory of the calling thread until its next scan.
@@ -125,14 +131,15 @@ class everleaf_tree : public tree_api {
         el_range range{};
         range.from = el_bound_at(EL_INCLUDED, ordered.slice());
         scan_state state{&pairs, std::max(count, 0)};
-        check(el_scan(map_, &range, false, copy_pair, &state, nullptr));
+        check(el_scan(map_.get(), &range, false, copy_pair, &state, nullptr));
         values_out = pairs.data();
         return std::max(count, 0) - state.left;
     }
 
   private:
-    el_store *store_ = nullptr;
-    el_map *map_ = nullptr;
+    // The map goes first.
+    handle<el_store, el_store_free> store_;
+    handle<el_map, el_map_free> map_;
     std::size_t value_size_;
 };
 

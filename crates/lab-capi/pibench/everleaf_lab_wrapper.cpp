@@ -14,8 +14,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <tree_api.hpp>
@@ -41,34 +43,31 @@ class design_tree : public tree_api {
             throw std::invalid_argument("the designs hold integers: --key_size 8 --value_size 8");
         const std::string design = asked("EVERLEAF_DESIGN", "hashed-leaf");
         const char *path = options.pool_path.empty() ? nullptr : options.pool_path.c_str();
-        check(el_index_open(design.c_str(), path, options.pool_size, &index_));
-        check(el_index_get_limits(index_, &limits_));
+        el_index *opened = nullptr;
+        check(el_index_open(design.c_str(), path, options.pool_size, &opened));
+        index_.reset(opened);
+        check(el_index_get_limits(opened, &limits_));
         // All bits that every value of the design may have.
         while (mask_ > limits_.last_value) mask_ >>= 1;
     }
 
-    ~design_tree() override { el_index_free(index_); }
-
-    design_tree(const design_tree &) = delete;
-    design_tree &operator=(const design_tree &) = delete;
-
     bool find(const char *key, std::size_t, char *value_out) override {
         std::uint64_t value = 0;
-        if (!holds(number(key)) || check(el_index_get(index_, number(key), &value)) != EL_OK) return false;
+        if (!holds(number(key)) || check(el_index_get(index_.get(), number(key), &value)) != EL_OK) return false;
         std::memcpy(value_out, &value, sizeof value);
         return true;
     }
 
     bool insert(const char *key, std::size_t, const char *value, std::size_t) override {
-        return holds(number(key)) && check(el_index_insert(index_, number(key), stored(value))) == EL_OK;
+        return holds(number(key)) && check(el_index_insert(index_.get(), number(key), stored(value))) == EL_OK;
     }
 
     bool update(const char *key, std::size_t, const char *value, std::size_t) override {
-        return holds(number(key)) && check(el_index_update(index_, number(key), stored(value))) == EL_OK;
+        return holds(number(key)) && check(el_index_update(index_.get(), number(key), stored(value))) == EL_OK;
     }
 
     bool remove(const char *key, std::size_t) override {
-        return holds(number(key)) && check(el_index_remove(index_, number(key))) == EL_OK;
+        return holds(number(key)) && check(el_index_remove(index_.get(), number(key))) == EL_OK;
     }
 
     // Keys and values one after another, in memory of the calling thread until its next scan.
@@ -76,8 +75,8 @@ class design_tree : public tree_api {
         thread_local std::vector<char> pairs;
         pairs.resize(static_cast<std::size_t>(std::max(count, 0)) * 2 * sizeof(std::uint64_t));
         std::size_t found = 0;
-        const std::uint64_t from = std::clamp(number(key), limits_.first_key, limits_.last_key);
-        check(el_index_scan(index_, from, el_room(pairs.data(), pairs.size()), &found));
+        // Of keys that the design cannot hold the library knows what is behind them.
+        check(el_index_scan(index_.get(), number(key), el_room(pairs.data(), pairs.size()), &found));
         values_out = pairs.data();
         return static_cast<int>(found);
     }
@@ -93,7 +92,13 @@ class design_tree : public tree_api {
         return std::max(number(bytes) & mask_, limits_.first_value);
     }
 
-    el_index *index_ = nullptr;
+    struct closer {
+        void operator()(el_index *index) const {
+            if (el_index_free(index) < 0) std::fprintf(stderr, "the index: %s\n", el_last_error());
+        }
+    };
+
+    std::unique_ptr<el_index, closer> index_;
     el_index_limits limits_{};
     std::uint64_t mask_ = ~std::uint64_t{0};
 };

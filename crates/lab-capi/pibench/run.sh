@@ -53,9 +53,9 @@ failures() {
     for path in "$pool" "$library" "$program" "$pibench" "$prefix" "$pools" "$out"; do
         said=${said//"$path"/}
     done
-    found=$(sed -E 's/(^|[^0-9.])0 (failed|failures|mismatches)/\1/gI
-        s/(failed|failures|mismatches)[^:0-9]*: *0($|[^0-9.])/\2/gI' <<< "$said" |
-        grep -ciE 'fail|mismatch|incorrect|wrong') || true
+    found=$(sed -E 's/(^|[^0-9.])0 (failed|failures|mismatches|errors|missing)/\1/gI
+        s/(failed|failures|mismatches|errors|missing)[^:0-9]*: *0($|[^0-9.])/\2/gI' <<< "$said" |
+        grep -ciE 'fail|mismatch|incorrect|wrong|error|missing|not found') || true
     [ "$found" -gt 0 ]
 }
 

@@ -96,6 +96,21 @@ class user {
         compare(tree);
     }
 
+    // From a key above all that there are, a scan finds nothing, also if the design cannot hold that key. One that begins
+    // at the last key that it can hold found a key that was less than what was asked for.
+    void scan_behind_the_last(tree_api &tree) {
+        if (!is_ordered || key_size != 8) return;
+        const std::string value = value_of(random_);
+        std::uint64_t last = ~std::uint64_t{0};
+        const auto key_at = [](const std::uint64_t &number) { return reinterpret_cast<const char *>(&number); };
+        for (int tries = 0; !tree.insert(key_at(last), 8, value.data(), value_size); last--) EXPECT(++tries < 8);
+        for (std::uint64_t from = last; from != 0 && from - last < 8; from++) {
+            char *pairs = nullptr;
+            EXPECT(tree.scan(key_at(from), 8, 10, pairs) == (from == last));
+        }
+        EXPECT(tree.remove(key_at(last), 8));
+    }
+
     // All that it knows; and that no other value comes back, nor a byte behind one.
     void compare(tree_api &tree) {
         for (const auto &key : keys_) {
@@ -208,6 +223,7 @@ int main(int count, char **arguments) {
         return std::unique_ptr<tree_api>(reinterpret_cast<decltype(&create_tree)>(create)(options));
     };
     auto tree = open();
+    user(0, true).scan_behind_the_last(*tree);
     std::vector<user> users;
     for (unsigned thread = 0; thread < threads; thread++) users.emplace_back(thread, threads == 1);
     std::vector<std::thread> running;

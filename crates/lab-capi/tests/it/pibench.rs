@@ -245,6 +245,9 @@ fn landing_the_script_runs_pibench_and_draws_what_it_says() {
         "verification failed for key 7\n",
         "\tFailed operations: 12\n",
         "0 failed, 1 mismatches\n",
+        "Error: missing key 7\n",
+        "0 errors, 3 missing\n",
+        "key 7 not found\n",
     ] {
         let (code, told) = run_saying(&["store"], Some(says));
         assert_eq!(code, Some(1), "{says}: {told}");
@@ -252,7 +255,11 @@ fn landing_the_script_runs_pibench_and_draws_what_it_says() {
     }
 
     // Nothing failed, of however many.
-    for says in ["Failed: 0 of 300\n", "0 mismatches of 300, failed operations: 0\n"] {
+    for says in [
+        "Failed: 0 of 300\n",
+        "0 mismatches of 300, failed operations: 0\n",
+        "0 errors, missing keys: 0\n",
+    ] {
         let (code, told) = run_saying(&["store"], Some(says));
         assert_eq!(code, Some(0), "{says}: {told}");
     }
