@@ -11,7 +11,9 @@
 // for one call at a time, and a second one is refused with EL_BUSY. Free a handle when no call uses it.
 //
 // A process that was forked from the one that opened a store cannot use it (EL_FORKED), but may free
-// what it has of it.
+// what it has of it. An iterator goes on with the copies that it has, and a watch counts as broken there.
+//
+// A function that makes a handle and fails stores NULL in its place, which every el_..._free takes.
 //
 // Functions that are passed in must not unwind (no C++ exception, no longjmp).
 
@@ -72,7 +74,8 @@ typedef struct el_watch el_watch;
 // The store was closed.
 #define EL_CLOSED -4
 
-// Another call is using this iterator, batch or set of options.
+// Another call is using this iterator, batch or set of options; or what was asked for cannot be done at this moment
+// (another snapshot is being written, or too many operations are under way): nothing was changed, try again.
 #define EL_BUSY -5
 
 // A bug in Everleaf: please report the text.
@@ -157,10 +160,25 @@ typedef struct el_watch el_watch;
 // Without the key of the bound.
 #define EL_EXCLUDED 2
 
-// 1: create the pool if there is none. Default: 0.
+// Of `el_decision`: leave the key as it is.
+#define EL_KEEP 0
+
+// Of `el_decision`: give the key this value; when it expires stays as it is.
+#define EL_PUT 1
+
+// Of `el_decision`: give the key this value, and let it expire then.
+#define EL_PUT_EXPIRING 2
+
+// Of `el_decision`: leave the value, and let it expire then.
+#define EL_EXPIRE 3
+
+// Of `el_decision`: remove the key.
+#define EL_REMOVE 4
+
+// 1: create the pool if there is none. Default: 0. It and `EL_CREATE_NEW` are one setting: what is set last counts.
 #define EL_CREATE 1
 
-// 1: create the pool, and fail if there is one. Default: 0.
+// 1: create the pool, and fail if there is one. Default: 0. See `EL_CREATE`.
 #define EL_CREATE_NEW 2
 
 // 1: change nothing in the file. Default: 0.
@@ -172,10 +190,11 @@ typedef struct el_watch el_watch;
 // Bytes to which the file may grow. Default: 64 GiB for a new pool.
 #define EL_MAX_SIZE 5
 
-// What is to survive: `EL_PROCESS` or `EL_POWER`. Default: as the pool was opened last.
+// What is to survive: `EL_PROCESS` or `EL_POWER`. Default: as the pool was opened last. It and `EL_INTERVAL_MS` are
+// one setting: what is set last counts.
 #define EL_DURABILITY 6
 
-// A crash of the machine loses at most the writes of so many milliseconds.
+// A crash of the machine loses at most the writes of so many milliseconds. See `EL_DURABILITY`.
 #define EL_INTERVAL_MS 7
 
 // 1: open a pool although the machine crashed while it was open. Default: 0.
@@ -236,21 +255,6 @@ typedef struct el_watch el_watch;
 
 // Of `EL_DOMAIN`: durable once globally visible; survives the death of the process only.
 #define EL_DOMAIN_PROCESS 3
-
-// Of `el_decision`: leave the key as it is.
-#define EL_KEEP 0
-
-// Of `el_decision`: give the key this value; when it expires stays as it is.
-#define EL_PUT 1
-
-// Of `el_decision`: give the key this value, and let it expire then.
-#define EL_PUT_EXPIRING 2
-
-// Of `el_decision`: leave the value, and let it expire then.
-#define EL_EXPIRE 3
-
-// Of `el_decision`: remove the key.
-#define EL_REMOVE 4
 
 // What a function of this library has allocated.
 typedef void *el_allocated;
@@ -315,7 +319,9 @@ typedef struct {
     uint64_t expiry_ms;
 } el_decision;
 
-// Is shown the value of a key, NULL if there is none, and decides what becomes of it; otherwise as `el_value_fn`.
+// Is shown the value of a key, NULL if there is none, and decides what becomes of it; otherwise as `el_value_fn`. It
+// must not write this key itself: it would be asked again, and such a write is refused then, as is the whole call
+// (`EL_UNSUPPORTED`).
 typedef el_decision (*el_decide_fn)(void *context, const el_slice *value);
 
 // As `el_decide_fn`, and is told when the key expires (0: never, or there is none).
@@ -492,7 +498,7 @@ int el_store_open(el_text path,
 int el_store_close(const el_store *store);
 
 // Frees the handle, and closes the store unless it was; NULL is nothing. No other call may be using
-// the handle.
+// the handle. An error of closing is lost, unless `el_options_log` tells it: `el_store_close` returns it.
 int el_store_free(el_store *store);
 
 // Stores a handle on the map called `name` at `map`: NULL is the default map, which is always there.
@@ -519,7 +525,7 @@ int el_store_write(const el_store *store, el_batch *batch, size_t *refused);
 int el_store_sync(const el_store *store);
 
 // Writes a snapshot of a store that has a log, which shortens the log. Stores the number of pairs at
-// `pairs`, which may be NULL.
+// `pairs`, which may be NULL. `EL_BUSY`: another is being written, which a store begins by itself; try again.
 int el_store_snapshot(const el_store *store,
                       uint64_t *pairs);
 
@@ -589,12 +595,13 @@ int el_repair(el_text from,
 
 // Saves what there is: a snapshot if the store has a log, as by `el_store_snapshot`; otherwise a backup beside the
 // pool, with `.backup` behind its name, in place of the last one. Stores the number of pairs at `pairs`, which may be
-// NULL.
+// NULL. `EL_BUSY`: a snapshot is being written; try again.
 int el_store_save(const el_store *store,
                   uint64_t *pairs);
 
-// Lets writes of the calling thread return before they are durable, from now on and for good: nobody may be told of
-// them before `el_store_wait_deferred` has returned. So many writes share one sync. Without a log it does nothing.
+// Lets writes of the calling thread return before they are durable, from now on: nobody may be told of them before
+// `el_store_wait_deferred` has returned. So many writes share one sync. It ends when the thread calls this for another
+// store: a thread defers for one at a time. Without a log it does nothing.
 int el_store_defer_sync(const el_store *store);
 
 // Waits until the writes of the calling thread are durable, after `el_store_defer_sync`.
@@ -636,7 +643,8 @@ int el_store_rollback_count(const el_store *store,
 // Stores numbers about a map in a buffer for an `el_map_statistics`, as `el_store_statistics` does.
 int el_map_numbers(const el_map *map, el_buffer buffer, size_t *known);
 
-// Frees a handle on a map, and leaves the map alone; NULL is nothing.
+// Frees a handle on a map, and leaves the map alone; NULL is nothing. If it is the last handle of a store that was
+// closed or freed, it closes the pool, and only `el_options_log` tells whether that has failed.
 int el_map_free(el_map *map);
 
 // Copies the value of `key` to `buffer`, and stores its size at `size`, which may be NULL. If the
@@ -671,8 +679,10 @@ int el_compare_exchange(const el_map *map,
                         const el_slice *expected,
                         const el_slice *value);
 
-// Stores the number of keys at `count`; exact when nobody writes.
-int el_count(const el_map *map, uint64_t *count);
+// Stores the number of keys at `count`; exact when nobody writes. Keys that have expired count until they are removed
+// in the background.
+int el_count(const el_map *map,
+             uint64_t *count);
 
 // Removes all keys, atomically.
 int el_clear(const el_map *map);
@@ -732,8 +742,8 @@ int el_pop(const el_map *map,
 
 // Reads, decides and writes `key` as one atomic step: `decide` is shown the value, or NULL, and returns what is to
 // become of it. It may be called several times, when other threads interfere; its last answer counts. The bytes of its
-// answer are copied when it has returned. Otherwise it is as `el_value_fn`. `EL_NOT_FOUND`: the key was not there
-// before.
+// answer are copied when it has returned. It must not write `key` itself (`el_decide_fn`); otherwise it is as
+// `el_value_fn`. `EL_NOT_FOUND`: the key was not there before.
 int el_update_with(const el_map *map,
                    el_slice key,
                    el_decide_fn decide,
@@ -798,7 +808,9 @@ int el_store_load_map(const el_store *store,
 
 // Stores an iterator over a range of a map (NULL: all of it) at `iter`. It is before the first pair and
 // behind the last: `el_iter_next` goes to the first, `el_iter_prev` to the last. Free it with
-// `el_iter_free`.
+// `el_iter_free`. It shows copies of up to 256 pairs that it fetches at a time, so what it goes to next may be a pair
+// as it was a moment ago, also one that this thread has changed or removed since. An iterator of a view has but one
+// moment.
 int el_iter_new(const el_map *map,
                 const el_range *range,
                 el_iter **iter);

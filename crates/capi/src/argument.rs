@@ -8,7 +8,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Bound;
 
-use crate::code::{EL_BUFFER_TOO_SMALL, Failure};
+use everleaf::{Action, Expiry, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+
+use crate::code::{EL_BUFFER_TOO_SMALL, Failure, out_of_memory};
 use crate::entry::invalid;
 
 /// Some bytes, which the callee only reads. Zero bytes may be at NULL.
@@ -60,7 +62,7 @@ pub struct el_bound {
     /// `EL_UNBOUNDED`, `EL_INCLUDED` or `EL_EXCLUDED`.
     kind: c_int,
     /// The key, unless unbounded.
-    key: el_slice,
+    key: MaybeUninit<el_slice>,
 }
 
 /// A range of keys.
@@ -84,19 +86,32 @@ pub type el_found_fn =
 /// Is shown a pair; anything but 0 ends the scan. Otherwise as `el_value_fn`.
 pub type el_pair_fn =
     Option<extern "C" fn(context: *mut c_void, key: el_slice, value: el_slice) -> c_int>;
+/// Of `el_decision`: leave the key as it is.
+pub const EL_KEEP: c_int = 0;
+/// Of `el_decision`: give the key this value; when it expires stays as it is.
+pub const EL_PUT: c_int = 1;
+/// Of `el_decision`: give the key this value, and let it expire then.
+pub const EL_PUT_EXPIRING: c_int = 2;
+/// Of `el_decision`: leave the value, and let it expire then.
+pub const EL_EXPIRE: c_int = 3;
+/// Of `el_decision`: remove the key.
+pub const EL_REMOVE: c_int = 4;
+
 /// What is to become of a key.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct el_decision {
     /// `EL_KEEP`, `EL_PUT`, `EL_PUT_EXPIRING`, `EL_EXPIRE` or `EL_REMOVE`.
-    pub what: c_int,
+    what: c_int,
     /// The value, for what puts one. Its bytes are valid until the key is decided upon again, or the call ends.
-    pub value: el_slice,
+    value: MaybeUninit<el_slice>,
     /// When the key expires (0: never), for what says so.
-    pub expiry_ms: u64,
+    expiry_ms: MaybeUninit<u64>,
 }
 
-/// Is shown the value of a key, NULL if there is none, and decides what becomes of it; otherwise as `el_value_fn`.
+/// Is shown the value of a key, NULL if there is none, and decides what becomes of it; otherwise as `el_value_fn`. It
+/// must not write this key itself: it would be asked again, and such a write is refused then, as is the whole call
+/// (`EL_UNSUPPORTED`).
 pub type el_decide_fn =
     Option<extern "C" fn(context: *mut c_void, value: Option<&el_slice>) -> el_decision>;
 /// As `el_decide_fn`, and is told when the key expires (0: never, or there is none).
@@ -288,16 +303,67 @@ impl el_text {
 impl el_bound {
     /// A bound as C code would pass it.
     pub const fn new(kind: c_int, key: el_slice) -> Self {
-        el_bound { kind, key }
+        el_bound { kind, key: MaybeUninit::new(key) }
+    }
+
+    fn key<'a>(self) -> Result<&'a [u8], Failure> {
+        // SAFETY: the C code that made the bound has said that it has a key (`bound`), and so has set it.
+        unsafe { self.key.assume_init() }.bytes()
     }
 
     fn bound<'a>(self) -> Result<Bound<&'a [u8]>, Failure> {
         match self.kind {
             EL_UNBOUNDED => Ok(Bound::Unbounded),
-            EL_INCLUDED => Ok(Bound::Included(self.key.bytes()?)),
-            EL_EXCLUDED => Ok(Bound::Excluded(self.key.bytes()?)),
+            EL_INCLUDED => Ok(Bound::Included(self.key()?)),
+            EL_EXCLUDED => Ok(Bound::Excluded(self.key()?)),
             _ => Err(invalid("the kind of a bound is none of the three")),
         }
+    }
+}
+
+impl el_decision {
+    /// A decision as C code would make it.
+    pub const fn new(what: c_int, value: el_slice, expiry_ms: u64) -> Self {
+        let (value, expiry_ms) = (MaybeUninit::new(value), MaybeUninit::new(expiry_ms));
+        el_decision { what, value, expiry_ms }
+    }
+
+    pub(crate) fn action(self) -> Result<Action, Failure> {
+        // SAFETY: only called for what puts a value: the C code that says so has set it.
+        let value = || owned(unsafe { self.value.assume_init() });
+        // SAFETY: only called for what says when the key expires: the C code that says so has set it.
+        let expiry = || Expiry::from_unix_ms(unsafe { self.expiry_ms.assume_init() });
+        Ok(match self.what {
+            EL_KEEP => Action::Keep,
+            EL_PUT => Action::Put(value()?),
+            EL_PUT_EXPIRING => Action::PutWithExpiry(value()?, expiry()),
+            EL_EXPIRE => Action::Expire(expiry()),
+            EL_REMOVE => Action::Remove,
+            _ => return Err(invalid("what is to be done is none of EL_KEEP to EL_REMOVE")),
+        })
+    }
+}
+
+/// A copy of bytes of C code.
+fn owned(slice: el_slice) -> Result<Vec<u8>, Failure> {
+    let (bytes, mut copy) = (slice.bytes()?, Vec::new());
+    if bytes.len() > VALUE_SIZE_MAX {
+        return Err(everleaf::Error::ValueTooLarge(bytes.len()).into());
+    }
+    let reserved = copy.try_reserve_exact(bytes.len());
+    reserved.map_err(|_| out_of_memory())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
+/// What is left of a bound, of which so many bytes can decide: no key is longer. With `back` it is an upper one.
+pub(crate) fn cut(bound: Bound<&[u8]>, back: bool) -> Bound<&[u8]> {
+    let (Bound::Included(key) | Bound::Excluded(key)) = bound else { return bound };
+    match key.get(..KEY_SIZE_MAX) {
+        // Every key that it begins with comes before all of it.
+        Some(start) if key.len() > KEY_SIZE_MAX && back => Bound::Included(start),
+        Some(start) if key.len() > KEY_SIZE_MAX => Bound::Excluded(start),
+        _ => bound,
     }
 }
 
@@ -314,7 +380,7 @@ impl el_range {
     pub(crate) fn bounds<'a>(range: Option<&el_range>) -> Result<Bounds<'a>, Failure> {
         match range {
             None => Ok((Bound::Unbounded, Bound::Unbounded)),
-            Some(range) => Ok((range.from.bound()?, range.to.bound()?)),
+            Some(range) => Ok((cut(range.from.bound()?, false), cut(range.to.bound()?, true))),
         }
     }
 }
@@ -333,6 +399,16 @@ pub fn set<T>(place: Out<'_, T>, value: T) {
 /// It is NULL.
 pub fn wanted<'a, T>(place: Out<'a, T>) -> Result<&'a mut MaybeUninit<T>, Failure> {
     place.ok_or_else(|| invalid("the place for the result is NULL"))
+}
+
+/// The place for a handle, which is NULL until it is made.
+///
+/// # Errors
+/// It is NULL.
+pub fn handle_place<'a, T>(place: Out<'a, *mut T>) -> Result<&'a mut MaybeUninit<*mut T>, Failure> {
+    let place = wanted(place)?;
+    place.write(std::ptr::null_mut());
+    Ok(place)
 }
 
 /// Tells lines, if somebody wants to know.

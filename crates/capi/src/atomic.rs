@@ -3,26 +3,16 @@
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
-use everleaf::{Action, Expiry, VALUE_SIZE_MAX};
+use everleaf::{Action, Expiry};
 
+pub use crate::argument::{EL_EXPIRE, EL_KEEP, EL_PUT, EL_PUT_EXPIRING, EL_REMOVE};
 use crate::argument::{Out, el_buffer, el_decision, el_slice, set};
 use crate::argument::{el_decide_expiring_fn, el_decide_expiry_fn, el_decide_fn};
-use crate::code::{EL_MISMATCH, EL_NOT_FOUND, EL_OK, EL_OUT_OF_MEMORY, Failure};
+use crate::code::{EL_MISMATCH, EL_NOT_FOUND, EL_OK, Failure, out_of_memory};
 use crate::entry::{EntryResult, entry, invalid};
 use crate::handle::shared;
 use crate::map::{code, el_map};
 use crate::memory;
-
-/// Of `el_decision`: leave the key as it is.
-pub const EL_KEEP: c_int = 0;
-/// Of `el_decision`: give the key this value; when it expires stays as it is.
-pub const EL_PUT: c_int = 1;
-/// Of `el_decision`: give the key this value, and let it expire then.
-pub const EL_PUT_EXPIRING: c_int = 2;
-/// Of `el_decision`: leave the value, and let it expire then.
-pub const EL_EXPIRE: c_int = 3;
-/// Of `el_decision`: remove the key.
-pub const EL_REMOVE: c_int = 4;
 
 /// Copies the value of `key` to `buffer`, as `el_get`, and stores when it expires (0: never) at `expiry_ms`, of one
 /// moment.
@@ -73,8 +63,7 @@ fn give_copy(
         set(size, bytes.len());
         return Ok(());
     };
-    let copy =
-        memory::copy(bytes).ok_or_else(|| Failure::new(EL_OUT_OF_MEMORY, "out of memory"))?;
+    let copy = memory::copy(bytes).ok_or_else(out_of_memory)?;
     place.write(copy.as_ptr());
     set(size, bytes.len());
     Ok(())
@@ -123,30 +112,6 @@ pub extern "C" fn el_pop(
     })
 }
 
-/// A copy of bytes of C code.
-fn owned(slice: el_slice) -> Result<Vec<u8>, Failure> {
-    let (bytes, mut copy) = (slice.bytes()?, Vec::new());
-    if bytes.len() > VALUE_SIZE_MAX {
-        return Err(everleaf::Error::ValueTooLarge(bytes.len()).into());
-    }
-    let reserved = copy.try_reserve_exact(bytes.len());
-    reserved.map_err(|_| Failure::new(EL_OUT_OF_MEMORY, "out of memory"))?;
-    copy.extend_from_slice(bytes);
-    Ok(copy)
-}
-
-fn action(decision: el_decision) -> Result<Action, Failure> {
-    let expiry = || Expiry::from_unix_ms(decision.expiry_ms);
-    Ok(match decision.what {
-        EL_KEEP => Action::Keep,
-        EL_PUT => Action::Put(owned(decision.value)?),
-        EL_PUT_EXPIRING => Action::PutWithExpiry(owned(decision.value)?, expiry()),
-        EL_EXPIRE => Action::Expire(expiry()),
-        EL_REMOVE => Action::Remove,
-        _ => return Err(invalid("what is to be done is none of EL_KEEP to EL_REMOVE")),
-    })
-}
-
 /// Lets `update` ask a function of C code, whose last answer counts: `asked(found, decision)` is told whether the key
 /// is there. An answer that is wrong leaves the key as it is.
 fn decided(
@@ -155,7 +120,7 @@ fn decided(
     let (mut wrong, mut is_there) = (None, false);
     update(&mut |found, decision| {
         (wrong, is_there) = (None, found);
-        action(decision).unwrap_or_else(|failure| {
+        decision.action().unwrap_or_else(|failure| {
             wrong = Some(failure);
             Action::Keep
         })
@@ -172,8 +137,8 @@ fn no_function() -> Failure {
 
 /// Reads, decides and writes `key` as one atomic step: `decide` is shown the value, or NULL, and returns what is to
 /// become of it. It may be called several times, when other threads interfere; its last answer counts. The bytes of its
-/// answer are copied when it has returned. Otherwise it is as `el_value_fn`. `EL_NOT_FOUND`: the key was not there
-/// before.
+/// answer are copied when it has returned. It must not write `key` itself (`el_decide_fn`); otherwise it is as
+/// `el_value_fn`. `EL_NOT_FOUND`: the key was not there before.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_update_with(
     map: Option<&el_map>,

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use everleaf::{Error, Expiry, KEY_SIZE_MAX, VALUE_SIZE_MAX, WriteBatch};
 
-use crate::argument::{el_slice, wanted};
+use crate::argument::{el_slice, handle_place, wanted};
 use crate::code::{EL_OK, Failure};
 use crate::entry::entry;
 use crate::handle::{exclusive, free, give, kind, shared};
@@ -19,7 +19,7 @@ kind! {
 /// Stores an empty batch at `batch`. Free it with `el_batch_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_batch_new(batch: Option<&mut MaybeUninit<*mut el_batch>>) -> c_int {
-    entry(|| give(batch, WriteBatch::new()))
+    entry(|| give(Some(handle_place(batch)?), WriteBatch::new()))
 }
 
 /// Frees a batch; NULL is nothing.

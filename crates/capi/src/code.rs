@@ -25,7 +25,8 @@ pub const EL_BAD_HANDLE: c_int = -2;
 pub const EL_BUFFER_TOO_SMALL: c_int = -3;
 /// The store was closed.
 pub const EL_CLOSED: c_int = -4;
-/// Another call is using this iterator, batch or set of options.
+/// Another call is using this iterator, batch or set of options; or what was asked for cannot be done at this moment
+/// (another snapshot is being written, or too many operations are under way): nothing was changed, try again.
 pub const EL_BUSY: c_int = -5;
 /// A bug in Everleaf: please report the text.
 pub const EL_INTERNAL: c_int = -6;
@@ -100,6 +101,12 @@ impl Failure {
     }
 }
 
+/// There is no memory.
+#[cold]
+pub fn out_of_memory() -> Failure {
+    Failure::new(EL_OUT_OF_MEMORY, "out of memory")
+}
+
 impl From<Error> for Failure {
     #[cold]
     fn from(error: Error) -> Self {
@@ -124,10 +131,8 @@ fn code_of(error: &Error) -> c_int {
         Error::ViewLost(_) => EL_VIEW_LOST,
         Error::BadName(_) => EL_BAD_NAME,
         Error::ReadOnly => EL_READ_ONLY,
-        Error::Nested(_)
-        | Error::TooManySessions(_)
-        | Error::OtherStore(_)
-        | Error::Unsupported(_) => EL_UNSUPPORTED,
+        Error::SnapshotBusy(_) | Error::TooManySessions(_) => EL_BUSY,
+        Error::Nested(_) | Error::OtherStore(_) | Error::Unsupported(_) => EL_UNSUPPORTED,
         Error::PoolGone(_) => EL_POOL_GONE,
         Error::Io(..) => EL_IO,
         Error::MapDropped => EL_MAP_DROPPED,
@@ -149,7 +154,7 @@ pub fn meaning(code: c_int) -> &'static CStr {
         EL_BAD_HANDLE => c"the handle is none, of another kind, or freed",
         EL_BUFFER_TOO_SMALL => c"the buffer is too small",
         EL_CLOSED => c"the store is closed",
-        EL_BUSY => c"another call is using the handle",
+        EL_BUSY => c"another call is using the handle, or it is to be tried again",
         EL_INTERNAL => c"a bug in Everleaf",
         EL_NO_POOL => c"there is no pool at the path",
         EL_ALREADY_EXISTS => c"the file exists already",
@@ -174,5 +179,17 @@ pub fn meaning(code: c_int) -> &'static CStr {
         EL_POOL_GONE => c"the file of the pool is gone",
         EL_STILL_OPEN => c"something of the store is still held",
         _ => c"an error: see el_last_error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_tried_again_has_a_code_of_its_own() {
+        for error in [Error::SnapshotBusy(String::new()), Error::TooManySessions(String::new())] {
+            assert_eq!(code_of(&error), EL_BUSY, "{error:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use everleaf::{Map, MapView, behind_prefix};
 
-use crate::argument::{Bounds, Out, el_range, el_slice, set};
+use crate::argument::{Bounds, Out, cut, el_range, el_slice, handle_place, set};
 use crate::code::{EL_NOT_FOUND, EL_OK, Failure};
 use crate::entry::{EntryResult, entry};
 use crate::handle::{exclusive, free, give, kind, shared};
@@ -104,7 +104,7 @@ impl Cursor {
     fn seek(&mut self, key: &[u8], back: bool) -> Result<bool, Failure> {
         let (mut from, mut to) = (bound_ref(&self.from), bound_ref(&self.to));
         let bound = if back { &mut to } else { &mut from };
-        *bound = moved_to(*bound, key, back);
+        *bound = moved_to(*bound, cut(Bound::Included(key), back), back);
         let way = self.source.way((from, to));
         // If that fails, the place is what it was.
         self.leave();
@@ -145,13 +145,14 @@ fn bound_ref(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// The lower bound of a range, or with `back` its upper one, if it begins there at `key`: but not outside of it.
-fn moved_to<'a>(bound: Bound<&'a [u8]>, key: &'a [u8], back: bool) -> Bound<&'a [u8]> {
+/// The lower bound of a range, or with `back` its upper one, if it begins there at a target: but not outside of it.
+fn moved_to<'a>(bound: Bound<&'a [u8]>, target: Bound<&'a [u8]>, back: bool) -> Bound<&'a [u8]> {
+    let (Bound::Included(key) | Bound::Excluded(key)) = target else { return bound };
     let is_outside = |limit: &[u8]| if back { key > limit } else { key < limit };
     match bound {
         Bound::Included(limit) | Bound::Excluded(limit) if is_outside(limit) => bound,
         Bound::Excluded(limit) if key == limit => bound,
-        _ => Bound::Included(key),
+        _ => target,
     }
 }
 
@@ -162,7 +163,9 @@ kind! {
 
 /// Stores an iterator over a range of a map (NULL: all of it) at `iter`. It is before the first pair and
 /// behind the last: `el_iter_next` goes to the first, `el_iter_prev` to the last. Free it with
-/// `el_iter_free`.
+/// `el_iter_free`. It shows copies of up to 256 pairs that it fetches at a time, so what it goes to next may be a pair
+/// as it was a moment ago, also one that this thread has changed or removed since. An iterator of a view has but one
+/// moment.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_iter_new(
     map: Option<&el_map>,
@@ -170,8 +173,9 @@ pub extern "C" fn el_iter_new(
     iter: Option<&mut MaybeUninit<*mut el_iter>>,
 ) -> c_int {
     entry(|| {
+        let place = handle_place(iter)?;
         let source = Source::Map(shared(map)?.clone());
-        give(iter, Cursor::new(source, el_range::bounds(range)?))
+        give(Some(place), Cursor::new(source, el_range::bounds(range)?))
     })
 }
 
@@ -183,11 +187,17 @@ pub extern "C" fn el_iter_prefix(
     iter: Option<&mut MaybeUninit<*mut el_iter>>,
 ) -> c_int {
     entry(|| {
-        let prefix = prefix.bytes()?;
+        let (place, prefix) = (handle_place(iter)?, prefix.bytes()?);
+        let source = Source::Map(shared(map)?.clone());
+        let from = cut(Bound::Included(prefix), false);
+        if matches!(from, Bound::Excluded(_)) {
+            // No key is as long.
+            let nothing = (Bound::Unbounded, Bound::Excluded(&[][..]));
+            return give(Some(place), Cursor::new(source, nothing));
+        }
         let end = behind_prefix(prefix);
         let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let source = Source::Map(shared(map)?.clone());
-        give(iter, Cursor::new(source, (Bound::Included(prefix), to)))
+        give(Some(place), Cursor::new(source, (from, to)))
     })
 }
 
@@ -200,8 +210,9 @@ pub extern "C" fn el_iter_view(
     iter: Option<&mut MaybeUninit<*mut el_iter>>,
 ) -> c_int {
     entry(|| {
+        let place = handle_place(iter)?;
         let source = Source::View(shared(view)?.map(shared(map)?));
-        give(iter, Cursor::new(source, el_range::bounds(range)?))
+        give(Some(place), Cursor::new(source, el_range::bounds(range)?))
     })
 }
 

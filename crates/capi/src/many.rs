@@ -6,7 +6,7 @@ use std::slice::ChunksExact;
 
 use everleaf::Error;
 
-use crate::argument::{el_buffer, el_found_fn, el_slice, el_slices, el_text, set, wanted};
+use crate::argument::{el_buffer, el_found_fn, el_slice, el_slices, el_text, handle_place, set};
 use crate::code::{EL_OK, EL_TOO_LARGE, Failure};
 use crate::entry::{entry, invalid};
 use crate::handle::{give, shared};
@@ -182,12 +182,11 @@ pub extern "C" fn el_store_load_map(
     map: Option<&mut MaybeUninit<*mut el_map>>,
 ) -> c_int {
     entry(|| {
+        let place = handle_place(map)?;
         let (keys, values) = (keys.items()?, values.items()?);
         if keys.len() != values.len() {
             return Err(invalid("there is not one value for each key"));
         }
-        let place = wanted(map)?;
-        place.write(std::ptr::null_mut());
         let name = name.str()?;
         let pairs = keys.iter().zip(values.iter());
         let loaded = shared(store)?.with(|store| Ok(store.load_map(name, pairs)?))?;

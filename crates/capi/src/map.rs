@@ -8,7 +8,7 @@ use everleaf::{Exchange, Map};
 
 use crate::argument::{el_buffer, el_range, el_slice, set, wanted};
 use crate::argument::{el_pair_fn, el_value_fn};
-use crate::code::{EL_EXISTS, EL_MISMATCH, EL_NOT_FOUND, EL_OK, EL_OUT_OF_MEMORY, Failure};
+use crate::code::{EL_EXISTS, EL_MISMATCH, EL_NOT_FOUND, EL_OK, out_of_memory};
 use crate::entry::{entry, invalid};
 use crate::handle::{free, kind, shared};
 use crate::memory;
@@ -23,7 +23,8 @@ pub fn code(is_so: bool, otherwise: c_int) -> c_int {
     if is_so { EL_OK } else { otherwise }
 }
 
-/// Frees a handle on a map, and leaves the map alone; NULL is nothing.
+/// Frees a handle on a map, and leaves the map alone; NULL is nothing. If it is the last handle of a store that was
+/// closed or freed, it closes the pool, and only `el_options_log` tells whether that has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_map_free(map: Option<&mut el_map>) -> c_int {
     entry(|| free(map))
@@ -59,8 +60,7 @@ pub extern "C" fn el_get_copy(
         let Some(found) = shared(map)?.get_with(key.bytes()?, copy)? else {
             return Ok(EL_NOT_FOUND);
         };
-        let (copy, length) =
-            found.ok_or_else(|| Failure::new(EL_OUT_OF_MEMORY, "out of memory"))?;
+        let (copy, length) = found.ok_or_else(out_of_memory)?;
         value.write(copy.as_ptr());
         size.write(length);
         Ok(EL_OK)
@@ -133,7 +133,8 @@ pub extern "C" fn el_compare_exchange(
     })
 }
 
-/// Stores the number of keys at `count`; exact when nobody writes.
+/// Stores the number of keys at `count`; exact when nobody writes. Keys that have expired count until they are removed
+/// in the background.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_count(map: Option<&el_map>, count: Option<&mut MaybeUninit<u64>>) -> c_int {
     entry(|| {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use everleaf::{Domain, Durability, Options, Tree};
 
-use crate::argument::{Context, el_slice, el_text_fn};
+use crate::argument::{Context, el_slice, el_text_fn, handle_place};
 use crate::code::{EL_OK, Failure};
 use crate::entry::{entry, invalid};
 use crate::handle::{exclusive, free, give, kind};
 
-/// 1: create the pool if there is none. Default: 0.
+/// 1: create the pool if there is none. Default: 0. It and `EL_CREATE_NEW` are one setting: what is set last counts.
 pub const EL_CREATE: c_int = 1;
-/// 1: create the pool, and fail if there is one. Default: 0.
+/// 1: create the pool, and fail if there is one. Default: 0. See `EL_CREATE`.
 pub const EL_CREATE_NEW: c_int = 2;
 /// 1: change nothing in the file. Default: 0.
 pub const EL_READ_ONLY_OPEN: c_int = 3;
@@ -21,9 +21,10 @@ pub const EL_READ_ONLY_OPEN: c_int = 3;
 pub const EL_INITIAL_SIZE: c_int = 4;
 /// Bytes to which the file may grow. Default: 64 GiB for a new pool.
 pub const EL_MAX_SIZE: c_int = 5;
-/// What is to survive: `EL_PROCESS` or `EL_POWER`. Default: as the pool was opened last.
+/// What is to survive: `EL_PROCESS` or `EL_POWER`. Default: as the pool was opened last. It and `EL_INTERVAL_MS` are
+/// one setting: what is set last counts.
 pub const EL_DURABILITY: c_int = 6;
-/// A crash of the machine loses at most the writes of so many milliseconds.
+/// A crash of the machine loses at most the writes of so many milliseconds. See `EL_DURABILITY`.
 pub const EL_INTERVAL_MS: c_int = 7;
 /// 1: open a pool although the machine crashed while it was open. Default: 0.
 pub const EL_TRUST_AFTER_MACHINE_CRASH: c_int = 8;
@@ -97,7 +98,7 @@ kind! {
 /// Stores new options, with the defaults, at `options`. Free them with `el_options_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_options_new(options: Option<&mut MaybeUninit<*mut el_options>>) -> c_int {
-    entry(|| give(options, Opening::default()))
+    entry(|| give(Some(handle_place(options)?), Opening::default()))
 }
 
 /// Frees options; NULL is nothing.

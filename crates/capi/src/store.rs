@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 use everleaf::{Error, Store, Written};
 
 use crate::argument::{el_buffer, el_slice};
-use crate::argument::{el_progress_fn, el_text, el_text_fn, progress, set, wanted};
+use crate::argument::{el_progress_fn, el_text, el_text_fn, handle_place, progress, set};
 use crate::batch::el_batch;
 use crate::code::{EL_BUSY, EL_CLOSED, EL_MISMATCH, EL_NOT_FOUND, EL_OK, Failure};
 use crate::entry::{entry, invalid};
@@ -38,7 +38,11 @@ impl StoreHandle {
         let guard: RwLockReadGuard<'_, _> =
             self.store.read().unwrap_or_else(PoisonError::into_inner);
         match &*guard {
-            Some(store) => run(store),
+            Some(store) => {
+                // What only looks at memory would answer in a forked process, too.
+                store.check_process()?;
+                run(store)
+            }
             None => Err(Failure::new(EL_CLOSED, "the store was closed: open it again")),
         }
     }
@@ -58,8 +62,7 @@ pub extern "C" fn el_store_open(
     store: Option<&mut MaybeUninit<*mut el_store>>,
 ) -> c_int {
     entry(|| {
-        let place = wanted(store)?;
-        place.write(std::ptr::null_mut());
+        let place = handle_place(store)?;
         let (options, log) = match options {
             None => Default::default(),
             Some(options) => {
@@ -109,7 +112,7 @@ pub extern "C" fn el_store_close(store: Option<&el_store>) -> c_int {
 }
 
 /// Frees the handle, and closes the store unless it was; NULL is nothing. No other call may be using
-/// the handle.
+/// the handle. An error of closing is lost, unless `el_options_log` tells it: `el_store_close` returns it.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_free(store: Option<&mut el_store>) -> c_int {
     entry(|| free(store))
@@ -126,8 +129,7 @@ pub extern "C" fn el_store_map(
     map: Option<&mut MaybeUninit<*mut el_map>>,
 ) -> c_int {
     entry(|| {
-        let place = wanted(map)?;
-        place.write(std::ptr::null_mut());
+        let place = handle_place(map)?;
         shared(store)?.with(|store| {
             let name = if name.is_null() { everleaf::DEFAULT_MAP } else { name.str()? };
             let map = match create {
@@ -163,10 +165,7 @@ pub extern "C" fn el_store_map_names(
     entry(|| {
         let tell = tell.ok_or_else(|| invalid("the function is NULL"))?;
         // Outside of the lock, so that the function may close the store.
-        let names = shared(store)?.with(|store| {
-            store.check_process()?;
-            Ok(store.map_names())
-        })?;
+        let names = shared(store)?.with(|store| Ok(store.map_names()))?;
         names.iter().for_each(|name| tell(context, el_slice::shown(name.as_bytes())));
         Ok(EL_OK)
     })
@@ -199,7 +198,7 @@ pub extern "C" fn el_store_sync(store: Option<&el_store>) -> c_int {
 }
 
 /// Writes a snapshot of a store that has a log, which shortens the log. Stores the number of pairs at
-/// `pairs`, which may be NULL.
+/// `pairs`, which may be NULL. `EL_BUSY`: another is being written, which a store begins by itself; try again.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_snapshot(
     store: Option<&el_store>,
@@ -280,10 +279,7 @@ pub extern "C" fn el_store_statistics(
     known: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
     entry(|| {
-        let found = shared(store)?.with(|store| {
-            store.check_process()?;
-            Ok(store.statistics())
-        })?;
+        let found = shared(store)?.with(|store| Ok(store.statistics()))?;
         fill(el_statistics::from(&found), buffer, known);
         Ok(EL_OK)
     })

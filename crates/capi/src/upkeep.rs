@@ -14,7 +14,7 @@ use crate::store::el_store;
 
 /// Saves what there is: a snapshot if the store has a log, as by `el_store_snapshot`; otherwise a backup beside the
 /// pool, with `.backup` behind its name, in place of the last one. Stores the number of pairs at `pairs`, which may be
-/// NULL.
+/// NULL. `EL_BUSY`: a snapshot is being written; try again.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_save(
     store: Option<&el_store>,
@@ -26,8 +26,9 @@ pub extern "C" fn el_store_save(
     })
 }
 
-/// Lets writes of the calling thread return before they are durable, from now on and for good: nobody may be told of
-/// them before `el_store_wait_deferred` has returned. So many writes share one sync. Without a log it does nothing.
+/// Lets writes of the calling thread return before they are durable, from now on: nobody may be told of them before
+/// `el_store_wait_deferred` has returned. So many writes share one sync. It ends when the thread calls this for another
+/// store: a thread defers for one at a time. Without a log it does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_defer_sync(store: Option<&el_store>) -> c_int {
     entry(|| {

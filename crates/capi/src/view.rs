@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use everleaf::View;
 
-use crate::argument::{el_buffer, el_found_fn, el_slice, el_slices};
+use crate::argument::{el_buffer, el_found_fn, el_slice, el_slices, handle_place};
 use crate::code::{EL_NOT_FOUND, EL_OK};
 use crate::entry::{entry, invalid};
 use crate::handle::{free, give, kind, shared};
@@ -26,8 +26,9 @@ pub extern "C" fn el_view_new(
     view: Option<&mut MaybeUninit<*mut el_view>>,
 ) -> c_int {
     entry(|| {
+        let place = handle_place(view)?;
         let opened = shared(store)?.with(|store| Ok(store.view()?))?;
-        give(view, opened)
+        give(Some(place), opened)
     })
 }
 

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 
 use everleaf::Watch;
 
-use crate::argument::{el_slice, wanted};
+use crate::argument::{el_slice, handle_place, wanted};
 use crate::batch::el_batch;
 use crate::code::EL_OK;
 use crate::entry::entry;
@@ -26,8 +26,7 @@ pub extern "C" fn el_watch_new(
     watch: Option<&mut MaybeUninit<*mut el_watch>>,
 ) -> c_int {
     entry(|| {
-        let place = wanted(watch)?;
-        place.write(std::ptr::null_mut());
+        let place = handle_place(watch)?;
         give(Some(place), shared(map)?.watch(key.bytes()?)?)
     })
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use everleaf::{Map, PageLimit, Pages, Range};
 
 use crate::argument::Bounds;
-use crate::code::Failure;
+use crate::code::{Failure, out_of_memory};
 
 /// Bytes that a page may keep for the next one: more of them are a large value's, which need not come again.
 const KEPT_BYTES: usize = 512 << 10;
@@ -36,11 +36,15 @@ impl Page {
         self.at = 0;
     }
 
-    fn push(&mut self, key: &[u8], value: &[u8]) {
+    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         let (start, key_size, value_size) = (self.bytes.len(), key.len(), value.len());
+        // A value may be as large as all memory that is left.
+        let reserved = self.bytes.try_reserve(key_size + value_size);
+        reserved.and(self.pairs.try_reserve(1)).map_err(|_| out_of_memory())?;
         self.pairs.push(Placed { start, key_size, value_size });
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
+        Ok(())
     }
 
     #[inline]
@@ -83,15 +87,16 @@ impl Rest {
         while page.pairs.is_empty() && self.pages.has_more() {
             let limit = self.limit;
             self.limit = limit.grown();
+            let mut kept = Ok(());
             let visited = self.pages.visit(&self.map, back, limit, |key, value| {
-                page.push(key, value);
-                ControlFlow::Continue(())
+                kept = page.push(key, value);
+                if kept.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
-            match visited {
+            match visited.map_err(Failure::from).and(kept) {
                 Ok(()) => {}
-                Err(error) if page.pairs.is_empty() => return Err(error.into()),
-                // What comes before damage is shown first.
-                Err(error) => self.failed = Some(error.into()),
+                Err(failure) if page.pairs.is_empty() => return Err(failure),
+                // What comes before damage, or before what there is no memory for, is shown first.
+                Err(failure) => self.failed = Some(failure),
             }
         }
         Ok(())

@@ -131,7 +131,7 @@ fn a_function_decides_what_becomes_of_a_key() {
     let opened = TestStore::new();
     let map = opened.map();
     let update = |what, value: &[u8], expiry_ms| {
-        let answer = el_decision { what, value: slice(value), expiry_ms };
+        let answer = el_decision::new(what, slice(value), expiry_ms);
         let mut decider = Decider { map, shown: vec![], answer };
         let code = el_update_with(map, slice("k"), Some(decide), (&raw mut decider).cast());
         (code, decider.shown)
@@ -149,7 +149,7 @@ fn a_function_decides_what_becomes_of_a_key() {
     }
     // SAFETY: NULL is allowed, and refused.
     let nowhere = unsafe { el_slice::new(std::ptr::null(), 3) };
-    let answer = el_decision { what: EL_PUT, value: nowhere, expiry_ms: 0 };
+    let answer = el_decision::new(EL_PUT, nowhere, 0);
     let mut decider = Decider { map, shown: vec![], answer };
     let code = el_update_with(map, slice("k"), Some(decide), (&raw mut decider).cast());
     assert_eq!((code, opened.get("k")), (EL_INVALID, Some(b"2".to_vec())));
@@ -180,7 +180,7 @@ fn a_function_is_told_when_a_key_expires() {
     let opened = TestStore::new();
     let map = opened.map();
     let decider = |what, value: &[u8]| {
-        let answer = el_decision { what, value: slice(value), expiry_ms: LATER };
+        let answer = el_decision::new(what, slice(value), LATER);
         Decider { map, shown: vec![], answer }
     };
     let expiring = |what, value: &[u8]| {

@@ -38,13 +38,13 @@ fn with_all_handles(any: *mut c_void) -> Vec<c_int> {
         0
     }
     extern "C" fn keep_it(_: *mut c_void, _: Option<&el_slice>) -> el_decision {
-        el_decision { what: EL_KEEP, value: slice(""), expiry_ms: 0 }
+        el_decision::new(EL_KEEP, slice(""), 0)
     }
     extern "C" fn keep_expiring(_: *mut c_void, _: Option<&el_slice>, _: u64) -> el_decision {
-        el_decision { what: EL_KEEP, value: slice(""), expiry_ms: 0 }
+        el_decision::new(EL_KEEP, slice(""), 0)
     }
     extern "C" fn keep_by_expiry(_: *mut c_void, _: Option<&u64>) -> el_decision {
-        el_decision { what: EL_KEEP, value: slice(""), expiry_ms: 0 }
+        el_decision::new(EL_KEEP, slice(""), 0)
     }
     let none = || buffer(&mut []);
     let watch = || at::<el_watch>(any.cast());

@@ -8,6 +8,7 @@ mod header;
 mod hostile;
 mod opaque;
 mod processes;
+mod refused;
 mod stores;
 mod support;
 mod upkeep;

@@ -4,7 +4,7 @@ use everleaf_capi::atomic::{el_fetch_add, el_pop};
 use everleaf_capi::code::*;
 use everleaf_capi::map::{el_count, el_map_free, el_put};
 use everleaf_capi::store::*;
-use everleaf_capi::upkeep::{el_map_numbers, el_store_save, el_store_wait_deferred};
+use everleaf_capi::upkeep::*;
 use everleaf_capi::watch::el_watch_new;
 
 use crate::support::*;
@@ -13,6 +13,7 @@ use crate::support::*;
 fn a_forked_process_is_refused_and_harms_nothing() {
     let opened = TestStore::new();
     opened.put("before", "1");
+    let null = std::ptr::null_mut();
     // SAFETY: the child calls what is tested, and ends without running anything of the parent's.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -29,6 +30,13 @@ fn a_forked_process_is_refused_and_harms_nothing() {
             (el_fetch_add(opened.map(), slice("n"), 1, None), EL_FORKED),
             (el_pop(opened.map(), true, None, None, None, None), EL_FORKED),
             (el_map_numbers(opened.map(), buffer(&mut []), None), EL_FORKED),
+            (el_store_defer_sync(opened.store()), EL_FORKED),
+            (el_store_has_log_failed(opened.store(), Some(&mut Room::uninit())), EL_FORKED),
+            (el_store_is_pool_gone(opened.store(), Some(&mut Room::uninit())), EL_FORKED),
+            (el_store_is_read_only(opened.store(), Some(&mut Room::uninit())), EL_FORKED),
+            (el_store_rollback_count(opened.store(), Some(&mut Room::uninit())), EL_FORKED),
+            (el_store_rebuilt(opened.store(), None, null, buffer(&mut []), None), EL_FORKED),
+            (el_store_put_aside_files(opened.store(), None, null, None), EL_FORKED),
             (el_store_statistics(opened.store(), buffer(&mut []), None), EL_FORKED),
             (el_store_map_names(opened.store(), Some(keep), std::ptr::null_mut()), EL_FORKED),
             (el_count(opened.map(), Some(&mut Room::uninit())), EL_FORKED),
