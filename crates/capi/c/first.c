@@ -38,11 +38,14 @@ int main(int count, char **arguments) {
 
     el_iter *iter;
     el_slice key, name;
+    int code;
     check(el_iter_new(map, NULL, &iter));
-    while (el_iter_next(iter, &key, &name) == EL_OK) {
+    while ((code = el_iter_next(iter, &key, &name)) == EL_OK) {
         printf("%.*s: %.*s\n", (int)key.size, (const char *)key.data, (int)name.size,
                (const char *)name.data);
     }
+    // EL_NOT_FOUND is the end, and no error.
+    check(code);
     check(el_iter_free(iter));
     check(el_map_free(map));
     check(el_store_close(store));

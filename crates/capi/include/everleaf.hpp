@@ -53,6 +53,11 @@ inline int check(int code) {
     return code;
 }
 
+// Refuses a library of another interface than this header's.
+inline void check_library() {
+    if (el_abi_version() != EL_ABI_VERSION) throw error(EL_UNSUPPORTED, "another library version");
+}
+
 template <typename T, int (*Free)(T *)> struct freer {
     void operator()(T *handle) const noexcept { Free(handle); }
 };
@@ -108,11 +113,23 @@ template <typename F, typename G> void many(const std::vector<std::string_view> 
     check(code);
 }
 
+// Whether the bytes of what an element of a pair is, or refers to, stay where they are when the pair is gone.
+template <typename T>
+inline constexpr bool stays = std::is_lvalue_reference_v<T> || std::is_same_v<std::decay_t<T>, std::string_view> ||
+                              std::is_pointer_v<std::decay_t<T>>;
+
+// Whether the bytes of all pairs stay when the next pair is looked at: not those of strings in pairs that are made only then.
+template <typename R> struct lasts : std::is_lvalue_reference<R> {};
+template <typename K, typename V> struct lasts<std::pair<K, V>> : std::bool_constant<stays<K> && stays<V>> {};
+
+template <typename P> inline constexpr bool lasts_in = lasts<decltype(*std::begin(std::declval<const P &>()))>::value;
+
 // The keys and values of pairs of anything that is a string_view. The bytes stay where they are.
 struct columns {
     std::vector<el_slice> keys, values;
 
     template <typename P> explicit columns(const P &pairs) {
+        static_assert(lasts_in<P>, "these pairs are made one after another: put them into a container before");
         for (const auto &[key, value] : pairs) {
             keys.push_back(slice(key));
             values.push_back(slice(value));
@@ -149,13 +166,50 @@ template <typename G> std::optional<std::string> fitted(G get) {
     }
 }
 
-// Keeps a text that is told. What cannot be kept for want of memory is left out.
-inline void keep_text(void *context, el_slice text) noexcept {
-    try {
-        static_cast<std::vector<std::string> *>(context)->emplace_back(view(text));
-    } catch (...) {
+// Texts that are told. Throws in the end if there was no memory for one.
+class texts {
+  public:
+    static void keep(void *context, el_slice text) noexcept {
+        auto *to = static_cast<texts *>(context);
+        try {
+            to->kept_.emplace_back(view(text));
+        } catch (...) {
+            to->thrown_ = std::current_exception();
+        }
     }
-}
+
+    std::vector<std::string> all() && {
+        if (thrown_) std::rethrow_exception(thrown_);
+        return std::move(kept_);
+    }
+
+  private:
+    std::vector<std::string> kept_;
+    std::exception_ptr thrown_;
+};
+
+// Tells a function how many pairs are done; nothing is told once it has thrown.
+template <typename F> class progress {
+  public:
+    explicit progress(F &call) : carried_{call, nullptr} {}
+
+    static void tell(void *context, std::uint64_t pairs) noexcept {
+        auto *to = static_cast<progress *>(context);
+        if (!to->carried_.thrown) to->carried_.run(pairs);
+    }
+
+    // What a call has answered, to which this was passed.
+    void end(int code) const {
+        carried_.rethrow();
+        check(code);
+    }
+
+  private:
+    carried<F> carried_;
+};
+
+// Is told how many pairs are done, and wants to know nothing.
+inline void ignore_progress(std::uint64_t) noexcept {}
 
 // The range of the keys that start with `prefix`; `end` holds its bound.
 inline el_range prefixed(std::string_view prefix, std::string &end) {
@@ -177,6 +231,7 @@ inline el_range prefixed(std::string_view prefix, std::string &end) {
 class options {
   public:
     options() {
+        detail::check_library();
         el_options *made = nullptr;
         detail::check(el_options_new(&made));
         handle_.reset(made);
@@ -186,22 +241,27 @@ class options {
         detail::check(el_options_set(handle_.get(), option, number));
         return *this;
     }
-    options &&set(int option, std::uint64_t number) && { return std::move(set(option, number)); }
-    options &&create(bool yes) && { return std::move(set(EL_CREATE, yes)); }
-    options &&read_only(bool yes) && { return std::move(set(EL_READ_ONLY_OPEN, yes)); }
-    options &&max_size(std::uint64_t bytes) && { return std::move(set(EL_MAX_SIZE, bytes)); }
+    options set(int option, std::uint64_t number) && { return std::move(set(option, number)); }
+    options create(bool yes) && { return std::move(set(EL_CREATE, yes)); }
+    options read_only(bool yes) && { return std::move(set(EL_READ_ONLY_OPEN, yes)); }
+    options max_size(std::uint64_t bytes) && { return std::move(set(EL_MAX_SIZE, bytes)); }
     // Go on although the log is damaged, with what can be proven of it (`store::rebuilt`).
-    options &&salvage_log(bool yes) && { return std::move(set(EL_SALVAGE_LOG, yes)); }
+    options salvage_log(bool yes) && { return std::move(set(EL_SALVAGE_LOG, yes)); }
     // Compare the check sums of what a get finds (default: no), and of what is iterated over (default: yes).
-    options &&verify_reads(bool yes) && { return std::move(set(EL_VERIFY_READS, yes)); }
-    options &&verify_scans(bool yes) && { return std::move(set(EL_VERIFY_SCANS, yes)); }
-    options &&durable_on_power_loss() && { return std::move(set(EL_DURABILITY, EL_POWER)); }
+    options verify_reads(bool yes) && { return std::move(set(EL_VERIFY_READS, yes)); }
+    options verify_scans(bool yes) && { return std::move(set(EL_VERIFY_SCANS, yes)); }
+    options durable_on_power_loss() && { return std::move(set(EL_DURABILITY, EL_POWER)); }
     // See el_options_log: `tell` must not throw, and `context` lives as long as the store.
-    options &&log(el_text_fn tell, void *context) && {
+    options log(el_text_fn tell, void *context) && {
         detail::check(el_options_log(handle_.get(), tell, context));
         return std::move(*this);
     }
 
+    // The same as `get`; throws if they were moved away, where C would take the defaults.
+    el_options *made() const {
+        if (!handle_) throw error(EL_BAD_HANDLE, "the options were moved away");
+        return handle_.get();
+    }
     el_options *get() const noexcept { return handle_.get(); }
 
   private:
@@ -210,7 +270,9 @@ class options {
 
 using pair = std::pair<std::string_view, std::string_view>;
 
-// Pairs in the order of their keys. begin() may be called once; a pair is valid until the next one.
+// Pairs in the order of their keys. begin() may be called once; a pair is valid until the next one, and until the range is
+// gone: what shows pairs is not for a temporary. Copies of up to 256 pairs are fetched at a time, so a pair may be shown as
+// it was a moment ago.
 class range {
   public:
     class iterator {
@@ -254,13 +316,16 @@ class range {
         return std::move(*this);
     }
 
-    iterator begin() { return {handle_.get(), back_}; }
+    iterator begin() & { return {handle_.get(), back_}; }
+    iterator begin() && = delete;
     iterator end() const noexcept { return {}; }
 
     // The first pair from `key` on; nothing if there is none.
-    std::optional<pair> seek(std::string_view key) { return seek_by(el_iter_seek, key); }
+    std::optional<pair> seek(std::string_view key) & { return seek_by(el_iter_seek, key); }
+    std::optional<pair> seek(std::string_view key) && = delete;
     // The last pair up to `key`.
-    std::optional<pair> seek_back(std::string_view key) { return seek_by(el_iter_seek_back, key); }
+    std::optional<pair> seek_back(std::string_view key) & { return seek_by(el_iter_seek_back, key); }
+    std::optional<pair> seek_back(std::string_view key) && = delete;
     // Puts it back to where it was when it was new: begin() may be called again.
     void rewind() { detail::check(el_iter_rewind(handle_.get())); }
 
@@ -410,8 +475,9 @@ class map {
         return detail::check(code) == EL_OK;
     }
     // Reads, decides and writes a key as one atomic step: `decide` is shown the value, or nothing, and returns a
-    // `decision`. It may be called several times, when other threads interfere; its last answer counts. If it throws,
-    // the key stays as it is. Returns whether the key was there before.
+    // `decision`. It may be called several times, when other threads interfere; its last answer counts. It must not
+    // write this key itself, which is refused. If it throws, the key stays as it is. Returns whether the key was there
+    // before.
     template <typename F> bool update_with(std::string_view key, F &&decide) {
         auto see = [&](const el_slice *value) { return decide(seen(value)); };
         detail::decider<decltype(see)> decider(see);
@@ -467,6 +533,8 @@ class map {
         const el_range bounds = el_between(detail::slice(from), detail::slice(to));
         return open(&bounds);
     }
+    // The keys of any range: `el_bound_at` makes its ends.
+    range within(const el_range &bounds) const { return open(&bounds); }
     range prefix(std::string_view prefix) const {
         el_iter *iter = nullptr;
         detail::check(el_iter_prefix(get(), detail::slice(prefix), &iter));
@@ -482,6 +550,10 @@ class map {
     }
     template <typename F> std::uint64_t scan(F &&call, bool descending = false) const {
         return scan_in(nullptr, call, descending);
+    }
+    template <typename F>
+    std::uint64_t scan_within(const el_range &bounds, F &&call, bool descending = false) const {
+        return scan_in(&bounds, call, descending);
     }
 
     // Looks for keys that lie one after another, each of `key_size` bytes. Their values, of `value_size` bytes each, come
@@ -660,6 +732,7 @@ class view {
         const el_range bounds = el_between(detail::slice(from), detail::slice(to));
         return open(map, &bounds);
     }
+    range within(const map &map, const el_range &bounds) const { return open(map, &bounds); }
     range prefix(const map &map, std::string_view prefix) const {
         std::string end;
         const el_range bounds = detail::prefixed(prefix, end);
@@ -694,15 +767,21 @@ class view {
 class store {
   public:
     explicit store(const std::string &path, const options &options = {}) {
-        if (el_abi_version() != EL_ABI_VERSION) throw error(EL_UNSUPPORTED, "another library version");
+        detail::check_library();
         el_store *made = nullptr;
-        detail::check(el_store_open(detail::text(path), options.get(), &made));
+        detail::check(el_store_open(detail::text(path), options.made(), &made));
         handle_.reset(made);
     }
 
     // The default map, or the one of this name, which is made if it is missing.
     everleaf::map map() const { return open(nullptr); }
     everleaf::map map(const std::string &name) const { return open(detail::text(name)); }
+    // The map of this name; nothing: there is none.
+    std::optional<everleaf::map> existing_map(const std::string &name) const {
+        el_map *found = nullptr;
+        const int code = detail::check(el_store_map(handle_.get(), detail::text(name), false, &found));
+        return code == EL_OK ? std::optional(everleaf::map(found)) : std::nullopt;
+    }
     // A new map of this name, of pairs whose keys ascend: several times as fast as putting them.
     template <typename P> everleaf::map load_map(const std::string &name, const P &pairs) {
         const detail::columns columns(pairs);
@@ -712,9 +791,9 @@ class store {
         return everleaf::map(made);
     }
     std::vector<std::string> map_names() const {
-        std::vector<std::string> names;
-        detail::check(el_store_map_names(handle_.get(), detail::keep_text, &names));
-        return names;
+        detail::texts names;
+        detail::check(el_store_map_names(handle_.get(), detail::texts::keep, &names));
+        return std::move(names).all();
     }
     bool drop_map(const std::string &name) {
         return detail::check(el_store_drop_map(handle_.get(), detail::text(name))) == EL_OK;
@@ -724,15 +803,22 @@ class store {
     bool write(const batch &batch) {
         return detail::check(el_store_write(handle_.get(), batch.get(), nullptr)) == EL_OK;
     }
+    // The same; the number of the condition that did not hold, counted from 0, is put into `refused`.
+    bool write(const batch &batch, std::size_t &refused) {
+        return detail::check(el_store_write(handle_.get(), batch.get(), &refused)) == EL_OK;
+    }
     everleaf::view view() const {
         el_view *made = nullptr;
         detail::check(el_view_new(handle_.get(), &made));
         return everleaf::view(made);
     }
     void sync() { detail::check(el_store_sync(handle_.get())); }
-    std::uint64_t backup(const std::string &path) const {
+    // Copies the store to a new pool; returns the number of pairs. `call(pairs)` is told how many are done.
+    std::uint64_t backup(const std::string &path) const { return backup(path, detail::ignore_progress); }
+    template <typename F> std::uint64_t backup(const std::string &path, F &&call) const {
         std::uint64_t pairs = 0;
-        detail::check(el_store_backup(handle_.get(), detail::text(path), nullptr, nullptr, &pairs));
+        detail::progress<std::remove_reference_t<F>> progress(call);
+        progress.end(el_store_backup(handle_.get(), detail::text(path), decltype(progress)::tell, &progress, &pairs));
         return pairs;
     }
     // Writes a snapshot, which shortens the log; returns the number of pairs.
@@ -750,22 +836,20 @@ class store {
     // What the pool was made from when it was opened, and what was wrong with that (last the path of the file that was
     // kept, if one was); nothing: it was as it was left.
     std::optional<std::pair<el_rebuilt, std::vector<std::string>>> rebuilt() const {
-        std::pair<el_rebuilt, std::vector<std::string>> found{};
-        const el_buffer room = el_room(&found.first, sizeof found.first);
-        const int code = el_store_rebuilt(handle_.get(), detail::keep_text, &found.second, room, nullptr);
-        return detail::check(code) == EL_OK ? std::optional(std::move(found)) : std::nullopt;
+        el_rebuilt found{};
+        detail::texts told;
+        const el_buffer room = el_room(&found, sizeof found);
+        const int code = detail::check(el_store_rebuilt(handle_.get(), detail::texts::keep, &told, room, nullptr));
+        return code == EL_OK ? std::optional(std::pair(found, std::move(told).all())) : std::nullopt;
     }
     // Writes of this thread return before they are durable, until it waits for them.
     void defer_sync() { detail::check(el_store_defer_sync(handle_.get())); }
     void wait_deferred() { detail::check(el_store_wait_deferred(handle_.get())); }
     // What is wrong in the pool; nothing is good.
     std::vector<std::string> check() const {
-        std::vector<std::string> problems;
-        std::size_t count = 0;
-        detail::check(el_store_check(handle_.get(), detail::keep_text, &problems, &count));
-        // What could not be kept counts all the same.
-        problems.resize(count);
-        return problems;
+        detail::texts problems;
+        detail::check(el_store_check(handle_.get(), detail::texts::keep, &problems, nullptr));
+        return std::move(problems).all();
     }
     el_statistics statistics() const {
         el_statistics numbers{};
@@ -792,13 +876,12 @@ class store {
     bool is_read_only() const { return asked(el_store_is_read_only); }
     // The files of the log that were found damaged, or belong to what a log has lost. Nothing needs them.
     std::vector<std::string> put_aside_files() const {
-        std::vector<std::string> paths;
-        std::size_t count = 0;
-        detail::check(el_store_put_aside_files(handle_.get(), detail::keep_text, &paths, &count));
-        // What could not be kept counts all the same.
-        paths.resize(count);
-        return paths;
+        detail::texts paths;
+        detail::check(el_store_put_aside_files(handle_.get(), detail::texts::keep, &paths, nullptr));
+        return std::move(paths).all();
     }
+    // Throws EL_STILL_OPEN while a map, or anything else of the store, is there: the store is closed all the same, and
+    // the last of them closes the pool.
     void close() { detail::check(el_store_close(handle_.get())); }
 
     el_store *get() const noexcept { return handle_.get(); }
@@ -818,33 +901,46 @@ class store {
     detail::handle<el_store, el_store_free> handle_;
 };
 
-// Makes a pool, where nothing may be yet, of a backup; returns the number of pairs.
-inline std::uint64_t restore(const std::string &from, const std::string &to) {
+// Makes a pool, where nothing may be yet, of a backup; returns the number of pairs. `call(pairs)` is told how many are
+// done.
+template <typename F> std::uint64_t restore(const std::string &from, const std::string &to, F &&call) {
+    detail::check_library();
     std::uint64_t pairs = 0;
-    detail::check(el_restore(detail::text(from), detail::text(to), nullptr, nullptr, &pairs));
+    detail::progress<std::remove_reference_t<F>> progress(call);
+    progress.end(el_restore(detail::text(from), detail::text(to), decltype(progress)::tell, &progress, &pairs));
     return pairs;
 }
+inline std::uint64_t restore(const std::string &from, const std::string &to) {
+    return restore(from, to, detail::ignore_progress);
+}
 
-// Writes a pool that nobody has open anew, as small as it can be; returns the bytes of the new file.
-inline std::uint64_t compact(const std::string &path, const options &options = {}) {
+// Writes a pool that nobody has open anew, as small as it can be; returns the bytes of the new file. `call(pairs)` is told
+// how many pairs are done.
+template <typename F> std::uint64_t compact(const std::string &path, const options &options, F &&call) {
     std::uint64_t bytes = 0;
-    detail::check(el_compact(detail::text(path), options.get(), nullptr, nullptr, &bytes));
+    detail::progress<std::remove_reference_t<F>> progress(call);
+    progress.end(el_compact(detail::text(path), options.made(), decltype(progress)::tell, &progress, &bytes));
     return bytes;
+}
+inline std::uint64_t compact(const std::string &path, const options &options = {}) {
+    return compact(path, options, detail::ignore_progress);
 }
 
 // Lets a pool have everything that this version can do, after which older versions refuse it; returns what was new.
 inline std::vector<std::string> upgrade(const std::string &path, const options &options = {}) {
-    std::vector<std::string> news;
-    detail::check(el_upgrade(detail::text(path), options.get(), detail::keep_text, &news));
-    return news;
+    detail::texts news;
+    detail::check(el_upgrade(detail::text(path), options.made(), detail::texts::keep, &news));
+    return std::move(news).all();
 }
 
 // Writes what can be proven of a damaged pool to a new one; returns what was kept, and a sentence for each loss.
 inline std::pair<el_repaired, std::vector<std::string>> repair(const std::string &from, const std::string &to) {
-    std::pair<el_repaired, std::vector<std::string>> found{};
-    const el_buffer room = el_room(&found.first, sizeof found.first);
-    detail::check(el_repair(detail::text(from), detail::text(to), detail::keep_text, &found.second, room, nullptr));
-    return found;
+    detail::check_library();
+    el_repaired found{};
+    detail::texts told;
+    const el_buffer room = el_room(&found, sizeof found);
+    detail::check(el_repair(detail::text(from), detail::text(to), detail::texts::keep, &told, room, nullptr));
+    return {found, std::move(told).all()};
 }
 
 } // namespace everleaf

@@ -18,6 +18,46 @@ static_assert(std::ranges::input_range<everleaf::range>, "views of <ranges> take
         }                                                                                          \
     } while (0)
 
+// What shows pairs is not for a temporary, with which they would go.
+template <typename R, typename = void> struct shows_pairs : std::false_type {};
+template <typename R> struct shows_pairs<R, std::void_t<decltype(std::declval<R>().seek(""))>> : std::true_type {};
+template <typename R, typename = void> struct begins : std::false_type {};
+template <typename R> struct begins<R, std::void_t<decltype(std::declval<R>().begin())>> : std::true_type {};
+static_assert(shows_pairs<everleaf::range &>::value && begins<everleaf::range &>::value);
+static_assert(!shows_pairs<everleaf::range>::value && !begins<everleaf::range>::value);
+
+// Options outlive the expression that sets them.
+static_assert(std::is_same_v<decltype(everleaf::options().create(true)), everleaf::options>);
+
+// Pairs that are made when they are looked at.
+template <typename T> struct made {
+    struct iterator {
+        T operator*() const { return {}; }
+        iterator &operator++() { return *this; }
+        bool operator!=(const iterator &) const { return false; }
+    };
+    iterator begin() const { return {}; }
+    iterator end() const { return {}; }
+};
+static_assert(!everleaf::detail::lasts_in<made<std::pair<std::string, std::string>>>);
+static_assert(!everleaf::detail::lasts_in<made<std::pair<std::string_view, std::string>>>);
+static_assert(everleaf::detail::lasts_in<made<std::pair<std::string_view, const std::string &>>>);
+static_assert(everleaf::detail::lasts_in<std::map<std::string, std::string>>);
+
+static void keep(void *context, el_slice text) noexcept {
+    static_cast<std::vector<std::string> *>(context)->emplace_back(everleaf::detail::view(text));
+}
+
+// Whether a call is refused with this code.
+template <typename F> static bool is_refused_as(int code, F call) {
+    try {
+        call();
+        return false;
+    } catch (const everleaf::error &error) {
+        return error.code() == code;
+    }
+}
+
 int main(int, char **arguments) {
     using namespace std::string_literals;
     everleaf::store store(arguments[1], everleaf::options().create(true).max_size(1 << 26));
@@ -34,7 +74,8 @@ int main(int, char **arguments) {
     for (auto [key, value] : map.between("b", "d").reversed()) order += key;
     for (auto [key, value] : map.prefix("d")) order += key;
     EXPECT(order == "abcdcbd");
-    EXPECT(map.all().seek("bb").value().first == "c" && !map.all().seek("e"));
+    everleaf::range everything = map.all();
+    EXPECT(everything.seek("bb").value().first == "c" && !everything.seek("e"));
 
     std::size_t found = 0;
     map.get_many({"a", "x", "d"}, [&](std::size_t, auto value) { found += value.has_value(); });
@@ -101,9 +142,52 @@ int main(int, char **arguments) {
     const std::uint64_t pairs = store.backup(copy);
     EXPECT(everleaf::restore(copy, again) == pairs);
     {
+        // How much is done is told, and what is thrown then comes out.
+        std::uint64_t done = 0;
+        const auto note = [&](std::uint64_t pairs) { done = pairs; };
+        const std::string third = arguments[1] + ".third"s, fourth = arguments[1] + ".fourth"s;
+        EXPECT(store.backup(third, note) == pairs && done <= pairs);
+        EXPECT(everleaf::restore(third, fourth, note) == pairs && everleaf::compact(fourth, {}, note) > 0);
+        came_out = false;
+        try {
+            store.backup(arguments[1] + ".fifth"s, [](std::uint64_t) { throw std::logic_error("mine"); });
+        } catch (const std::logic_error &) {
+            came_out = true;
+        }
+        EXPECT(came_out == (done > 0));
+        // A map that may not be there; ranges of any ends; which condition did not hold.
+        EXPECT(store.existing_map("loaded")->contains("c") && !store.existing_map("missing"));
+        EXPECT(store.map_names().size() == 3);
+        el_range some{};
+        some.from = el_bound_at(EL_EXCLUDED, el_str("a\xff"));
+        some.to = el_bound_at(EL_INCLUDED, el_str("c"));
+        std::string scanned;
+        EXPECT(loaded.scan_within(some, [&](std::string_view key, std::string_view) { scanned += key; }) == 3);
+        EXPECT(scanned == "a\xff\xff" "bc" && keys_of(loaded.within(some)) == "a\xff\xff b c ");
+        EXPECT(keys_of(then_loaded.within(loaded, some)) == "a\xff\xff b ");
+        std::size_t refused = 0;
+        everleaf::batch depends;
+        depends.expect(loaded, "c", "5").expect(loaded, "c", "6").put(loaded, "c", "7");
+        EXPECT(!store.write(depends, refused) && refused == 1 && loaded.get("c") == "5");
+        // A decision does not write its own key: it was asked again for ever.
+        int asked = 0;
+        EXPECT(is_refused_as(EL_UNSUPPORTED, [&] {
+            loaded.update_with("c", [&](auto) {
+                if (++asked < 1000) loaded.put("c", std::to_string(asked));
+                return everleaf::decision::put("8");
+            });
+        }) || asked == 1000);
+        EXPECT(asked < 1000);
+        // Options that were moved away are no defaults.
+        everleaf::options given;
+        const everleaf::options taken = std::move(given);
+        EXPECT(is_refused_as(EL_BAD_HANDLE, [&] { everleaf::store(copy, given); }));
+        EXPECT(is_refused_as(EL_BAD_HANDLE, [&] { everleaf::compact(copy, given); }));
+    }
+    {
         std::vector<std::string> lines;
         everleaf::store logged(arguments[1] + ".logged"s, everleaf::options().create(true).max_size(1 << 26)
-                                   .durable_on_power_loss().log(everleaf::detail::keep_text, &lines));
+                                   .durable_on_power_loss().log(keep, &lines));
         logged.map().put("oak", "Quercus");
         EXPECT(logged.snapshot() == 1 && lines.size() == 2);
         logged.close();

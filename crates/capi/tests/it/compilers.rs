@@ -104,6 +104,25 @@ fn landing_a_program_in_cpp_runs_under_the_sanitizers() {
     try_all(IN_CPP, "tests/c/use.cpp", "fine\n");
 }
 
+#[test]
+fn a_program_without_memory_is_told() {
+    if !is_here("g++") {
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let program = scratch.path().join("memory");
+    compile("g++", "tests/c/memory.cpp", &["-O1"], &program).expect("it compiles");
+    let mut failed = vec![];
+    for what in ["iterator", "view-iterator", "view", "bounds", "seek", "scan", "names"] {
+        let pool = scratch.path().join(what);
+        let said = run(Command::new(&program).arg(&pool).arg(what));
+        if said.as_deref() != Ok("fine\n") {
+            failed.push((what, said));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
 /// Its ranges are those of the library, too.
 #[test]
 fn a_program_in_newer_cpp_runs() {
