@@ -31,6 +31,7 @@ use everleaf_index::{
     Answer, BytesTree, Change, Hardware, IndexError, Record, Session, SessionGuard, Verify, What,
 };
 
+use crate::conversion::copy_of;
 use crate::lifecycle::Lifecycle;
 use crate::ordered_write::{Attempt, InOrder, KeyWrite};
 use crate::shared::Shared;
@@ -234,7 +235,7 @@ impl Map {
 
     /// As [`Self::get`], compiled once.
     fn copied(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.get_with(key, <[u8]>::to_vec)
+        self.get_with(key, copy_of)?.transpose()
     }
 
     /// Runs `see` on the value of `key` in place, without a copy. `see` must be quick, because it

@@ -34,6 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_index::{BytesTree, Hardware, Machine};
 
+use crate::conversion::copy_of;
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
 
 /// Parts of what is saved, by hash of the key: writers of different parts do not meet.
@@ -65,15 +66,19 @@ struct Old {
 }
 
 impl Old {
-    /// As a view of this version reads it now: a value whose time has come is absent.
-    fn live(&self, version: u64) -> BeforeImage {
-        match (&self.was, &self.emptied) {
+    /// As a view of this version reads it now: a value whose time has come is absent. An error if there is no memory
+    /// for its copy.
+    fn live(&self, version: u64) -> crate::Result<BeforeImage> {
+        Ok(match (&self.was, &self.emptied) {
             (BeforeImage::Absent, Some(unsaved)) if version <= unsaved.version => {
                 BeforeImage::Damaged(unsaved.text.clone())
             }
             (BeforeImage::Value(value), _) if !is_live(value) => BeforeImage::Absent,
+            (BeforeImage::Value((bytes, expiry_ms)), _) => {
+                BeforeImage::Value((copy_of(bytes)?, *expiry_ms))
+            }
             (other, _) => other.clone(),
-        }
+        })
     }
 }
 
@@ -422,21 +427,25 @@ impl Versions {
     }
 
     /// What a key was, if it was saved since the view of this version.
+    ///
+    /// # Errors
+    /// There is no memory for its copy.
     pub fn find(
         &self,
         tree: &Arc<BytesTree>,
         key: &[u8],
         hash: u64,
         version: u64,
-    ) -> Option<BeforeImage> {
+    ) -> crate::Result<Option<BeforeImage>> {
         let found = {
             let part = self.part(hash);
             let saved = part.maps.get(&address(tree));
             let chain = saved.and_then(|saved| saved.chains.get(key));
-            chain.and_then(|chain| at_version(chain, version)).map(|old| old.live(version))
+            let old = chain.and_then(|chain| at_version(chain, version));
+            old.map(|old| old.live(version)).transpose()?
         };
         let damaged = |unsaved: Arc<Unsaved>| BeforeImage::Damaged(unsaved.text.clone());
-        found.or_else(|| self.unsaved_of(tree, version).map(damaged))
+        Ok(found.or_else(|| self.unsaved_of(tree, version).map(damaged)))
     }
 
     /// What views cost now.

@@ -128,10 +128,16 @@ impl MapView {
     /// # Errors
     /// As [`Map::get`], and [`Error::ViewLost`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        self.find(key.as_ref())
+        self.find(key.as_ref(), copy_of, |saved| saved)
     }
 
-    fn find(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    /// What is seen of a value in the tree, or of one that was saved.
+    fn find<R>(
+        &self,
+        key: &[u8],
+        see: impl FnOnce(&[u8]) -> Result<R>,
+        of_saved: impl FnOnce(Vec<u8>) -> R,
+    ) -> Result<Option<R>> {
         self.check_store()?;
         let (tree, shared) = (self.map.tree_arc(), self.map.shared());
         shared.check_process()?;
@@ -141,14 +147,14 @@ impl MapView {
             return Ok(None);
         }
         let find = || self.inner.views().find(tree, key, hash, self.inner.seen());
-        if let Some(was) = find() {
-            return value_of(was);
+        if let Some(was) = find()? {
+            return Ok(value_of(was)?.map(of_saved));
         }
         shared.reached("store.view_looked");
-        let own = |record: everleaf_index::Record<'_>| copy_of(record.value);
-        let found = tree.get_verified(&mut *shared.session()?, key, shared.verify, own);
-        if let Some(was) = find() {
-            return value_of(was);
+        let see = |record: everleaf_index::Record<'_>| see(record.value);
+        let found = tree.get_verified(&mut *shared.session()?, key, shared.verify, see);
+        if let Some(was) = find()? {
+            return Ok(value_of(was)?.map(of_saved));
         }
         self.inner.check()?;
         match found {
@@ -163,7 +169,7 @@ impl MapView {
     /// # Errors
     /// As [`Map::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.find(key.as_ref())?.is_some())
+        Ok(self.find(key.as_ref(), |_| Ok(()), drop)?.is_some())
     }
 
     /// The pairs whose keys lie in `range`, in key order, all as they were at one moment; see
@@ -226,7 +232,7 @@ impl MapView {
         let views = self.inner.views();
         let cut = views.lay_over(tree, bounds, reverse, self.inner.seen(), &mut pairs);
         self.inner.check()?;
-        let cut = cut.map_err(|text| Error::Corrupt(text.to_string()))?;
+        let cut = cut?;
         let together = |(key, (value, expiry_ms))| ((key, value), expiry_ms);
         page.pairs = match reverse {
             true => pairs.into_iter().rev().map(together).collect(),

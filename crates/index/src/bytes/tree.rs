@@ -241,7 +241,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         see: impl FnOnce(bool, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
         let mut see = Some(see);
-        let mut result = None;
+        let (mut result, mut no_memory) = (None, Ok(()));
         self.decide(session, key, |found| {
             result = None;
             if found != expected {
@@ -249,11 +249,16 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 result = Some(see(false, found));
                 return Decision::Keep;
             }
-            match new {
-                Some(new) => Decision::Put(new.to_vec()),
-                None => Decision::Remove,
+            let Some(new) = new else { return Decision::Remove };
+            let mut copy = Vec::new();
+            no_memory = copy.try_reserve_exact(new.len()).map_err(|_| AllocError::OutOfMemory);
+            if no_memory.is_err() {
+                return Decision::Keep;
             }
+            copy.extend_from_slice(new);
+            Decision::Put(copy)
         })?;
+        no_memory?;
         Ok(match (result, see) {
             (Some(result), _) => result,
             (None, see) => see.expect("only a mismatch takes it")(true, expected),

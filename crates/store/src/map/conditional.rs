@@ -114,8 +114,32 @@ impl Map {
     ) -> Result<Exchange> {
         self.write(key, |tree, session| {
             tree.exchange(session, key, expected, new, |changed, found| match changed {
-                true => (Exchange::Done, LogEffect::Reread),
-                false => (Exchange::Mismatch(found.map(<[u8]>::to_vec)), LogEffect::Unchanged),
+                true => (Ok(Exchange::Done), LogEffect::Reread),
+                false => {
+                    let found = found.map(copy_of).transpose();
+                    (found.map(Exchange::Mismatch), LogEffect::Unchanged)
+                }
+            })
+        })?
+    }
+
+    /// As [`Self::compare_exchange`], but says only whether it was done: what is not as expected may be long, and is
+    /// not copied.
+    ///
+    /// # Errors
+    /// As [`Self::replace`].
+    #[doc(hidden)]
+    pub fn exchange_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let key = key.as_ref();
+        self.write(key, |tree, session| {
+            tree.exchange(session, key, expected, new, |changed, _| match changed {
+                true => (true, LogEffect::Reread),
+                false => (false, LogEffect::Unchanged),
             })
         })
     }
@@ -133,12 +157,15 @@ impl Map {
         mut decide: impl FnMut(Option<&[u8]>) -> Action,
     ) -> Result<Option<Vec<u8>>> {
         let key = key.as_ref();
-        let mut before = None;
+        let mut before = Ok(None);
         self.decide(key, Sees::Value, &mut |found| {
-            before = found.map(|record| record.value.to_vec());
-            decide(found.map(|record| record.value)).into()
+            before = found.map(|record| copy_of(record.value)).transpose();
+            match before {
+                Ok(_) => decide(found.map(|record| record.value)).into(),
+                Err(_) => Decision::Keep,
+            }
         })?;
-        Ok(before)
+        before
     }
 }
 

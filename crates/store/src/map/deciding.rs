@@ -10,6 +10,7 @@ use everleaf_index::{
 use super::Map;
 use super::own_writes::{self, Asking};
 use crate::Result;
+use crate::conversion::copy_of;
 use crate::wal::LogEffect;
 
 /// So often a decision is made on what was read before; then other writes of the key wait until it is done, if it does
@@ -48,9 +49,9 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(record: Record<'_>, sees: Sees) -> Self {
+    fn of(record: Record<'_>, sees: Sees) -> Result<Self> {
         let is_long = record.value.len() >= LONG_VALUE_SIZE;
-        Seen { value: sees.shown(record).to_vec(), expiry_ms: record.expiry_ms, is_long }
+        Ok(Seen { value: copy_of(sees.shown(record))?, expiry_ms: record.expiry_ms, is_long })
     }
 
     fn record<'a>(&'a self, key: &'a [u8]) -> Record<'a> {
@@ -206,7 +207,7 @@ impl Map {
     ) -> Result<Option<bool>> {
         // What is not shown is verified before it is changed.
         let verify = if sees == Sees::Value { Verify::Sum } else { Verify::Key };
-        let seen = self.read(key, verify, |record| Seen::of(record, sees))?;
+        let seen = self.read(key, verify, |record| Seen::of(record, sees))?.transpose()?;
         let decision = decide(seen.as_ref().map(|seen| seen.record(key)));
         if matches!(decision, Decision::Keep) {
             return Ok(Some(false));

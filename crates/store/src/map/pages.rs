@@ -46,6 +46,11 @@ impl PageLimit {
         self.pairs
     }
 
+    /// Bytes of keys and values that end a page: the pair that reaches them is the last one.
+    pub fn bytes(self) -> usize {
+        self.bytes
+    }
+
     /// The limit of the page behind one with this limit.
     #[must_use]
     pub fn grown(self) -> Self {
@@ -198,23 +203,27 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Copies a page. What comes before damage is in it; the next one then is the error.
+    /// Copies a page. What comes before damage, or before a value for which there is no memory, is in it; the next
+    /// one then is the error.
     pub fn copy(
         reader: &mut Reader<'_>,
         bounds: Bounds<'_>,
         reverse: bool,
         limit: PageLimit,
     ) -> Result<Self> {
-        let (mut pairs, mut copied) = (VecDeque::new(), Ok(()));
+        let (mut pairs, mut no_memory) = (VecDeque::new(), None);
         let end = reader.read(bounds, reverse, limit, &mut |record| {
             let Record { key, value, expiry_ms } = record;
             match copy_of(value) {
                 Ok(value) => pairs.push_back(((key.to_vec(), value), expiry_ms)),
-                Err(error) => copied = Err(error),
+                Err(error) => {
+                    no_memory = Some(error);
+                    return ControlFlow::Break(());
+                }
             }
-            if copied.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            ControlFlow::Continue(())
         });
-        match copied.and(end) {
+        match no_memory.map_or(end, Err) {
             Ok(PageEnd::Limit(reached)) => {
                 Ok(Page { pairs, has_more: true, reached: Some(reached) })
             }

@@ -8,6 +8,7 @@ use everleaf_index::BytesTree;
 
 use super::{BeforeImage, Old, Value, Versions, address, at_version};
 use crate::map::pages::PAGE_BYTES;
+use crate::{Error, Result};
 
 /// Keys of a part that are looked at for one page of a range; its bytes are limited as those of each page.
 const PAGE_KEYS: usize = 512;
@@ -21,7 +22,7 @@ impl Versions {
     /// taken out, and the key is returned.
     ///
     /// # Errors
-    /// What is said of the first key that was damaged, if it is not beyond.
+    /// What is said of the first key that was damaged, if it is not beyond; there is no memory for a value.
     pub fn lay_over(
         &self,
         tree: &Arc<BytesTree>,
@@ -29,9 +30,10 @@ impl Versions {
         reverse: bool,
         version: u64,
         pairs: &mut BTreeMap<Vec<u8>, Value>,
-    ) -> Result<Cut, Arc<str>> {
+    ) -> Result<Cut> {
+        let corrupt = |text: &Arc<str>| Error::Corrupt(text.to_string());
         if let Some(unsaved) = self.unsaved_of(tree, version) {
-            return Err(unsaved.text.clone());
+            return Err(corrupt(&unsaved.text));
         }
         let mut cut: Cut = None;
         let mut damaged = BTreeMap::new();
@@ -40,8 +42,8 @@ impl Versions {
             let Some(saved) = part.maps.get(&address(tree)) else { continue };
             let chains = saved.chains.range::<[u8], _>(bounds);
             let end = match reverse {
-                true => lay_part(chains.rev(), version, pairs, &mut damaged),
-                false => lay_part(chains, version, pairs, &mut damaged),
+                true => lay_part(chains.rev(), version, pairs, &mut damaged)?,
+                false => lay_part(chains, version, pairs, &mut damaged)?,
             };
             cut = match (cut, end) {
                 (Some(one), Some(other)) if reverse => Some(one.max(other)),
@@ -55,7 +57,7 @@ impl Versions {
             damaged.retain(|key, _| is_near(key));
         }
         let first = if reverse { damaged.pop_last() } else { damaged.pop_first() };
-        first.map_or(Ok(cut), |(_, text)| Err(text))
+        first.map_or(Ok(cut), |(_, text)| Err(corrupt(&text)))
     }
 }
 
@@ -65,11 +67,11 @@ fn lay_part<'a>(
     version: u64,
     pairs: &mut BTreeMap<Vec<u8>, Value>,
     damaged: &mut BTreeMap<Vec<u8>, Arc<str>>,
-) -> Cut {
+) -> Result<Cut> {
     let mut bytes = 0;
     for (count, (key, chain)) in chains.enumerate() {
         if let Some(old) = at_version(chain, version) {
-            match old.live(version) {
+            match old.live(version)? {
                 BeforeImage::Value(value) => {
                     bytes += key.len() + value.0.len();
                     pairs.insert(key.to_vec(), value);
@@ -82,8 +84,8 @@ fn lay_part<'a>(
             }
         }
         if count + 1 >= PAGE_KEYS || bytes >= PAGE_BYTES {
-            return Some(key.to_vec());
+            return Ok(Some(key.to_vec()));
         }
     }
-    None
+    Ok(None)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use everleaf_index::{BytesTree, Hardware, Record, Session, Verify};
 
 use super::{BeforeImage, Versions};
+use crate::conversion::copy_of;
 use crate::{Error, Result};
 
 impl Versions {
@@ -20,9 +21,10 @@ impl Versions {
         if self.saves_for() == 0 {
             return Ok(());
         }
-        let see = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
+        let see = |record: Record<'_>| copy_of(record.value).map(|value| (value, record.expiry_ms));
         self.save(tree, key, hash_of(key), || {
-            match tree.get_verified(session, key, Verify::Sum, see).map_err(Error::from) {
+            let found = tree.get_verified(session, key, Verify::Sum, see).map_err(Error::from);
+            match found.and_then(Option::transpose) {
                 Ok(found) => Ok(found.map_or(BeforeImage::Absent, BeforeImage::Value)),
                 // Views say so, and the thread that changes it may go on.
                 Err(Error::Corrupt(text)) => Ok(BeforeImage::Damaged(text.into())),

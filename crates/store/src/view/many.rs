@@ -119,10 +119,14 @@ impl<K: AsRef<[u8]>, F: FnMut(usize, Option<&[u8]>)> Shown<'_, K, F> {
         let hash = map.shared().order.hash_of(key);
         // After the tree (V2), and what says whether the view still counts after both (V3).
         let was = inner.views().find(map.tree_arc(), key, hash, inner.version);
-        if let Err(lost) = inner.check() {
-            self.error = Some(lost);
-            return;
-        }
+        let was = match inner.check().and(was) {
+            Ok(was) => was,
+            // The view was given up, or there is no memory for the value.
+            Err(error) => {
+                self.error = Some(error);
+                return;
+            }
+        };
         match (was, now) {
             (Some(BeforeImage::Value((value, _))), _) => (self.see)(self.next, Some(&value)),
             (Some(BeforeImage::Absent), _) => (self.see)(self.next, None),
