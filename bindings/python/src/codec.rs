@@ -7,6 +7,8 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyFloat, PyInt, PyString};
 
+use crate::room::room;
+
 /// How objects become bytes, and bytes objects.
 pub enum Codec {
     Bytes,
@@ -208,7 +210,11 @@ fn copied<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<Encoded<'a, 'py>> 
     for name in ["bytearray", "memoryview"] {
         if object.is_instance(&builtins.getattr(name)?)? {
             return match PyBuffer::<u8>::get(object) {
-                Ok(buffer) => Ok(Encoded::Owned(buffer.to_vec(py)?)),
+                Ok(buffer) => {
+                    let mut copy = room(buffer.item_count())?;
+                    buffer.copy_to_slice(py, &mut copy)?;
+                    Ok(Encoded::Owned(copy))
+                }
                 // Of other items than bytes.
                 Err(_) => {
                     let made = builtins.getattr("bytes")?.call1((object,))?;

@@ -10,7 +10,7 @@ use crate::codec::Encoded;
 use crate::failure::raised;
 use crate::held::Held;
 use crate::reader::{Codecs, Object};
-use crate::room::room;
+use crate::room::copy_of;
 use crate::turns;
 
 /// Keys of which the cache misses overlap, before another thread may have the interpreter.
@@ -108,9 +108,12 @@ fn find_block<'py>(
     let mut found = Vec::with_capacity(keys.len());
     if may_wait {
         let copies = py.detach(|| {
-            let mut copies = vec![None; keys.len()];
-            let see = |at: usize, value: Option<&[u8]>| copies[at] = value.map(<[u8]>::to_vec);
-            lookup.get_many(&keys, see).map(|()| copies)
+            let (mut copies, mut failed) = (vec![None; keys.len()], None);
+            lookup.get_many(&keys, |at, value| match value.map(copy_of).transpose() {
+                Ok(copy) => copies[at] = copy,
+                Err(error) => failed = Some(error),
+            })?;
+            failed.map_or(Ok(copies), Err)
         });
         for value in copies? {
             found.push(value.map(|value| values.seen(py, &value)).transpose()?);
@@ -159,20 +162,15 @@ pub fn collect(codecs: &Codecs, pairs: &Object<'_>) -> PyResult<Vec<(Vec<u8>, Ve
     let mut found = vec![];
     for (count, pair) in pairs.try_iter()?.enumerate() {
         if count.is_multiple_of(BLOCK) {
+            // A thread that waits for the interpreter has it now, and so has one that wants to end this.
+            pairs.py().detach(|| ());
             pairs.py().check_signals()?;
         }
         let (key, value) = parts(&pair?)?;
         let (key, value) = (codecs.keys.encode(&key)?, codecs.values.encode(&value)?);
-        found.push((copied(key.as_ref())?, copied(value.as_ref())?));
+        found.push((copy_of(key.as_ref())?, copy_of(value.as_ref())?));
     }
     Ok(found)
-}
-
-/// A copy of bytes, or `MemoryError`.
-fn copied(bytes: &[u8]) -> PyResult<Vec<u8>> {
-    let mut copy = room(bytes.len())?;
-    copy.copy_from_slice(bytes);
-    Ok(copy)
 }
 
 /// A key and its value.

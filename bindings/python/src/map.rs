@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use everleaf::{Action, Exchange, Expiry, Map};
+use everleaf::{Action, Expiry, Map};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple, PyType};
@@ -73,8 +73,8 @@ impl RawMap {
             let Some(found) = found else { return Ok(None) };
             // Before it is removed: it may be no such value.
             let value = values.decoded(values.seen(py, &found)?)?;
-            let write = |map: &Map| map.compare_exchange(key, Some(&found), None);
-            if let Exchange::Done = self.held.write(py, found.len(), write)? {
+            let write = |map: &Map| map.exchange_if(key, Some(&found), None);
+            if self.held.write(py, found.len(), write)? {
                 return Ok(Some(value));
             }
         }
@@ -299,8 +299,7 @@ impl RawMap {
         let (key, expected) = (key.as_ref(), expected.as_ref().map(AsRef::as_ref));
         let value: Option<&[u8]> = value.as_ref().map(AsRef::as_ref);
         let size = value.map_or(0, <[u8]>::len);
-        let done = self.held.write(py, size, |map| map.compare_exchange(key, expected, value))?;
-        Ok(done == Exchange::Done)
+        self.held.write(py, size, |map| map.exchange_if(key, expected, value))
     }
 
     /// Adds to the number that a key has, in one atomic step; an absent key counts as 0. Returns the number before.

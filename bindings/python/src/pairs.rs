@@ -156,7 +156,7 @@ impl Pairs {
         state.limit = limit.grown();
         let filled = match &mut state.source {
             Some(Source::Map(map, pages)) => self.fill_from_map(py, map, pages, limit, &mut page),
-            Some(Source::View(range)) => self.fill_from_view(py, range, &mut page),
+            Some(Source::View(range)) => self.fill_from_view(py, range, limit, &mut page),
             None => Ok(true),
         };
         state.page = page.into_iter();
@@ -191,17 +191,20 @@ impl Pairs {
         failed.map_or(Ok(!pages.has_more()), Err)
     }
 
-    /// Appends to the page as much of a view as it has space for; says whether that was all there is.
+    /// Appends the next page of a view; says whether that was all there is.
     fn fill_from_view(
         &self,
         py: Python<'_>,
         range: &mut Range,
+        limit: PageLimit,
         page: &mut Vec<Item>,
     ) -> PyResult<bool> {
-        while page.len() < page.capacity() {
+        let mut bytes = 0;
+        while page.len() < limit.pairs() && bytes < limit.bytes() {
             let pair = if self.reverse { range.next_back() } else { range.next() };
             let Some(pair) = pair else { return Ok(true) };
             let (key, value) = pair.map_err(raised)?;
+            bytes += key.len() + value.len();
             page.push(self.item(py, &key, &value)?);
         }
         Ok(false)

@@ -9,6 +9,7 @@ use pyo3::types::{PyList, PySlice};
 
 use crate::codec::Codec;
 use crate::pairs::{Ends, Pairs, What};
+use crate::room::copy_of;
 
 /// An object of Python.
 pub type Object<'py> = pyo3::Bound<'py, PyAny>;
@@ -35,7 +36,7 @@ pub trait Reader {
     ) -> PyResult<Ends> {
         let bound = |key: Option<&Object<'_>>, is_included| {
             let Some(key) = key else { return Ok(Bound::Unbounded) };
-            let key = self.codecs().keys.encode(key)?.as_ref().to_vec();
+            let key = copy_of(self.codecs().keys.encode(key)?.as_ref())?;
             PyResult::Ok(if is_included { Bound::Included(key) } else { Bound::Excluded(key) })
         };
         Ok((bound(low, inclusive.0)?, bound(high, inclusive.1)?))

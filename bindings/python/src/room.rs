@@ -10,3 +10,10 @@ pub fn room<T: Clone + Default>(size: usize) -> PyResult<Vec<T>> {
     room.resize(size, T::default());
     Ok(room)
 }
+
+/// A copy of bytes, or `MemoryError`.
+pub fn copy_of(bytes: &[u8]) -> PyResult<Vec<u8>> {
+    let mut copy = room(bytes.len())?;
+    copy.copy_from_slice(bytes);
+    Ok(copy)
+}

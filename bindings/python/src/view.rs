@@ -105,7 +105,9 @@ impl RawView {
     }
 
     fn __contains__(&self, key: &Object<'_>) -> PyResult<bool> {
-        Ok(self.find(key)?.is_some())
+        let (py, view, key) = (key.py(), self.view()?, self.codecs.keys.encode(key)?);
+        let key = key.as_ref();
+        py.detach(move || view.contains(key)).map_err(raised)
     }
 
     fn __iter__(&self) -> PyResult<Pairs> {

@@ -172,17 +172,24 @@ def test_a_holder_of_a_part_of_a_closed_store_is_told(tmp_path: Path) -> None:
 
 
 LITTLE_MEMORY = """
-import resource, sys, everleaf, numpy
-store = everleaf.open(sys.argv[1], max_size=1 << 30)
+import resource, sys, threading, everleaf, numpy
+store = everleaf.open(sys.argv[1], max_size=1 << 31)
 texts = store.map("texts", str, str)
 size = 200 << 20
 long = bytes(size)
 store[b"long"] = long
 texts["long"] = "v" * size
+store[b"old"] = long
+view = store.view()
+# What it was is kept for the view, in memory.
+store[b"old"] = b""
+big = bytearray(long)
 keys, values = numpy.zeros(1, "V1"), numpy.zeros(1, f"V{size}")
 many = numpy.zeros(1, "V65537")
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), resource.RLIM_INFINITY))
+def leave_little():
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), resource.RLIM_INFINITY))
+leave_little()
 def fails(call, error):
     try:
         call()
@@ -198,6 +205,32 @@ fails(lambda: batch.put(store, b"k", long), MemoryError)
 fails(lambda: batch.expect(store, b"k", long), MemoryError)
 fails(lambda: store.load_map("loaded", [(b"k", long)]), MemoryError)
 fails(lambda: store.pop(b"long"), MemoryError)
+fails(lambda: texts.pop("long"), MemoryError)
+fails(lambda: texts.popitem(), MemoryError)
+fails(lambda: store.__setitem__(b"k", big), MemoryError)
+fails(lambda: store.put(b"k", memoryview(big)), MemoryError)
+fails(lambda: view[b"long"], MemoryError)
+fails(lambda: view[b"old"], MemoryError)
+fails(lambda: view.get_many([b"long"]), MemoryError)
+fails(lambda: view.get_many([b"old"]), MemoryError)
+fails(lambda: next(iter(view.values())), MemoryError)
+fails(lambda: next(reversed(view.values())), MemoryError)
+fails(lambda: next(iter(store.values())), MemoryError)
+# What is replaced would be kept for the view.
+fails(lambda: store.__setitem__(b"long", b"short"), MemoryError)
+assert b"long" in view and b"old" not in texts
+view.close()
+leave_little()
+assert store.compare_exchange(b"long", b"x", b"y") is False
+fails(lambda: store.compare_exchange(b"none", None, long), MemoryError)
+# While another thread has what a get may have to wait for, it copies.
+checking = threading.Thread(target=store.check)
+checking.start()
+while checking.is_alive():
+    fails(lambda: store[b"long"], MemoryError)
+    fails(lambda: store.get_many([b"long"]), MemoryError)
+checking.join()
+assert store.pop(b"old") == b""
 fails(lambda: store.popitem(), MemoryError)
 assert len(batch) == 0
 fails(lambda: store.put_many(many, keys), everleaf.Error)
