@@ -1,10 +1,12 @@
 //! Objects as bytes: bytes, text and numbers here, everything else by functions in Python.
 //!
-//! The same encodings are in `everleaf/codecs.py`, one function at a time; a test compares them.
+//! The same encodings are in `everleaf/codecs.py`, one function at a time, with that of floats as it is for keys; a
+//! test compares them.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyFloat, PyInt, PyString};
 
 use crate::room::room;
@@ -14,7 +16,10 @@ pub enum Codec {
     Bytes,
     Text,
     Integer,
-    Real,
+    /// Of keys: what is not a number has no place among them, and there is one zero.
+    RealKey,
+    /// Of values, which have no order: any float, as it is.
+    RealValue,
     /// By functions in Python.
     Own {
         encode: Py<PyAny>,
@@ -80,19 +85,42 @@ mod made {
 }
 
 impl Codec {
-    /// The codec that a `everleaf.codecs.Codec` describes.
-    pub fn of(described: &Bound<'_, PyAny>) -> PyResult<Codec> {
+    /// The codec that a `everleaf.codecs.Codec` describes, for keys or for values.
+    pub fn of(described: &Bound<'_, PyAny>, is_of_keys: bool) -> PyResult<Codec> {
         let native: String = described.getattr("native")?.extract()?;
         Ok(match native.as_str() {
             "bytes" => Codec::Bytes,
             "str" => Codec::Text,
             "int" => Codec::Integer,
-            "float" => Codec::Real,
+            "float" if is_of_keys => Codec::RealKey,
+            "float" => Codec::RealValue,
             _ => Codec::Own {
                 encode: described.getattr("encode")?.unbind(),
                 decode: described.getattr("decode")?.unbind(),
             },
         })
+    }
+
+    /// The same codec, with references of its own to its functions: the collector of cycles counts those of each
+    /// object.
+    pub fn clone_ref(&self, py: Python<'_>) -> Codec {
+        match self {
+            Codec::Bytes => Codec::Bytes,
+            Codec::Text => Codec::Text,
+            Codec::Integer => Codec::Integer,
+            Codec::RealKey => Codec::RealKey,
+            Codec::RealValue => Codec::RealValue,
+            Codec::Own { encode, decode } => {
+                Codec::Own { encode: encode.clone_ref(py), decode: decode.clone_ref(py) }
+            }
+        }
+    }
+
+    /// Shows the collector of cycles what it refers to.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Codec::Own { encode, decode } = self else { return Ok(()) };
+        visit.call(encode)?;
+        visit.call(decode)
     }
 
     /// The bytes of an object.
@@ -108,7 +136,8 @@ impl Codec {
                 Err(_) => Err(wrong("a str is", object)),
             },
             Codec::Integer => integer(object).map(Encoded::Number),
-            Codec::Real => real_bytes(object.extract()?).map(Encoded::Number),
+            Codec::RealKey => real_key_bytes(real(object)?).map(Encoded::Number),
+            Codec::RealValue => Ok(Encoded::Number(real_bytes(real(object)?))),
             Codec::Own { encode, .. } => {
                 let made = encode.bind(object.py()).call1((object,))?;
                 match made.cast_into::<PyBytes>() {
@@ -134,7 +163,7 @@ impl Codec {
                 Some(number) => Ok(PyInt::new(py, number).into_any()),
                 None => Err(PyValueError::new_err("what is stored is no int")),
             },
-            Codec::Real => match real_of(bytes) {
+            Codec::RealKey | Codec::RealValue => match real_of(bytes) {
                 Some(number) => Ok(PyFloat::new(py, number).into_any()),
                 None => Err(PyValueError::new_err("what is stored is no float")),
             },
@@ -170,7 +199,7 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<[u8; 8]> {
     match number {
         Ok(number) => Ok(int_bytes(number)),
         Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => {
-            Err(PyOverflowError::new_err("an int key has 64 bits"))
+            Err(PyOverflowError::new_err("an int has 64 bits"))
         }
         Err(error) => Err(error),
     }
@@ -185,15 +214,47 @@ fn index_of(object: &Bound<'_, PyAny>) -> PyResult<i64> {
     }
 }
 
-/// The bytes of a floating-point number, in the order of such numbers.
-pub fn real_bytes(number: f64) -> PyResult<[u8; 8]> {
+/// An object as a floating-point number. An integer must be one: two keys that differ would become one.
+#[inline]
+fn real(object: &Bound<'_, PyAny>) -> PyResult<f64> {
+    match object.cast::<PyFloat>() {
+        Ok(number) => Ok(number.value()),
+        Err(_) => real_of_other(object),
+    }
+}
+
+/// [`real`] of what is no `float`.
+#[inline(never)]
+fn real_of_other(object: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let number: f64 = object.extract()?;
+    let integer = match object.is_instance_of::<PyInt>() {
+        true => Some(object.clone()),
+        // Those of NumPy: their own comparison would round them as well.
+        false if object.hasattr("__index__")? => Some(object.call_method0("__index__")?),
+        false => None,
+    };
+    match integer {
+        Some(integer) if !integer.eq(number)? => {
+            Err(PyOverflowError::new_err("a float of 64 bits does not hold this int"))
+        }
+        _ => Ok(number),
+    }
+}
+
+/// The bytes of a floating-point number that is a key, in the order of such numbers.
+pub fn real_key_bytes(number: f64) -> PyResult<[u8; 8]> {
     if number.is_nan() {
         return Err(PyValueError::new_err("what is not a number has no place in an order"));
     }
     // One zero for both.
-    let bits = (number + 0.0).to_bits();
+    Ok(real_bytes(number + 0.0))
+}
+
+/// The bytes of any floating-point number.
+pub fn real_bytes(number: f64) -> [u8; 8] {
+    let bits = number.to_bits();
     // Negative numbers the other way round, and before the positive ones.
-    Ok(if bits & SIGN == 0 { bits ^ SIGN } else { !bits }.to_be_bytes())
+    if bits & SIGN == 0 { bits ^ SIGN } else { !bits }.to_be_bytes()
 }
 
 /// What [`real_bytes`] has made bytes of.

@@ -14,7 +14,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::codec::{int_bytes, int_of, real_bytes, real_of};
+use crate::codec::{int_bytes, int_of, real_bytes, real_key_bytes, real_of};
 use crate::failure::raised;
 use crate::held::Held;
 use crate::many::{Lookup, put_block};
@@ -47,19 +47,28 @@ impl Form {
         }
     }
 
-    /// Makes rows those of keys or values, in place.
-    fn encode(self, rows: &mut [u8]) -> PyResult<()> {
+    /// Makes rows those of keys, in place.
+    fn encode_keys(self, rows: &mut [u8]) -> PyResult<()> {
+        if self != Form::Float {
+            self.encode_values(rows);
+            return Ok(());
+        }
+        for row in rows.as_chunks_mut().0 {
+            *row = real_key_bytes(f64::from_ne_bytes(*row))?;
+        }
+        Ok(())
+    }
+
+    /// Makes rows those of values, in place.
+    fn encode_values(self, rows: &mut [u8]) {
         let (rows, _) = rows.as_chunks_mut();
         match self {
             Form::Bytes => {}
             Form::Int => rows.iter_mut().for_each(|row| *row = int_bytes(i64::from_ne_bytes(*row))),
             Form::Float => {
-                for row in rows {
-                    *row = real_bytes(f64::from_ne_bytes(*row))?;
-                }
+                rows.iter_mut().for_each(|row| *row = real_bytes(f64::from_ne_bytes(*row)));
             }
         }
-        Ok(())
     }
 }
 
@@ -202,8 +211,8 @@ pub fn put(
         let value_bytes = &mut value_bytes[..count * values.row];
         keys.read(first, key_bytes);
         values.read(first, value_bytes);
-        forms.0.encode(key_bytes)?;
-        forms.1.encode(value_bytes)?;
+        forms.0.encode_keys(key_bytes)?;
+        forms.1.encode_values(value_bytes);
         let row = (keys.row, values.row);
         py.detach(|| held.with(|map| put_rows(map, key_bytes, value_bytes, row)))?;
         py.check_signals()?;
@@ -356,7 +365,7 @@ pub fn get(
     for first in (0..keys.rows).step_by(size.max(1)) {
         let block = &mut block[..size.min(keys.rows - first) * keys.row];
         keys.read(first, block);
-        key_form.encode(block)?;
+        key_form.encode_keys(block)?;
         let target = Target { values: &values, found: &marks, first, form };
         let (turns, marks) = (turns.as_mut(), &mut marks_of);
         let outcome = py.detach(|| target.find(lookup, block, keys.row, marks, turns))?;

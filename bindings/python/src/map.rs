@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use everleaf::{Action, Expiry, Map};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PySlice, PyTuple, PyType};
 
 use crate::codec::{Codec, int_bytes, int_of};
@@ -29,10 +30,9 @@ impl Reader for RawMap {
         &self.codecs
     }
 
-    fn pairs(&self, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs> {
-        let codecs = (&self.codecs.keys, &self.codecs.values);
+    fn pairs(&self, py: Python<'_>, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs> {
         let source = Source::of_map(self.held.map()?, ends);
-        Ok(Pairs::new(source, reverse, what, codecs, self.held.waits.clone()))
+        Ok(Pairs::new(source, reverse, what, self.codecs.clone_ref(py), self.held.waits.clone()))
     }
 }
 
@@ -64,7 +64,7 @@ impl RawMap {
     fn taken<'py>(&self, key: &Object<'py>) -> PyResult<Option<Object<'py>>> {
         let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
         let (key, values) = (key.as_ref(), &self.codecs.values);
-        if matches!(**values, Codec::Bytes) {
+        if matches!(*values, Codec::Bytes) {
             let taken = self.held.write(py, 0, |map| map.take(key))?;
             return taken.map(|value| values.seen(py, &value)).transpose();
         }
@@ -141,8 +141,8 @@ impl RawMap {
         values: &Object<'_>,
         _path: Option<&Object<'_>>,
     ) -> PyResult<Self> {
-        let (keys, values) = (Arc::new(Codec::of(keys)?), Arc::new(Codec::of(values)?));
-        Ok(RawMap { held: store.open_map(py, name)?, codecs: Codecs { keys, values } })
+        let codecs = Codecs::of(keys, values)?;
+        Ok(RawMap { held: store.open_map(py, name)?, codecs })
     }
 
     /// For annotations.
@@ -191,12 +191,16 @@ impl RawMap {
         })
     }
 
-    fn __iter__(&self) -> PyResult<Pairs> {
-        self.all(false, What::Keys)
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Pairs> {
+        self.all(py, false, What::Keys)
     }
 
-    fn __reversed__(&self) -> PyResult<Pairs> {
-        self.all(true, What::Keys)
+    fn __reversed__(&self, py: Python<'_>) -> PyResult<Pairs> {
+        self.all(py, true, What::Keys)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.codecs.traverse(&visit)
     }
 
     /// The value of a key, or a default.
@@ -307,7 +311,7 @@ impl RawMap {
     fn add(&self, key: &Object<'_>, amount: i64) -> PyResult<i64> {
         let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
         let key = key.as_ref();
-        match *self.codecs.values {
+        match self.codecs.values {
             Codec::Bytes | Codec::Text => self.held.write(py, 0, |map| map.fetch_add(key, amount)),
             Codec::Integer => self.held.write(py, 0, |map| add_encoded(map, key, amount)),
             _ => Err(PyTypeError::new_err("values of bytes, str and int are added to, not these")),
@@ -322,6 +326,7 @@ impl RawMap {
     /// An iterator over the 'keys', 'values' or 'pairs' of a range, in order, or from its end.
     fn pairs(
         &self,
+        py: Python<'_>,
         low: Option<Object<'_>>,
         high: Option<Object<'_>>,
         inclusive: (bool, bool),
@@ -329,7 +334,7 @@ impl RawMap {
         of: &str,
     ) -> PyResult<Pairs> {
         let ends = self.ends(low.as_ref(), high.as_ref(), inclusive)?;
-        Reader::pairs(self, ends, reverse, what(of)?)
+        Reader::pairs(self, py, ends, reverse, what(of)?)
     }
 
     /// The number of keys of a range, by looking at them.

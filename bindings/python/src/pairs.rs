@@ -6,13 +6,13 @@ use std::vec::IntoIter;
 
 use everleaf::{Map, MapView, PageLimit, Pages, Range};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::MutexExt;
 use pyo3::types::PyTuple;
 
-use crate::codec::Codec;
 use crate::failure::raised;
 use crate::held::{Waits, release};
-use crate::reader::Object;
+use crate::reader::{Codecs, Object};
 
 /// Both ends of a range.
 pub type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -73,8 +73,7 @@ pub struct Pairs {
     state: Mutex<State>,
     reverse: bool,
     what: What,
-    keys: Arc<Codec>,
-    values: Arc<Codec>,
+    codecs: Codecs,
     waits: Arc<Waits>,
 }
 
@@ -94,25 +93,24 @@ impl Pairs {
         source: Source,
         reverse: bool,
         what: What,
-        (keys, values): (&Arc<Codec>, &Arc<Codec>),
+        codecs: Codecs,
         waits: Arc<Waits>,
     ) -> Self {
         let page = vec![].into_iter();
         let source = Some(source);
         let state = State { source, page, limit: PageLimit::FIRST, failed: None, is_done: false };
-        let (keys, values) = (keys.clone(), values.clone());
-        Pairs { state: Mutex::new(state), reverse, what, keys, values, waits }
+        Pairs { state: Mutex::new(state), reverse, what, codecs, waits }
     }
 
     /// The objects of a pair. No function of Python runs.
     fn item(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<Item> {
         let key = match self.what {
             What::Values => None,
-            _ => Some(self.keys.seen(py, key)?.unbind()),
+            _ => Some(self.codecs.keys.seen(py, key)?.unbind()),
         };
         let value = match self.what {
             What::Keys => None,
-            _ => Some(self.values.seen(py, value)?.unbind()),
+            _ => Some(self.codecs.values.seen(py, value)?.unbind()),
         };
         Ok((key, value))
     }
@@ -217,10 +215,16 @@ impl Pairs {
         this
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // What it has fetched are bytes, texts and numbers, which refer to nothing.
+        self.codecs.traverse(&visit)
+    }
+
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Object<'py>>> {
         let Some((key, value)) = self.next_item(py)? else { return Ok(None) };
-        let key = key.map(|key| self.keys.decoded(key.into_bound(py))).transpose()?;
-        let value = value.map(|value| self.values.decoded(value.into_bound(py))).transpose()?;
+        let Codecs { keys, values } = &self.codecs;
+        let key = key.map(|key| keys.decoded(key.into_bound(py))).transpose()?;
+        let value = value.map(|value| values.decoded(value.into_bound(py))).transpose()?;
         match (key, value) {
             (Some(key), Some(value)) => Ok(Some(PyTuple::new(py, [key, value])?.into_any())),
             (one, other) => Ok(one.or(other)),

@@ -1,10 +1,10 @@
 //! What maps and views have in common.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyList, PySlice};
 
 use crate::codec::Codec;
@@ -16,8 +16,26 @@ pub type Object<'py> = pyo3::Bound<'py, PyAny>;
 
 /// How keys and values become bytes.
 pub struct Codecs {
-    pub keys: Arc<Codec>,
-    pub values: Arc<Codec>,
+    pub keys: Codec,
+    pub values: Codec,
+}
+
+impl Codecs {
+    /// The codecs that two `everleaf.codecs.Codec` describe.
+    pub fn of(keys: &Object<'_>, values: &Object<'_>) -> PyResult<Self> {
+        Ok(Codecs { keys: Codec::of(keys, true)?, values: Codec::of(values, false)? })
+    }
+
+    /// As [`Codec::clone_ref`].
+    pub fn clone_ref(&self, py: Python<'_>) -> Self {
+        Codecs { keys: self.keys.clone_ref(py), values: self.values.clone_ref(py) }
+    }
+
+    /// As [`Codec::traverse`].
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.keys.traverse(visit)?;
+        self.values.traverse(visit)
+    }
 }
 
 /// What can be read in order.
@@ -25,7 +43,7 @@ pub trait Reader {
     fn codecs(&self) -> &Codecs;
 
     /// An iterator over a range.
-    fn pairs(&self, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs>;
+    fn pairs(&self, py: Python<'_>, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs>;
 
     /// The ends of a range; None: it has no end there.
     fn ends(
@@ -43,8 +61,8 @@ pub trait Reader {
     }
 
     /// All of it, from an end.
-    fn all(&self, reverse: bool, what: What) -> PyResult<Pairs> {
-        self.pairs((Bound::Unbounded, Bound::Unbounded), reverse, what)
+    fn all(&self, py: Python<'_>, reverse: bool, what: What) -> PyResult<Pairs> {
+        self.pairs(py, (Bound::Unbounded, Bound::Unbounded), reverse, what)
     }
 
     /// The pairs of `[low:high]`, as a list; with a step of -1 from the end.
@@ -63,7 +81,7 @@ pub trait Reader {
         }
         let (low, high) = (part("start")?, part("stop")?);
         let ends = self.ends(low.as_ref(), high.as_ref(), (true, false))?;
-        let pairs = self.pairs(ends, step == -1, What::Pairs)?;
+        let pairs = self.pairs(py, ends, step == -1, What::Pairs)?;
         py.get_type::<PyList>().call1((pairs,))
     }
 }

@@ -10,7 +10,6 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
-use crate::codec::Codec;
 use crate::failure::{Error, raised};
 use crate::held::release;
 use crate::map::{RawMap, expiry_in};
@@ -154,9 +153,7 @@ impl RawStore {
         pairs: &Object<'_>,
     ) -> PyResult<()> {
         let py = pairs.py();
-        let codecs =
-            Codecs { keys: Arc::new(Codec::of(keys)?), values: Arc::new(Codec::of(values)?) };
-        let pairs = many::collect(&codecs, pairs)?;
+        let pairs = many::collect(&Codecs::of(keys, values)?, pairs)?;
         // The handle goes there: it may be the last that keeps the store open.
         self.waits.during(py, || self.with(|store| store.load_map(map_name, pairs).map(drop)))
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf::MapView;
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PySlice, PyType};
 
 use crate::failure::{closed, raised};
@@ -74,10 +75,9 @@ impl Reader for RawView {
         &self.codecs
     }
 
-    fn pairs(&self, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs> {
+    fn pairs(&self, py: Python<'_>, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs> {
         let source = Source::of_view(&self.view()?, &ends);
-        let codecs = (&self.codecs.keys, &self.codecs.values);
-        Ok(Pairs::new(source, reverse, what, codecs, self.waits.clone()))
+        Ok(Pairs::new(source, reverse, what, self.codecs.clone_ref(py), self.waits.clone()))
     }
 }
 
@@ -87,8 +87,8 @@ impl RawView {
     #[new]
     fn new(py: Python<'_>, store: &RawStore, map: &RawMap) -> PyResult<Self> {
         let view = Mutex::new(Some(store.view_of(py, map.held.map()?)?));
-        let (keys, values) = (map.codecs.keys.clone(), map.codecs.values.clone());
-        Ok(RawView { view, codecs: Codecs { keys, values }, waits: store.waits.clone() })
+        Ok(RawView { view, codecs: map.codecs.clone_ref(py), waits: store.waits.clone() })
+    }
     }
 
     /// For annotations.
@@ -110,12 +110,16 @@ impl RawView {
         py.detach(move || view.contains(key)).map_err(raised)
     }
 
-    fn __iter__(&self) -> PyResult<Pairs> {
-        self.all(false, What::Keys)
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Pairs> {
+        self.all(py, false, What::Keys)
     }
 
-    fn __reversed__(&self) -> PyResult<Pairs> {
-        self.all(true, What::Keys)
+    fn __reversed__(&self, py: Python<'_>) -> PyResult<Pairs> {
+        self.all(py, true, What::Keys)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.codecs.traverse(&visit)
     }
 
     /// The value that a key had, or a default.
@@ -131,6 +135,7 @@ impl RawView {
     /// An iterator over the 'keys', 'values' or 'pairs' of a range, in order, or from its end.
     fn pairs(
         &self,
+        py: Python<'_>,
         low: Option<Object<'_>>,
         high: Option<Object<'_>>,
         inclusive: (bool, bool),
@@ -138,7 +143,7 @@ impl RawView {
         of: &str,
     ) -> PyResult<Pairs> {
         let ends = self.ends(low.as_ref(), high.as_ref(), inclusive)?;
-        Reader::pairs(self, ends, reverse, what(of)?)
+        Reader::pairs(self, py, ends, reverse, what(of)?)
     }
 
     /// The number of keys of a range, by looking at them.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,36 @@ def test_a_call_that_ends_last_closes_the_store_as_others_run(tmp_path: Path, ow
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         pytest.skip("no thread waits for the interpreter")
     assert any(closed_by_last_handle(tmp_path / f"{number}.pool") for number in range(20))
+
+
+def test_a_cycle_through_a_codec_is_collected(tmp_path: Path) -> None:
+    """The compiled part had references that the collector did not see: the store was open until the process ended."""
+
+    class App:
+        def __init__(self, path: Path, has_more: bool) -> None:
+            codec: everleaf.codecs.Codec[Any] = everleaf.codecs.Codec("own", self.encode, self.decode)
+            self.store = everleaf.open(path, keys=codec, values=codec)
+            self.store["a"] = "b"
+            self.parts = [self.store.view(), self.store.map("other", codec, codec)] if has_more else []
+            self.pairs = [iter(mapping.items()) for mapping in [self.store, *self.parts]] if has_more else []
+            assert [next(pairs, None) for pairs in self.pairs] == [("a", "b"), ("a", "b"), None][:len(self.pairs)]
+
+        def encode(self, text: str) -> bytes:
+            return text.encode()
+
+        def decode(self, data: bytes) -> str:
+            return data.decode()
+
+    for has_more in [False, True]:
+        app = App(tmp_path / "a.pool", has_more)
+        gc.collect()
+        # What is in use is not collected, however many refer to it.
+        assert dict(app.store) == {"a": "b"}
+        gone = weakref.ref(app)
+        del app
+        gc.collect()
+        assert gone() is None
+        everleaf.open(tmp_path / "a.pool").close()
 
 
 def test_views_are_equal_by_their_pairs_and_have_no_hash(store: everleaf.Store) -> None:

@@ -508,7 +508,7 @@ def test_numbers_of_numpy_are_those_of_python(pairs: dict[int, float], others: l
 def test_numbers_that_are_none(store: everleaf.Store) -> None:
     map = store.map("numbers", keys=int, values=float)
     for keys, values, error in [
-        ([1.5], [1.0], TypeError), ([[1]], [1.0], ValueError), ([1], [numpy.nan], ValueError),
+        ([1.5], [1.0], TypeError), ([[1]], [1.0], ValueError),
         (numpy.array([2**63], "u8"), [1.0], OverflowError), ([1, 2], [1.0], ValueError),
     ]:
         with pytest.raises(error):

@@ -39,17 +39,14 @@ def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> tuple[Any, s
         if array.dtype.kind not in "iu":
             raise TypeError(f"an array of integers is wanted, not of {array.dtype}")
         if array.dtype.kind == "u" and array.size and int(array.max()) >= _SIGN:
-            raise OverflowError("an int key has 64 bits")
+            raise OverflowError("an int has 64 bits")
         array = array.astype("i8", copy=False)
     elif codec.native == "float":
         if array.dtype.kind not in "fiu":
             # Of text and complex numbers NumPy would make others.
             raise TypeError(f"an array of numbers is wanted, not of {array.dtype}")
-        reals = array.astype("f8", copy=False)
-        if array.dtype.itemsize > 8 and not ((reals == array) | numpy.isnan(array)).all():
-            raise OverflowError(f"an item of {array.dtype} does not fit into a float of 64 bits")
-        array = reals
-        if numpy.isnan(array).any():
+        array = _reals(array)
+        if are_keys and numpy.isnan(array).any():
             raise ValueError("what is not a number has no place in an order")
     elif codec.native != "bytes":
         raise TypeError(f"arrays are for bytes, int and float, not for {codec.name}")
@@ -69,6 +66,22 @@ def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> tuple[Any, s
             f"pass a list, or rows of exactly {array.dtype.itemsize} bytes as 'V{array.dtype.itemsize}'"
         )
     return rows, codec.native
+
+
+def _reals(array: Any) -> Any:
+    """Numbers as floats of 64 bits, which must hold them."""
+    import numpy
+
+    reals = array.astype("f8", copy=False)
+    if array.dtype.kind == "f":
+        fits = array.dtype.itemsize <= 8 or ((reals == array) | numpy.isnan(array)).all()
+    else:
+        # Back: what was rounded beyond the integers cannot be turned into one, and is none of them.
+        within = reals < float(numpy.iinfo(array.dtype).max) if array.dtype.itemsize == 8 else True
+        fits = within is True or (numpy.where(within, reals, 0).astype(array.dtype) == array).all()
+    if not fits:
+        raise OverflowError(f"an item of {array.dtype} does not fit into a float of 64 bits")
+    return reals
 
 
 def _refuse_padded(dtype: Any, rows: Any, found: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as _json
+import math as _math
 import operator as _operator
 import pickle as _pickle
 import struct as _struct
@@ -42,14 +43,19 @@ def _int(number: int) -> bytes:
         except TypeError:
             raise TypeError(f"an int is wanted, not {type(number).__name__}") from None
     if not -(1 << 63) <= number < 1 << 63:
-        raise OverflowError("an int key has 64 bits")
+        raise OverflowError("an int has 64 bits")
     return (number + (1 << 63)).to_bytes(8, "big")
 
 
 def _float(number: float) -> bytes:
-    if number != number:
+    # It refuses text, which `float` reads.
+    if _math.isnan(number):
         raise ValueError("what is not a number has no place in an order")
-    (bits,) = _struct.unpack(">Q", _struct.pack(">d", float(number) + 0.0))
+    real = float(number)
+    given: Any = number
+    if hasattr(given, "__index__") and _operator.index(given) != real:
+        raise OverflowError("a float of 64 bits does not hold this int")
+    (bits,) = _struct.unpack(">Q", _struct.pack(">d", real + 0.0))
     # Negative numbers the other way round, and before the positive ones.
     return int(bits ^ (0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else 1 << 63)).to_bytes(8, "big")
 
@@ -71,6 +77,7 @@ text: Codec[str] = Codec("str", _text, lambda data: data.decode(), "str")
 integer: Codec[int] = Codec(
     "int", _int, lambda data: int.from_bytes(_unnumber(data), "big") - (1 << 63), "int"
 )
+# This is how keys are stored. Compiled it is so for values, too, but of any float: NaN, and a zero with its sign.
 real: Codec[float] = Codec("float", _float, lambda data: _unfloat(_unnumber(data)), "float")
 json: Codec[Any] = Codec(
     "json",
