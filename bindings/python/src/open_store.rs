@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError, Weak};
 
-use everleaf::{Map, MapView, Store};
+use everleaf::{Map, MapView, Store, View};
 use pyo3::prelude::*;
 
 use crate::failure::{Forked, closed, raised};
@@ -129,9 +129,17 @@ impl RawStore {
         })
     }
 
-    /// A view of a map as it is now.
-    pub fn view_of(&self, py: Python<'_>, map: Map) -> PyResult<MapView> {
+    /// A map as it is now, or was when that view was opened.
+    pub fn view_of(
+        &self,
+        py: Python<'_>,
+        map: Map,
+        moment: Option<View>,
+    ) -> PyResult<(MapView, View)> {
         // It moves in, and is freed there: it may be the last that keeps the store open.
-        self.waits.during(py, move || Ok(self.with(Store::view)?.map(&map)))
+        self.waits.during(py, move || {
+            let view = moment.map_or_else(|| self.with(Store::view), Ok)?;
+            Ok((view.map(&map), view))
+        })
     }
 }

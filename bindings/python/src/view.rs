@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use everleaf::MapView;
+use everleaf::{MapView, View};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PySlice, PyType};
@@ -30,7 +30,8 @@ fn count(view: MapView, ends: &Ends) -> everleaf::Result<usize> {
 /// A map as it was when the view was opened. `everleaf.View` is its subclass.
 #[pyclass(frozen, subclass, mapping, module = "everleaf._everleaf")]
 pub struct RawView {
-    view: Mutex<Option<MapView>>,
+    /// The map, and the view of the store that it is of.
+    view: Mutex<Option<(MapView, View)>>,
     codecs: Codecs,
     waits: Arc<Waits>,
 }
@@ -47,7 +48,14 @@ impl Drop for RawView {
 impl RawView {
     fn view(&self) -> PyResult<MapView> {
         // Held for as long as a copy of a handle takes.
-        self.view.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
+        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.as_ref().map(|(map, _)| map.clone()).ok_or_else(closed)
+    }
+
+    /// The view of the store.
+    fn of_store(&self) -> PyResult<View> {
+        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.as_ref().map(|(_, view)| view.clone()).ok_or_else(closed)
     }
 
     /// Runs what looks for many keys. The view is freed as what may be the last that keeps the store open.
@@ -83,12 +91,18 @@ impl Reader for RawView {
 
 #[pymethods]
 impl RawView {
-    /// Opens a view of a map.
+    /// Opens a view of a map; or shows it as of the moment of another view.
     #[new]
-    fn new(py: Python<'_>, store: &RawStore, map: &RawMap) -> PyResult<Self> {
-        let view = Mutex::new(Some(store.view_of(py, map.held.map()?)?));
+    #[pyo3(signature = (store, map, moment=None))]
+    fn new(
+        py: Python<'_>,
+        store: &RawStore,
+        map: &RawMap,
+        moment: Option<&RawView>,
+    ) -> PyResult<Self> {
+        let moment = moment.map(RawView::of_store).transpose()?;
+        let view = Mutex::new(Some(store.view_of(py, map.held.map()?, moment)?));
         Ok(RawView { view, codecs: map.codecs.clone_ref(py), waits: store.waits.clone() })
-    }
     }
 
     /// For annotations.

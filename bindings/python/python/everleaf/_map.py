@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 def _shown(store: RawStore, numbers: Callable[[], str]) -> str:
@@ -350,7 +352,8 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
         return _arrays.put_pandas(self, source, value)
 
     def view(self) -> View[K, V]:
-        """The map as it is now, whatever is written later. Close it, or use it with `with`."""
+        """The map as it is now, whatever is written later. Close it, or use it with `with`. `View.of` shows other maps as of
+        that moment."""
         return View(self._store, self)
 
     def watch(self, key: K) -> Watch:
@@ -399,26 +402,36 @@ def _as_dict(pairs: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 class View(RawView[K, V], _Reader[K, V], Mapping[K, V]):
-    """A map as it was at one moment: a dictionary that is not changed. `len` counts its pairs one by one.
+    """A map as it was at one moment: a dictionary that is not changed, but by time: a key that expires is absent from then on,
+    here too. `len` counts its pairs one by one, each time, and so does `list(view)` before it reads them; `[*view.irange()]`
+    does not.
 
     It is equal to every mapping with the same pairs, and has no hash, as a dictionary: keep views by `id(view)`.
     """
 
-    def __init__(self, store: RawStore, map: Map[K, V]) -> None:
-        self._keys, self._values, self._name = map._keys, map._values, map.name
-        self._count: Optional[int] = None
+    def __init__(self, store: RawStore, map: Map[K, V], moment: Optional[View[Any, Any]] = None) -> None:
+        self._store, self._keys, self._values, self._name = store, map._keys, map._values, map.name
 
     def __repr__(self) -> str:
         return f"<everleaf.View of {self._name!r} of {self._keys.name}: {self._values.name}>"
 
     def __len__(self) -> int:
-        # Once: `list` and its like ask for it before they read, and it does not change.
-        if self._count is None:
-            self._count = self.count_range(None, None, (True, True))
-        return self._count
+        # Counted anew: a key may have expired since.
+        return self.count_range(None, None, (True, True))
 
-    def __bool__(self) -> bool:
-        return any(True for _ in self.pairs(None, None, (True, True), False, "keys"))
+    def of(self, map: Map[A, B]) -> View[A, B]:
+        """Another map of the store as it was at the same moment. It is to be closed for itself.
+
+        >>> import everleaf, tempfile
+        >>> with everleaf.open(tempfile.mkdtemp() + "/bank.pool", keys=str, values=int) as store:
+        ...     loans = store.map("loans", keys=str, values=int)
+        ...     store["ann"], loans["ann"] = 60, 10
+        ...     with store.view() as assets, assets.of(loans) as owed:
+        ...         loans["ann"] = 0
+        ...         assets["ann"], owed["ann"]
+        (60, 10)
+        """
+        return View(self._store, map, self)
 
     def __enter__(self) -> View[K, V]:
         return self
