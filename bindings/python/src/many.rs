@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use everleaf::{Map, MapView};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::codec::Encoded;
 use crate::failure::raised;
@@ -177,7 +178,22 @@ pub fn collect(codecs: &Codecs, pairs: &Object<'_>) -> PyResult<Vec<(Vec<u8>, Ve
 fn parts<'py>(pair: &Object<'py>) -> PyResult<(Object<'py>, Object<'py>)> {
     match pair.cast_exact::<PyTuple>() {
         Ok(tuple) if tuple.len() == 2 => Ok((tuple.get_item(0)?, tuple.get_item(1)?)),
-        _ => pair.extract(),
+        _ => parts_of_other(pair),
+    }
+}
+
+/// [`parts`] of what is no tuple of two: anything that yields two objects, as a dictionary takes it. But text and bytes
+/// are none: then a mapping was meant, and its keys were passed.
+#[inline(never)]
+fn parts_of_other<'py>(pair: &Object<'py>) -> PyResult<(Object<'py>, Object<'py>)> {
+    if pair.is_instance_of::<PyString>() || pair.is_instance_of::<PyBytes>() {
+        let name = pair.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("pairs are wanted, not {name}")));
+    }
+    let mut parts = pair.try_iter()?;
+    match (parts.next().transpose()?, parts.next().transpose()?, parts.next().transpose()?) {
+        (Some(key), Some(value), None) => Ok((key, value)),
+        _ => Err(PyValueError::new_err("a pair has a key and a value, and nothing else")),
     }
 }
 

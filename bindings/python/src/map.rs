@@ -95,10 +95,13 @@ impl RawMap {
     }
 }
 
-/// The time so many seconds from now.
+/// The time so many seconds from now; of an infinite number there is none.
 pub fn expiry_in(seconds: f64) -> PyResult<Expiry> {
     if seconds.is_nan() {
         return Err(PyValueError::new_err("a ttl is a number of seconds, and this is none (NaN)"));
+    }
+    if seconds == f64::INFINITY {
+        return Ok(Expiry::Never);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
     Ok(Expiry::from_unix_ms((((now + seconds) * 1000.0) as u64).max(1)))
@@ -175,12 +178,13 @@ impl RawMap {
     }
 
     fn __contains__(&self, key: &Object<'_>) -> PyResult<bool> {
-        let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
-        let key = key.as_ref();
-        if self.held.may_wait() {
-            return py.detach(|| self.held.with(|map| map.contains(key)));
-        }
-        self.held.with(|map| map.contains(key))
+        let py = key.py();
+        self.codecs.has(key, |key| {
+            if self.held.may_wait() {
+                return py.detach(|| self.held.with(|map| map.contains(key)));
+            }
+            self.held.with(|map| map.contains(key))
+        })
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -287,7 +291,8 @@ impl RawMap {
         let found = key.py().detach(|| self.held.with(|map| map.expiry(encoded)))?;
         let at_ms = found.ok_or_else(|| missing(key))?.as_unix_ms();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
-        Ok((at_ms != 0).then(|| at_ms as f64 / 1000.0 - now))
+        // Its time may have come since it was looked for.
+        Ok((at_ms != 0).then(|| (at_ms as f64 / 1000.0 - now).max(0.0)))
     }
 
     /// Changes a key if its value is as expected, in one atomic step; None stands for absent.

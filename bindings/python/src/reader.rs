@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyList, PySlice};
@@ -36,6 +36,28 @@ impl Codecs {
         self.keys.traverse(visit)?;
         self.values.traverse(visit)
     }
+
+    /// Runs what looks for a key, of which it is only asked whether it is there: what no key can be is not.
+    #[inline]
+    pub fn has(
+        &self,
+        key: &Object<'_>,
+        find: impl FnOnce(&[u8]) -> PyResult<bool>,
+    ) -> PyResult<bool> {
+        match self.keys.encode(key) {
+            Ok(key) => find(key.as_ref()),
+            Err(error) => is_no_key(key.py(), error),
+        }
+    }
+}
+
+/// Says that it is not there, or what else is wrong.
+#[cold]
+fn is_no_key(py: Python<'_>, error: PyErr) -> PyResult<bool> {
+    let is_no_key = error.is_instance_of::<PyTypeError>(py)
+        || error.is_instance_of::<PyValueError>(py)
+        || error.is_instance_of::<PyOverflowError>(py);
+    if is_no_key { Ok(false) } else { Err(error) }
 }
 
 /// What can be read in order.

@@ -119,9 +119,9 @@ impl RawView {
     }
 
     fn __contains__(&self, key: &Object<'_>) -> PyResult<bool> {
-        let (py, view, key) = (key.py(), self.view()?, self.codecs.keys.encode(key)?);
-        let key = key.as_ref();
-        py.detach(move || view.contains(key)).map_err(raised)
+        let (py, view) = (key.py(), self.view()?);
+        // The view moves in, as in `find`.
+        self.codecs.has(key, move |key| py.detach(move || view.contains(key)).map_err(raised))
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<Pairs> {

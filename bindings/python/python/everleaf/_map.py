@@ -6,14 +6,14 @@ What is fast, and like a dictionary, is compiled (`RawMap`, `RawView`): these ar
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, Self, TypeVar, overload
 
 from . import _arrays
 from ._everleaf import Error, RawBatch, RawMap, RawStore, RawView, RawWatch
+from ._views import Items, Keys, Values, at
 from .codecs import Codec
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ class Refused(Error):
     def __init__(self, number: int) -> None:
         super().__init__(f"condition {number} of the batch did not hold")
         self.number = number
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[int]]:
+        # By the number: from another process it came with its text for that.
+        return type(self), (self.number,)
 
 
 class _Reader(Generic[K, V]):
@@ -75,20 +79,24 @@ class _Reader(Generic[K, V]):
         theirs = _as_dict(other)
         return all(key in theirs and theirs.pop(key) == value for key, value in mine.items()) and not theirs
 
+    def __bool__(self) -> bool:
+        """Whether there is a pair. It looks for one: `len` of a map counts keys that have expired, too."""
+        return any(True for _ in self.pairs(None, None, (True, True), False, "keys"))
+
     def keys(self) -> KeysView[K]:
         """All keys, in order; also from the end (`reversed`), and by their place, which is counted to."""
         mapping: Any = self
-        return _Keys(mapping)
+        return Keys(mapping)
 
     def values(self) -> ValuesView[V]:
         """All values, in the order of their keys; also from the end, and by their place."""
         mapping: Any = self
-        return _Values(mapping)
+        return Values(mapping)
 
     def items(self) -> ItemsView[K, V]:
         """All pairs, in the order of their keys; also from the end, and by their place."""
         mapping: Any = self
-        return _Items(mapping)
+        return Items(mapping)
 
     def prefix(self, prefix: K, reverse: bool = False) -> Iterator[tuple[K, V]]:
         """The pairs whose keys, bytes or str, start with this, in order, or from the end."""
@@ -137,7 +145,7 @@ class _Reader(Generic[K, V]):
 
     def peekitem(self, index: int = -1) -> tuple[K, V]:
         """The pair at a place in the order; the first (0) and the last (-1) are found at once."""
-        pair: tuple[K, V] = _at(self, "pairs", operator.index(index))
+        pair: tuple[K, V] = at(self, "pairs", operator.index(index))
         return pair
 
     @overload
@@ -199,88 +207,12 @@ def _behind(prefix: Any) -> Any:
     return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
 
 
-def _at(mapping: Any, of: str, place: int | slice) -> Any:
-    """The key, value or pair at a place in the order, or a list of those of a slice. It counts from the beginning, below
-    zero from the end; a slice of another step than 1, or of which one side is below zero, reads all."""
-    if isinstance(place, slice):
-        # No map has more pairs than fit into memory, so that what is beyond is behind all.
-        parts = [
-            None if part is None else max(-sys.maxsize, min(operator.index(part), sys.maxsize))
-            for part in (place.start, place.stop, place.step)
-        ]
-        if all(part is None or part >= 0 for part in parts):
-            return list(islice(mapping.pairs(None, None, (True, True), False, of), *parts))
-        start, stop, step = parts
-        if step in (None, 1) and start is not None and start < 0 and (stop is None or stop < 0):
-            pairs = mapping.pairs(None, None, (True, True), True, of)
-            return list(islice(pairs, -(stop or 0), -start))[::-1]
-        return list(mapping.pairs(None, None, (True, True), False, of))[slice(*parts)]
-    steps = place if place >= 0 else -1 - place
-    for found in islice(mapping.pairs(None, None, (True, True), place < 0, of), min(steps, sys.maxsize), None):
-        return found
-    raise IndexError("there is no pair at this place")
-
-
-class _Keys(KeysView[K]):
-    _mapping: Map[K, Any] | View[K, Any]
-
-    @overload
-    def __getitem__(self, place: int) -> K: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[K]: ...
-
-    def __getitem__(self, place: int | slice) -> Any:
-        return _at(self._mapping, "keys", place if isinstance(place, slice) else operator.index(place))
-
-    def __reversed__(self) -> Iterator[K]:
-        return reversed(self._mapping)
-
-
-class _Values(ValuesView[V]):
-    _mapping: Map[Any, V] | View[Any, V]
-
-    @overload
-    def __getitem__(self, place: int) -> V: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[V]: ...
-
-    def __getitem__(self, place: int | slice) -> Any:
-        return _at(self._mapping, "values", place if isinstance(place, slice) else operator.index(place))
-
-    def __contains__(self, value: object) -> bool:
-        # Not key by key: one may go between finding it and reading it.
-        return any(found is value or found == value for found in self)
-
-    def __iter__(self) -> Iterator[V]:
-        return self._mapping.pairs(None, None, (True, True), False, "values")
-
-    def __reversed__(self) -> Iterator[V]:
-        return self._mapping.pairs(None, None, (True, True), True, "values")
-
-
-class _Items(ItemsView[K, V]):
-    _mapping: Map[K, V] | View[K, V]
-
-    @overload
-    def __getitem__(self, place: int) -> tuple[K, V]: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[tuple[K, V]]: ...
-
-    def __getitem__(self, place: int | slice) -> Any:
-        return _at(self._mapping, "pairs", place if isinstance(place, slice) else operator.index(place))
-
-    def __iter__(self) -> Iterator[tuple[K, V]]:
-        return self._mapping.pairs(None, None, (True, True), False, "pairs")
-
-    def __reversed__(self) -> Iterator[tuple[K, V]]:
-        return self._mapping.pairs(None, None, (True, True), True, "pairs")
-
-
 class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
-    """An ordered map in a store, like a dictionary: `m[key]`, `m[low:high]`, `m.items()`."""
+    """An ordered map in a store, like a dictionary: `m[key]`, `m[low:high]`, `m.items()`.
+
+    A key whose time has come (`put` with `ttl`, `expire`) is absent at once, but `len` counts it until it is removed, which
+    happens in the background: never in a store that was opened read-only or with `sweep=False`. `bool`, and comparing `keys()`
+    and `items()` with sets, look at what is there."""
 
     def __init__(
         self, store: RawStore, name: str, keys: Codec[K], values: Codec[V], path: Optional[str] = None
@@ -310,17 +242,31 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
 
     def __ior__(self, other: Mapping[K, V] | Iterable[tuple[K, V]]) -> Self:  # type: ignore[misc]
         """As `update`: each pair is put for itself."""
-        pairs: Any = other.items() if isinstance(other, Mapping) else other
-        self.put_pairs(pairs)
+        self.update(other)
         return self
 
+    def update(self, other: Any = (), /, **named: Any) -> None:
+        """Puts the pairs of a mapping, or of anything that yields them, each for itself. Of another map they are read in
+        order: what is removed from it meanwhile is left out."""
+        if isinstance(other, Mapping):
+            other = other.items()
+        elif hasattr(other, "keys"):
+            keys, of = other.keys(), other
+            other = ((key, of[key]) for key in keys)
+        self.put_pairs(other)
+        if named:
+            pairs: Any = named.items()
+            self.put_pairs(pairs)
+
     def popitem(self, index: int = -1) -> tuple[K, V]:
-        """Removes the last pair (-1) or the first (0), and returns it."""
+        """Removes the last pair (-1), the first (0), or that at another place, and returns it."""
         gone = object()
         while True:
             try:
                 key, _ = self.peekitem(index)
             except IndexError:
+                if index not in (0, -1) and self:
+                    raise
                 raise KeyError("the map is empty") from None
             taken: Any = self.pop(key, gone)
             if taken is not gone:

@@ -213,7 +213,7 @@ def open(
     `verify_reads` compares the check sums of what is got, `verify_scans` those of what is iterated over.
 
     `snapshot_after` are bytes in the log after which a snapshot is written; `view_memory` bytes of old values that views may
-    keep (0: any); `sweep` removes in the background what has expired; `recovery_threads` 0 is one for each processor. A new
+    keep (0: any); `sweep` removes in the background what has expired, which `len` counts until then; `recovery_threads` 0 is one for each processor. A new
     pool has `initial_size` bytes, may grow to `max_size`, and keeps its maps in a `tree`: "nbtree" or "hashed-leaf".
     `domain` says what a write must reach to survive, and is detected if it is not said.
     """
