@@ -1,6 +1,8 @@
 //! Errors as exceptions.
 
-use pyo3::exceptions::{PyException, PyMemoryError};
+use std::io::ErrorKind;
+
+use pyo3::exceptions::{PyException, PyMemoryError, PyOverflowError};
 use pyo3::{PyErr, create_exception};
 
 create_exception!(
@@ -23,6 +25,26 @@ create_exception!(everleaf, Full, Error, "The disk is full, or the pool is at it
 create_exception!(everleaf, Corrupt, Error, "Something in the pool is damaged.");
 create_exception!(
     everleaf,
+    NotAPool,
+    Error,
+    "The file is no pool, or its header is damaged, or of a version that is newer than this one: the text says which."
+);
+create_exception!(everleaf, AlreadyExists, Error, "There is a pool at the path already.");
+create_exception!(
+    everleaf,
+    MachineCrashed,
+    Error,
+    "The machine crashed while the pool, which has no log, was open: `trust_after_machine_crash` of `everleaf.open`."
+);
+create_exception!(
+    everleaf,
+    ViewLost,
+    Error,
+    "The view was given up: what was kept for views took more than `view_memory` bytes."
+);
+create_exception!(everleaf, MapDropped, Error, "The map was dropped.");
+create_exception!(
+    everleaf,
     PoolGone,
     Error,
     "The file of the pool was removed, or another lies in its place: nothing is written any more. What there is can be \
@@ -38,12 +60,24 @@ pub fn raised(error: everleaf::Error) -> PyErr {
         Of::Locked(_) => Locked::new_err(text),
         Of::Forked(_) => Forked::new_err(text),
         Of::ReadOnly => ReadOnly::new_err(text),
-        Of::DiskFull(_) | Of::PoolFull(_) => Full::new_err(text),
+        Of::DiskFull(_) | Of::PoolFull(_) | Of::LogFull(_) => Full::new_err(text),
+        Of::Io(_, error) if is_full(&error) => Full::new_err(text),
         Of::OutOfMemory(_) => PyMemoryError::new_err(text),
         Of::PoolGone(_) => PoolGone::new_err(text),
-        Of::Corrupt(_) | Of::NotAPool(_) => Corrupt::new_err(text),
+        Of::Corrupt(_) => Corrupt::new_err(text),
+        Of::NotAPool(_) => NotAPool::new_err(text),
+        Of::AlreadyExists(_) => AlreadyExists::new_err(text),
+        Of::MachineCrashed(_) => MachineCrashed::new_err(text),
+        Of::ViewLost(_) => ViewLost::new_err(text),
+        Of::MapDropped => MapDropped::new_err(text),
+        Of::Overflow => PyOverflowError::new_err(text),
         _ => Error::new_err(text),
     }
+}
+
+/// Whether the system says so of a disk.
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// The exception for the use of what was closed.

@@ -31,7 +31,8 @@ use pyo3::prelude::*;
 mod _everleaf {
     #[pymodule_export]
     use super::failure::{
-        Closed, Corrupt, Error, Forked, Full, Locked, NotFound, PoolGone, ReadOnly,
+        AlreadyExists, Closed, Corrupt, Error, Forked, Full, Locked, MachineCrashed, MapDropped,
+        NotAPool, NotFound, PoolGone, ReadOnly, ViewLost,
     };
     #[pymodule_export]
     use super::files::{compact, repair, restore, upgrade};

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import everleaf
 import numpy
 import pytest
+from everleaf import codecs
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -85,7 +88,7 @@ class Batches(RuleBasedStateMachine):
             assert self.store.add(key, amount) == value
             self.model[key] = (value + amount, expires)
         else:
-            with pytest.raises(everleaf.Error):
+            with pytest.raises(OverflowError):
                 self.store.add(key, amount)
 
     @rule(key=KEYS)
@@ -456,3 +459,107 @@ def test_an_inherited_store_does_nothing(store: everleaf.Store) -> None:
                 pass
         os._exit(code)
     assert os.waitpid(child, 0)[1] == 0 and store[b"a"] == b"1"
+
+
+def test_what_cannot_be_a_codec_makes_no_file(tmp_path: Path) -> None:
+    """The pool was made, and stayed open and locked for as long as somebody had the exception, as a notebook has."""
+    path = tmp_path / "a.pool"
+    wrong: list[dict[str, Any]] = [{"keys": list}, {"values": list}, {"keys": "json"}, {"keys": "pickle"}]
+    for options in wrong:
+        with pytest.raises(TypeError) as kept:
+            everleaf.open(path, **options)
+        assert not path.exists() and kept.value
+    everleaf.open(path).close()
+
+
+def test_a_map_that_cannot_be_made_leaves_no_store_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.pool"
+    monkeypatch.setattr(everleaf.Store, "__init__", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError) as kept:
+        everleaf.open(path)
+    monkeypatch.undo()
+    everleaf.open(path).close()
+    assert kept.value
+
+
+def test_what_is_in_no_order_is_no_key(store: everleaf.Store) -> None:
+    """9 came behind 10, and an equal object need not have been found."""
+    for kind in ["json", "pickle", codecs.json, codecs.pickle]:
+        with pytest.raises(TypeError, match="order"):
+            store.map("m", keys=kind)
+        with pytest.raises(TypeError, match="order"):
+            store.load_map("m", [], keys=kind)
+        store.map("v", values=kind)
+    assert store.map_names() == ["default", "v"]
+
+
+def test_a_batch_written_in_its_block_is_written_once(store: everleaf.Store) -> None:
+    """The end of the block wrote it again, over what others had put, or was refused for what it had written."""
+    with store.batch() as batch:
+        batch.expect(store, b"k", None).put(store, b"k", b"v")
+        batch.write()
+        assert len(batch) == 0
+        store[b"k"] = b"w"
+    assert store[b"k"] == b"w"
+    with store.batch() as batch:
+        batch.put(store, b"k", b"x").write()
+        store[b"k"] = b"y"
+        batch.put(store, b"b", b"z")
+    assert dict(store) == {b"b": b"z", b"k": b"y"}
+    # One that was refused can be written when its condition holds.
+    batch = store.batch().expect(store, b"k", b"v").put(store, b"k", b"again")
+    with pytest.raises(everleaf.Refused):
+        batch.write()
+    store[b"k"] = b"v"
+    batch.write()
+    assert store[b"k"] == b"again" and len(batch) == 1
+
+
+def test_errors_have_kinds(tmp_path: Path) -> None:
+    """They had to be told by their text; a text file was "damaged", as if it could be repaired."""
+    text, path = tmp_path / "a.txt", tmp_path / "a.pool"
+    text.write_text("no pool\n" * 10_000)
+    with pytest.raises(everleaf.NotAPool) as raised:
+        everleaf.open(text)
+    assert not isinstance(raised.value, everleaf.Corrupt) and isinstance(raised.value, everleaf.Error)
+    with everleaf.open(path, view_memory=1, max_size=1 << 26) as store:
+        store[b"k"] = b"v"
+        with pytest.raises(everleaf.AlreadyExists):
+            everleaf.open(path, create_new=True)
+        with store.view() as view:
+            store[b"k"] = b"w"
+            with pytest.raises(everleaf.ViewLost, match="view"):
+                view[b"k"]
+        dropped = store.map("dropped")
+        assert store.drop_map("dropped")
+        with pytest.raises(everleaf.MapDropped):
+            dropped[b"k"]
+        numbers = store.map("numbers", keys=str, values=int)
+        numbers["a"] = 2**63 - 1
+        for add in [lambda: numbers.add("a"), lambda: numbers.insert("b", 2**63)]:
+            with pytest.raises(OverflowError) as overflow:
+                add()
+            assert "key" not in str(overflow.value)
+    assert issubclass(everleaf.MachineCrashed, everleaf.Error)
+
+
+FULL_LOG = """
+import resource, sys, everleaf
+store = everleaf.open(sys.argv[1], durability="power", initial_size=1 << 26, max_size=1 << 26)
+store[b"k"] = b"v"
+# The file of the log is as long as the system lets it be, as on a disk that is full.
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+try:
+    for number in range(100):
+        store[b"%d" % number] = bytes(100_000)
+except everleaf.Full as error:
+    assert "log" in str(error), error
+    print("full")
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+"""
+
+
+def test_a_log_without_space_is_full(tmp_path: Path) -> None:
+    """It was any error, so that a program that waits for space ended."""
+    ran = subprocess.run([sys.executable, "-c", FULL_LOG, str(tmp_path / "a.pool")], capture_output=True, text=True, timeout=300)
+    assert (ran.returncode, ran.stdout) == (0, "full\n"), ran.stderr

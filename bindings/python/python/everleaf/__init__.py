@@ -13,15 +13,20 @@ from __future__ import annotations
 
 from . import codecs
 from ._everleaf import (
+    AlreadyExists,
     Closed,
     Corrupt,
     Error,
     Forked,
     Full,
     Locked,
+    MachineCrashed,
+    MapDropped,
+    NotAPool,
     NotFound,
     PoolGone,
     ReadOnly,
+    ViewLost,
     __version__,
     restore,
 )
@@ -30,6 +35,7 @@ from ._map import Batch, Map, Refused, View, Watch
 from ._store import Store, open
 
 __all__ = [
-    "Batch", "Closed", "Corrupt", "Error", "Forked", "Full", "Locked", "Map", "NotFound", "PoolGone", "ReadOnly", "Rebuilt",
-    "Refused", "Repaired", "Store", "View", "Watch", "__version__", "codecs", "compact", "open", "repair", "restore", "upgrade",
+    "AlreadyExists", "Batch", "Closed", "Corrupt", "Error", "Forked", "Full", "Locked", "MachineCrashed", "Map", "MapDropped",
+    "NotAPool", "NotFound", "PoolGone", "ReadOnly", "Rebuilt", "Refused", "Repaired", "Store", "View", "ViewLost", "Watch",
+    "__version__", "codecs", "compact", "open", "repair", "restore", "upgrade",
 ]

@@ -392,6 +392,7 @@ class Batch:
 
     def __init__(self, store: RawStore) -> None:
         self._store, self._raw = store, RawBatch()
+        self._is_in_block = False
 
     def put(self, map: Map[K, V], key: K, value: V, ttl: Optional[float] = None) -> Batch:
         """Adds that a key gets a value, and if `ttl` is given is absent so many seconds from now on."""
@@ -430,12 +431,16 @@ class Batch:
         return len(self._raw)
 
     def write(self) -> None:
-        """Does all of it, or raises `Refused`."""
+        """Does all of it, or raises `Refused`. Within its `with` block the batch is empty then: the end of the block does not
+        do it again."""
         refused = self._store.write(self._raw)
         if refused is not None:
             raise Refused(refused)
+        if self._is_in_block:
+            self._raw = RawBatch()
 
     def __enter__(self) -> Batch:
+        self._is_in_block = True
         return self
 
     def __exit__(
@@ -449,4 +454,4 @@ class Batch:
                 self.write()
         finally:
             # It is over, and must not keep the store open by a variable that has outlived the block.
-            self._raw = RawBatch()
+            self._raw, self._is_in_block = RawBatch(), False

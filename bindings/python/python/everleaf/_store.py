@@ -51,7 +51,7 @@ class Store(Map[Any, Any]):
     def map(self, name: str, keys: Any = bytes, values: Any = bytes) -> Map[Any, Any]:
         """The map of this name, made if it is missing. `keys` is bytes, str, int, float or a codec;
         `values` also "json". The types are not kept in the store: ask with the same ones."""
-        return Map(self._store, name, codecs.find(keys), codecs.find(values))
+        return Map(self._store, name, codecs.find_of_keys(keys), codecs.find(values))
 
     def map_names(self) -> list[str]:
         """The names of all maps."""
@@ -65,7 +65,7 @@ class Store(Map[Any, Any]):
         """Makes a new map of pairs whose keys ascend, as one change: several times as fast as putting them, and its
         leaves are full. The bytes of all pairs are collected in memory first. With a log the map is written in batches,
         and a crash may leave a part of it. An error, and no map, if keys do not ascend or there is a map of that name."""
-        self._store.load(name, codecs.find(keys), codecs.find(values), pairs)
+        self._store.load(name, codecs.find_of_keys(keys), codecs.find(values), pairs)
         return self.map(name, keys, values)
 
     def batch(self) -> Batch:
@@ -217,6 +217,8 @@ def open(
     pool has `initial_size` bytes, may grow to `max_size`, and keeps its maps in a `tree`: "nbtree" or "hashed-leaf".
     `domain` says what a write must reach to survive, and is detected if it is not said.
     """
+    # Before anything is opened, or made.
+    of_keys, of_values = codecs.find_of_keys(keys), codecs.find(values)
     raw = RawStore(
         path,
         create=create and not (create_new or read_only),
@@ -238,4 +240,9 @@ def open(
         tree=tree,
         domain=domain,
     )
-    return Store(raw, _DEFAULT, codecs.find(keys), codecs.find(values), os.fspath(path))
+    try:
+        return Store(raw, _DEFAULT, of_keys, of_values, os.fspath(path))
+    except BaseException:
+        # What keeps the exception, as notebooks do, keeps what it was raised in.
+        raw.close()
+        raise

@@ -142,6 +142,14 @@ def _split(codec: Codec[Any], data: bytes) -> tuple[bytes, bytes]:
     return data[:at].replace(b"\0\xff", b"\0"), data[at + 2:]
 
 
+def find_of_keys(of: Any) -> Codec[Any]:
+    """As `find`, of what keeps the order."""
+    codec = find(of)
+    if codec is json or codec is pickle:
+        raise TypeError(f"the bytes of {codec.name} are in no order, and not the same for equal objects: they are for values")
+    return codec
+
+
 def find(of: Any) -> Codec[Any]:
     """The codec for `bytes`, `str`, `int`, `float`, `"json"`, `"pickle"`, or a `Codec` itself."""
     if isinstance(of, Codec):
