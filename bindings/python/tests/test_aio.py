@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,10 +123,12 @@ def test_a_cancelled_opening_closes_what_it_opened(tmp_path: Path, monkeypatch: 
     asyncio.run(run({}))
     assert len(opened) == 1 and opened[0].closed
     everleaf.open(path, create=False).close()
-    # One that fails is cancelled all the same.
-    begun.clear()
-    is_cancelled.clear()
-    asyncio.run(run({"create_new": True}))
+    # One that fails is cancelled all the same, whatever it fails with.
+    wrong: list[dict[str, Any]] = [{"create_new": True}, {"durability": "none"}, {"keys": list}, {"max_size": -1}]
+    for options in wrong:
+        begun.clear()
+        is_cancelled.clear()
+        asyncio.run(run(options))
     assert len(opened) == 1
 
 
@@ -163,6 +167,44 @@ def test_a_cancelled_call_goes_on_in_its_thread(tmp_path: Path) -> None:
 
     with everleaf.open(tmp_path / "a.pool") as store:
         asyncio.run(run(store))
+
+
+def test_a_cancelled_end_of_a_block_waits_for_a_thread(tmp_path: Path) -> None:
+    """No thread was free, so that the store was not closed, and nobody else could open its file; and a batch kept it open."""
+
+    async def run(in_batch: bool) -> None:
+        loop, goes_on = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        seen: list[Any] = []
+
+        async def use() -> None:
+            async with aio.store(tmp_path / "a.pool") as store:
+                if not in_batch:
+                    seen[:] = [store, loop.run_in_executor(None, goes_on.wait)]
+                    return
+                async with aio.batch(store) as batch:
+                    batch.put(store, b"k", b"v")
+                    seen[:] = [store, loop.run_in_executor(None, goes_on.wait), batch]
+
+        task = asyncio.create_task(use())
+        while not seen:
+            await asyncio.sleep(0)
+        for is_cancelled in [False, True]:
+            if is_cancelled:
+                task.cancel()
+            # It comes to its end, and to what follows.
+            for _ in range(20):
+                await asyncio.sleep(0)
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert seen[0].closed and (not in_batch or len(seen[2]) == 0)
+
+    for in_batch in [False, True]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            asyncio.run(run(in_batch))
+            everleaf.open(tmp_path / "a.pool").close()
 
 
 def test_arguments_go_to_the_function(tmp_path: Path) -> None:
