@@ -598,6 +598,24 @@ def array_page(measured: list[ArrayTimes], arguments: argparse.Namespace) -> Ite
     for count, found in zip(ARRAY_KEYS, measured):
         for of, times in found.items():
             yield f"| {KINDS[of]} | {count} | " + " | ".join(by_base(times, name) for name in names[2:]) + " |"
+    yield ""
+    yield from goal(measured)
+
+
+GOAL = 10
+
+
+def goal(measured: list[ArrayTimes]) -> Iterator[str]:
+    """Which loops are not as many times as slow as is wanted, by their medians."""
+    yield f"Wanted are {GOAL} times the loop, by the medians:"
+    yield ""
+    for name in [LOOP, TOLIST, LIST]:
+        missed = [
+            f"{KINDS[of]}, {count} keys ({by_base(times, name).split()[0]})"
+            for count, found in zip(ARRAY_KEYS, measured) for of, times in found.items()
+            if statistics.median(times[name]) < GOAL * statistics.median(times[BASE])
+        ]
+        yield f"- {name}: " + ("missed with " + "; ".join(missed) if missed else "reached") + "."
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -1127,9 +1128,11 @@ view.close(), store.close()
 
 def test_the_examples_of_the_docs_run() -> None:
     """Those behind `>>>`."""
-    tried = 0
-    for name in ["everleaf", "everleaf._store", "everleaf._map", "everleaf._arrays", "everleaf.codecs", "everleaf.aio"]:
-        outcome = doctest.testmod(importlib.import_module(name))
-        assert outcome.failed == 0, name
-        tried += outcome.attempted
-    assert tried >= 8
+    tried = {}
+    for module in pkgutil.iter_modules(everleaf.__path__, "everleaf."):
+        outcome = doctest.testmod(importlib.import_module(module.name))
+        assert outcome.failed == 0, module.name
+        tried[module.name] = outcome.attempted
+    tried["everleaf"] = doctest.testmod(everleaf).attempted
+    having = {name for name, count in tried.items() if count}
+    assert {"everleaf", "everleaf._files", "everleaf._map", "everleaf._store", "everleaf.aio", "everleaf.codecs"} <= having

@@ -180,7 +180,8 @@ class _Reader(Generic[K, V]):
     ) -> Iterator[pyarrow.RecordBatch]:
         """The pairs of a range, the last excluded, in record batches of pyarrow with the columns `key` and
         `value`, so many at a time. Columns of bytes, str, int and float are binary, string, int64 and double; other
-        values are to be of a type that pyarrow has, and each batch has that of its own values."""
+        values are to be of a type that pyarrow has, and each batch has that of its own values. Of long values ask for fewer at
+        a time: a column of a batch has 2 GiB at most."""
         return _arrays.record_batches(self.range(minimum, maximum), size, (self._keys, self._values))
 
     def to_arrow(self, minimum: Optional[K] = None, maximum: Optional[K] = None) -> pyarrow.Table:
@@ -294,7 +295,10 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
         return _arrays.put_arrow(self, source, key, value)
 
     def put_pandas(self, source: Any, value: Optional[str] = None) -> int:
-        """Puts a pandas series, with its index as keys; or a column of a frame. Returns how many."""
+        """Puts a pandas series, with its index as keys; or a column of a frame. Returns how many. What is missing is NaN in a
+        column of floats: a value of `float` maps, of `"json"` maps the token `NaN`, which other readers of JSON refuse. As a
+        key, and `pandas.NA` and None (but of `"json"` and `"pickle"`) as a value, it is an error, and what comes before may have
+        been put."""
         return _arrays.put_pandas(self, source, value)
 
     def view(self) -> View[K, V]:
@@ -411,7 +415,9 @@ class Batch:
         return self
 
     def expect(self, map: Map[K, V], key: K, value: Optional[V]) -> Batch:
-        """Lets the batch depend on the value of a key; None: on its absence."""
+        """Lets the batch depend on the value of a key; None: on its absence, so that a None of `"json"` cannot be expected.
+        Encoded values are compared: of `"json"` 1 and 1.0, or two orders of the same keys, are not the same, and of
+        `"pickle"` equal objects need not be. What was read from the map may be passed for those of bytes, str and numbers."""
         self._raw.expect(map, key, value)
         return self
 
