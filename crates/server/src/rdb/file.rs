@@ -50,6 +50,15 @@ const END: u8 = 0xff;
 
 /// The note of a snapshot for replicas that names the database of the stream behind it.
 const STREAM_DATABASE: &[u8] = b"repl-stream-db";
+/// The notes of a file that an append-only file begins with (up to Redis 6), or goes with (since Redis 7), if it says
+/// 1.
+const APPENDED: [&[u8]; 2] = [b"aof-preamble", b"aof-base"];
+/// What is said of such a file.
+const WITH_CHANGES_ELSEWHERE: &str = "the dump that an append-only file is based on: what changed since is behind it \
+    or in the *.incr.aof files, which are not read; make a dump of its own (SAVE), or import from the running server";
+/// What is said where a file goes on.
+const GOES_ON: &str = "the dump ends here, and the file does not: what follows (commands of an append-only file, or \
+    the rest of an older file) would be lost; make a dump of its own (SAVE), or import from the running server";
 
 /// A file that is being read.
 pub struct Rdb<R> {
@@ -174,6 +183,8 @@ enum Part {
     Expiry(Option<u64>),
     Database(u64),
     StreamDatabase(u64),
+    /// Changes are elsewhere.
+    Appended,
     /// Nothing that concerns us.
     Nothing,
     End,
@@ -215,7 +226,7 @@ impl<R: Read> Rdb<R> {
         if !(1..=VERSION_READ_MAX).contains(&version) {
             return Err(file.error(&format!(
                 "version {version} of the format is not known: the newest that is read is \
-                 {VERSION_READ_MAX} (Redis 7.2, Valkey 8); copy from the running server instead"
+                 {VERSION_READ_MAX} (Redis 7.2, Valkey 8); import from the running server into a pool instead"
             )));
         }
         file.version = version;
@@ -243,6 +254,7 @@ impl<R: Read> Rdb<R> {
             return self.next_piece(open).map(Some);
         }
         loop {
+            let offset = self.offset;
             match self.next_part()? {
                 Part::Record(record) => {
                     if self.open.is_none() {
@@ -258,12 +270,27 @@ impl<R: Read> Rdb<R> {
                 Part::Expiry(time) => self.expiry_ms = time,
                 Part::Database(database) => self.database = database,
                 Part::StreamDatabase(database) => self.stream_database = Some(database),
+                Part::Appended => {
+                    return Err(RdbError { offset, reason: WITH_CHANGES_ELSEWHERE.to_string() });
+                }
                 Part::Nothing => {}
                 Part::End => {
                     self.check_sum()?;
                     return Ok(None);
                 }
             }
+        }
+    }
+
+    /// Refuses what follows a file that was read to its end.
+    ///
+    /// # Errors
+    /// Something does, or it cannot be read.
+    pub fn demand_end(&mut self) -> Result<(), RdbError> {
+        self.fill(1)?;
+        match self.buffer.len() == self.start {
+            true => Ok(()),
+            false => Err(self.error(GOES_ON)),
         }
     }
 
@@ -362,7 +389,10 @@ impl<R: Read> Rdb<R> {
         match found {
             None => Err(self.error("the file ends before its check sum")),
             // It was switched off where the file was written.
-            Some(found) if found == sum || found == 0 => Ok(()),
+            Some(found) if found == sum || found == 0 => {
+                self.consume(8);
+                Ok(())
+            }
             Some(found) => Err(self.error(&format!(
                 "the check sum is wrong: the file says {found:016x}, and its bytes {sum:016x}"
             ))),
@@ -458,9 +488,10 @@ fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Optio
         NOTE => {
             let (name, text) = (reader.string()?, reader.string()?);
             let number = || std::str::from_utf8(&text).ok()?.parse().ok();
-            match &name[..] == STREAM_DATABASE {
-                true => number().map_or(Part::Nothing, Part::StreamDatabase),
-                false => Part::Nothing,
+            match &name[..] {
+                STREAM_DATABASE => number().map_or(Part::Nothing, Part::StreamDatabase),
+                name if APPENDED.contains(&name) && text == b"1" => Part::Appended,
+                _ => Part::Nothing,
             }
         }
         FREQUENCY => {
@@ -564,6 +595,32 @@ mod tests {
         };
         assert_eq!(records.next_record().unwrap(), Some(key));
         assert_eq!(records.next_record().unwrap(), None);
+    }
+
+    /// What was lost: all that was written since the last rewrite of an append-only file, which begins with a dump or
+    /// goes with one: the dump alone was read.
+    #[test]
+    fn a_dump_with_changes_behind_it_is_no_whole() {
+        let mut sound = b"REDIS0009\xfa\x08aof-base\xc0\x00\x00\x01k\x01v\xff".to_vec();
+        sound.extend(crc64_from(0, &sound).to_le_bytes());
+        let read = |file: &[u8]| -> Result<(), RdbError> {
+            let mut records = Rdb::open(file)?;
+            while records.next_record()?.is_some() {}
+            records.demand_end()
+        };
+        assert!(read(&sound).is_ok());
+        let old = b"REDIS0004\x00\x01k\x01v\xff";
+        assert!(read(old).is_ok(), "it has no check sum");
+        for file in [&sound[..], &old[..]] {
+            let error = read(&[file, b"\n"].concat()).unwrap_err();
+            assert_eq!(error.offset, file.len() as u64);
+            assert!(error.reason.contains("the file does not"), "{error}");
+        }
+        for name in [&b"\x08aof-base"[..], b"\x0caof-preamble"] {
+            let file = [&b"REDIS0009\xfe\0\xfa"[..], name, b"\xc0\x01\xff", &[0; 8]].concat();
+            let error = read(&file).unwrap_err();
+            assert_eq!((error.offset, error.reason.contains("append-only")), (11, true), "{error}");
+        }
     }
 
     /// What was lost: a stream or a value of a module of more than 512 MiB, which was to be left away, was refused with

@@ -2,7 +2,7 @@
 
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use everleaf_server::transfer::{Entry, Extent, Rdb, RdbRecord, Value};
+use everleaf_server::transfer::{Entry, Extent, Rdb, RdbError, RdbRecord, Value};
 use std::fmt::Display;
 use std::io::Read;
 
@@ -47,18 +47,42 @@ pub enum Item {
     },
 }
 
-/// Shows what an RDB file has, which comes from a place. Returns the database of the stream behind it, if it names one.
+/// Shows what a snapshot has that comes from a place. Returns the database of the stream behind it, if it names one.
 pub fn each_record(
     input: impl Read,
     place: &dyn Display,
     see: &mut dyn FnMut(Item) -> Result<(), Failure>,
 ) -> Result<Option<u64>, Failure> {
-    let refuse = |error| Failure::new(ExitCode::Pool, format!("{place}: {error}"));
-    let mut rdb = Rdb::open(input).map_err(refuse)?;
+    let mut rdb = Rdb::open(input).map_err(|error| refused(place, error))?;
+    see_all(&mut rdb, place, see)?;
+    Ok(rdb.stream_database())
+}
+
+/// Shows what a file has, behind which nothing may follow.
+pub fn each_record_of_file(
+    input: impl Read,
+    place: &dyn Display,
+    see: &mut dyn FnMut(Item) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut rdb = Rdb::open(input).map_err(|error| refused(place, error))?;
+    see_all(&mut rdb, place, see)?;
+    rdb.demand_end().map_err(|error| refused(place, error))
+}
+
+fn refused(place: &dyn Display, error: RdbError) -> Failure {
+    Failure::new(ExitCode::Pool, format!("{place}: {error}"))
+}
+
+fn see_all(
+    rdb: &mut Rdb<impl Read>,
+    place: &dyn Display,
+    see: &mut dyn FnMut(Item) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     loop {
         // Before its time, which stands in front of it.
         let offset = Some(rdb.offset());
-        let Some(record) = rdb.next_record().map_err(refuse)? else { break };
+        let record = rdb.next_record().map_err(|error| refused(place, error))?;
+        let Some(record) = record else { return Ok(()) };
         see(match record {
             RdbRecord::Key { database, key, expiry_ms, value } => {
                 let entry = Entry { value, expiry_ms };
@@ -78,5 +102,4 @@ pub fn each_record(
             }
         })?;
     }
-    Ok(rdb.stream_database())
 }

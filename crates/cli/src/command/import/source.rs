@@ -1,7 +1,7 @@
 //! Where keys come from: a file, a server, or the masters of a cluster.
 
 use super::arguments::ImportArgs;
-use super::item::{Item, each_record};
+use super::item::{Item, each_record_of_file};
 use super::live::Live;
 use super::masters::Masters;
 use crate::failure::Failure;
@@ -115,5 +115,5 @@ fn each_of_file(
     file: &File,
     see: &mut dyn FnMut(Item) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    each_record(file, &path.display(), see).map(drop)
+    each_record_of_file(file, &path.display(), see)
 }
