@@ -42,6 +42,9 @@ impl Target {
             Client::connect(address, args.cacert.as_deref(), Duration::from_secs(args.timeout));
         let mut client = connected.map_err(|error| fail(&place, &error))?;
         log_in(&mut client, address)?;
+        if args.follow.is_some() {
+            demand_moments(&mut client, &place)?;
+        }
         Ok(Target {
             client,
             place,
@@ -113,10 +116,8 @@ impl Target {
         for _ in keys {
             match self.client.reply().map_err(|error| fail(&self.place, &error))? {
                 Reply::Number(time) => times.push(time),
-                Reply::Error(error) => {
-                    self.judge("PEXPIRETIME", &Reply::Error(error))?;
-                    times.push(-1);
-                }
+                // Without it no time is given back: nothing of this can be left away.
+                Reply::Error(error) => return Err(self.refusal("PEXPIRETIME", &error)),
                 _ => times.push(-1),
             }
         }
@@ -210,10 +211,7 @@ impl Target {
                 self.left_away += 1;
                 Ok(())
             }
-            Reply::Error(error) => Err(Failure::new(
-                ExitCode::Io,
-                format!("{} refuses {name}: {error}; {NO_COPY}", self.place),
-            )),
+            Reply::Error(error) => Err(self.refusal(name, error)),
             // What a transaction did, one by one.
             Reply::Array(replies) if name == "EXEC" => {
                 replies.iter().try_for_each(|reply| self.judge("a command of a transaction", reply))
@@ -223,6 +221,26 @@ impl Target {
             }
             _ => Ok(()),
         }
+    }
+
+    fn refusal(&self, name: &str, error: &str) -> Failure {
+        let message = format!("{} refuses {name}: {error}; {NO_COPY}", self.place);
+        Failure::new(ExitCode::Io, message)
+    }
+}
+
+/// Refuses a target that does not tell when a key expires: times that were held back could not be exchanged.
+fn demand_moments(client: &mut Client, place: &str) -> Result<(), Failure> {
+    let told = client.ask(&[b"PEXPIRETIME", b"everleaf-import-asks"]);
+    match told.map_err(|error| fail(place, &error))? {
+        Reply::Error(error) => Err(Failure::new(
+            ExitCode::Io,
+            format!(
+                "{place} refuses PEXPIRETIME, by which --follow gives keys their times (Redis 7.0 and later know it): \
+                 {error}; nothing was copied"
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 
