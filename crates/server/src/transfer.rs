@@ -55,6 +55,10 @@ pub fn value_of_payload(payload: &[u8]) -> Result<Value, String> {
         (Some(kind), _) if rdb::unsupported_name(*kind).is_some() => {
             rdb::unsupported_name(*kind).unwrap_or_default().to_string()
         }
+        (Some(kind), Damage::Footer) if !rdb::is_known(*kind) && rdb::is_newer(payload) => {
+            "a value of a type that only newer servers have (such as a hash whose fields expire)"
+                .to_string()
+        }
         (_, Damage::Footer) => "a value of a newer format, or with a wrong check sum".to_string(),
         (_, Damage::TooLarge) => "a value of more than 512 MiB".to_string(),
         (_, Damage::Format) => "a value that cannot be read".to_string(),
@@ -66,9 +70,16 @@ pub fn is_too_large(payload: &[u8]) -> bool {
     payload.len() > rdb::SIZE_MAX || rdb::read(payload) == Err(Damage::TooLarge)
 }
 
+/// Whether a payload of `DUMP` is of a server whose format is newer than what can be read.
+pub fn is_newer(payload: &[u8]) -> bool {
+    rdb::is_newer(payload)
+}
+
 /// Whether a payload of `DUMP` holds what there is not here.
 pub fn is_unsupported(payload: &[u8]) -> bool {
-    payload.first().is_some_and(|kind| rdb::unsupported_name(*kind).is_some())
+    payload.first().is_some_and(|kind| {
+        rdb::unsupported_name(*kind).is_some() || !rdb::is_known(*kind) && rdb::is_newer(payload)
+    })
 }
 
 impl<'a> Keyspace<'a> {

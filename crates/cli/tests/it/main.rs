@@ -12,6 +12,7 @@ mod following;
 mod full_disk;
 mod guide;
 mod help;
+mod import_sources;
 mod importing;
 mod kill_server;
 mod killed;

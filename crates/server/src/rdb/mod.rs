@@ -22,7 +22,7 @@ mod write;
 mod ziplist;
 
 pub use file::{Rdb, RdbError, RdbRecord};
-pub use read::{SIZE_MAX, read};
+pub use read::{SIZE_MAX, is_newer, read};
 pub use skip::unsupported_name;
 pub use write::Writer;
 
@@ -51,6 +51,19 @@ mod kind {
     pub const SORTED_SET_LISTPACK: u8 = 17;
     pub const LIST_OF_LISTPACKS: u8 = 18;
     pub const SET_LISTPACK: u8 = 20;
+
+    /// Whether it is one of these.
+    pub fn is_known(kind: u8) -> bool {
+        const PLAIN: [u8; 6] = [STRING, LIST, SET, SORTED_SET_OF_DIGITS, HASH, SORTED_SET];
+        matches!(kind, HASH_ZIPMAP..=LIST_OF_ZIPLISTS | HASH_LISTPACK..=LIST_OF_LISTPACKS)
+            || kind == SET_LISTPACK
+            || PLAIN.contains(&kind)
+    }
+}
+
+/// Whether a value of this type is one that there is here.
+pub fn is_known(kind: u8) -> bool {
+    kind::is_known(kind)
 }
 
 /// What a key holds.

@@ -35,6 +35,13 @@ pub fn read(payload: &[u8]) -> Result<Value, Damage> {
     if is_fit(&value) { Ok(value) } else { Err(Damage::Format) }
 }
 
+/// Whether a payload is whole, and of a version that is newer than what is read.
+pub fn is_newer(payload: &[u8]) -> bool {
+    let Some((rest, sum)) = payload.split_last_chunk::<8>() else { return false };
+    let Some((_, version)) = rest.split_last_chunk() else { return false };
+    u16::from_le_bytes(*version) > VERSION_READ_MAX && crc64(rest).to_le_bytes() == *sum
+}
+
 /// Whether a collection has members, and each of them once.
 pub(super) fn is_fit(value: &Value) -> bool {
     fn are_different<'a>(members: impl Iterator<Item = &'a Vec<u8>>) -> bool {
@@ -364,6 +371,22 @@ mod tests {
         let many = ziplist(u16::MAX, &b"\x00\xf1".repeat(SIZE / 2));
         let mut reader = Reader { budget: 2 * SIZE, ..Reader::new(&many) };
         assert!(reader.value(kind::LIST_ZIPLIST).is_none() && reader.is_over);
+    }
+
+    #[test]
+    fn a_newer_payload_is_told_from_a_damaged_one() {
+        let payload_of = |version: u16| {
+            let body = [&b"\x00\x01v"[..], &version.to_le_bytes()].concat();
+            [&body[..], &crc64(&body).to_le_bytes()].concat()
+        };
+        assert!(!is_newer(&payload_of(VERSION_READ_MAX)));
+        let newer = payload_of(VERSION_READ_MAX + 1);
+        assert!(is_newer(&newer));
+        for index in 0..newer.len() {
+            let mut damaged = newer.clone();
+            damaged[index] ^= 1;
+            assert!(!is_newer(&damaged) && !is_newer(&newer[..index]), "{index}");
+        }
     }
 
     #[test]

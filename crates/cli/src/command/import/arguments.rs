@@ -14,19 +14,21 @@ Examples:
   everleaf import redis://10.0.0.7:6379 redis://127.0.0.1:6399 --follow 30
 
 A server is only read (SCAN, TYPE, MEMORY USAGE, DUMP, PEXPIRETIME, INFO): all its databases, or the one that the
-address ends with (redis://HOST:PORT/3). Collections of more than 64 MiB are read in pieces (HSCAN, SSCAN,
-ZSCAN, LRANGE, and their lengths). Let nobody write meanwhile: keys that are removed there before they are
+address ends with (redis://HOST:PORT/3). Collections of more than 64 MiB are read in pieces (HSCAN, HPEXPIRETIME,
+SSCAN, ZSCAN, LRANGE, and their lengths), and so is everything of servers newer than Redis 7.2 and Valkey 8, with
+GET, which takes longer. Let nobody write meanwhile: keys that are removed there before they are
 compared are removed here, too, and any other difference that is found refuses all; what is written later
 is missing. Of a cluster all masters are read, one after the other, and slots that move meanwhile refuse all.
-Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
-sorted sets are taken, with their times. Everleaf has no streams, modules or functions: with one of them the import
-is refused, unless --skip-unsupported skips and counts them.
+Files are those of Redis up to 7.2 and Valkey 8, to their ends: no append-only files, nor the dumps that those
+are based on. Strings, lists, sets, hashes and sorted sets are taken, with their times. Everleaf has no streams,
+modules, functions or fields that expire: with one of them the import is refused, unless --skip-unsupported skips
+and counts them.
 
 If the second argument is the address of a running server (of Everleaf or another with this protocol), this program
-acts as a replica of the source (PSYNC; of Redis or Valkey, not of a cluster as a whole): it copies a snapshot of all
-keys and, with --follow SECONDS, every change after it, until the source has been silent for so long. Then both
-are compared. The target must have no keys; let programs write to it when the import has ended. Where keys expire,
-the clocks of both servers and of this machine must agree.
+acts as a replica of the source (PSYNC; of Redis up to 7.2 or Valkey 8, not of a cluster as a whole): it copies a
+snapshot of all keys and, with --follow SECONDS, every change after it, until the source has been silent for so long.
+Then both are compared. The target must have no keys; let programs write to it when the import has ended. Where keys
+expire, the clocks of both servers and of this machine must agree.
 
 The pool must not exist, and gets its name when all of it is there and compared with the source once
 more; so a file must be one that can be read twice, and no pipe, unless --no-verify is given. \

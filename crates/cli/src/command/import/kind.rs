@@ -31,6 +31,11 @@ impl Kind {
         self.scan == "LRANGE"
     }
 
+    /// Whether members are fields with values.
+    pub fn is_hash(self) -> bool {
+        self.scan == "HSCAN"
+    }
+
     /// The members in a reply.
     pub fn value_of(self, items: Vec<Vec<u8>>) -> Option<Value> {
         let pairs = |items: Vec<Vec<u8>>| -> Option<Vec<(Vec<u8>, Vec<u8>)>> {

@@ -1,4 +1,7 @@
 //! The keys of a server that runs: `SCAN`, and of the keys that it shows `DUMP` and the time.
+//!
+//! What is large is read in pieces. So is everything of a server whose `DUMP` is of a newer format than is known here;
+//! its strings by `GET`.
 
 use super::clock;
 use super::item::Item;
@@ -10,7 +13,9 @@ use crate::output::remark;
 use crate::redis::address::Address;
 use crate::redis::client::{Client, Reply};
 use crate::redis::log_in;
-use everleaf_server::transfer::{Entry, is_too_large, is_unsupported, value_of_payload};
+use everleaf_server::transfer::{
+    Entry, Value, is_newer, is_too_large, is_unsupported, value_of_payload,
+};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -20,6 +25,11 @@ const SCAN_COUNT: &[u8] = b"1000";
 const GROUP_LENGTH: usize = 64;
 /// Bytes of the keys of such a group, about.
 const GROUP_SIZE: usize = 16 << 10;
+/// Bytes of what keys hold that is asked for at once, about: a server makes all replies before it sends one, of its own
+/// memory.
+const RUN_SIZE: u64 = 16 << 20;
+/// What a key is taken to hold of which the server does not tell.
+const SIZE_UNKNOWN: u64 = RUN_SIZE / GROUP_LENGTH as u64;
 /// What is told in place of the time of a key that is not there.
 const GONE: i64 = -2;
 
@@ -41,7 +51,14 @@ pub struct Live {
     pub(super) slack_ms: u64,
     /// Collections that take more of its memory are read in pieces.
     whole_size_max: u64,
+    /// Whether it may know times of fields (7.4).
+    pub(super) may_know_field_times: bool,
 }
+
+/// A key, and how much it holds, about.
+type SizedKey = (Vec<u8>, u64);
+/// A key that is read by the commands of its type: a collection of this kind, or a string.
+type ByType = (Vec<u8>, Option<Kind>);
 
 /// What is done with the names of some keys of a database, which is selected.
 type SeeGroup<'a> = dyn FnMut(&mut Live, u64, &[Vec<u8>]) -> Result<(), Failure> + 'a;
@@ -66,6 +83,7 @@ impl Live {
             tells_moments: true,
             slack_ms: 0,
             whole_size_max,
+            may_know_field_times: true,
         };
         let known = live.databases_told()?;
         live.databases = match address.database {
@@ -167,18 +185,32 @@ impl Live {
         keys: &[Vec<u8>],
         see: &mut dyn FnMut(Item) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let mut large = self.large_of(keys)?;
-        let is_large = |key: &Vec<u8>| large.iter().any(|(it, _)| it == key);
-        let whole: Vec<&Vec<u8>> = keys.iter().filter(|key| !is_large(key)).collect();
+        let (whole, mut by_type) = self.sized(keys)?;
+        for run in runs(&whole) {
+            by_type.extend(self.dumps(database, run, see)?);
+        }
+        by_type.into_iter().try_for_each(|(key, kind)| match kind {
+            Some(kind) => self.pieces(database, &key, kind, see),
+            None => self.string(database, key, see),
+        })
+    }
+
+    /// Shows keys by `DUMP`; returns those that must be read otherwise.
+    fn dumps(
+        &mut self,
+        database: u64,
+        keys: &[SizedKey],
+        see: &mut dyn FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<Vec<ByType>, Failure> {
         let time = self.time_command();
-        for key in &whole {
+        for (key, _) in keys {
             self.client.add(&[b"DUMP", key]);
             self.client.add(&[time, key]);
         }
         let now_ms = clock::now_ms();
         self.client.send().map_err(|error| fail(&self.place, &error))?;
-        let mut too_large = Vec::new();
-        for key in whole {
+        let mut others = Vec::new();
+        for (key, _) in keys {
             let (payload, time) = (self.reply()?, self.reply()?);
             let payload = match payload {
                 Reply::Text(payload) => payload,
@@ -200,9 +232,9 @@ impl Live {
                 Err(what) if is_unsupported(&payload) => {
                     Item::Unsupported { database, key: Some(key), what }
                 }
-                // It takes more than the server's estimate said.
-                Err(_) if is_too_large(&payload) => {
-                    too_large.push(key);
+                // It takes more than the server's estimate said; or nobody here knows how it is written.
+                Err(what) if is_too_large(&payload) || is_newer(&payload) => {
+                    others.push((key, what));
                     continue;
                 }
                 Err(what) => {
@@ -211,31 +243,60 @@ impl Live {
                 }
             })?;
         }
-        for key in too_large {
-            let kind = self.must(&[b"TYPE", &key])?;
-            let what = || format!("{} is a value of more than 512 MiB", shown(database, &key));
-            let kind = Kind::of(&kind).ok_or_else(|| refused(what()))?;
-            large.push((key, kind));
+        let mut by_type = Vec::new();
+        for (key, what) in others {
+            let told = self.must(&[b"TYPE", &key])?;
+            match (Kind::of(&told), told) {
+                (Some(kind), _) => by_type.push((key, Some(kind))),
+                (None, Reply::Text(name)) if name == b"string" => by_type.push((key, None)),
+                // It went meanwhile.
+                (None, Reply::Text(name)) if name == b"none" => {}
+                _ => return Err(refused(format!("{} is {what}", shown(database, &key)))),
+            }
         }
-        large.into_iter().try_for_each(|(key, kind)| self.pieces(database, &key, kind, see))
+        Ok(by_type)
     }
 
-    /// Which of some keys hold collections so large that they are read in pieces, as the server estimates it; none of a
-    /// server that does not say.
-    fn large_of(&mut self, keys: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, Kind)>, Failure> {
+    /// Shows a string that is there.
+    fn string(
+        &mut self,
+        database: u64,
+        key: Vec<u8>,
+        see: &mut dyn FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let value = match self.must(&[b"GET", &key])? {
+            Reply::Text(value) => Value::String(value),
+            // It went meanwhile.
+            Reply::Null => return Ok(()),
+            _ => return Err(self.strange("GET")),
+        };
+        let expiry_ms = self.expiry_of(&key)?;
+        let (entry, slack_ms) = (Entry { value, expiry_ms }, self.slack_ms);
+        see(Item::Key { database, key, entry, slack_ms, offset: None })
+    }
+
+    /// Keys with what they hold, as the server estimates it, and those with collections so large that they are read in
+    /// pieces; none of a server that does not say.
+    fn sized(&mut self, keys: &[Vec<u8>]) -> Result<(Vec<SizedKey>, Vec<ByType>), Failure> {
         for key in keys {
             self.client.add(&[b"MEMORY", b"USAGE", key]);
             self.client.add(&[b"TYPE", key]);
         }
         self.client.send().map_err(|error| fail(&self.place, &error))?;
-        let mut large = Vec::new();
+        let (mut whole, mut large) = (Vec::new(), Vec::new());
         for key in keys {
             let (size, kind) = (self.reply()?, self.reply()?);
-            let is_large = matches!(size, Reply::Number(size) if size as u64 > self.whole_size_max);
-            let kind = Kind::of(&kind).filter(|_| is_large);
-            large.extend(kind.map(|kind| (key.clone(), kind)));
+            let size = match size {
+                Reply::Number(size) => Some(size as u64),
+                _ => None,
+            };
+            let is_large = size.is_some_and(|size| size > self.whole_size_max);
+            match Kind::of(&kind).filter(|_| is_large) {
+                Some(kind) => large.push((key.clone(), Some(kind))),
+                None => whole.push((key.clone(), size.unwrap_or(SIZE_UNKNOWN))),
+            }
         }
-        Ok(large)
+        Ok((whole, large))
     }
 
     /// When a key expires, of a reply to [`Self::time_command`] that was asked for then.
@@ -286,7 +347,7 @@ impl Live {
         self.client.reply().map_err(|error| fail(&self.place, &error))
     }
 
-    fn ask(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
+    pub(super) fn ask(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
         self.client.ask(args).map_err(|error| fail(&self.place, &error))
     }
 
@@ -301,7 +362,7 @@ impl Live {
         }
     }
 
-    fn refusal(&self, command: &str, error: &str) -> Failure {
+    pub(super) fn refusal(&self, command: &str, error: &str) -> Failure {
         let hint = match error.starts_with("MOVED ") || error.starts_with("ASK ") {
             true => ": slots move in its cluster; begin anew when none does",
             false => "",
@@ -350,6 +411,22 @@ fn groups(keys: &[Vec<u8>]) -> impl Iterator<Item = &[Vec<u8>]> {
         let (group, behind) = rest.split_at(count);
         rest = behind;
         (!group.is_empty()).then_some(group)
+    })
+}
+
+/// Keys whose values are asked for together: one that is long is alone.
+fn runs(keys: &[SizedKey]) -> impl Iterator<Item = &[SizedKey]> {
+    let mut rest = keys;
+    std::iter::from_fn(move || {
+        let mut size = 0_u64;
+        let fits = |(_, more): &&SizedKey| {
+            size = size.saturating_add(*more);
+            size <= RUN_SIZE
+        };
+        let count = rest.iter().take_while(fits).count().max(1).min(rest.len());
+        let (run, behind) = rest.split_at(count);
+        rest = behind;
+        (!run.is_empty()).then_some(run)
     })
 }
 
@@ -434,5 +511,16 @@ mod tests {
         let long = vec![vec![7; 40_000]; 5];
         assert_eq!(groups(&long).map(<[_]>::len).collect::<Vec<_>>(), [1; 5]);
         assert_eq!(groups(&[]).count(), 0);
+    }
+
+    #[test]
+    fn long_values_are_asked_for_a_few_at_a_time() {
+        let keys = |sizes: &[u64]| sizes.iter().map(|size| (vec![], *size)).collect::<Vec<_>>();
+        let lengths = |sizes: &[u64]| runs(&keys(sizes)).map(<[_]>::len).collect::<Vec<_>>();
+        assert_eq!(lengths(&[100; 64]), [64]);
+        assert_eq!(lengths(&[SIZE_UNKNOWN; 64]), [64]);
+        assert_eq!(lengths(&[RUN_SIZE / 4; 9]), [4, 4, 1]);
+        assert_eq!(lengths(&[1, 2 * RUN_SIZE, u64::MAX, 1, RUN_SIZE - 1]), [1, 1, 1, 2]);
+        assert_eq!(lengths(&[]), [0; 0]);
     }
 }

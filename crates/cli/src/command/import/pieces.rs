@@ -6,6 +6,7 @@
 use super::item::Item;
 use super::kind::Kind;
 use super::live::Live;
+use super::refusal::{refused, shown};
 use crate::failure::Failure;
 use crate::redis::client::Reply;
 use everleaf_server::transfer::Extent;
@@ -45,6 +46,9 @@ impl Live {
             };
             let items = items.ok_or_else(|| self.strange(kind.scan))?;
             let (count, size) = (items.len(), items.iter().map(Vec::len).sum::<usize>());
+            if kind.is_hash() {
+                self.demand_fields_that_stay(database, key, &items)?;
+            }
             let members = kind.value_of(items).ok_or_else(|| self.strange(kind.scan))?;
             if count > 0 {
                 see(Item::Members { database, key: key.to_vec(), first, members })?;
@@ -72,6 +76,38 @@ impl Live {
         let extent = Extent { count, expiry_ms };
         let slack_ms = self.slack_ms;
         see(Item::End { database, key: key.to_vec(), extent, slack_ms, is_exact: false })
+    }
+}
+
+impl Live {
+    /// Refuses a hash of which fields expire: there is nothing like it here. What it has is given as fields and values
+    /// in turn.
+    fn demand_fields_that_stay(
+        &mut self,
+        database: u64,
+        key: &[u8],
+        items: &[Vec<u8>],
+    ) -> Result<(), Failure> {
+        if !self.may_know_field_times || items.is_empty() {
+            return Ok(());
+        }
+        let count = items.len().div_ceil(2).to_string();
+        let mut request = vec![&b"HPEXPIRETIME"[..], key, b"FIELDS", count.as_bytes()];
+        request.extend(items.iter().step_by(2).map(Vec::as_slice));
+        match self.ask(&request)? {
+            Reply::Error(error) if error.starts_with("ERR unknown command") => {
+                self.may_know_field_times = false;
+                Ok(())
+            }
+            Reply::Array(times) if times.iter().any(|time| matches!(time, Reply::Number(0..))) => {
+                let why = "holds a hash whose fields expire, which Everleaf does not have";
+                Err(refused(format!("{} {why}", shown(database, key))))
+            }
+            // It went meanwhile, or none of them does.
+            Reply::Array(_) | Reply::Null => Ok(()),
+            Reply::Error(error) => Err(self.refusal("HPEXPIRETIME", &error)),
+            _ => Err(self.strange("HPEXPIRETIME")),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::redis::address::Address;
 use crate::redis::client::{Client, Reply};
 use crate::redis::log_in;
-use everleaf_server::transfer::{Entry, Extent, Value, value_of_payload};
+use everleaf_server::transfer::{Entry, Extent, Value, is_newer, value_of_payload};
 use std::io;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use std::time::Duration;
 /// other to read, and few values are held.
 const GROUP_LENGTH: usize = 32;
 const GROUP_SIZE: usize = 16 << 10;
+/// Members of a collection that are asked for together.
+const MEMBER_COUNT_MAX: usize = 1000;
 
 /// The side of the target.
 struct Side {
@@ -140,11 +142,16 @@ impl Side {
             self.client.add(&[b"PEXPIRETIME", key]);
         }
         self.client.send().map_err(|error| fail(&self.place, &error))?;
+        let mut others = Vec::new();
         for (key, entry) in waiting {
             let (payload, time) = (self.reply()?, self.reply()?);
             let found = match payload {
                 Reply::Text(payload) => match value_of_payload(&payload) {
                     Ok(value) => Some(value),
+                    Err(_) if is_newer(&payload) => {
+                        others.push((key, entry));
+                        continue;
+                    }
                     Err(what) => {
                         let key = shown(self.database, &key);
                         return Err(self.cannot_compare(&format!("of {key} it sends {what}")));
@@ -157,7 +164,28 @@ impl Side {
                 && is_time(&time, entry.expiry_ms, self.slack_ms);
             self.judge(&key, is_same || may_have_expired(entry.expiry_ms, self.slack_ms));
         }
-        Ok(())
+        others.into_iter().try_for_each(|(key, entry)| self.ask_by_type(&key, entry))
+    }
+
+    /// Asks for a key by the commands of its type, where nobody here knows what `DUMP` tells.
+    fn ask_by_type(&mut self, key: &[u8], entry: Entry) -> Result<(), Failure> {
+        let Entry { value, expiry_ms } = entry;
+        let count = value.count();
+        if let Value::String(value) = value {
+            let is_same = self.request(&[b"GET", key])? == Reply::Text(value);
+            let time = self.request(&[b"PEXPIRETIME", key])?;
+            let is_same = is_same && is_time(&time, expiry_ms, self.slack_ms);
+            self.judge(key, is_same || may_have_expired(expiry_ms, self.slack_ms));
+            return Ok(());
+        }
+        self.pieces = (b"EXISTS", true);
+        let mut first = 0;
+        for members in pieces_of(&value) {
+            let length = members.count();
+            self.members(key, first, members)?;
+            first += length;
+        }
+        self.end(key, Extent { count, expiry_ms })
     }
 
     fn members(&mut self, key: &[u8], first: u64, members: Value) -> Result<(), Failure> {
@@ -244,6 +272,20 @@ fn is_time(reply: &Reply, expiry_ms: Option<u64>, slack_ms: u64) -> bool {
         },
         Reply::Error(error) => error.starts_with("ERR unknown command"),
         _ => false,
+    }
+}
+
+/// A collection in pieces of so many members as are asked for together.
+fn pieces_of(value: &Value) -> Vec<Value> {
+    fn cut<T: Clone>(items: &[T], piece: fn(Vec<T>) -> Value) -> Vec<Value> {
+        items.chunks(MEMBER_COUNT_MAX).map(|items| piece(items.to_vec())).collect()
+    }
+    match value {
+        Value::String(_) => Vec::new(),
+        Value::List(elements) => cut(elements, Value::List),
+        Value::Set(members) => cut(members, Value::Set),
+        Value::Hash(fields) => cut(fields, Value::Hash),
+        Value::SortedSet(members) => cut(members, Value::SortedSet),
     }
 }
 
