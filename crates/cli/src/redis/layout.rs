@@ -82,6 +82,24 @@ impl Layout {
         Some(())
     }
 
+    /// Whether slots that are together here are together there, too, whatever their servers are called.
+    pub fn has_same_shares(&self, other: &Layout) -> bool {
+        let mut there = vec![usize::MAX; self.masters.len()];
+        let mut pairs = self.owners.iter().zip(&other.owners);
+        let fits = pairs.all(|(own, theirs)| match there.get_mut(*own) {
+            Some(known) if *known == usize::MAX => {
+                *known = *theirs;
+                true
+            }
+            known => known.is_some_and(|known| known == theirs),
+        });
+        there.retain(|owner| *owner != usize::MAX);
+        let count = there.len();
+        there.sort_unstable();
+        there.dedup();
+        fits && there.len() == count
+    }
+
     /// The number of a master, which may be a new one.
     pub fn index_of(&mut self, host: &str, port: u16) -> usize {
         let known = self.masters.iter().position(|it| it.0 == host && it.1 == port);
@@ -136,6 +154,25 @@ impl Redirection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_the_same_whatever_servers_are_called() {
+        let layout = |owners: [usize; 3], names: &[&str]| {
+            let masters = names.iter().map(|name| (name.to_string(), 1)).collect();
+            let owners = (0..SLOT_COUNT).map(|slot| owners[slot * 3 / SLOT_COUNT]).collect();
+            Layout { masters, owners }
+        };
+        let here = layout([0, 1, 1], &["a", "b"]);
+        assert!(here.has_same_shares(&layout([1, 0, 0], &["y", "x"])));
+        for other in [layout([0, 0, 0], &["a"]), layout([0, 0, 1], &["a", "b"])] {
+            assert!(!here.has_same_shares(&other) && !other.has_same_shares(&here));
+        }
+        let three = layout([0, 1, 2], &["a", "b", "c"]);
+        assert!(!here.has_same_shares(&three) && !three.has_same_shares(&here));
+        let mut moved = here.clone();
+        moved.owners[7] = 1;
+        assert!(!here.has_same_shares(&moved) && !moved.has_same_shares(&here));
+    }
 
     #[test]
     fn redirections_are_read_with_hosts_of_all_kinds() {

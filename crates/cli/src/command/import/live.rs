@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::output::remark;
 use crate::redis::address::Address;
 use crate::redis::client::{Client, Reply};
+use crate::redis::layout::Layout;
 use crate::redis::log_in;
 use everleaf_server::transfer::{
     Entry, Value, is_newer, is_too_large, is_unsupported, value_of_payload,
@@ -382,6 +383,11 @@ impl Live {
             ));
         }
         Ok(())
+    }
+
+    /// Which server has which slot, as this one of them tells it.
+    pub(super) fn layout(&mut self, address: &Address) -> Result<Layout, Failure> {
+        Layout::ask(&mut self.client, address)
     }
 
     /// Whether a slot of this server of a cluster moves, from it or to it.

@@ -71,11 +71,13 @@ impl Masters {
 
     /// Refuses a cluster of which slots move, or have moved since we connected.
     pub fn demand_rest(&mut self) -> Result<(), Failure> {
-        let mut is_open = false;
+        let mut is_at_rest = true;
         for live in &mut self.lives {
-            is_open |= live.has_open_slots()?;
+            is_at_rest &= !live.has_open_slots()?;
+            // A move that has ended is told to the others a moment later; those that took part know of it.
+            is_at_rest &= live.layout(&self.address)?.has_same_shares(&self.layout);
         }
-        match !is_open && Layout::ask(&mut self.client, &self.address)? == self.layout {
+        match is_at_rest && Layout::ask(&mut self.client, &self.address)? == self.layout {
             true => Ok(()),
             false => Err(Failure::new(
                 ExitCode::Io,
