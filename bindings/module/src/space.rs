@@ -14,14 +14,16 @@
 //! *Threads.* The server changes maps on one thread; another frees what was unlinked, and the tree allows
 //! both at once. Each has a session. *Fork.* A child has a copy of the memory. [`GATE`] is closed to the
 //! freeing thread while the server forks, so that the copy is of a tree that nobody was changing; the
-//! child only reads, on the thread that forked, by the session of that thread.
+//! child only reads, on the thread that forked, by the session of that thread. A fork waits for one piece of the
+//! freeing thread's work at most, and a command for none.
 
 use std::cell::RefCell;
 use std::io;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
+use everleaf_alloc::AllocError;
 use everleaf_index::{
     BytesTree, Change, Domain, Hardware, Heap, IndexError, Pool, PoolError, Record, Session, Verify,
 };
@@ -48,6 +50,11 @@ const RETURN_AFTER: u64 = 4 << 20;
 
 /// Held by the freeing thread for a piece of its work, and by the server while it forks.
 static GATE: Mutex<()> = Mutex::new(());
+/// Threads that wait at the gate. A mutex goes to a thread that asks for it again at once, before one that sleeps at
+/// it has woken up; so a thread that frees piece by piece leaves the gate open until there are none.
+static WAITING: AtomicU64 = AtomicU64::new(0);
+/// Numbers of maps of which something could not be freed for want of memory.
+static UNFREED: Mutex<Vec<u64>> = Mutex::new(vec![]);
 static SPACE: OnceLock<Space> = OnceLock::new();
 
 thread_local! {
@@ -115,13 +122,31 @@ fn reserve() -> Result<Pool<Hardware>, PoolError> {
     }
 }
 
-extern "C" fn before_fork() {
-    let gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
+pub extern "C" fn before_fork() {
+    let gate = lock_gate();
     FORKING.with(|held| *held.borrow_mut() = Some(gate));
 }
 
-extern "C" fn behind_fork() {
+pub extern "C" fn behind_fork() {
     FORKING.with(|held| drop(held.borrow_mut().take()));
+}
+
+/// Waits for the gate.
+fn lock_gate() -> MutexGuard<'static, ()> {
+    // Relaxed: a request; the gate itself orders what it guards.
+    WAITING.fetch_add(1, Ordering::Relaxed);
+    let gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Relaxed: a request, as it was.
+    WAITING.fetch_sub(1, Ordering::Relaxed);
+    gate
+}
+
+/// Between two pieces, with the gate open: lets the threads through that wait.
+fn let_others_through() {
+    // Relaxed: a thread that is seen too late waits for one more piece.
+    while WAITING.load(Ordering::Relaxed) > 0 {
+        std::thread::yield_now();
+    }
 }
 
 /// Runs `operation` with the calling thread's session.
@@ -247,43 +272,98 @@ fn expiry_of(record: Record<'_>) -> u64 {
 
 /// Removes all of a map, piece by piece. The map is not reached by anybody else any more.
 pub fn free(number: u64) {
-    let from = number.to_be_bytes();
-    let to = (number + 1).to_be_bytes();
-    let mut keys: Vec<Vec<u8>> = vec![];
+    let (mut last, mut lacked_memory) = (number.to_be_bytes().to_vec(), false);
     loop {
-        let _gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.clear();
-        let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
-        let done = with(|space, session| {
-            space.walk(session, bounds, false, |key, _, _| {
-                keys.push(key.to_vec());
-                keys.len() < KEYS_AT_ONCE
-            })?;
-            for key in &keys {
-                space.remove(session, key)?;
-            }
-            Ok(())
-        });
-        // An error is damage of memory: what is left stays, and nobody reaches it.
-        if done.is_err() || keys.len() < KEYS_AT_ONCE {
-            break;
+        let gate = lock_gate();
+        #[cfg(test)]
+        crate::tests::note_piece(number);
+        let piece = free_piece(number, &last);
+        drop(gate);
+        lacked_memory |= piece.lacked_memory;
+        match piece.last {
+            Some(key) => last = key,
+            None => break,
         }
+        let_others_through();
     }
-    let _gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _gate = lock_gate();
     // By the session of this thread, which nobody else collects for.
     collect();
+    match lacked_memory {
+        true => UNFREED.lock().unwrap_or_else(PoisonError::into_inner).push(number),
+        false => free_rest(),
+    }
     return_space();
 }
 
+/// What was done with some keys of a map.
+struct Piece {
+    /// The last of them, if there may be more behind it.
+    last: Option<Vec<u8>>,
+    /// Some are still there.
+    lacked_memory: bool,
+}
+
+/// Removes some keys of a map, those behind one. Damage of memory ends it: what is left stays, and nobody reaches it.
+fn free_piece(number: u64, behind: &[u8]) -> Piece {
+    let to = (number + 1).to_be_bytes();
+    let bounds = (Bound::Excluded(behind), Bound::Excluded(to.as_slice()));
+    let mut keys: Vec<Vec<u8>> = vec![];
+    let mut lacked_memory = false;
+    let is_damaged =
+        |error: &IndexError| matches!(error, IndexError::Alloc(AllocError::Corrupt { .. }));
+    let done = with(|space, session| {
+        space.walk(session, bounds, false, |key, _, _| {
+            keys.push(key.to_vec());
+            keys.len() < KEYS_AT_ONCE
+        })?;
+        for key in &keys {
+            // A removal may have to split a leaf: then another one may do.
+            match space.remove(session, key) {
+                Err(error) if is_damaged(&error) => return Err(error),
+                removed => lacked_memory |= removed.is_err(),
+            }
+        }
+        if lacked_memory {
+            session.collect_all();
+            session.give_back();
+        }
+        Ok(())
+    });
+    lacked_memory |= done.as_ref().is_err_and(|error| !is_damaged(error));
+    let is_last = done.is_err() || keys.len() < KEYS_AT_ONCE;
+    Piece { last: keys.pop().filter(|_| !is_last), lacked_memory }
+}
+
+/// Tries once more to free what could not be freed, a piece of it.
+fn free_rest() {
+    let unfreed = || UNFREED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(number) = unfreed().pop() else { return };
+    let piece = free_piece(number, &number.to_be_bytes());
+    if piece.last.is_some() || piece.lacked_memory {
+        unfreed().push(number);
+    }
+}
+
 /// Collects what was freed, and gives empty chunks back to the system, both once it is enough. Called between operations, by
-/// any thread.
+/// any thread. It waits for nothing: the freeing thread looks after memory itself when it has ended.
 pub fn return_freed() {
     let Some(space) = SPACE.get() else { return };
-    // The server may fork on another thread.
-    let _gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Relaxed: a hint, as `freed` is.
+    let may_collect = space.uncollected.load(Ordering::Relaxed) >= COLLECT_AFTER;
     // Relaxed: a hint.
-    if space.uncollected.load(Ordering::Relaxed) >= COLLECT_AFTER {
+    if !may_collect && space.freed.load(Ordering::Relaxed) < RETURN_AFTER {
+        return;
+    }
+    // The server may fork on another thread.
+    let _gate = match GATE.try_lock() {
+        Ok(gate) => gate,
+        Err(TryLockError::Poisoned(gate)) => gate.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    if may_collect {
         collect();
+        free_rest();
     }
     return_space();
 }

@@ -1,5 +1,7 @@
 //! What each command answers, what is refused, and what the server's own commands do to the type.
 
+use std::time::{Duration, Instant};
+
 use redis::Value;
 
 use crate::server::{Server, ask, ask_bytes, eventually, info, refusal, tell};
@@ -327,6 +329,42 @@ fn the_server_counts_the_trees_memory_and_gets_it_back() {
     eventually("the memory of what was unlinked", || used(c) < empty + (full - empty) / 3);
     let resident_then: u64 = info(c, "used_memory_rss").parse().expect("a number");
     println!("unlinked {}, resident {resident_then}", used(c));
+}
+
+/// What stood still: every command, while a large map was freed behind it.
+#[test]
+fn others_are_served_while_a_large_map_is_freed() {
+    const COUNT: u64 = 1_000_000;
+    let server = Server::start(&[]);
+    let c = &mut server.connect();
+    tell(c, &["EL.PUT", "small", "x", "y"]);
+    let script = "
+        local from = tonumber(ARGV[1])
+        for first = from, from + 99000, 1000 do
+            local words = {'EL.MPUT', KEYS[1]}
+            for number = first, first + 999 do
+                words[#words + 1] = string.format('%08d', number * 2654435 % 99999989)
+                words[#words + 1] = 'value'
+            end
+            redis.call(unpack(words))
+        end";
+    for first in (0..COUNT).step_by(100_000) {
+        tell(c, &["EVAL", script, "1", "big", &first.to_string()]);
+    }
+    let used = |c: &mut redis::Connection| info(c, "used_memory").parse::<u64>().expect("a number");
+    let full = used(c);
+    let began = Instant::now();
+    tell(c, &["UNLINK", "big"]);
+    let (mut longest, mut count) = (Duration::ZERO, 0);
+    while used(c) > full / 2 {
+        let asked = Instant::now();
+        assert_eq!(tell(c, &["EL.GET", "small", "x"]), Value::BulkString(b"y".to_vec()));
+        longest = longest.max(asked.elapsed());
+        count += 1;
+        assert!(began.elapsed() < Duration::from_secs(120), "it is not freed");
+    }
+    println!("{count} commands in {:?}, the longest of {longest:?}", began.elapsed());
+    assert!(longest < Duration::from_secs(2), "{longest:?} of {:?}", began.elapsed());
 }
 
 #[test]
