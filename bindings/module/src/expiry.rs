@@ -85,7 +85,12 @@ unsafe extern "C" fn on_swap(
 }
 
 unsafe extern "C" fn on_time(context: *mut raw::RedisModuleCtx, _: *mut c_void) {
-    let work = || if may_expire(context) { look(context) } else { PERIOD };
+    let work = || {
+        let next = if may_expire(context) { look(context) } else { PERIOD };
+        // Also where clients send no command of ours for a while.
+        memory::account();
+        next
+    };
     let next = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     arm(context, next.unwrap_or(PERIOD));
 }
@@ -124,7 +129,6 @@ fn look(context: *mut raw::RedisModuleCtx) -> i64 {
             None => homes::forget_number(number),
         }
     }
-    memory::account();
     1
 }
 

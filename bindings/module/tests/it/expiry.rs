@@ -144,3 +144,48 @@ fn a_key_that_expires_takes_its_entries_along() {
     eventually("the same on both sides", || digest(m) == digest(r));
     assert_eq!(tell(m, &["PEXPIRETIME", "last"]), tell(r, &["PEXPIRETIME", "last"]));
 }
+
+/// What was wrong: entries that a timer had removed were counted, and could not be used, until the next command of
+/// the module.
+#[test]
+fn memory_of_expired_entries_is_free_without_another_command() {
+    const COUNT: u64 = 64;
+    let server = Server::start(&[]);
+    let c = &mut server.connect();
+    let used = |c: &mut Connection| info(c, "used_memory").parse::<u64>().expect("a number");
+    let empty = used(c);
+    tell(c, &["EL.PUT", "k", "stays", "x"]);
+    let value = "v".repeat(256 << 10);
+    let time = (now() + 3000).to_string();
+    for number in 0..COUNT {
+        tell(c, &["EL.PUT", "k", &number.to_string(), &value, "PXAT", &time]);
+    }
+    let full = used(c);
+    assert!(full - empty >= COUNT * 256 << 10, "{empty} {full}");
+    // Nothing but the server's own commands is asked.
+    eventually("the memory of what expired", || used(c) < empty + (full - empty) / 2);
+    assert!(exists(c, "k"));
+}
+
+/// What was wrong: a script, or a transaction, found an entry, and a moment later not. Servers that tell the time at
+/// which one began have none of it.
+#[test]
+fn a_script_has_one_time() {
+    let server = Server::start(&[]);
+    let c = &mut server.connect();
+    let version = info(c, "redis_version");
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().expect("a number"));
+    if (parts.next(), parts.next()) < (Some(7), Some(2)) {
+        println!("skipped: version {version} does not tell it");
+        return;
+    }
+    let script = "
+        local first = redis.call('EL.GET', KEYS[1], 'e')
+        local clock = os.clock()
+        repeat until os.clock() > clock + 0.8
+        return {first, redis.call('EL.GET', KEYS[1], 'e'), redis.call('EL.INCRBY', KEYS[1], 'e', 1)}";
+    tell(c, &["EL.PUT", "k", "e", "41", "PX", "500"]);
+    let found: (String, Option<String>, i64) = ask(c, &["EVAL", script, "1", "k"]).expect("a list");
+    assert_eq!(found, ("41".into(), Some("41".into()), 42));
+    eventually("the entry to go at its time", || !exists(c, "k"));
+}
