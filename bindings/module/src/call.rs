@@ -2,6 +2,7 @@
 //!
 //! Everything here runs on the server's main thread, while it waits for the command.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_long, c_longlong};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -53,6 +54,8 @@ impl From<&'static str> for Refusal {
 pub struct Call<'a> {
     context: *mut raw::RedisModuleCtx,
     strings: &'a [*mut raw::RedisModuleString],
+    /// The clock, once it was read: a command has one time.
+    time: Cell<Option<u64>>,
 }
 
 impl<'a> Call<'a> {
@@ -78,9 +81,12 @@ impl<'a> Call<'a> {
         self.strings
     }
 
-    /// This server's clock, in milliseconds since 1970.
+    /// When the command began by this server's clock, in milliseconds since 1970; within a script or a transaction,
+    /// when that did, where the server tells it.
     pub fn clock(&self) -> u64 {
-        clock()
+        let time = self.time.get().unwrap_or_else(|| unit_clock().unwrap_or_else(clock));
+        self.time.set(Some(time));
+        time
     }
 
     /// The time by which entries have expired. 0, so that none has, for what a master sends and for what
@@ -89,7 +95,7 @@ impl<'a> Call<'a> {
         // SAFETY: the context is that of the running command.
         let flags = unsafe { server!(RedisModule_GetContextFlags(self.context)) };
         let told = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
-        if flags & told as c_int != 0 { 0 } else { clock() }
+        if flags & told as c_int != 0 { 0 } else { self.clock() }
     }
 
     /// As [`Self::now`], for a map; 0 as well if nothing of it expires, since the clock costs.
@@ -236,7 +242,7 @@ pub unsafe fn run(
 ) -> c_int {
     // SAFETY: the server passes that many strings, and keeps them as long as the command runs.
     let strings = unsafe { std::slice::from_raw_parts(arguments, count as usize) };
-    let call = Call { context, strings };
+    let call = Call { context, strings, time: Cell::new(None) };
     let outcome = catch_unwind(AssertUnwindSafe(|| command(&call)));
     let outcome = outcome.unwrap_or(Err(Refusal::plain(
         "ERR the module failed inside; this is a bug: please report what the server's log shows",
@@ -261,6 +267,16 @@ pub fn replicate(
     unsafe {
         server!(RedisModule_Replicate(context, command.as_ptr(), c"v".as_ptr(), start, count))
     };
+}
+
+/// The clock that the server has stopped for what it runs: a script, a transaction or one command. Redis 7.2 and
+/// later and Valkey tell it.
+fn unit_clock() -> Option<u64> {
+    // SAFETY: set once, before this, by the loading.
+    let told = unsafe { raw::RedisModule_CachedMicroseconds }?;
+    // SAFETY: takes nothing.
+    let microseconds = unsafe { told() };
+    u64::try_from(microseconds / 1000).ok().filter(|time| *time > 0)
 }
 
 /// This server's clock, in milliseconds since 1970.
