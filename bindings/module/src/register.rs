@@ -46,7 +46,7 @@ const WRITE_FAST: &CStr = c"write deny-oom fast";
 const REMOVE: &CStr = c"write fast";
 
 const LOOKS: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
-const COUNTS: u32 = raw::REDISMODULE_CMD_KEY_RO;
+const MEASURES: u32 = raw::REDISMODULE_CMD_KEY_RO;
 const PUTS: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE;
 const CHANGES: u32 = PUTS | raw::REDISMODULE_CMD_KEY_ACCESS;
 const REMOVES: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE;
@@ -85,7 +85,7 @@ static COMMANDS: [Command; 18] = [
     command!(c"EL.DEL", remove, REMOVE, -3, REMOVES, c"O(M log N), M the entries removed", c"Removes entries."),
     command!(c"EL.RANGE", range, READ, -4, LOOKS, c"O(log N + M), M the entries returned", c"Returns the entries between two names."),
     command!(c"EL.PREFIX", prefix, READ, -3, LOOKS, c"O(log N + M), M the entries returned", c"Returns the entries whose names begin so."),
-    command!(c"EL.COUNT", count, READ, -2, COUNTS, c"O(1); with bounds O(log N + M), M the entries counted", c"Counts entries."),
+    command!(c"EL.COUNT", count, READ, -2, LOOKS, c"O(1); with bounds O(log N + M), M the entries counted", c"Counts entries."),
     command!(c"EL.FLOOR", floor, READ_FAST, 3, LOOKS, c"O(log N)", c"Returns the entry with the greatest name not above the given one."),
     command!(c"EL.CEILING", ceiling, READ_FAST, 3, LOOKS, c"O(log N)", c"Returns the entry with the smallest name not below the given one."),
     command!(c"EL.CAS", compare_and_swap, WRITE_FAST, 5, CHANGES, c"O(log N)", c"Replaces the value of an entry if it is the expected one."),
@@ -93,9 +93,9 @@ static COMMANDS: [Command; 18] = [
     command!(c"EL.EXPIREAT", expire_at, WRITE_FAST, -4, PUTS, c"O(M log N), M the entries", c"Lets entries expire at a time in seconds since 1970."),
     command!(c"EL.PEXPIREAT", expire_at_ms, WRITE_FAST, -4, PUTS, c"O(M log N), M the entries", c"Lets entries expire at a time in milliseconds since 1970."),
     command!(c"EL.PERSIST", persist, WRITE_FAST, -3, PUTS, c"O(M log N), M the entries", c"Lets entries never expire."),
-    command!(c"EL.PEXPIRETIME", expire_time, READ_FAST, 3, COUNTS, c"O(log N)", c"Returns when an entry expires, in milliseconds since 1970."),
+    command!(c"EL.PEXPIRETIME", expire_time, READ_FAST, 3, LOOKS, c"O(log N)", c"Returns when an entry expires, in milliseconds since 1970."),
     command!(c"EL.SCAN", scan, READ, -3, LOOKS, c"O(log N + COUNT) for each call", c"Goes through the entries step by step."),
-    command!(c"EL.INFO", info, READ_FAST, 2, COUNTS, c"O(1)", c"Returns how a map is kept and what it takes."),
+    command!(c"EL.INFO", info, READ_FAST, 2, MEASURES, c"O(1)", c"Returns how a map is kept and what it takes."),
 ];
 
 /// What the server calls first.

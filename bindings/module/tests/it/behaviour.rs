@@ -279,6 +279,19 @@ fn access_lists_reach_the_commands() {
     assert_eq!(dry_run(c, &["EL.RANGE", "open:k", "-", "+"]), "OK");
     assert!(dry_run(c, &["EL.GET", "closed:k", "a"]).contains("no permission"));
     assert!(dry_run(c, &["EL.PUT", "open:k", "a", "1"]).contains("no permission"));
+    // What tells of entries is for users who may read.
+    tell(c, &["ACL", "SETUSER", "writer", "on", "nopass", "%W~open:*", "+@all"]);
+    let dry_run = |c: &mut redis::Connection, words: &[&str]| -> String {
+        ask(c, &[&["ACL", "DRYRUN", "writer"], words].concat()).expect("an answer")
+    };
+    for words in [
+        &["EL.COUNT", "open:k", "[a", "[b"][..],
+        &["EL.PEXPIRETIME", "open:k", "a"],
+        &["EL.FLOOR", "open:k", "b"],
+    ] {
+        assert!(dry_run(c, words).contains("no permission"), "{words:?}");
+    }
+    assert_eq!(dry_run(c, &["EL.PUT", "open:k", "a", "1"]), "OK");
 }
 
 #[test]
