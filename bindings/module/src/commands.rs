@@ -4,6 +4,7 @@
 //! that are absolute. An entry that has expired is removed first, and that is told too: a replica does
 //! not look at its clock, so it must not meet what its master took for absent.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use everleaf_index::IndexError;
@@ -331,18 +332,21 @@ fn expire(call: &Call<'_>, first: usize, expiry_ms: u64) -> Done {
     let is_over = expiry_ms != 0 && expiry_ms <= call.now();
     let names: Vec<&[u8]> = (first..call.len()).map(|at| call.argument(at)).collect();
     call.remove_expired(&mut key, &names)?;
-    let (mut touched, mut error) = (vec![], None);
+    let (mut count, mut touched, mut error) = (0, vec![], None);
+    let mut seen = BTreeSet::new();
     if let Some(map) = key.map() {
-        for at in first..call.len() {
+        for at in (first..call.len()).filter(|at| seen.insert(call.argument(*at))) {
             match set_expiry(map, call.argument(at), expiry_ms, is_over) {
-                Ok(true) => touched.push(call.string(at)),
-                Ok(false) => {}
+                Ok(Some(is_changed)) => {
+                    count += 1;
+                    touched.extend(is_changed.then(|| call.string(at)));
+                }
+                Ok(None) => {}
                 Err(refused) => error = Some(refused),
             }
         }
     }
-    let count = touched.len() as i64;
-    if count > 0 {
+    if !touched.is_empty() {
         let time = call.new_number(expiry_ms);
         let mut arguments = vec![call.string(1)];
         if expiry_ms != 0 && !is_over {
@@ -361,23 +365,24 @@ fn expire(call: &Call<'_>, first: usize, expiry_ms: u64) -> Done {
     error.map_or(Ok(()), |error| Err(error.into())).map(|()| call.reply_number(count))
 }
 
-/// Gives an entry an expiry, or removes it if that is over. Returns whether it had an effect.
+/// Gives an entry an expiry, or removes it if that is over. Returns whether that changed anything; `None` if there is
+/// no such entry, or none that could lose an expiry.
 fn set_expiry(
     map: &mut OrderedMap,
     name: &[u8],
     expiry_ms: u64,
     is_over: bool,
-) -> Result<bool, IndexError> {
+) -> Result<Option<bool>, IndexError> {
     let found = map.get(name, 0, |entry| (entry.value.to_vec(), entry.expiry_ms))?;
     let Some((value, old)) = found.filter(|(_, old)| expiry_ms != 0 || *old != 0) else {
-        return Ok(false);
+        return Ok(None);
     };
     if is_over {
         map.remove(name)?;
     } else if old != expiry_ms {
         map.put(Entry { name, value: &value, expiry_ms })?;
     }
-    Ok(true)
+    Ok(Some(is_over || old != expiry_ms))
 }
 
 /// `EL.PEXPIRETIME key entry`

@@ -245,10 +245,13 @@ fn the_servers_own_commands_know_the_type() {
 fn transactions_and_watched_keys_see_changes() {
     let server = Server::start(&[]);
     let (c, other) = (&mut server.connect(), &mut server.connect());
-    tell(c, &["EL.PUT", "k", "a", "1"]);
+    let time = "4102444800000";
+    tell(c, &["EL.PUT", "k", "a", "1", "PXAT", time]);
     tell(c, &["WATCH", "k"]);
     // Nothing that leaves the map as it was disturbs a client that watches.
     tell(other, &["EL.CAS", "k", "a", "wrong", "2"]);
+    assert_eq!(tell(other, &["EL.PEXPIREAT", "k", time, "a"]), Value::Int(1));
+    assert_eq!(tell(other, &["EL.EXPIREAT", "k", "4102444800", "a", "a", "none"]), Value::Int(1));
     tell(other, &["EL.DEL", "k", "none"]);
     tell(other, &["EL.PUT", "k", "a", "2", "NX"]);
     tell(other, &["EL.GET", "k", "a"]);
@@ -263,6 +266,13 @@ fn transactions_and_watched_keys_see_changes() {
     tell(other, &["EL.PUT", "k", "a", "2"]);
     tell(c, &["MULTI"]);
     tell(c, &["EL.GET", "k", "a"]);
+    assert_eq!(tell(c, &["EXEC"]), Value::Nil);
+    // An entry that is named twice is there once, and what changes is told.
+    assert_eq!(tell(c, &["EL.PEXPIREAT", "k", time, "a", "b", "a"]), Value::Int(2));
+    assert_eq!(tell(c, &["EL.PERSIST", "k", "a", "b", "a"]), Value::Int(2));
+    tell(c, &["WATCH", "k"]);
+    assert_eq!(tell(other, &["EL.PEXPIREAT", "k", time, "b"]), Value::Int(1));
+    tell(c, &["MULTI"]);
     assert_eq!(tell(c, &["EXEC"]), Value::Nil);
 }
 
