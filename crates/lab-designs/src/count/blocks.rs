@@ -75,5 +75,6 @@ pub fn counted(allocator: &str, config: CountingConfig, keys: u64) -> Result<Cou
     let bytes = (pool_bytes(keys) + leaves * 1600).next_multiple_of(2 << 20);
     let counting = Counting::new(config, bytes);
     let pool = Pool::new_simulated(counting.owned_memory())?;
-    Counted::assemble(counting, Box::new(OnAllocator::create(pool, allocator, leaves)?))
+    let opened = counting.set_up(|| OnAllocator::create(pool, allocator, leaves))?;
+    Counted::assemble(counting, Box::new(opened))
 }

@@ -125,7 +125,7 @@ impl Counted {
     pub fn new(name: &str, config: CountingConfig, pool_bytes: usize) -> Result<Self, BenchError> {
         let counting = Counting::new(config, pool_bytes);
         let pool = Pool::new_simulated(counting.owned_memory())?;
-        let opened = catalogue::visit(name, Open { pool, is_new: true });
+        let opened = counting.set_up(|| catalogue::visit(name, Open { pool, is_new: true }));
         Self::assemble(counting, opened.ok_or_else(|| unknown(name))??)
     }
 
@@ -136,12 +136,12 @@ impl Counted {
     pub fn of<T: Design<M>>(config: CountingConfig, pool_bytes: usize) -> Result<Self, BenchError> {
         let counting = Counting::new(config, pool_bytes);
         let pool = Pool::new_simulated(counting.owned_memory())?;
-        let opened = Open { pool, is_new: true }.visit::<T>()?;
+        let opened = counting.set_up(|| Open { pool, is_new: true }.visit::<T>())?;
         Self::assemble(counting, opened)
     }
 
     fn assemble(counting: Counting, opened: Box<dyn DesignPool>) -> Result<Self, BenchError> {
-        let session = opened.heap().session().map_err(IndexError::from)?;
+        let session = counting.set_up(|| opened.heap().session()).map_err(IndexError::from)?;
         Ok(Counted { session, opened, counting, pairs: Vec::new() })
     }
 
@@ -152,7 +152,8 @@ impl Counted {
     pub fn crash_and_recover(self) -> Result<Self, BenchError> {
         let name = self.info().name;
         let Counted { session, opened, counting, .. } = self;
-        drop((session, opened));
+        counting.set_up(|| drop((session, opened)));
+        counting.lose_memory();
         let pool = Pool::open_simulated(counting.owned_memory())?;
         let recover = || catalogue::visit(name, Open { pool, is_new: false });
         let opened = counting.operation("recover", recover).ok_or_else(|| unknown(name))??;

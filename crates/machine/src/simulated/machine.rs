@@ -270,8 +270,12 @@ impl Machine for Simulated {
             Some(core) if core.mode.get() != Mode::Recover => core.allocate(layout),
             Some(core) => core.lend(layout),
             None => {
-                counting::note(Access::Node, NOWHERE);
-                Hardware::allocate(layout)
+                let node = Hardware::allocate(layout);
+                counting::note(
+                    Access::Node,
+                    AddressRange { address: node.addr(), size: layout.size() },
+                );
+                node
             }
         }
     }
@@ -279,6 +283,9 @@ impl Machine for Simulated {
     unsafe fn deallocate(pointer: *mut u8, layout: Layout) {
         if current::core().is_some_and(|core| core.deallocate(pointer.addr(), layout)) {
             return;
+        }
+        if current::core().is_none() {
+            counting::free(AddressRange { address: pointer.addr(), size: layout.size() });
         }
         // SAFETY: not of the arena, hence from `Hardware::allocate`; the rest is the caller's word.
         unsafe { Hardware::deallocate(pointer, layout) }

@@ -1,6 +1,11 @@
 //! Counts that can be known beforehand.
 
-use everleaf_machine::simulated::counting::{CacheShape, Counting, CountingConfig, MediaShape};
+use std::alloc::Layout;
+use std::collections::VecDeque;
+
+use everleaf_machine::simulated::counting::{
+    CacheShape, Counting, CountingConfig, MediaShape, Tally,
+};
 use everleaf_machine::{Atomic, AtomicPair, FingerprintLine, Machine, Ordering, Pair, Simulated};
 
 type Word = Atomic<u64, Simulated>;
@@ -93,6 +98,84 @@ fn pairs_lines_and_bulk_copies_are_counted_as_one_access() {
     assert_eq!((tally.loads, tally.stores), (3, 1));
     assert_eq!((tally.pool_lines_read, tally.pool_lines_written), (3, 3));
     assert_eq!(tally.other_lines_read, 2);
+}
+
+/// The counts of a list of nodes that are allocated and freed in turn, among `others` that are not counted.
+fn nodes_among(others: usize) -> Tally {
+    const LAYOUT: Layout = match Layout::from_size_align(192, 64) {
+        Ok(layout) => layout,
+        Err(_) => panic!("a multiple of a power of two"),
+    };
+    let counting = Counting::new(small(), 1 << 20);
+    let (mut nodes, mut apart) = (VecDeque::new(), vec![]);
+    for index in 0..2000 {
+        // Allocated when nothing is counted: only the heap knows of them.
+        apart.extend((0..others).map(|other| vec![0_u8; 40 + (index + other) % 100]));
+        counting.operation("node", || {
+            let node = Simulated::allocate(LAYOUT);
+            nodes.push_back(node);
+            // A line in the middle, of this one and of an old one.
+            for node in [node, nodes[0]] {
+                // SAFETY: inside a node that is not freed, aligned; only accessed atomically.
+                unsafe { &*node.cast::<Word>().wrapping_add(8) }.store(1, Ordering::Release);
+            }
+            word(&counting, index * 24).store(1, Ordering::Release);
+            if nodes.len() > 100
+                && let Some(node) = nodes.pop_front()
+            {
+                // SAFETY: allocated above, and no longer in the list.
+                unsafe { Simulated::deallocate(node, LAYOUT) };
+            }
+        });
+    }
+    for node in nodes {
+        // SAFETY: as in the loop.
+        unsafe { Simulated::deallocate(node, LAYOUT) };
+    }
+    counting.tally("node")
+}
+
+#[test]
+fn nodes_count_alike_wherever_the_heap_puts_them() {
+    let alone = nodes_among(0);
+    assert_eq!((alone.nodes, alone.other_lines_written), (2000, 2 * 2000 - 1));
+    for others in 1..4 {
+        assert_eq!(nodes_among(others), alone, "{others}");
+    }
+}
+
+#[test]
+fn a_node_takes_the_lines_of_one_that_was_freed() {
+    let counting = Counting::new(small(), 4096);
+    let layout = Layout::new::<[u64; 16]>();
+    let layout = layout.align_to(64).expect("a power of two");
+    let allocated = |count: usize| -> Vec<*mut u8> {
+        let touch = |_| {
+            let node = Simulated::allocate(layout);
+            // SAFETY: inside the node, aligned; only accessed atomically.
+            unsafe { &*node.cast::<Word>() }.store(1, Ordering::Release);
+            node
+        };
+        counting.operation("allocate", || (0..count).map(touch).collect())
+    };
+    let first = allocated(4);
+    counting.warm_up(|| {
+        for node in first {
+            // SAFETY: allocated above, freed once.
+            unsafe { Simulated::deallocate(node, layout) };
+        }
+    });
+    assert_eq!(counting.tally("allocate").dram_misses, 4);
+    let mut rest = allocated(5);
+    assert_eq!(counting.tally("allocate").dram_misses, 4 + 1);
+    // What is new after a crash is in no cache.
+    counting.lose_memory();
+    rest.extend(allocated(4));
+    assert_eq!(counting.tally("allocate").dram_misses, 4 + 1 + 4);
+    for node in rest {
+        // SAFETY: allocated by `allocated`, freed once.
+        unsafe { Simulated::deallocate(node, layout) };
+    }
 }
 
 /// Media bytes written per byte stored, for `lines` lines stored, flushed and drained at each of

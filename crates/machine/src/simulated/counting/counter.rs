@@ -1,9 +1,11 @@
 //! The accountant: caches, media, and the tally of the operation that runs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
+use super::super::raw::AddressRange;
 use super::CountingConfig;
 use super::cache::{Cache, Resident};
+use super::dram::{Dram, PIECE_BYTES};
 use super::media::Media;
 
 /// A kind of machine operation.
@@ -94,7 +96,6 @@ impl Tally {
     }
 }
 
-const PAGE_LINES: u64 = 64;
 /// Lines of the pool have this bit in the caches' numbering.
 const POOL: u64 = 1 << 62;
 
@@ -102,9 +103,8 @@ const POOL: u64 = 1 << 62;
 pub struct Counter {
     pool_start: u64,
     pool_lines: u64,
-    /// Pages of other memory, numbered as they are first met, so that counts do not depend on where
-    /// the operating system put them.
-    pages: HashMap<u64, u64>,
+    dram: Dram,
+    only_memory: bool,
     l1: Cache,
     l2: Cache,
     l3: Cache,
@@ -127,7 +127,8 @@ impl Counter {
         Counter {
             pool_start: base as u64 / 64,
             pool_lines: pool_bytes as u64 / 64,
-            pages: HashMap::new(),
+            dram: Dram::default(),
+            only_memory: false,
             l1: Cache::new(config.l1),
             l2: Cache::new(config.l2),
             l3: Cache::new(config.l3),
@@ -210,19 +211,36 @@ impl Counter {
         &self.marks
     }
 
-    /// The caches' number of the line that holds `address`.
-    fn line(&mut self, address: usize) -> u64 {
-        let line = address as u64 / 64;
-        let in_pool = line.wrapping_sub(self.pool_start);
+    /// The caches' number of the line that holds `address`, and the address behind what it holds of the host's.
+    fn line(&mut self, address: usize) -> (u64, usize) {
+        let in_pool = (address as u64 / 64).wrapping_sub(self.pool_start);
         if in_pool < self.pool_lines {
-            return in_pool | POOL;
+            return (in_pool | POOL, (address & !63) + 64);
         }
-        let next = self.pages.len() as u64;
-        let page = *self.pages.entry(line / PAGE_LINES).or_insert(next);
-        page * PAGE_LINES + line % PAGE_LINES
+        let (line, is_whole) = self.dram.number(address);
+        let bytes = if is_whole { 64 } else { PIECE_BYTES };
+        (line, (address & !(bytes - 1)) + bytes)
+    }
+
+    /// Whether only memory that is allocated and freed is looked at.
+    pub fn only_memory(&mut self, is_only: bool) {
+        self.only_memory = is_only;
+    }
+
+    /// A node is freed.
+    pub fn free(&mut self, node: AddressRange) {
+        self.dram.free(node);
+    }
+
+    /// Memory other than the pool is lost.
+    pub fn lose_memory(&mut self) {
+        self.dram.lose();
     }
 
     pub fn access(&mut self, access: Access, address: usize, size: usize) {
+        if self.only_memory && access != Access::Node {
+            return;
+        }
         match access {
             Access::Read => self.tally.loads += 1,
             Access::Write => self.tally.stores += 1,
@@ -232,7 +250,10 @@ impl Counter {
             Access::Fence => return self.tally.fences += 1,
             Access::Refused => return self.tally.refused += 1,
             Access::Spin => return self.tally.spins += 1,
-            Access::Node => return self.tally.nodes += 1,
+            Access::Node => {
+                self.tally.nodes += 1;
+                return self.dram.allocate(AddressRange { address, size });
+            }
             Access::Piece => return self.tally.pieces += 1,
             Access::Flush => {
                 self.tally.flushes += 1;
@@ -241,9 +262,14 @@ impl Counter {
             }
         }
         let write = matches!(access, Access::Write | Access::Locked);
-        let mut at = address & !63;
+        let (mut at, mut last) = (address, None);
         while at < address + size.max(1) {
-            let line = self.line(at);
+            let (line, behind) = self.line(at);
+            at = behind;
+            // Pieces of a line that are met together.
+            if last.replace(line) == Some(line) {
+                continue;
+            }
             if write {
                 self.written.insert(line);
             }
@@ -251,7 +277,6 @@ impl Counter {
                 self.read.insert(line);
             }
             self.touch(line, write);
-            at += 64;
         }
     }
 
@@ -294,7 +319,7 @@ impl Counter {
 
     /// Writes a line back and keeps it, clean.
     fn flush(&mut self, address: usize) {
-        let line = self.line(address);
+        let (line, _) = self.line(address);
         let mut caches = [&mut self.l1, &mut self.l2, &mut self.l3];
         let found = caches.iter_mut().find_map(|cache| cache.find(line));
         let was = found.map(|resident| std::mem::replace(&mut resident.dirty, false));

@@ -14,6 +14,7 @@
 
 mod cache;
 mod counter;
+mod dram;
 mod media;
 
 use std::cell::{Cell, RefCell};
@@ -135,6 +136,18 @@ impl Counting {
         result
     }
 
+    /// Runs `work` so that only the memory which it allocates and frees is seen: what makes the structure whose
+    /// operations are counted.
+    ///
+    /// # Panics
+    /// As [`Counting::operation`].
+    pub fn set_up<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.counter.borrow_mut().only_memory(true);
+        let result = self.watch(work);
+        self.counter.borrow_mut().only_memory(false);
+        result
+    }
+
     fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
         struct Reset;
         impl Drop for Reset {
@@ -167,6 +180,11 @@ impl Counting {
         self.counter.borrow_mut().clear();
     }
 
+    /// Forgets where memory other than the pool is: a crash has taken it, and what is allocated now is new.
+    pub fn lose_memory(&self) {
+        self.counter.borrow_mut().lose_memory();
+    }
+
     /// Writes everything back to the media, caches first, and empties caches and buffer. Gives the
     /// media bytes (read, written) that took; they belong to no operation.
     pub fn write_back_all(&self) -> (u64, u64) {
@@ -189,6 +207,15 @@ fn note_on(current: *const RefCell<Counter>, access: Access, place: AddressRange
     // field of the borrowed `Counting`, stays.
     let counter = unsafe { &*current };
     counter.borrow_mut().access(access, place.address, place.size);
+}
+
+/// Notes that a node is freed if this OS thread is counting.
+pub(super) fn free(node: AddressRange) {
+    let current = CURRENT.get();
+    if !current.is_null() {
+        // SAFETY: as in `note_on`.
+        unsafe { &*current }.borrow_mut().free(node);
+    }
 }
 
 /// Notes a lock that was taken or opened if this OS thread is counting.
