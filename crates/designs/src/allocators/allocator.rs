@@ -79,6 +79,11 @@ pub trait Allocator<M: Machine>: Send + Sync + Sized {
         true
     }
 
+    /// All blocks that are allocated by what is recorded, if that is exact; else none.
+    fn held(&self) -> Vec<u64> {
+        vec![]
+    }
+
     /// A block that nobody else gets; a crash takes it back. Its contents are those of its last life.
     ///
     /// # Errors

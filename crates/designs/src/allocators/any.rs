@@ -129,6 +129,11 @@ macro_rules! allocators {
                 match self { $(Self::$allocator(this) => this.holds(block),)* }
             }
 
+            /// [`Allocator::held`].
+            pub fn held(&self) -> Vec<u64> {
+                match self { $(Self::$allocator(this) => this.held(),)* }
+            }
+
             /// [`Allocator::reserve`].
             ///
             /// # Errors

@@ -329,6 +329,10 @@ impl<M: Machine> Allocator<M> for Calloc<M> {
         self.is_set(block)
     }
 
+    fn held(&self) -> Vec<u64> {
+        self.space.blocks().filter(|block| self.holds(*block)).collect()
+    }
+
     fn reserve(&self, session: &mut Session<M>) -> Result<u64, AllocError> {
         let thread = self.space.thread_of(session);
         let mut ring = self.rings[thread].lock();

@@ -217,6 +217,10 @@ impl<M: Machine> Allocator<M> for NvAllocLike<M> {
         self.is_allocated(block)
     }
 
+    fn held(&self) -> Vec<u64> {
+        self.space.blocks().filter(|block| self.holds(*block)).collect()
+    }
+
     fn reserve(&self, session: &mut Session<M>) -> Result<u64, AllocError> {
         let taken = self.lists.take(&self.space, self.space.thread_of(session));
         taken.ok_or_else(|| self.space.full())

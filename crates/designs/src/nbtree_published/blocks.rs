@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   root object    | tag | head | 0 | 0 | allocator | its root | blocks | areas |
-//!   area      | log: 4 x (old, new, new, 0) 128 | ring: 16 places, 128 |      one for each of 8 threads
+//!   area      | log: 4 x (old, new, new, -) 128 | ring: 16 places, 128 |      one for each of 8 threads
 //! ```
 //!
 //! *Log*: a replacement writes down which leaf it replaces, then activates the new ones into the two
@@ -11,9 +11,11 @@
 //! a place of the ring until nobody can hold it; then it is freed from there. The first leaf's
 //! destination is the tree's head.
 //!
-//! After a crash all that log and ring name is freed, but for what is in the list. With one thread, or
-//! with locks, nothing else is allocated; without, a log may end before its leaves are linked, as
-//! Calloc's does. What finds the ring full waits in DRAM; a crash loses that.
+//! After a crash all that log and ring name is freed, but for what is in the list. With one thread, or with locks,
+//! little else is allocated: a leaf that found the ring full and waits in DRAM; one whose replacement ended without a
+//! link, for want of space; one that the inner nodes still have, for want of memory. Before its log ends, the last word
+//! of the area's first entry says so (*unnamed*), and recovery then looks at all blocks of an exact allocator.
+//! Without locks, a log may end before its leaves are linked, as Calloc's does.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -37,6 +39,8 @@ const THREADS: usize = 8;
 const LOG_COUNT: usize = 4;
 /// Words of an entry: the old leaf, the new ones.
 const LOG_ENTRY: usize = 4;
+/// The word of an area that says, if it is not 0, that a leaf may be allocated which neither list nor word names.
+const UNNAMED: usize = 3;
 /// Where an area's ring is, in words, and its places.
 const RING: usize = LOG_COUNT * LOG_ENTRY;
 const RING_COUNT: usize = 16;
@@ -167,9 +171,11 @@ impl<M: Machine> Blocks<M> {
         self.allocator.keep(listed);
         self.allocator.mark(recovery, listed)?;
         listed.iter().try_for_each(|block| self.check_named(recovery, *block))?;
+        // Before something is freed: what that leaves behind is the allocator's own.
+        let unnamed = self.unnamed(listed);
         let mut seen = BTreeSet::new();
         let mut freed = vec![];
-        for (index, word) in self.words().iter().enumerate() {
+        for (index, word) in self.words().iter().enumerate().filter(|(index, _)| is_name(*index)) {
             let block = word.read_private();
             if block == 0 {
                 continue;
@@ -187,7 +193,35 @@ impl<M: Machine> Blocks<M> {
         }
         M::mark("nbtree_published.blocks_freed");
         freed.into_iter().for_each(|index| self.allocator.free_from(session, &self.words()[index]));
+        for block in unnamed {
+            let word = &self.words()[0];
+            self.store(word, block);
+            self.allocator.free_from(session, word);
+        }
+        let notes = (0..THREADS).map(|thread| &self.area(thread)[UNNAMED]);
+        // Last: a crash before is told again.
+        notes.filter(|note| note.read_private() != 0).for_each(|note| self.store(note, 0));
         Ok(())
+    }
+
+    /// What is allocated and neither in the list nor named, where a note says that there may be some.
+    fn unnamed(&self, listed: &BTreeSet<u64>) -> Vec<u64> {
+        let has_note = |thread| self.area(thread)[UNNAMED].read_private() != 0;
+        if !(0..THREADS).any(has_note) {
+            return vec![];
+        }
+        let named = self.named();
+        let is_unnamed = |block: &u64| !listed.contains(block) && !named.contains(block);
+        self.allocator.held().into_iter().filter(is_unnamed).collect()
+    }
+
+    /// Says, durably, that a leaf may be allocated which nothing names: before the log that does ends.
+    pub fn note_unnamed(&self, session: &Session<M>) {
+        let note = &self.area(Self::thread(session))[UNNAMED];
+        // Relaxed: all that store it store the same.
+        if note.load(Ordering::Relaxed) == 0 {
+            self.store(note, 1);
+        }
     }
 
     /// Refuses a block that cannot have been allocated: it would be in use and free.
@@ -287,7 +321,7 @@ impl<M: Machine> Blocks<M> {
         let entry = &self.words()[place as usize - 1..][..LOG_ENTRY];
         // Other sessions take entries of the same area.
         let _held = self.threads[(place as usize - 1) / AREA_WORDS].lock();
-        for word in entry.iter().rev() {
+        for word in entry[..UNNAMED].iter().rev() {
             // Release: in the pool in this order, being on one line. The old leaf last: an entry is free
             // when it names none. Others read it under the lock; pairs with recovery's reads.
             word.store(0, Ordering::Release);
@@ -314,6 +348,9 @@ impl<M: Machine> Blocks<M> {
         let mut held = self.threads[thread].lock();
         held.waiting.push_back((block, epoch));
         self.fill_ring(thread, &mut held);
+        if !held.waiting.is_empty() {
+            self.note_unnamed(session);
+        }
     }
 
     /// Puts what waits in the ring, as far as there is room.
@@ -350,7 +387,8 @@ impl<M: Machine> Blocks<M> {
         let waiting = |thread: &SpinLock<Thread, M>| -> Vec<u64> {
             thread.lock().waiting.iter().map(|(block, _)| *block).collect()
         };
-        let words = self.words().iter().map(Atomic::read_private);
+        let words = self.words().iter().enumerate().filter(|(index, _)| is_name(*index));
+        let words = words.map(|(_, word)| word.read_private());
         let all = words.chain(self.threads.iter().flat_map(waiting));
         all.filter(|block| *block != 0).collect()
     }
@@ -375,4 +413,9 @@ impl<M: Machine> Blocks<M> {
         self.allocator.free_all(session);
         session.free_record(self.areas, AREAS_SIZE);
     }
+}
+
+/// Whether a word of the areas, by its number, names a block.
+fn is_name(index: usize) -> bool {
+    index % AREA_WORDS != UNNAMED
 }

@@ -1,12 +1,12 @@
 //! The parent follows: a leaf that was replaced leaves the inner nodes.
 //!
 //! Until then a thread that meets the leaf goes on to its copies, so none has to wait for this, and
-//! nobody waits for its lock, but where another allocator has the leaves: there the log that names the old leaf
-//! ends when a ring names it.
+//! nobody waits for its lock, but where another allocator has the leaves: there the thread whose log names the old
+//! leaf ends that when a ring names it.
 
 use everleaf_alloc::Session;
 use everleaf_index::Geometry;
-use everleaf_machine::Machine;
+use everleaf_machine::{Machine, SpinGuard};
 
 use super::NbPublished;
 use super::layout::{LEAF_SIZE, Leaf, in_pool};
@@ -14,12 +14,27 @@ use super::leaves::Leaves;
 use super::variant::Variant;
 
 impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
-    /// Makes the inner nodes lead to the leaf that has `key`. With the tree's own Calloc it does not if somebody is at
-    /// it; nor if there is no memory for a node.
-    pub(super) fn try_install(&self, session: &mut Session<M>, key: u64) {
+    /// As [`Self::try_install`], for the thread whose log names a leaf that was replaced: where another allocator has
+    /// the leaves it waits for a thread that is at the inner nodes.
+    pub(super) fn install(&self, session: &mut Session<M>, key: u64) {
         let waits =
             matches!(self.space, Leaves::Blocks(_)) && !M::mutant("nbtree_blocks.leaves_to_others");
         let writer = if waits { Some(self.inner.lock()) } else { self.inner.try_lock() };
+        self.install_with(session, key, writer);
+    }
+
+    /// Makes the inner nodes lead to the leaf that has `key`, unless somebody is at them, or there is no memory for a
+    /// node.
+    pub(super) fn try_install(&self, session: &mut Session<M>, key: u64) {
+        self.install_with(session, key, self.inner.try_lock());
+    }
+
+    fn install_with(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        writer: Option<SpinGuard<'_, (), M>>,
+    ) {
         let Some(writer) = writer else {
             M::mark("nbtree_published.install_busy");
             return;
@@ -37,6 +52,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 let low = self.leaf(right).low();
                 if self.inner.insert(&writer, session, low, right).is_err() {
                     M::mark("nbtree_published.install_failed");
+                    self.space.note_unnamed(session);
                     return;
                 }
             }

@@ -103,6 +103,13 @@ impl<M: Machine> Leaves<M> {
         }
     }
 
+    /// Says that a leaf which was replaced, or the copies of one, may stay allocated without a name.
+    pub fn note_unnamed(&self, session: &Session<M>) {
+        if let Leaves::Blocks(blocks) = self {
+            blocks.note_unnamed(session);
+        }
+    }
+
     /// Takes a leaf back that nobody else has seen.
     pub fn give_back(&self, session: &mut Session<M>, block: u64) {
         match self {

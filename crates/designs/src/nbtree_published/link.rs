@@ -56,7 +56,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 self.note_replaced(session, left);
             }
         }
-        self.try_install(session, leaf.low());
+        self.install(session, leaf.low());
         Ok(())
     }
 

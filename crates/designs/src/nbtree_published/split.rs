@@ -30,6 +30,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         }
         let done = self.finish(session, leaf);
         if let Some(logged) = logged {
+            if done.is_err() {
+                self.space.note_unnamed(session);
+            }
             self.space.end(logged);
         }
         done

@@ -14,6 +14,7 @@ mod f3_tree;
 mod fast_fair;
 mod full_pools;
 mod masstree;
+mod nbtree_blocks;
 mod pactree;
 mod shared_numbers;
 mod skiplist;
