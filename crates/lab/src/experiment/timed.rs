@@ -57,19 +57,35 @@ pub(super) fn compete(
     designs: &[&'static str],
     settings: &Settings,
 ) -> Result<Vec<Report>, BenchError> {
-    let enter = |name: &&'static str| {
+    let entered: Vec<_> = designs.iter().map(|design| (*design, settings)).collect();
+    compete_each(context, &entered)
+}
+
+/// Measures designs, each with its settings, the index aside. Rounds and the memory that is walked are those of the
+/// first. The reports are in their order.
+///
+/// # Errors
+/// The bench's; that there is nothing to measure.
+pub(super) fn compete_each(
+    context: &mut Context<'_>,
+    entered: &[(&'static str, &Settings)],
+) -> Result<Vec<Report>, BenchError> {
+    let Some((_, first)) = entered.first() else {
+        return Err(BenchError::Settings("there is nothing to measure".to_owned()));
+    };
+    let enter = |(name, settings): &(&'static str, &Settings)| {
         let design = design(name).ok_or_else(|| {
             BenchError::Settings(format!("there is no design {name} in the catalogue"))
         })?;
         // Of a hash index, what needs no order.
         contest::ours(&settings.suited_to(IndexKind::Design(design)).0)
     };
-    let entrants = designs.iter().map(enter).collect::<Result<Vec<_>, BenchError>>()?;
-    let (rounds, seed) = (settings.rounds, context.seed);
+    let entrants = entered.iter().map(enter).collect::<Result<Vec<_>, BenchError>>()?;
+    let (rounds, seed) = (first.rounds, context.seed);
     let mut show = |name: &str, progress: measure::Progress<'_>| {
         (context.tell)(&format!("{name}: {}", progress.what));
     };
-    contest::run(entrants, rounds, seed, settings.miss_region, &mut show)
+    contest::run(entrants, rounds, seed, first.miss_region, &mut show)
 }
 
 /// The costs of a workload in nanoseconds of CPU time, round by round.

@@ -153,7 +153,8 @@ pub(super) fn large(context: &mut Context<'_>) -> Result<Results, BenchError> {
     ));
     outcome.notes.push(
         "All trees hold a reference to the record; the paper's BzTree holds keys and values of all sizes in \
-         its nodes, which moves them at each split. The throughput of the figure needs the paper's 28 cores."
+         its nodes, which moves them at each split. The throughput of the figure is not measured: trees in the \
+         bench have values of 8 bytes."
             .to_owned(),
     );
     Ok(outcome)

@@ -6,7 +6,7 @@ use everleaf_bench::{Distribution, Workload};
 use super::super::cores::{Field, SCAN_LENGTH, skewed};
 
 /// What the paper compares on many cores, as far as it is built.
-const RIVALS: &[&str] = &["nbtree", "fast-fair", "rntree", "fptree", "utree", "bztree"];
+pub(super) const RIVALS: &[&str] = &["nbtree", "fast-fair", "rntree", "fptree", "utree", "bztree"];
 
 /// Reads and writes half and half.
 const HALF: Workload = Workload::Writes { percent: 50 };

@@ -175,7 +175,7 @@ pub(super) const FAMILY: Family = Family {
             what: "Figure 18: the same with half reads, half writes, zipfian .99, 56 threads",
             claim: "NBTree gains most; RNTree, FPTree and BzTree gain nothing",
             kinds: &[Kind::Counts, Kind::ManyCores],
-            seconds: (25, 1200),
+            seconds: (30, 1400),
             needs: &[PAPERS_TREE, "fast-fair", "rntree", "fptree"],
             make: skewed::domains,
         },
