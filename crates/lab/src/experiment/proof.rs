@@ -64,7 +64,16 @@ pub(super) fn search(
     context: &mut Context<'_>,
     structures: &[&'static str],
 ) -> Result<Results, BenchError> {
-    let budget = Duration::from_secs(context.scale.pick(SECONDS.0, SECONDS.1).into());
+    search_for(context, structures, SECONDS)
+}
+
+/// The same, each for so many seconds: quick, full.
+pub(super) fn search_for(
+    context: &mut Context<'_>,
+    structures: &[&'static str],
+    each: (u32, u32),
+) -> Result<Results, BenchError> {
+    let budget = Duration::from_secs(context.scale.pick(each.0, each.1).into());
     let mut outcome = Results::default();
     let columns = ["structure", "programs", "schedules", "crashes recovered"];
     let mut grid = Grid::new("what was searched", &columns);

@@ -31,6 +31,18 @@ const LIMITS: &[&str] = &[
 /// By entries of a future object, with as many in all; that of 14 is first.
 const SIZES: &[&str] =
     &["f3-tree", "f3-tree-entries-6", "f3-tree-entries-30", "f3-tree-entries-62"];
+/// The same, ascending, with the entries of an object as they are called in the table.
+const SIZES_ASCENDING: [(&str, &str); 4] = [
+    ("f3-tree-entries-6", "6 entries"),
+    ("f3-tree", "14 entries"),
+    ("f3-tree-entries-30", "30 entries"),
+    ("f3-tree-entries-62", "62 entries"),
+];
+/// What is searched for failures: both forms, and both with threads that evaluate beside the writers.
+const SEARCHED: [&str; 4] =
+    ["f3-tree", "f3-tree-evaluators", "f3-tree-nodes", "f3-tree-nodes-evaluators"];
+/// Seconds for which each of them is searched: quick, full.
+const SECONDS_OF_EACH: (u32, u32) = (proof::SECONDS_OF_TWO.0 / 4, proof::SECONDS_OF_TWO.1 / 4);
 /// What the figure of limits needs: those, and the sizes.
 const LIMITS_AND_SIZES: &[&str] = &[
     "fast-fair",
@@ -59,7 +71,7 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Crashes],
             seconds: proof::SECONDS_OF_TWO,
             needs: &[],
-            make: |context| proof::search(context, &["f3-tree", "f3-tree-nodes"]),
+            make: |context| proof::search_for(context, &SEARCHED, SECONDS_OF_EACH),
         },
         Entry {
             id: "f3.fig4a",
@@ -122,7 +134,7 @@ pub(super) const FAMILY: Family = Family {
 fn limits(context: &mut Context<'_>) -> Result<Results, BenchError> {
     let claims = [("f3-tree-1000", "as without a limit at 40 threads")];
     let outcome = compete(context, LIMITS, (Work::Random, ""), &claims)?;
-    let sizes = compete(context, SIZES, (Work::Random, ", by entries of an object"), &[])?;
+    let sizes = compete(context, SIZES, (Work::Random, SIZES_ABOUT), &[])?;
     Ok(both(outcome, sizes))
 }
 
@@ -143,6 +155,9 @@ fn both(mut first: Results, second: Results) -> Results {
     first
 }
 
+/// What tells the tables by entries of an object from the others.
+const SIZES_ABOUT: &str = ", by entries of an object";
+
 /// Evaluators beside the writers: none, and as many as in the paper.
 const EVALUATORS: [usize; 4] = [0, 1, 2, 4];
 
@@ -159,6 +174,7 @@ fn compete(
     let teams = [1, cpus].map(|writers| EVALUATORS.map(|evaluators| (writers, evaluators)));
     let teams = teams.as_flattened();
     let mut outcome = Results::default();
+    let mut all = vec![];
     for &(writers, evaluators) in teams {
         let mut speeds = vec![vec![]; designs.len()];
         for round in 0..rounds {
@@ -174,16 +190,57 @@ fn compete(
         }
         let title = format!("{writers} writers, {evaluators} evaluators{about}, M/s");
         describe(&mut outcome, &title, designs, &speeds, claims);
+        all.push(speeds);
+    }
+    for (of_writers, writers) in all.chunks(EVALUATORS.len()).zip([1, cpus]) {
+        let team = format!("{writers} writers{about}");
+        compare_evaluators(&mut outcome, &team, designs, of_writers, claims);
     }
     outcome.notes.push(format!(
         "{cpus} CPUs, not the paper's machine: figures are shown beside the paper's without a verdict. Without \
          evaluators writers evaluate when the objects are full. Several evaluators work at once, each on a part of \
          the table of pending keys at a time; fast-fair has none, whatever the title says. Where there are more \
-         threads than CPUs, evaluators take the writers' time. Threads are spread over the nodes of memory where \
-         there are several; here {}.",
+         threads than CPUs, evaluators take the writers' time. The clock stops with the writers: what is pending then \
+         is in none of the figures; without a limit and without evaluators that is every key. Threads are spread over \
+         the nodes of memory where there are several; here {}.",
         topology::numa_nodes().len()
     ));
     Ok(outcome)
+}
+
+/// The table of all teams of as many writers, by their evaluators, and what two and four add to the designs of
+/// which the paper claims something.
+fn compare_evaluators(
+    outcome: &mut Results,
+    team: &str,
+    designs: &[&'static str],
+    speeds: &[Vec<Vec<f64>>],
+    claims: &[(&'static str, &'static str)],
+) {
+    let title = format!("{team}: by evaluators, M/s, median");
+    let mut grid = Grid::new(title, &["tree", "none", "1", "2", "4"]);
+    let median = |speeds: &Vec<f64>| {
+        Spread::of(speeds.iter().copied()).map_or(f64::NAN, |spread| spread.median)
+    };
+    let is_by_size = team.ends_with(SIZES_ABOUT);
+    let rows: Vec<(&str, &str)> = match is_by_size {
+        true => SIZES_ASCENDING.to_vec(),
+        false => designs.iter().map(|design| (*design, *design)).collect(),
+    };
+    for (design, name) in rows {
+        let Some(at) = designs.iter().position(|one| *one == design) else { continue };
+        grid.add(name, speeds.iter().map(|team| median(&team[at])));
+        if !claims.iter().any(|(claimed, _)| *claimed == design) {
+            continue;
+        }
+        for (many, evaluators) in EVALUATORS.iter().enumerate().skip(2) {
+            let Some(ratio) = Ratio::of(&speeds[many][at], &speeds[0][at]) else { continue };
+            let what = format!("{team}: {name} with {evaluators} evaluators in multiples of none");
+            let figure = Figure::statement(what, "", ratio.to_string(), true);
+            outcome.figures.push(figure.without_verdict());
+        }
+    }
+    outcome.tables.push(grid);
 }
 
 /// The table and the picture of a team, and its claims.

@@ -10,6 +10,7 @@ use everleaf_bench::random::{Random, mix};
 use everleaf_index::{Domain, IndexError, OrderedIndex, Pool, Session};
 use everleaf_lab_designs::count::pool_bytes;
 use everleaf_lab_designs::evaluated::{Evaluated, evaluated};
+use everleaf_machine::topology::NumaNode;
 use everleaf_machine::{Hardware, topology};
 
 /// What the writing threads do.
@@ -69,15 +70,20 @@ pub(super) fn tree(design: &str, keys: u64) -> Result<Box<dyn Evaluated>, BenchE
 
 /// Ties a thread to a node of memory, in turn, if there are several: what it first writes to lies there.
 fn place(number: usize) {
-    let nodes = topology::numa_nodes();
+    if let Some(cpu) = cpu_of(&topology::numa_nodes(), number) {
+        // Where it runs says nothing of what it does: without the permission it runs anywhere.
+        let _ = topology::pin_current_thread(cpu);
+    }
+}
+
+/// The CPU of a thread by its number: the nodes in turn, and of each its CPUs in turn. None if there is one node.
+fn cpu_of(nodes: &[NumaNode], number: usize) -> Option<usize> {
     let nodes: Vec<_> = nodes.iter().filter(|node| !node.cpus.is_empty()).collect();
     if nodes.len() < 2 {
-        return;
+        return None;
     }
     let node = nodes[number % nodes.len()];
-    let cpu = node.cpus[number / nodes.len() % node.cpus.len()];
-    // Where it runs says nothing of what it does: without the permission it runs anywhere.
-    let _ = topology::pin_current_thread(cpu);
+    Some(node.cpus[number / nodes.len() % node.cpus.len()])
 }
 
 /// Millions of operations a second.
@@ -163,7 +169,18 @@ fn operate(
 
 #[cfg(test)]
 mod tests {
-    use super::Turn;
+    use super::*;
+
+    #[test]
+    fn threads_go_to_nodes_in_turn_and_to_cpus_in_turn() {
+        let node =
+            |number, cpus: &[usize]| NumaNode { number, cpus: cpus.to_vec(), memory_bytes: 0 };
+        let nodes = [node(0, &[0, 1, 2]), node(1, &[]), node(2, &[8, 9])];
+        let cpus: Vec<_> = (0..8).map(|number| cpu_of(&nodes, number).unwrap()).collect();
+        assert_eq!(cpus, [0, 8, 1, 9, 2, 8, 0, 9]);
+        // One node with CPUs: the system places the threads.
+        assert_eq!(cpu_of(&nodes[..2], 3), None);
+    }
 
     /// The paper's caption (2 M searches, 1 M inserts, 12.5 K removals) and its text speak of two mixes.
     #[test]
