@@ -364,8 +364,7 @@ pub(super) fn bandwidth(context: &mut Context<'_>) -> Result<Results, BenchError
     }
     outcome.notes.push(
         "The speeds are those of a pool in ordinary memory. With 20 threads on persistent memory its bandwidth is \
-         the limit: that is the question of the many-core model, `sptree.fig7` there, and is left to it. Bytes of an \
-         operation are the same with one thread and with many."
+         the limit, which is not modelled here. Bytes of an operation are the same with one thread and with many."
             .to_owned(),
     );
     Ok(outcome)
