@@ -23,8 +23,7 @@
 //! - *Horizons grow.* A horizon is looked at again under the claim, and a smaller one is not stored.
 //! - *What is free is durable.* A horizon is stored when all that it says is durable in the global tree, by
 //!   release, and read by acquire, so that the word that frees is stored behind the writes of all evaluators.
-//!   (Keys without space stay: for a thread that needs room under a new number above the horizon, else under their
-//!   own, and the horizon is the smallest of these. An evaluator of a full pool writes nothing then.)
+//!   (Keys without space stay, under a new number above the horizon.)
 //! - *Recovery.* Entries that are applied and not free yet are of two kinds. The newest of its key is
 //!   applied again, which changes nothing. One whose key was written since has a newer one, which has a larger
 //!   number and counts, too, because one number frees all: numbers of different shards are never compared
@@ -53,21 +52,12 @@ use crate::fast_fair::Linked;
 /// Keys that are looked at to make one leaf of them.
 const RUN_MAX: usize = 64;
 
-/// What becomes of a key for which there is no space.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stuck {
-    /// It keeps its number, and its entry is not written again.
-    Keeps,
-    /// It gets a new number, so that all entries with smaller ones become free.
-    Renews,
-}
-
 /// How far apart in the row of shards the passes of sessions begin whose numbers follow each other.
 const STRIDE: usize = 13;
 
 impl<V: Variant, M: Machine> F3Tree<V, M> {
     /// Evaluates what is pending now, but for the parts that other threads evaluate: what an evaluator thread
-    /// calls, of which there may be several. Returns how many keys it brought there.
+    /// calls, of which there may be several. Returns how many keys there were.
     ///
     /// *Durable*: what was pending was durable before. *Complexity*: a write of the global tree for
     /// each key.
@@ -80,17 +70,17 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             return Err(IndexError::ReadOnly);
         }
         let horizon = self.now();
-        self.pass(session, horizon, false, Stuck::Keeps)
+        self.pass(session, horizon, false)
     }
 
     /// Evaluates all that is pending now, together with other threads. Afterwards the entries that were filled
     /// before are free, but for those that find no space.
     pub(super) fn evaluate_all(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let horizon = self.now();
-        self.pass(session, horizon, false, Stuck::Renews)?;
+        self.pass(session, horizon, false)?;
         // Acquire: as in `free_entry`.
         if self.drained.load(Ordering::Acquire) < horizon {
-            self.pass(session, horizon, true, Stuck::Renews)?;
+            self.pass(session, horizon, true)?;
         }
         Ok(())
     }
@@ -109,7 +99,6 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         session: &mut Session<M>,
         horizon: u64,
         waits: bool,
-        stuck: Stuck,
     ) -> Result<usize, IndexError> {
         if M::mutant("f3.drains_first") {
             self.set_drained(session, self.now());
@@ -134,7 +123,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             if M::mutant("f3.claim_ends_early") {
                 drop(claim.take());
             }
-            count += self.evaluate_shard(session, shard, &due, (horizon, stuck), &mut damage);
+            count += self.evaluate_shard(session, shard, &due, horizon, &mut damage);
         }
         self.advance_drained(session, horizon);
         damage.map_or(Ok(count), Err)
@@ -156,7 +145,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         let mut damage = None;
         for shard in self.table.shards() {
             let due = self.due(shard, horizon);
-            self.evaluate_shard(session, shard, &due, (horizon, Stuck::Renews), &mut damage);
+            self.evaluate_shard(session, shard, &due, horizon, &mut damage);
         }
         self.advance_drained(session, horizon);
         damage.map_or(Ok(()), Err)
@@ -177,14 +166,14 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         pending.map(|(key, pending)| (*key, *pending)).collect()
     }
 
-    /// Applies what is due in a shard, takes it out of the table, and raises the shard's horizon. Returns how many keys
-    /// were applied. The caller has the claim.
+    /// Applies what is due in a shard, takes it out of the table, and raises the shard's horizon. What cannot be
+    /// applied gets a new number. Returns how many keys there were. The caller has the claim.
     fn evaluate_shard(
         &self,
         session: &mut Session<M>,
         shard: &Shard<M>,
         due: &[(u64, Pending)],
-        (mut horizon, of_stuck): (u64, Stuck),
+        mut horizon: u64,
         damage: &mut Option<IndexError>,
     ) -> usize {
         if M::mutant("f3.horizon_first") {
@@ -199,10 +188,6 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 if now.stamp != pending.stamp {
                     // A newer write of the key is pending.
                 } else if stuck.binary_search(key).is_ok() {
-                    if of_stuck == Stuck::Keeps {
-                        horizon = horizon.min(now.stamp.sequence());
-                        continue;
-                    }
                     // AcqRel: a number like any other; as in `store` in `write.rs`.
                     let sequence = self.clock.fetch_add(1, Ordering::AcqRel);
                     now.stamp = Stamp::new(sequence, now.stamp.is_removal());
@@ -216,7 +201,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             horizon = self.now();
         }
         shard.set_horizon(horizon);
-        due.len() - stuck.len()
+        due.len()
     }
 
     /// Brings keys, in ascending order, to the global tree: runs of them as leaves, the others one by
