@@ -13,10 +13,11 @@
 use std::fmt;
 use std::io::{self, Read};
 
+use super::VERSION_READ_MAX;
 use super::check_sum::crc64_from;
-use super::read::{Beginning, Reader, SIZE_MAX, beginning, has_numbers, is_fit};
-use super::skip::{MODULE, unsupported_name};
-use super::{VERSION_READ_MAX, Value};
+use super::part::{END, Part, part};
+use super::read::{Beginning, Reader, SIZE_MAX, beginning, has_numbers};
+use super::record::RdbRecord;
 
 const MAGIC: &[u8] = b"REDIS";
 /// What a file begins with: the magic, and four digits.
@@ -35,24 +36,6 @@ const TOO_LARGE: &str = "a value of more than 512 MiB, which is more than there 
 /// What is said where a file ends too early.
 const CUT_SHORT: &str = "the file ends in the middle of a record";
 
-const SLOT: u8 = 0xf4;
-const FUNCTION: u8 = 0xf5;
-const FUNCTION_OLD: u8 = 0xf6;
-const MODULE_AUX: u8 = 0xf7;
-const IDLE: u8 = 0xf8;
-const FREQUENCY: u8 = 0xf9;
-const NOTE: u8 = 0xfa;
-const SIZES: u8 = 0xfb;
-const TIME_MS: u8 = 0xfc;
-const TIME_S: u8 = 0xfd;
-const DATABASE: u8 = 0xfe;
-const END: u8 = 0xff;
-
-/// The note of a snapshot for replicas that names the database of the stream behind it.
-const STREAM_DATABASE: &[u8] = b"repl-stream-db";
-/// The notes of a file that an append-only file begins with (up to Redis 6), or goes with (since Redis 7), if it says
-/// 1.
-const APPENDED: [&[u8]; 2] = [b"aof-preamble", b"aof-base"];
 /// What is said of such a file.
 const WITH_CHANGES_ELSEWHERE: &str = "the dump that an append-only file is based on: what changed since is behind it \
     or in the *.incr.aof files, which are not read; make a dump of its own (SAVE), or import from the running server";
@@ -90,62 +73,6 @@ struct Open {
     count: u64,
 }
 
-/// What a file has.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RdbRecord {
-    /// A key.
-    Key {
-        /// Of which database.
-        database: u64,
-        /// The key.
-        key: Vec<u8>,
-        /// When it expires, in milliseconds since 1970-01-01 UTC.
-        expiry_ms: Option<u64>,
-        /// What it holds.
-        value: Value,
-    },
-    /// A key with a collection that comes in pieces: they follow, then its end.
-    Begin {
-        /// Of which database.
-        database: u64,
-        /// The key.
-        key: Vec<u8>,
-    },
-    /// Some members of that collection.
-    Members {
-        /// Of which database.
-        database: u64,
-        /// The key.
-        key: Vec<u8>,
-        /// How many were before these.
-        first: u64,
-        /// They, as a collection.
-        members: Value,
-    },
-    /// That collection was shown.
-    End {
-        /// Of which database.
-        database: u64,
-        /// The key.
-        key: Vec<u8>,
-        /// When it expires, in milliseconds since 1970-01-01 UTC.
-        expiry_ms: Option<u64>,
-        /// How many members there were.
-        count: u64,
-    },
-    /// A key with a collection that has no members, as older servers could write it. It is no key to any.
-    Empty,
-    /// What there is not here.
-    Unsupported {
-        /// Of which database.
-        database: u64,
-        /// The key, if it is one.
-        key: Option<Vec<u8>>,
-        /// What it holds, in words.
-        what: &'static str,
-    },
-}
-
 /// Why a file cannot be read (on).
 #[derive(Debug)]
 pub struct RdbError {
@@ -171,23 +98,6 @@ struct Failed {
     is_short: bool,
     /// More was to be kept than may be.
     is_over: bool,
-}
-
-/// What stands at one place.
-enum Part {
-    Record(RdbRecord),
-    /// The beginning of what there is not here: its type, its key if it is one, and what it holds. The rest is still to
-    /// be passed over.
-    Unsupported(u8, Option<Vec<u8>>, &'static str),
-    /// Of the key that follows; `None` says that it has none.
-    Expiry(Option<u64>),
-    Database(u64),
-    StreamDatabase(u64),
-    /// Changes are elsewhere.
-    Appended,
-    /// Nothing that concerns us.
-    Nothing,
-    End,
 }
 
 impl<R: Read> Rdb<R> {
@@ -458,77 +368,9 @@ impl<R: Read> Rdb<R> {
     }
 }
 
-/// What stands here; `None` if it is damaged, or not there as a whole.
-fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Option<Part> {
-    let [kind] = reader.array()?;
-    Some(match kind {
-        END => Part::End,
-        DATABASE => Part::Database(reader.length()?),
-        TIME_MS => {
-            // A time before 1970 has come, but for the one that says that there is none.
-            let time = i64::from_le_bytes(reader.array()?);
-            Part::Expiry((time != -1).then(|| u64::try_from(time).unwrap_or(0)))
-        }
-        TIME_S => {
-            let seconds = u32::from_le_bytes(reader.array()?);
-            Part::Expiry(Some(u64::from(seconds) * 1000))
-        }
-        SIZES => {
-            reader.length()?;
-            reader.length()?;
-            Part::Nothing
-        }
-        // Of a cluster, since Valkey 8: the number of a slot, and how many keys it has, and how many that expire.
-        SLOT => {
-            for _ in 0..3 {
-                reader.length()?;
-            }
-            Part::Nothing
-        }
-        NOTE => {
-            let (name, text) = (reader.string()?, reader.string()?);
-            let number = || std::str::from_utf8(&text).ok()?.parse().ok();
-            match &name[..] {
-                STREAM_DATABASE => number().map_or(Part::Nothing, Part::StreamDatabase),
-                name if APPENDED.contains(&name) && text == b"1" => Part::Appended,
-                _ => Part::Nothing,
-            }
-        }
-        FREQUENCY => {
-            reader.take(1)?;
-            Part::Nothing
-        }
-        IDLE => {
-            reader.length()?;
-            Part::Nothing
-        }
-        MODULE_AUX => {
-            // As of a value.
-            Part::Unsupported(MODULE, None, "data of a module")
-        }
-        FUNCTION => {
-            reader.string()?;
-            let what = "a library of functions";
-            Part::Record(RdbRecord::Unsupported { database, key: None, what })
-        }
-        FUNCTION_OLD => return None,
-        kind => {
-            let key = reader.string()?;
-            if let Some(what) = unsupported_name(kind) {
-                return Some(Part::Unsupported(kind, Some(key), what));
-            }
-            let value = reader.value(kind)?;
-            if value.count() == 0 && !matches!(value, Value::String(_)) {
-                return Some(Part::Record(RdbRecord::Empty));
-            }
-            let value = Some(value).filter(is_fit)?;
-            Part::Record(RdbRecord::Key { database, key, expiry_ms, value })
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Value;
     use super::*;
 
     #[test]

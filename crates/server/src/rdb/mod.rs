@@ -15,15 +15,19 @@ mod check_sum;
 mod file;
 mod listpack;
 mod lzf;
+mod part;
 mod read;
+mod record;
 mod skip;
 mod unpacked;
+mod unsupported;
 mod write;
 mod ziplist;
 
-pub use file::{Rdb, RdbError, RdbRecord};
+pub use file::{Rdb, RdbError};
 pub use read::{SIZE_MAX, is_newer, read};
-pub use skip::unsupported_name;
+pub use record::RdbRecord;
+pub use unsupported::unsupported_name;
 pub use write::Writer;
 
 /// The version that is written.

@@ -6,23 +6,10 @@ use std::io::Read;
 
 use super::file::{Rdb, RdbError};
 use super::read::{Length, Reader};
+use super::unsupported::{MODULE, STREAM, STREAM_2, STREAM_3};
 
-const MODULE_OF_OLD: u8 = 6;
-pub const MODULE: u8 = 7;
-const STREAM: u8 = 15;
-const STREAM_2: u8 = 19;
-const STREAM_3: u8 = 21;
 /// A number of an entry of a stream.
 const STREAM_ID_SIZE: u64 = 16;
-
-/// What a type of values is called that there is not here.
-pub fn unsupported_name(kind: u8) -> Option<&'static str> {
-    match kind {
-        MODULE_OF_OLD | MODULE => Some("a value of a module"),
-        STREAM | STREAM_2 | STREAM_3 => Some("a stream"),
-        _ => None,
-    }
-}
 
 impl<R: Read> Rdb<R> {
     /// Passes over a value of such a type.
