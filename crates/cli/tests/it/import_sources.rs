@@ -9,7 +9,7 @@
 
 use crate::common::PoolFolder;
 use crate::redis::{Redis, SERVERS, fill};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
@@ -102,7 +102,8 @@ fn copy_reply(input: &mut impl BufRead, reply: &mut Vec<u8>) -> io::Result<()> {
 /// CRC-64 with the polynomial of Jones.
 fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, byte| {
-        (0..8).fold(sum ^ u64::from(*byte), |sum, _| sum >> 1 ^ (sum & 1) * 0x95ac_9329_ac4b_c9b5)
+        (0..8)
+            .fold(sum ^ u64::from(*byte), |sum, _| (sum >> 1) ^ ((sum & 1) * 0x95ac_9329_ac4b_c9b5))
     })
 }
 
@@ -216,7 +217,7 @@ fn a_target_of_a_newer_format_is_compared_by_type() {
     assert!(told.starts_with("copied 6") && told.contains("compared with the source"), "{told}");
     assert_eq!(source.digest(), target.digest());
     // What the target has not taken as it was is told, of each type.
-    for (command, spoilt) in [
+    for (command, damaged) in [
         ("SET", "set s v\n"),
         ("RPUSH", "rpush l a b\n"),
         ("SADD", "sadd t a b\n"),
@@ -224,7 +225,7 @@ fn a_target_of_a_newer_format_is_compared_by_type() {
         ("ZADD", "zadd z 1 a 2 b\n"),
     ] {
         source.run("flushall\n");
-        source.run(spoilt);
+        source.run(damaged);
         target.run("flushall\n");
         let newer = between(target.port, move |words, reply| {
             if reply.is_empty() && words[0] == command.as_bytes() {

@@ -271,7 +271,13 @@ impl Live {
             Reply::Null => return Ok(()),
             _ => return Err(self.strange("GET")),
         };
-        let expiry_ms = self.expiry_of(&key)?;
+        let now_ms = clock::now_ms();
+        let time = self.ask(&[self.time_command(), &key])?;
+        if time == Reply::Number(GONE) {
+            // It went behind the value.
+            return Ok(());
+        }
+        let expiry_ms = self.expiry_in(&time, now_ms)?;
         let (entry, slack_ms) = (Entry { value, expiry_ms }, self.slack_ms);
         see(Item::Key { database, key, entry, slack_ms, offset: None })
     }
