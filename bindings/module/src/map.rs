@@ -393,13 +393,16 @@ impl OrderedMap {
         }
     }
 
-    /// Moves a packed map into the tree.
+    /// Moves a packed map into the tree, under a new number: the one that it had there may still have entries that
+    /// there was no memory to remove, and that are removed later.
     fn unpack(&mut self) -> Result<(), IndexError> {
         let Entries::Packed(packed) = &self.entries else { return Ok(()) };
+        let before = std::mem::replace(&mut self.number, space::new_number());
         let (mut size, mut record_bytes) = (0, 0);
         for entry in packed.entries() {
             if let Err(error) = self.replace(Some(entry), entry.name) {
                 space::free(self.number);
+                self.number = before;
                 return Err(error);
             }
             size += (entry.name.len() + entry.value.len()) as u64;

@@ -89,7 +89,7 @@ pub fn open() -> Result<(), String> {
         // SAFETY: the three functions are of this library, which is never unloaded while a type of
         // it is registered, and may be called by any thread that forks.
         let refused = unsafe {
-            libc::pthread_atfork(Some(before_fork), Some(behind_fork), Some(behind_fork))
+            libc::pthread_atfork(Some(before_fork), Some(behind_fork), Some(in_child))
         };
         if refused != 0 {
             return Err("the system refuses to say when the server forks (pthread_atfork)".into());
@@ -129,6 +129,12 @@ pub extern "C" fn before_fork() {
 
 pub extern "C" fn behind_fork() {
     FORKING.with(|held| drop(held.borrow_mut().take()));
+}
+
+extern "C" fn in_child() {
+    // Relaxed: the child has one thread, and those of its parent that waited are not there.
+    WAITING.store(0, Ordering::Relaxed);
+    behind_fork();
 }
 
 /// Waits for the gate.
@@ -297,7 +303,7 @@ pub fn free(number: u64) {
 }
 
 /// What was done with some keys of a map.
-struct Piece {
+struct Freed {
     /// The last of them, if there may be more behind it.
     last: Option<Vec<u8>>,
     /// Some are still there.
@@ -305,7 +311,7 @@ struct Piece {
 }
 
 /// Removes some keys of a map, those behind one. Damage of memory ends it: what is left stays, and nobody reaches it.
-fn free_piece(number: u64, behind: &[u8]) -> Piece {
+fn free_piece(number: u64, behind: &[u8]) -> Freed {
     let to = (number + 1).to_be_bytes();
     let bounds = (Bound::Excluded(behind), Bound::Excluded(to.as_slice()));
     let mut keys: Vec<Vec<u8>> = vec![];
@@ -332,7 +338,7 @@ fn free_piece(number: u64, behind: &[u8]) -> Piece {
     });
     lacked_memory |= done.as_ref().is_err_and(|error| !is_damaged(error));
     let is_last = done.is_err() || keys.len() < KEYS_AT_ONCE;
-    Piece { last: keys.pop().filter(|_| !is_last), lacked_memory }
+    Freed { last: keys.pop().filter(|_| !is_last), lacked_memory }
 }
 
 /// Tries once more to free what could not be freed, a piece of it.

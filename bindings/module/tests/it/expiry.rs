@@ -161,7 +161,7 @@ fn memory_of_expired_entries_is_free_without_another_command() {
         tell(c, &["EL.PUT", "k", &number.to_string(), &value, "PXAT", &time]);
     }
     let full = used(c);
-    assert!(full - empty >= COUNT * 256 << 10, "{empty} {full}");
+    assert!(full - empty >= (COUNT * 256) << 10, "{empty} {full}");
     // Nothing but the server's own commands is asked.
     eventually("the memory of what expired", || used(c) < empty + (full - empty) / 2);
     assert!(exists(c, "k"));
