@@ -14,7 +14,7 @@ use super::write::{Done, Stop};
 use crate::node::pmwcas::VALUE_MAX;
 
 /// How often a write looks for a descriptor, its pin ended in between, before it gives up.
-const fn tries<M: Machine>() -> u32 {
+pub(super) const fn tries<M: Machine>() -> u32 {
     if M::SIMULATED { 200 } else { 20_000 }
 }
 

@@ -76,6 +76,10 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     /// Makes one node of two, or two that have as much as each other.
     pub(super) fn merge(&self, session: &mut Session<M>, key: u64, two: Two) -> Result<bool, Stop> {
         let (stripe, Two { holder, at, .. }) = (session.stripe(), two);
+        if !self.words.has_free() {
+            // Nothing is frozen that nobody could replace.
+            return Err(Stop::NoDescriptor);
+        }
         let mut rebuild = self.begin_merge(session, two)?;
         // The holder first: then its children are what they are.
         self.freeze(stripe, holder);

@@ -22,6 +22,7 @@ use everleaf_index::build::{Change, Effect, Outcome};
 use everleaf_machine::Machine;
 
 use super::BzTree;
+use super::design::tries;
 use super::layout::{LEAF, PAIR_SIZE, SHAPE, meta_at, node_size};
 use super::scan::Pairs;
 use super::search::Step;
@@ -194,13 +195,13 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     ) -> Attempt<Done> {
         let mut kept = None;
         let mut done = Ok(None);
-        for attempt in 0..thaw_tries::<M>() {
+        for _ in 0..thaw_tries::<M>() {
             let path = self.find_path(session.stripe(), change.key);
             if path.last().is_none_or(|last| last.node != leaf) {
                 done = Ok(None);
                 break;
             }
-            // Kept for the next attempt: who gave its nodes to others might find none, and leave the leaf frozen.
+            // Kept for the next attempt: given to others, there might be none then, and the leaf would stay frozen.
             let rebuild = match &mut kept {
                 Some(rebuild) => rebuild,
                 none => none.insert(self.begin_replace(session, leaf)?),
@@ -210,8 +211,9 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             match &done {
                 Ok(None) => {}
                 Err(Stop::NoDescriptor) if !M::mutant("bztree.leaves_frozen") => {
-                    if !self.is_descriptor_free_unpinned(session) {
-                        M::spin(attempt);
+                    if !self.waited_for_descriptor(session) {
+                        done = Err(AllocError::DescriptorsInUse(self.words.count()).into());
+                        break;
                     }
                 }
                 _ => break,
@@ -254,14 +256,21 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         Ok(Some(carried.map(|(outcome, _)| Done { outcome, is_thin })))
     }
 
-    /// Whether a descriptor can be had, the caller's pin ended and begun anew: descriptors are free when all that could
-    /// help with them have ended their pins. What the caller knows of nodes is of no use behind it.
-    fn is_descriptor_free_unpinned(&self, session: &mut Session<M>) -> bool {
+    /// Waits for a descriptor, for a while; returns whether one can be had. Descriptors are free when all that could
+    /// help with them have ended their pins, so the caller's is ended, and begun anew: what it knows of nodes is of no
+    /// use then.
+    fn waited_for_descriptor(&self, session: &mut Session<M>) -> bool {
         M::mark("bztree.keeps_nodes");
-        session.unpin();
-        session.heap().advance_epoch();
-        session.pin();
-        self.words.has_free()
+        for attempt in 0..tries::<M>() {
+            session.unpin();
+            session.heap().advance_epoch();
+            session.pin();
+            if self.words.has_free() {
+                return true;
+            }
+            M::spin(attempt);
+        }
+        false
     }
 
     /// Makes room for the replacement of a leaf: for two leaves and a copy of what is above, or for one leaf. If it
@@ -309,11 +318,12 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             match done {
                 Ok(true) => return self.commit(session, rebuild),
                 Ok(false) => {}
-                // Who gives up here gives its nodes to others, and nobody may have one to replace what it has frozen.
+                // Nodes that are given up here go to others, and nobody may have one to replace what is frozen.
                 Err(Stop::NoDescriptor) if !M::mutant("bztree.leaves_frozen") => {
-                    if self.is_descriptor_free_unpinned(session) {
-                        continue;
+                    if !self.waited_for_descriptor(session) {
+                        break;
                     }
+                    continue;
                 }
                 // The thread that has frozen what is above has a node for a copy of it.
                 Err(stop) if stop.lacks_space() => {}
