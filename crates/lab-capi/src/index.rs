@@ -230,7 +230,8 @@ pub extern "C" fn el_index_scan(
         let (mut found, mut copied, mut next) = (Vec::new(), 0, Some(from));
         let reserved = found.try_reserve_exact(limit.min(SCANNED_COUNT));
         reserved.map_err(|_| Failure::new(EL_OUT_OF_MEMORY, "out of memory"))?;
-        while let Some(from) = next.filter(|_| copied < limit) {
+        // Once in any case: a handle that cannot be scanned is told, also where there is no room for a pair.
+        while let Some(from) = next {
             found.clear();
             let wanted = SCANNED_COUNT.min(limit - copied);
             let scanned =
@@ -243,7 +244,7 @@ pub extern "C" fn el_index_scan(
                 copied += 1;
             }
             let last = found.last().filter(|_| found.len() == wanted);
-            next = last.and_then(|(key, _)| key.checked_add(1));
+            next = last.filter(|_| copied < limit).and_then(|(key, _)| key.checked_add(1));
         }
         set(count, copied);
         Ok(EL_OK)

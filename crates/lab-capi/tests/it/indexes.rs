@@ -291,6 +291,18 @@ fn a_forked_process_may_only_free_an_index() {
     assert_eq!((index.value(5), index.value(6)), (Some(50), None));
 }
 
+/// It said that all was well, so that a program that asks so took every design for an ordered one.
+#[test]
+fn a_scan_without_room_still_tells_what_cannot_be_scanned() {
+    let hash = OpenIndex::new("cceh", None).expect("one");
+    assert_eq!(hash.scan(1, 0), Err(EL_UNSUPPORTED));
+    let tree = OpenIndex::new("fptree", None).expect("one");
+    assert_eq!(tree.scan(1, 0), Ok(vec![]));
+    // SAFETY: no bytes.
+    let nothing = unsafe { el_buffer::new(std::ptr::null_mut(), 0) };
+    assert_eq!(el_index_scan(None, 1, nothing, None), EL_BAD_HANDLE);
+}
+
 #[test]
 fn a_long_scan_has_all_pairs() {
     let index = OpenIndex::new("fptree", None).expect("one");
