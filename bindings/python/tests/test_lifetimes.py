@@ -108,6 +108,17 @@ def test_a_call_that_ends_last_closes_the_store_as_others_run(tmp_path: Path, ow
     assert any(closed_by_last_handle(tmp_path / f"{number}.pool") for number in range(20))
 
 
+def test_a_closed_view_keeps_no_store_open(tmp_path: Path) -> None:
+    store = everleaf.open(tmp_path / "a.pool")
+    with store.view() as view:
+        pass
+    with pytest.raises(everleaf.Closed):
+        view.of(store.map("other"))
+    del store
+    gc.collect()
+    everleaf.open(tmp_path / "a.pool").close()
+
+
 def test_a_cycle_through_a_codec_is_collected(tmp_path: Path) -> None:
     """The compiled part had references that the collector did not see: the store was open until the process ended."""
 

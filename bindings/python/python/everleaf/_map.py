@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Optional, Self, TypeVar, overload
 
 from . import _arrays
-from ._everleaf import Error, RawBatch, RawMap, RawStore, RawView, RawWatch
+from ._everleaf import Closed, Error, RawBatch, RawMap, RawStore, RawView, RawWatch
 from ._views import Items, Keys, Values, at
 from .codecs import Codec
 
@@ -360,7 +360,8 @@ class View(RawView[K, V], _Reader[K, V], Mapping[K, V]):
     """
 
     def __init__(self, store: RawStore, map: Map[K, V], moment: Optional[View[Any, Any]] = None) -> None:
-        self._store, self._keys, self._values, self._name = store, map._keys, map._values, map.name
+        self._store: Optional[RawStore] = store
+        self._keys, self._values, self._name = map._keys, map._values, map.name
 
     def __repr__(self) -> str:
         return f"<everleaf.View of {self._name!r} of {self._keys.name}: {self._values.name}>"
@@ -381,7 +382,14 @@ class View(RawView[K, V], _Reader[K, V], Mapping[K, V]):
         ...         assets["ann"], owed["ann"]
         (60, 10)
         """
+        if self._store is None:
+            raise Closed("the view was closed: open another")
         return View(self._store, map, self)
+
+    def close(self) -> None:
+        """Lets go of what is kept for it, and of the store."""
+        super().close()
+        self._store = None
 
     def __enter__(self) -> View[K, V]:
         return self
