@@ -64,10 +64,9 @@ fn a_service_that_fails_is_started_until_it_runs() {
     assert_eq!(said(&unit, "Restart"), ["on-failure"]);
     let pause: u32 = said(&unit, "RestartSec")[0].parse().unwrap();
     assert!((1..=10).contains(&pause), "{pause} s");
-    for key in ["Wants", "After"] {
-        let units = said(&unit, key)[0];
-        assert!(units.contains("network-online.target"), "{key}={units}");
-    }
+    assert!(said(&unit, "After")[0].contains("network-online.target"));
+    // A machine without a network would start late.
+    assert!(said(&unit, "Wants").is_empty());
 }
 
 /// A script as dpkg runs it, on a machine whose systemd refuses everything; what that was asked.
