@@ -277,6 +277,36 @@ fn what_could_not_be_freed_is_tried_again() {
     panic!("{} keys are left", keys_in_tree(number));
 }
 
+/// What was lost: live entries of a map that had been small, left the tree without memory to free it, and came back.
+#[test]
+fn what_is_freed_late_takes_nothing_of_a_map_that_grew_again() {
+    space::open().expect("this machine is fit");
+    let mut map = large_map(1000);
+    let before = map.number();
+    STAYING.set(Some(7));
+    // Packed with 32; those that end in 7 are not removed, and stay where the map was.
+    for number in (0..1000_u32).filter(|number| number % 256 != 7).take(980) {
+        assert!(map.remove(&number.to_be_bytes()).is_ok());
+    }
+    STAYING.set(None);
+    assert_eq!(map.encoding(), "packed");
+    (0..500_u32).for_each(|number| put(&mut map, &number.to_be_bytes(), b"again", 0));
+    assert_eq!(map.encoding(), "tree");
+    let wanted = contents(&map, false);
+    for _ in 0..1000 {
+        // Memory comes back with whatever is freed.
+        drop(large_map(1000));
+        if keys_in_tree(before) == 0 || map.number() == before {
+            break;
+        }
+    }
+    for _ in 0..20 {
+        drop(large_map(1000));
+    }
+    assert_eq!(contents(&map, false), wanted);
+    assert_eq!(map.len() as usize, wanted.len());
+}
+
 /// What stood still: every command, while another thread freed a map, for its memory could not be looked after
 /// meanwhile.
 #[test]
