@@ -217,11 +217,8 @@ impl<M: Machine> Blocks<M> {
 
     /// Says, durably, that a leaf may be allocated which nothing names: before the log that does ends.
     pub fn note_unnamed(&self, session: &Session<M>) {
-        let note = &self.area(Self::thread(session))[UNNAMED];
-        // Relaxed: all that store it store the same.
-        if note.load(Ordering::Relaxed) == 0 {
-            self.store(note, 1);
-        }
+        // Also where it is there: another session of the area may have stored it, and not made it durable yet.
+        self.store(&self.area(Self::thread(session))[UNNAMED], 1);
     }
 
     /// Refuses a block that cannot have been allocated: it would be in use and free.
