@@ -88,9 +88,8 @@ pub fn open() -> Result<(), String> {
     if SPACE.set(space).is_ok() {
         // SAFETY: the three functions are of this library, which is never unloaded while a type of
         // it is registered, and may be called by any thread that forks.
-        let refused = unsafe {
-            libc::pthread_atfork(Some(before_fork), Some(behind_fork), Some(in_child))
-        };
+        let refused =
+            unsafe { libc::pthread_atfork(Some(before_fork), Some(behind_fork), Some(in_child)) };
         if refused != 0 {
             return Err("the system refuses to say when the server forks (pthread_atfork)".into());
         }
