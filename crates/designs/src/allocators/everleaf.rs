@@ -49,7 +49,9 @@ impl<M: Machine> Allocator<M> for Everleaf<M> {
         if M::mutant("everleaf.marks_nothing") {
             return Ok(());
         }
-        used.iter().try_for_each(|block| recovery.mark_record(*block, self.block_bytes))
+        let count = if M::mutant("everleaf.marks_the_first") { 1 } else { used.len() };
+        let mut marked = used.iter().take(count);
+        marked.try_for_each(|block| recovery.mark_record(*block, self.block_bytes))
     }
 
     fn is_block(&self, recovery: &Recovery<M>, block: u64) -> bool {
@@ -61,6 +63,9 @@ impl<M: Machine> Allocator<M> for Everleaf<M> {
     }
 
     fn cancel(&self, session: &mut Session<M>, block: u64) {
+        if M::mutant("everleaf.keeps_cancelled") {
+            return;
+        }
         session.free_record(block, self.block_bytes);
     }
 
@@ -80,7 +85,9 @@ impl<M: Machine> Allocator<M> for Everleaf<M> {
             // Persist: the destination before the block has another life, or it would name that.
             self.medium.persist(destination.as_ptr(), 8);
         }
-        session.free_record(block, self.block_bytes);
+        if !M::mutant("everleaf.frees_nothing") {
+            session.free_record(block, self.block_bytes);
+        }
     }
 
     fn check(&self, _used: &BTreeSet<u64>) -> Vec<String> {
