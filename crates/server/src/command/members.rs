@@ -20,6 +20,7 @@ use crate::resp::{Reply, Request};
 use crate::score;
 use crate::types::Kind;
 use crate::types::collection::Collection;
+use crate::types::cursor::Cursors;
 use crate::types::order::score_of;
 
 /// Collections up to this size are shown in one step, and drawn from exactly.
@@ -84,14 +85,14 @@ pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Com
         let is_small = collection.header.count <= SMALL_COUNT_MAX;
         let (mut seen, mut last) = (0, 0);
         let cursors = collection.cursors();
-        collection.walk_ordered(cursors.place(options.cursor), |order, member, value| {
+        let mut show = |place: u64, member: &[u8], value: &[u8]| {
             let is_enough = found.size() > size_max / 2 || !is_small && seen >= options.count;
-            // Members of one value come together.
-            if is_enough && order != last {
-                next = cursors.at(order);
+            // Members of one cursor come together.
+            if is_enough && Cursors::group(place) != last {
+                next = cursors.at(place);
                 return ControlFlow::Break(());
             }
-            (seen, last) = (seen + 1, order);
+            (seen, last) = (seen + 1, Cursors::group(place));
             if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
                 found.bulk(member);
                 match kind {
@@ -102,7 +103,11 @@ pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Com
                 item_count += if matches!(kind, Kind::Hash | Kind::SortedSet) { 2 } else { 1 };
             }
             if found.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
+        };
+        // Behind a cursor that nobody was ever given there is nothing.
+        if let Some(start) = cursors.place(options.cursor) {
+            collection.walk_ordered(start, &mut show)?;
+        }
     }
     if found.is_full() {
         return Err(Failure::ReplyTooLong);

@@ -31,6 +31,16 @@ assert.deepEqual(await client.zRange('z', '(1', '+inf', { BY: 'SCORE' }), ['two'
 const found = [];
 for await (const key of client.scanIterator({ MATCH: '[ab]', COUNT: 1 })) found.push(key);
 assert.deepEqual(found.sort(), ['a', 'b']);
+// These hand a cursor on as a number.
+const many = Array.from({ length: 1000 }, (_, i) => `m${i}`);
+await client.hSet('hs', Object.fromEntries(many.map((member) => [member, '1'])));
+await client.sAdd('ss', many);
+await client.zAdd('zs', many.map((value) => ({ score: 1, value })));
+const seen = { hs: [], ss: [], zs: [] };
+for await (const { field } of client.hScanIterator('hs')) seen.hs.push(field);
+for await (const member of client.sScanIterator('ss')) seen.ss.push(member);
+for await (const { value } of client.zScanIterator('zs')) seen.zs.push(value);
+for (const members of Object.values(seen)) assert.deepEqual(members.sort(), [...many].sort());
 await assert.rejects(client.incr('k'), /not an integer/);
 await assert.rejects(client.lPush('h', 'x'), /WRONGTYPE/);
 

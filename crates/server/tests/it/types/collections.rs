@@ -1,5 +1,6 @@
 //! Collections as clients see them: one step for everybody, across a crash, and gone at once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::support::{Client, ServerProcess, TestServer, encode, eventually};
@@ -287,6 +288,38 @@ fn a_scan_of_a_large_hash_returns_every_field_once() {
     fields.sort_unstable();
     fields.dedup();
     assert_eq!(fields.len(), 20);
+}
+
+/// What was wrong: cursors had 64 bits, and clients that keep one as a floating-point number, as node-redis does, saw
+/// about half of the members, and some of them several times.
+#[test]
+fn a_scan_is_whole_with_cursors_that_are_floats() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for number in 0..1_000 {
+        client.send(&encode(&["HSET", "h", &format!("m{number}"), "1"]));
+        client.send(&encode(&["SADD", "s", &format!("m{number}")]));
+        client.send(&encode(&["ZADD", "z", "1", &format!("m{number}")]));
+    }
+    (0..3_000).for_each(|_| assert_eq!(client.reply(), ":1"));
+    for (command, key, width) in [("HSCAN", "h", 2), ("SSCAN", "s", 1), ("ZSCAN", "z", 2)] {
+        let (mut cursor, mut seen) = (0, Vec::new());
+        loop {
+            let reply = client.line(&format!("{command} {key} {cursor} COUNT 20"));
+            let words: Vec<&str> = reply.split('"').skip(1).step_by(2).collect();
+            seen.extend(words[1..].iter().step_by(width).map(|member| (*member).to_string()));
+            cursor = words[0].parse::<f64>().unwrap() as u64;
+            assert!(cursor < 1 << 53, "{command}: {cursor}");
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(seen.len(), 1_000, "{command}: each once");
+        assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), 1_000, "{command}");
+        // Nobody was ever given this one.
+        let ended = client.line(&format!("{command} {key} {}", u64::MAX));
+        assert_eq!(ended, "[\"0\" []]");
+    }
 }
 
 #[test]
