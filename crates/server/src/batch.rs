@@ -24,6 +24,7 @@ use crate::exclusion::Entered;
 use crate::failure::Failure;
 use crate::resp::{Limits, Parser, ProtocolError, Reply, Series};
 use crate::shared::Shared;
+use crate::slice::Slice;
 use crate::statistics::Tally;
 use crate::types::would_be_header;
 
@@ -49,6 +50,8 @@ pub struct Batch<'a> {
     pub out: &'a mut Vec<u8>,
     /// Size of `out` from which on no further request is run.
     pub pause_size: usize,
+    /// How long it may take.
+    pub slice: &'a mut Slice,
     /// Whether a request that is all there is may be left to be done together with those of others.
     pub can_gather: bool,
     /// Nobody is alone meanwhile; given away only while a request is run alone.
@@ -75,7 +78,7 @@ enum Next<'b> {
 
 impl Batch<'_> {
     /// Runs the complete requests in `bytes`, in order. The bytes after `consumed` must be shown
-    /// again, followed by more unless the output was full.
+    /// again, followed by more unless the output was full or the time was over.
     pub fn run(mut self, bytes: &[u8]) -> BatchEnd {
         let mut group = Group::new();
         let mut series = Series::default();
@@ -127,12 +130,12 @@ impl Batch<'_> {
                 Next::Serial(command) if series.push(command, self.parser, rest, at) => continue,
                 Next::Serial(_) | Next::Other => {}
             }
-            self.run_next(rest);
+            let is_over = self.run_next(rest, at == bytes.len());
             limits = self.limits();
             if self.session.closing {
                 return BatchEnd::done(bytes.len());
             }
-            if self.out.len() > self.pause_size || self.session.waiting.is_some() {
+            if is_over || self.out.len() > self.pause_size || self.session.waiting.is_some() {
                 return BatchEnd::paused(at);
             }
         }
@@ -188,17 +191,23 @@ impl Batch<'_> {
         }
     }
 
-    /// Runs the request that was just parsed, alone if it must be.
+    /// Runs the request that was just parsed, alone if it must be. Returns whether those behind it, if there are any,
+    /// have to wait for the next turn.
     #[inline]
-    fn run_next(&mut self, rest: &[u8]) {
-        if !self.must_be_alone(rest) {
-            return self.run_one(rest);
+    fn run_next(&mut self, rest: &[u8], is_last: bool) -> bool {
+        if !is_last {
+            self.slice.begin();
         }
-        self.entered = None;
-        let alone = self.shared.exclusion.be_alone();
-        self.run_one(rest);
-        drop(alone);
-        self.entered = Some(self.shared.exclusion.enter(self.session.client.loop_index));
+        if self.must_be_alone(rest) {
+            self.entered = None;
+            let alone = self.shared.exclusion.be_alone();
+            self.run_one(rest);
+            drop(alone);
+            self.entered = Some(self.shared.exclusion.enter(self.session.client.loop_index));
+        } else {
+            self.run_one(rest);
+        }
+        !is_last && self.slice.is_over_behind(self.session.last_command)
     }
 
     /// Whether a request exchanges databases.
@@ -235,7 +244,7 @@ impl Batch<'_> {
         context_of(shared, session, tally, out, limit)
     }
 
-    /// Runs what was collected. Breaks if the output is full before all is answered: the parser
+    /// Runs what was collected. Breaks if the output is full, or the time over, before all is answered: the parser
     /// then starts again behind the last request that was answered.
     #[inline]
     fn run_collected(
@@ -253,6 +262,7 @@ impl Batch<'_> {
 
     fn run_series(&mut self, series: &Series<'_>) -> ControlFlow<BatchEnd> {
         let mut first = 0;
+        self.slice.begin();
         while first < series.len() {
             let mut context = self.context();
             let outcome = match series.len() - first {
@@ -265,7 +275,8 @@ impl Batch<'_> {
             let undone = match outcome {
                 Ok(count) => {
                     first += count;
-                    self.check_output(series.end(first - 1))?;
+                    let is_over = self.slice.is_over();
+                    self.check(is_over, series.end(first - 1))?;
                     continue;
                 }
                 Err(undone) => undone,
@@ -273,7 +284,8 @@ impl Batch<'_> {
             for index in first..first + undone.count {
                 let (command, request) = series.request(index);
                 undone.run_or_tell(&mut self.context(), command, &request);
-                self.check_output(series.end(index))?;
+                let is_over = self.slice.is_over_behind(command);
+                self.check(is_over, series.end(index))?;
             }
             first += undone.count;
         }
@@ -314,7 +326,12 @@ impl Batch<'_> {
 
     /// Breaks if the output is full; everything up to `end` was answered.
     fn check_output(&mut self, end: usize) -> ControlFlow<BatchEnd> {
-        if self.out.len() <= self.pause_size {
+        self.check(false, end)
+    }
+
+    /// The same, or if the time is over.
+    fn check(&mut self, is_over: bool, end: usize) -> ControlFlow<BatchEnd> {
+        if self.out.len() <= self.pause_size && !is_over {
             return ControlFlow::Continue(());
         }
         self.parser.restart();

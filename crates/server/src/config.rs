@@ -125,7 +125,8 @@ pub struct Config {
     pub debug_command: DebugCommand,
     /// What `CONFIG REWRITE` writes. Default: there is no file.
     pub config_file: Option<ConfigFile>,
-    /// How long a shutdown waits for clients to read their last replies. Default 2 s.
+    /// How long a shutdown goes on with requests that were received, and waits for clients to read their last replies.
+    /// Default 2 s.
     pub shutdown_grace: Duration,
 }
 

@@ -24,6 +24,7 @@
 //! writes that it tells of are durable, and if they never will be, an error goes in its place, and the connection is
 //! closed behind it (I4).
 
+mod input;
 mod memory;
 mod output;
 mod together;
@@ -31,7 +32,7 @@ mod waiting;
 
 pub use self::together::run_gathered;
 
-use std::io::{self, ErrorKind};
+use std::io;
 
 use mio::event::Event;
 
@@ -43,15 +44,11 @@ use crate::registry::Client;
 use crate::resp::Parser;
 use crate::scratch::{Scratch, Turn, TurnReplies};
 use crate::shared::Shared;
+use crate::slice::Slice;
 use crate::socket::Socket;
 use crate::statistics::Tally;
 use crate::waiters::Ticket;
 
-/// An unfinished request up to this size is copied back before the next read; a longer one grows
-/// in place.
-const LEFTOVER_COPY_SIZE_MAX: usize = 16 << 10;
-/// A request that is received in place grows by this much per read at most.
-const GROWTH_SIZE_MAX: usize = 256 << 10;
 /// Buffer capacity that a connection may keep for unfinished requests, needed or not.
 const LEFTOVER_SIZE_KEPT: usize = 4 << 10;
 /// Reads of one connection before the others have their turn.
@@ -82,8 +79,8 @@ pub struct Connection {
     session: ClientState,
     parser: Parser,
     leftover: Vec<u8>,
-    /// True if `leftover` may hold complete requests, which wait for the client to read (I1), or for a
-    /// command before them.
+    /// True if `leftover` may hold complete requests, which wait for the client to read (I1), for a
+    /// command before them, or for the next turn.
     backlog: bool,
     output: Vec<u8>,
     /// How much of `output` is sent.
@@ -261,7 +258,8 @@ impl Connection {
         shared: &Shared,
         tally: &mut Tally,
     ) -> Result<Fate, Broken> {
-        for _ in 0..ROUND_COUNT_MAX {
+        let mut slice = Slice::default();
+        for round in 0..ROUND_COUNT_MAX {
             if self.deferred.is_some_and(|turn| scratch.replies.is_in(turn)) {
                 return Ok(Fate::Wait);
             }
@@ -291,8 +289,12 @@ impl Connection {
             if self.unsent() > shared.config.output_pause_size {
                 return Ok(Fate::Wait);
             }
+            let has_more = self.backlog || self.readable && self.stopping.is_none();
+            if has_more && round > 0 && slice.is_over() {
+                return Ok(Fate::More);
+            }
             if self.backlog {
-                self.run_backlog(scratch, shared, tally)?;
+                self.run_backlog(scratch, &mut slice, shared, tally)?;
             } else if let Some(leave) = self.stopping {
                 return match leave {
                     _ if self.unsent() > 0 => Ok(Fate::Wait),
@@ -304,7 +306,7 @@ impl Connection {
                     }
                 };
             } else if self.readable {
-                self.receive(scratch, shared, tally)?;
+                self.receive(scratch, &mut slice, shared, tally)?;
             } else {
                 return Ok(if self.ended && self.unsent() == 0 { Fate::Close } else { Fate::Wait });
             }
@@ -332,117 +334,13 @@ impl Connection {
         Ok(Fate::More)
     }
 
-    /// Reads once and runs what is complete.
-    fn receive(
-        &mut self,
-        scratch: &mut Scratch,
-        shared: &Shared,
-        tally: &mut Tally,
-    ) -> Result<(), Broken> {
-        let kept = self.leftover.len();
-        if kept > LEFTOVER_COPY_SIZE_MAX {
-            if self.receive_in_place(tally)? {
-                self.run_backlog(scratch, shared, tally)?;
-            }
-            return Ok(());
-        }
-        let Scratch { input, replies, gathered } = scratch;
-        input[..kept].copy_from_slice(&self.leftover);
-        let size = self.read_into(&mut input[kept..], tally)?;
-        if size == 0 {
-            return Ok(());
-        }
-        let bytes = &input[..kept + size];
-        let consumed = self.run(bytes, replies, gathered, shared, tally)?;
-        self.leftover.clear();
-        self.leftover.extend_from_slice(&bytes[consumed..]);
-        self.trim();
-        Ok(())
-    }
-
-    /// Reads once to the end of `leftover`. True if something arrived.
-    fn receive_in_place(&mut self, tally: &mut Tally) -> Result<bool, Broken> {
-        let filled = self.leftover.len();
-        // Not a byte beyond the request whose size is known, so that nothing must be moved.
-        let wanted = match self.parser.size_min().saturating_sub(filled) {
-            0 => LEFTOVER_COPY_SIZE_MAX,
-            missing => missing,
-        };
-        // A claim costs its author as many bytes as it costs us.
-        let wanted = wanted.min(GROWTH_SIZE_MAX).min(filled);
-        let free = self.leftover.capacity() - filled;
-        if free < wanted {
-            // Doubling keeps the copying linear; the request's end, if it is known, keeps the buffer
-            // exact.
-            let growth = match self.parser.size_min().saturating_sub(filled) {
-                0 => filled,
-                missing => missing.min(filled).max(wanted),
-            };
-            self.leftover.try_reserve_exact(growth).map_err(|_| {
-                tracing::warn!("client {}: no memory for a request of its size", self.client().id);
-                Broken
-            })?;
-        }
-        let mut leftover = std::mem::take(&mut self.leftover);
-        leftover.resize(filled + wanted, 0);
-        let result = self.read_into(&mut leftover[filled..], tally);
-        leftover.truncate(filled + *result.as_ref().unwrap_or(&0));
-        self.leftover = leftover;
-        Ok(result? > 0)
-    }
-
-    /// One read; 0 if nothing is there (any more).
-    fn read_into(&mut self, buffer: &mut [u8], tally: &mut Tally) -> Result<usize, Broken> {
-        loop {
-            match self.socket.read(buffer) {
-                Ok(0) => {
-                    self.readable = false;
-                    self.ended = true;
-                    return Ok(0);
-                }
-                Ok(size) => {
-                    // A short read emptied the socket; the next bytes make a new event. But the
-                    // end of the stream may have come with the same event as these bytes.
-                    self.readable = size == buffer.len() || self.hung_up || self.socket.has_more();
-                    tally.bytes_in += size as u64;
-                    return Ok(size);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    return Ok(0);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.lost(&error)),
-            }
-        }
-    }
-
-    /// Runs the complete requests in `leftover`.
-    fn run_backlog(
-        &mut self,
-        scratch: &mut Scratch,
-        shared: &Shared,
-        tally: &mut Tally,
-    ) -> Result<(), Broken> {
-        let mut bytes = std::mem::take(&mut self.leftover);
-        let Scratch { replies, gathered, .. } = scratch;
-        let consumed = self.run(&bytes, replies, gathered, shared, tally)?;
-        if consumed == bytes.len() {
-            bytes.clear();
-        } else {
-            bytes.drain(..consumed);
-        }
-        self.leftover = bytes;
-        self.trim();
-        Ok(())
-    }
-
     /// Runs the complete requests in `bytes`. Their replies are sent with one write: at the end of
     /// the turn if this connection has nothing more to do now, else at once. One that is all there is
     /// may be left to be done then, too (`gathered.rs`). Returns the number of bytes that are done with.
     fn run(
         &mut self,
         bytes: &[u8],
+        slice: &mut Slice,
         replies: &mut TurnReplies,
         gathered: &mut Gathered,
         shared: &Shared,
@@ -464,6 +362,7 @@ impl Connection {
             tally,
             pause_size: unsent_start + shared.config.output_pause_size,
             out,
+            slice,
             can_gather,
             entered: Some(shared.exclusion.enter(loop_index)),
         };

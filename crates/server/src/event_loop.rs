@@ -6,12 +6,13 @@
 //! allows is put on a list and served again after the others; only while that list is not empty
 //! does the loop poll without waiting.
 
+mod drain;
 mod places;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::{Events, Poll, Token};
 
@@ -36,6 +37,8 @@ pub const WAKER: Token = Token(usize::MAX);
 const EVENT_COUNT: usize = 256;
 /// Connections whose replies may wait for the end of the turn.
 const DEFERRED_COUNT_MAX: usize = 64;
+/// How long the last turn of a server that stops may take, in milliseconds, besides the commands that are being run.
+const LATE_MS: u64 = 100;
 /// How long a connection waits for its peer to end it, in milliseconds, after all was said.
 const LINGER_MS: u64 = 5_000;
 
@@ -130,11 +133,11 @@ impl<'a> EventLoop<'a> {
             // There is none in a place that was freed earlier in this turn, and none for the waker.
             if let Some(Some(connection)) = self.connections.get_mut(index) {
                 connection.notice(event);
-                self.serve(index, now_ms);
+                self.serve_in_turn(index, now_ms);
             }
         }
         for index in unfinished {
-            self.serve(index, now_ms);
+            self.serve_in_turn(index, now_ms);
         }
         self.end_waits(now_ms);
         // After the events, so that no event of a closed connection reaches a new one.
@@ -148,6 +151,15 @@ impl<'a> EventLoop<'a> {
         self.close_lingering(now_ms);
         self.close_handshaking(now_ms);
         Ok(())
+    }
+
+    /// Serves a connection, unless the server stops and this turn takes long already: what was read before is answered
+    /// in the time that there is for that.
+    fn serve_in_turn(&mut self, index: usize, now_ms: u64) {
+        let is_late = || self.shared.now_ms().saturating_sub(now_ms) > LATE_MS;
+        if !self.shared.control.is_stopping() || !is_late() {
+            self.serve(index, now_ms);
+        }
     }
 
     fn serve(&mut self, index: usize, now_ms: u64) {
@@ -431,56 +443,5 @@ impl<'a> EventLoop<'a> {
         self.shared.settings.idle_timeout()?;
         self.connections.iter().any(|connection| connection.is_some()).then_some(())?;
         self.idle_check_ms
-    }
-
-    /// Sends the replies that are due, for a limited time, and closes everything. A connection on
-    /// which replies may be on their way is closed when its peer has closed its side, or at the end of
-    /// that time: closing it with bytes unread would reset it, and lose them.
-    fn drain(mut self, events: &mut Events) -> io::Result<()> {
-        let end = Instant::now() + self.shared.config.shutdown_grace;
-        let now_ms = self.shared.now_ms();
-        for connection in self.connections.iter_mut().flatten() {
-            connection.stop_reading(now_ms);
-        }
-        self.lingering.clear();
-        (0..self.connections.len()).for_each(|index| self.serve(index, now_ms));
-        self.end_turn();
-        while self.connections.iter().any(|connection| connection.is_some()) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let timeout = if self.unfinished.is_empty() { left } else { Duration::ZERO };
-            self.turn_writing(events, timeout)?;
-        }
-        for index in 0..self.connections.len() {
-            self.close(index);
-        }
-        for (_, client) in self.state.take_inbox() {
-            self.shared.registry.remove(client.id);
-        }
-        Ok(())
-    }
-
-    fn turn_writing(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
-        match self.poll.poll(events, Some(timeout)) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-            result => result?,
-        }
-        self.shared.store.defer_sync();
-        let now_ms = self.shared.now_ms();
-        self.take_deliveries(now_ms);
-        for index in self.unfinished.take() {
-            self.serve(index, now_ms);
-        }
-        for event in events.iter() {
-            let Token(index) = event.token();
-            if let Some(Some(connection)) = self.connections.get_mut(index) {
-                connection.notice(event);
-                self.serve(index, now_ms);
-            }
-        }
-        self.end_turn();
-        Ok(())
     }
 }

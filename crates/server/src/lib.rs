@@ -93,6 +93,7 @@ mod settings;
 mod shared;
 mod short_bytes;
 mod shown;
+mod slice;
 mod slow_log;
 mod socket;
 mod statistics;

@@ -5,7 +5,7 @@
 pub struct BatchEnd {
     /// Bytes of the requests that were run.
     pub consumed: usize,
-    /// True if it ended because the replies must be sent first, or a command waits.
+    /// True if it ended because the replies must be sent first, a command waits, or others have their turn.
     pub is_paused: bool,
     /// The command that was parsed and not run, to be done together with those of other connections.
     pub gathered: Option<usize>,

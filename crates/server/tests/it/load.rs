@@ -193,6 +193,41 @@ fn a_shutdown_sends_what_is_due_and_does_not_wait_for_the_deaf() {
     server.wait().unwrap();
 }
 
+/// What was wrong: one write of a client, of thousands of short requests that take long, kept its event loop for an
+/// hour: others got no answer, and neither `CLIENT KILL` nor a stop came through.
+#[test]
+fn a_batch_of_long_commands_gives_way() {
+    let mut server = TestServer::with(|config| {
+        config.threads = 1;
+        config.shutdown_grace = Duration::from_millis(300);
+    });
+    let mut client = server.connect();
+    for key in ["a", "b"] {
+        assert_eq!(client.ask(&["SET", key, &key.repeat(3_000)]), "+OK");
+    }
+    let in_time = |began: Instant| assert!(began.elapsed() < Duration::from_secs(3), "{began:?}");
+    let busy = || {
+        let mut busy = server.connect();
+        let id = busy.line("CLIENT ID");
+        busy.send(&b"LCS a b LEN\r\n".repeat(3_000));
+        assert_eq!(busy.reply(), ":0");
+        (busy, id[1..].to_string())
+    };
+    let (mut killed, id) = busy();
+    let began = Instant::now();
+    assert_eq!(client.line("PING"), "+PONG");
+    assert_eq!(client.line(&format!("CLIENT KILL ID {id}")), ":1");
+    let mut rest = Vec::new();
+    // It may be reset, since not all of it was read.
+    let _ = killed.stream.read_to_end(&mut rest);
+    assert!(rest.len() < 4 * 1_000, "{}", rest.len());
+    in_time(began);
+    let (_busy, _) = busy();
+    let began = Instant::now();
+    server.stop().unwrap();
+    in_time(began);
+}
+
 /// The server closed connections with requests unread, which resets them: replies that were on their
 /// way, of requests that were done, were lost.
 #[test]

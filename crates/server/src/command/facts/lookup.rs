@@ -2,7 +2,7 @@
 //! the server is compiled. Nearly always it is one comparison.
 
 use super::places::{PLACE_COUNT, PLACES, place_of};
-use super::table::{COMMANDS, COUNT, NAME_SIZE_MAX, same};
+use super::table::{COMMANDS, COUNT, NAME_SIZE_MAX, is_fast, same};
 
 /// The index of `GET` in the table.
 pub const GET: usize = position("get");
@@ -12,6 +12,16 @@ pub const SET: usize = position("set");
 pub const INCR: usize = position("incr");
 /// The index of `MSET` in the table.
 pub const MSET: usize = position("mset");
+
+/// Of the commands that should be fast those that may take long: they copy a whole value, go through a set, or wait for
+/// others.
+const LONG: [usize; 5] = [
+    position("append"),
+    position("move"),
+    position("renamenx"),
+    position("swapdb"),
+    position("zlexcount"),
+];
 
 /// The index of `HRANDFIELD` in the table.
 pub const HRANDFIELD: usize = position("hrandfield");
@@ -49,6 +59,12 @@ pub fn find(name: &[u8]) -> Option<usize> {
         }
         place = (place + 1) % PLACE_COUNT;
     }
+}
+
+/// Whether the command with this number takes a short time, whatever its keys hold.
+#[inline]
+pub fn is_short(number: usize) -> bool {
+    is_fast(number) && !LONG.contains(&(number % COUNT))
 }
 
 /// The name of a command as a number, to be compared at once.

@@ -5,7 +5,9 @@ mod places;
 mod subcommands;
 mod table;
 
-pub use self::lookup::{GET, HRANDFIELD, INCR, MSET, SET, SRANDMEMBER, ZRANDMEMBER, find};
+pub use self::lookup::{
+    GET, HRANDFIELD, INCR, MSET, SET, SRANDMEMBER, ZRANDMEMBER, find, is_short,
+};
 pub use self::subcommands::SUBCOMMANDS;
 pub use self::table::{
     COMMANDS, COUNT, Command, DIFFERENCES, NUMBER_COUNT, full_name, is_fast, is_serial, number,
