@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::commands::{self, BITS_SIZE, FUTURE};
 use super::facts::{Access, CATEGORIES, CHANGES, READS, WRITES};
-use crate::glob;
+use crate::glob::Pattern;
 
 /// Why a rule is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,10 @@ impl Bits {
 #[derive(Clone, Debug)]
 struct KeyPattern {
     access: Access,
+    /// As it was given.
     pattern: Vec<u8>,
+    /// As it is matched.
+    parts: Pattern,
 }
 
 impl KeyPattern {
@@ -242,7 +245,10 @@ impl Selector {
         }
         match self.keys.iter_mut().find(|known| known.pattern == rest) {
             Some(known) => known.access |= access,
-            None => self.keys.push(KeyPattern { access, pattern: rest.to_vec() }),
+            None => {
+                let (pattern, parts) = (rest.to_vec(), Pattern::new(rest));
+                self.keys.push(KeyPattern { access, pattern, parts });
+            }
         }
         Ok(())
     }
@@ -270,9 +276,10 @@ impl Selector {
         }
         for (at, access) in keys {
             let key = args.get(*at).copied().unwrap_or(b"");
-            let allowed = self.keys.iter().any(|known| {
-                known.access & access == *access && glob::matches(&known.pattern, key)
-            });
+            let allowed = self
+                .keys
+                .iter()
+                .any(|known| known.access & access == *access && known.parts.matches(key));
             if !allowed {
                 return Err(Denied::Key(*at));
             }

@@ -13,7 +13,7 @@ use crate::Config;
 use crate::acl::file;
 use crate::config::{BULK_SIZE_MIN, DebugCommand, LOG_LEN_LIMIT, Setting};
 use crate::failure::{CommandResult, Failure};
-use crate::glob;
+use crate::glob::Pattern;
 use crate::resp::Request;
 use crate::settings::{ENCODINGS, IDLE_TIMEOUT_MAX_S};
 use crate::shared::Shared;
@@ -196,11 +196,10 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
 }
 
 fn get(context: &mut Context<'_>, request: &Request<'_>) {
-    let patterns: Vec<Vec<u8>> =
-        request.args_from(2).map(|pattern| pattern.to_ascii_lowercase()).collect();
+    let patterns = request.args_from(2).map(|it| Pattern::new(&it.to_ascii_lowercase()));
+    let patterns: Vec<Pattern> = patterns.collect();
     let mut found = settings(context.shared);
-    found
-        .retain(|(name, _)| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes())));
+    found.retain(|(name, _)| patterns.iter().any(|pattern| pattern.matches(name.as_bytes())));
     context.reply.map(found.len());
     for (name, value) in found {
         context.reply.bulk(name.as_bytes());

@@ -5,7 +5,7 @@ use super::facts::{self, COMMANDS, Command};
 use super::key_positions;
 use crate::acl::commands;
 use crate::failure::{CommandResult, Failure};
-use crate::glob;
+use crate::glob::Pattern;
 use crate::resp::{Reply, Request};
 
 /// `COMMAND [subcommand ...]`
@@ -102,7 +102,8 @@ fn list(reply: &mut Reply<'_>, request: &Request<'_>) -> CommandResult {
         _ => return Err(Failure::Syntax),
     };
     let names = COMMANDS.iter().map(|command| command.name.as_bytes());
-    let names: Vec<&[u8]> = names.filter(|name| glob::matches(pattern, name)).collect();
+    let pattern = Pattern::new(pattern);
+    let names: Vec<&[u8]> = names.filter(|name| pattern.matches(name)).collect();
     reply.array(names.len());
     names.iter().for_each(|name| reply.bulk(name));
     Ok(())

@@ -8,7 +8,7 @@ use super::keys::Keys;
 use super::stage::Staged;
 use super::walk::Bounds;
 use crate::failure::{CommandResult, Failure};
-use crate::glob;
+use crate::glob::{self, Pattern};
 use crate::resp::Request;
 use crate::types::Kind;
 
@@ -37,11 +37,12 @@ pub fn type_of(context: &mut Context<'_>, request: &Request<'_>) -> CommandResul
 pub fn keys(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let pattern = request.arg(1);
     let bounds = Bounds::of_prefix(&glob::literal_prefix(pattern));
+    let pattern = Pattern::new(pattern);
     let Context { keys, reply, .. } = context;
     let array = reply.open_array();
     let mut count = 0;
     keys.walk(&bounds, false, |key, _| {
-        if glob::matches(pattern, key) {
+        if pattern.matches(key) {
             reply.bulk(key);
             count += 1;
         }

@@ -12,10 +12,10 @@ use std::ops::ControlFlow;
 use super::context::Context;
 use super::copy_budget::CopyBudget;
 use super::integer::{integer_arg, parse_integer};
-use super::scan;
+use super::scan::{self, StepTime};
 use super::stage::Staged;
 use crate::failure::{CommandResult, Failure, Result};
-use crate::glob;
+use crate::glob::Pattern;
 use crate::resp::{Reply, Request};
 use crate::score;
 use crate::types::Kind;
@@ -40,22 +40,22 @@ pub enum SetOperation {
 }
 
 /// How a step is to be made.
-struct ScanOptions<'a> {
+struct ScanOptions {
     cursor: u64,
-    pattern: Option<&'a [u8]>,
+    pattern: Option<Pattern>,
     count: u64,
 }
 
-impl<'a> ScanOptions<'a> {
+impl ScanOptions {
     /// The options of `HSCAN key cursor [MATCH pattern] [COUNT count]` and its like, of which the cursor
     /// was read before.
-    fn parse(request: &Request<'a>, cursor: u64) -> Result<Self> {
+    fn parse(request: &Request<'_>, cursor: u64) -> Result<Self> {
         let mut options = ScanOptions { cursor, pattern: None, count: 10 };
         let mut args = request.args_from(3);
         while let Some(option) = args.next() {
             let value = args.next().ok_or(Failure::Syntax)?;
             match option.to_ascii_lowercase().as_slice() {
-                b"match" => options.pattern = Some(value),
+                b"match" => options.pattern = Some(Pattern::new(value)),
                 b"count" => {
                     let count = u64::try_from(integer_arg(value)?).map_err(|_| Failure::Syntax)?;
                     if count == 0 {
@@ -86,14 +86,18 @@ pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Com
         let (mut seen, mut last) = (0, 0);
         let cursors = collection.cursors();
         let mut show = |place: u64, member: &[u8], value: &[u8]| {
-            let is_enough = found.size() > size_max / 2 || !is_small && seen >= options.count;
+            let is_enough = found.size() > size_max / 2
+                || !is_small && seen >= options.count
+                || seen > 0 && time.is_over(member);
             // Members of one cursor come together.
+        let pattern = options.pattern.as_ref();
+        let mut time = StepTime::new(pattern);
             if is_enough && Cursors::group(place) != last {
                 next = cursors.at(place);
                 return ControlFlow::Break(());
             }
             (seen, last) = (seen + 1, Cursors::group(place));
-            if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
+            if pattern.is_none_or(|pattern| pattern.matches(member)) {
                 found.bulk(member);
                 match kind {
                     Kind::Hash => found.bulk(value),

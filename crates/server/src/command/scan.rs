@@ -4,12 +4,13 @@
 //! last is returned. How a cursor stands for a key is told in [`crate::scan_table`].
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::integer::integer_arg;
 use super::walk::Bounds;
 use crate::failure::{CommandResult, Failure};
-use crate::glob;
+use crate::glob::{self, Pattern};
 use crate::resp::{Reply, Request};
 
 /// Keys looked at per step unless the client says otherwise.
@@ -17,11 +18,43 @@ const COUNT_DEFAULT: u64 = 10;
 /// Keys looked at per step at most, so that other clients are not kept waiting.
 const COUNT_MAX: u64 = 1 << 20;
 
+/// Time after which a step ends: it is one operation of the store, and others wait for its end.
+const TIME_MAX: Duration = Duration::from_millis(50);
+/// Comparisons between two looks at the clock, and those that a key or member counts as besides its bytes.
+const LOOK_COUNT: usize = 1 << 18;
+const ITEM_COUNT: usize = 64;
+
+/// The time that a step takes, of `SCAN` and its like.
+pub struct StepTime {
+    began: Instant,
+    /// Comparisons of a byte of a text, at most.
+    length: usize,
+    count: usize,
+}
+
+impl StepTime {
+    /// Of a step that begins.
+    pub fn new(pattern: Option<&Pattern>) -> Self {
+        let length = pattern.map_or(0, Pattern::len_min);
+        StepTime { began: Instant::now(), length, count: 0 }
+    }
+
+    /// Whether it is over behind one more key or member that was looked at. With few of them, or a short pattern,
+    /// nobody looks at the clock.
+    pub fn is_over(&mut self, text: &[u8]) -> bool {
+        self.count += ITEM_COUNT + self.length * text.len();
+        let must_look = self.count >= LOOK_COUNT;
+        self.count %= LOOK_COUNT;
+        must_look && self.began.elapsed() > TIME_MAX
+    }
+}
+
 /// Cursors that are given out are below: see [`crate::scan_table`].
 const CURSOR_MAX: u64 = i64::MAX as u64;
 
-struct ScanOptions<'a> {
-    pattern: Option<&'a [u8]>,
+struct ScanOptions {
+    pattern: Option<Pattern>,
+    prefix: Vec<u8>,
     count: u64,
     /// The type that is wanted, in small letters.
     kind: Option<Vec<u8>>,
@@ -32,8 +65,7 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
     let cursor = parse_cursor(request.arg(1))?;
     let options = parse_options(request)?;
     let shared = context.shared;
-    let prefix = options.pattern.map(glob::literal_prefix).unwrap_or_default();
-    let mut bounds = Bounds::of_prefix(&prefix);
+    let mut bounds = Bounds::of_prefix(&options.prefix);
     if cursor > CURSOR_MAX {
         // Nobody was ever given such a cursor: there is nothing behind it.
         context.reply.array(2);
@@ -55,13 +87,15 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
         let name = || types.header(value).map_or("string", |header| header.kind.name());
         options.kind.as_ref().is_none_or(|kind| kind == name().as_bytes())
     };
+    let pattern = options.pattern.as_ref();
+    let mut time = StepTime::new(pattern);
     context.keys.walk(&bounds, false, |key, value| {
         seen += 1;
-        if is_wanted(value) && options.pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
+        if is_wanted(value) && pattern.is_none_or(|pattern| pattern.matches(key)) {
             found.bulk(key);
             returned += 1;
         }
-        if seen == options.count || found.is_full() {
+        if seen == options.count || found.is_full() || time.is_over(key) {
             last = Some(key.to_vec());
             return ControlFlow::Break(());
         }
@@ -102,13 +136,17 @@ fn unknown_cursor(cursor: u64) -> Failure {
     ))
 }
 
-fn parse_options<'a>(request: &Request<'a>) -> Result<ScanOptions<'a>, Failure> {
-    let mut options = ScanOptions { pattern: None, count: COUNT_DEFAULT, kind: None };
+fn parse_options(request: &Request<'_>) -> Result<ScanOptions, Failure> {
+    let mut options =
+        ScanOptions { pattern: None, prefix: Vec::new(), count: COUNT_DEFAULT, kind: None };
     let mut args = request.args_from(2);
     while let Some(option) = args.next() {
         let value = args.next().ok_or(Failure::Syntax)?;
         match option.to_ascii_lowercase().as_slice() {
-            b"match" => options.pattern = Some(value),
+            b"match" => {
+                options.pattern = Some(Pattern::new(value));
+                options.prefix = glob::literal_prefix(value);
+            }
             b"count" => {
                 let count = u64::try_from(integer_arg(value)?).map_err(|_| Failure::Syntax)?;
                 if count == 0 {

@@ -103,6 +103,35 @@ fn a_scan_of_long_values_ends_each_step_early() {
     }
 }
 
+/// What was wrong: a step went on through as many keys or members as were asked for, however long each was matched.
+#[test]
+fn a_scan_with_a_long_pattern_ends_each_step_in_time() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for number in 0..100 {
+        let name = format!("{}{number}", "a".repeat(3_000));
+        assert_eq!(client.ask(&["HSET", "h", &name, "v"]), ":1");
+        assert_eq!(client.ask(&["SADD", "s", &name]), ":1");
+        assert_eq!(client.ask(&["ZADD", "z", "1", &name]), ":1");
+        assert_eq!(client.ask(&["SET", &name, "v"]), "+OK");
+    }
+    let pattern = format!("*{}b*", "a".repeat(1_500));
+    for command in ["SCAN", "HSCAN h", "SSCAN s", "ZSCAN z"] {
+        let (mut cursor, mut steps) = ("0".to_string(), 0);
+        loop {
+            let reply = client.line(&format!("{command} {cursor} MATCH {pattern} COUNT 1000"));
+            let (next, items) = reply[2..].split_once('"').unwrap();
+            assert_eq!(items, " []]", "nothing matches");
+            steps += 1;
+            cursor = next.to_string();
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert!(steps >= 3, "{command}: {steps}");
+    }
+}
+
 /// Whatever a command answers ends at the limit, and what was cut is no reply.
 #[test]
 fn no_command_answers_more_than_a_reply_may_have() {
