@@ -5,6 +5,8 @@
 
 use super::context::Context;
 use super::integer::integer_arg;
+use super::keys::Keys;
+use super::transaction::step::run_step;
 use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::{Reply, Request};
 
@@ -117,14 +119,20 @@ impl<'a> Table<'a> {
 
 /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN length] [WITHMATCHLEN]`
 pub fn lcs(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
-    let Context { keys, reply, shared, .. } = context;
-    let mut string = |index| match keys.get_with(request.arg(index), <[u8]>::to_vec) {
-        Err(Failure::WrongType) => {
-            Err(Failure::text("ERR The specified keys must contain string values"))
+    let (a, b) = match context.keys {
+        Keys::Stage(_) => read(context, request)?,
+        // Only the reading is a step: what takes long needs no more than the copies, and nobody waits for it, nor
+        // is it done again if another client changes a key.
+        Keys::Store(..) => {
+            let mut found = Default::default();
+            run_step(context, request.arg(1), false, &mut |inner| {
+                found = read(inner, request)?;
+                Ok(())
+            })?;
+            found
         }
-        found => found.map(Option::unwrap_or_default),
     };
-    let (a, b) = (string(1)?, string(2)?);
+    let Context { reply, shared, .. } = context;
     let options = Options::parse(request)?;
     let table = Table::new(&a, &b, shared.settings.bulk_size_max())?;
     if options.ranges {
@@ -138,6 +146,17 @@ pub fn lcs(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
         reply.bulk(&common);
     }
     Ok(())
+}
+
+/// Copies of both strings, of one moment.
+fn read(context: &mut Context<'_>, request: &Request<'_>) -> Result<(Vec<u8>, Vec<u8>)> {
+    let mut string = |index| match context.keys.get_with(request.arg(index), <[u8]>::to_vec) {
+        Err(Failure::WrongType) => {
+            Err(Failure::text("ERR The specified keys must contain string values"))
+        }
+        found => found.map(Option::unwrap_or_default),
+    };
+    Ok((string(1)?, string(2)?))
 }
 
 fn tell_ranges(reply: &mut Reply<'_>, table: &Table<'_>, options: Options) {

@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everleaf::{Durability, Options};
 use everleaf_server::DebugCommand;
@@ -308,4 +309,60 @@ fn what_has_expired_and_is_removed_counts_no_more() {
         expect("EXEC", "[+OK :0]");
         expect("DBSIZE", ":0");
     }
+}
+
+/// What was wrong: `LCS` made its table in the step that reads the strings. While another client changed one of them it
+/// was made eight times in vain, and once more with every client waiting.
+#[test]
+fn nobody_waits_for_a_long_lcs() {
+    let server = TestServer::with(|config| config.threads = 2);
+    let (mut slow, mut quick) = (server.connect(), server.connect());
+    assert_eq!(quick.ask(&["SET", "a", &"a".repeat(8_000)]), "+OK");
+    assert_eq!(slow.ask(&["SET", "b", &"b".repeat(8_000)]), "+OK");
+    let began = Instant::now();
+    assert_eq!(slow.line("LCS a b LEN"), ":0");
+    let alone = began.elapsed();
+    let (began, is_done) = (Instant::now(), AtomicBool::new(false));
+    let mut longest = Duration::ZERO;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(slow.line("LCS a b LEN"), ":0");
+            // Relaxed: nothing else is told by it.
+            is_done.store(true, Ordering::Relaxed);
+        });
+        for number in 0.. {
+            if is_done.load(Ordering::Relaxed) || began.elapsed() > 20 * alone {
+                break;
+            }
+            let sent = Instant::now();
+            assert_eq!(quick.ask(&["SET", "a", &format!("{number:0>8000}")]), "+OK");
+            longest = longest.max(sent.elapsed());
+        }
+    });
+    let took = began.elapsed();
+    assert!(took < 6 * alone, "{took:?}, where one takes {alone:?}");
+    assert!(longest < alone / 2, "{longest:?}, where one takes {alone:?}");
+}
+
+/// What was wrong: each name of a key was a copy of its string, so that a short request took as long as it liked.
+#[test]
+fn a_key_that_is_named_often_is_combined_once() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.line("SETRANGE k 1048575 a"), ":1048576");
+    assert_eq!(client.line("SET short b"), "+OK");
+    let began = Instant::now();
+    for (operation, count, expected) in
+        [("OR", 10_000, "a"), ("AND", 10_000, "a"), ("XOR", 9_999, "a"), ("XOR", 10_000, "\\x00")]
+    {
+        let request: Vec<&str> =
+            ["BITOP", operation, "d"].into_iter().chain(vec!["k"; count]).collect();
+        assert_eq!(client.ask(&request), ":1048576", "{operation}");
+        assert_eq!(client.line("GETRANGE d -1 -1"), format!("\"{expected}\""), "{operation}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(client.line("BITOP XOR d short k short"), ":1048576");
+    assert_eq!(client.line("GETRANGE d 0 0"), "\"\\x00\"");
+    assert_eq!(client.line("BITOP XOR d none short"), ":1");
+    assert_eq!(client.line("GET d"), "\"b\"");
 }

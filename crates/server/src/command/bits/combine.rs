@@ -1,5 +1,7 @@
 //! Rows of bits, combined: `BITOP`.
 
+use std::collections::BTreeMap;
+
 use crate::command::context::Context;
 use crate::failure::{CommandResult, Failure, Result};
 use crate::resp::Request;
@@ -33,10 +35,17 @@ pub fn bitop(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult 
     if operation.is_none() && request.len() != 4 {
         return Err(Failure::text("ERR BITOP NOT must be called with a single source key."));
     }
+    // However often a key is named, its string is read once: what is read is no more than what there is.
+    let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
+    request.args_from(3).for_each(|key| *counts.entry(key).or_default() += 1);
+    let is_xor = request.arg(1).eq_ignore_ascii_case(b"xor");
     let mut sum: Option<Vec<u8>> = None;
-    for key in request.args_from(3) {
+    for (key, count) in counts {
         // A key that is not there is an empty string.
-        let value = context.keys.get_with(key, <[u8]>::to_vec)?.unwrap_or_default();
+        let mut value = context.keys.get_with(key, <[u8]>::to_vec)?.unwrap_or_default();
+        if is_xor && count % 2 == 0 {
+            value.fill(0);
+        }
         match (&mut sum, operation) {
             (None, Some(_)) => sum = Some(value),
             (None, None) => sum = Some(value.iter().map(|byte| !byte).collect()),

@@ -208,7 +208,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "set" -3 [WRITE | GROWS] (1 1 1) "string", "Sets the value of a key.";
     "ttl" 2 [READ | FAST] (1 1 1) "generic",
         "Returns the seconds until a key expires; -1 if it does not, -2 if there is none.";
-    "lcs" -3 [STEP | READ] (1 2 1) "string", "Returns the longest common subsequence of two strings.";
+    "lcs" -3 [READ] (1 2 1) "string", "Returns the longest common subsequence of two strings.";
     "auth" -2 [FAST | BEFORE_AUTH] (0 0 0) "connection", "Gives the password.";
     "decr" 2 [WRITE | GROWS | FAST] (1 1 1) "string", "Subtracts one from an integer.";
     "echo" 2 [FAST] (0 0 0) "connection", "Returns its argument.";
