@@ -2,7 +2,7 @@
 //!
 //! Members lie in the order of a hash value. So a cursor is the value to go on at, behind a permutation
 //! (`types/cursor.rs`): it needs no memory, and means the same after a restart. A member is drawn by drawing
-//! a value: in a large collection the first member from there on is nearly as likely as any other, in a small
+//! a value: in a large collection one of the next members from there on is nearly as likely as any other, in a small
 //! one all are listed, and then exactly.
 
 use std::collections::BTreeSet;
@@ -30,6 +30,9 @@ const COUNT_MAX: u64 = 1 << 20;
 /// So many times is a member drawn at most for each that is wanted. At most a quarter of the members is drawn
 /// like this, so that nearly every second time it is a new one.
 const ATTEMPT_FACTOR: u64 = 64;
+
+/// Fewer than so many members are passed over to draw one.
+const PASSED_COUNT: u64 = 32;
 
 /// What is made of several sets, or of several sorted ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,13 +88,13 @@ pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Com
         let is_small = collection.header.count <= SMALL_COUNT_MAX;
         let (mut seen, mut last) = (0, 0);
         let cursors = collection.cursors();
+        let pattern = options.pattern.as_ref();
+        let mut time = StepTime::new(pattern);
         let mut show = |place: u64, member: &[u8], value: &[u8]| {
             let is_enough = found.size() > size_max / 2
                 || !is_small && seen >= options.count
                 || seen > 0 && time.is_over(member);
             // Members of one cursor come together.
-        let pattern = options.pattern.as_ref();
-        let mut time = StepTime::new(pattern);
             if is_enough && Cursors::group(place) != last {
                 next = cursors.at(place);
                 return ControlFlow::Break(());
@@ -211,14 +214,7 @@ pub fn pop_one(set: &mut Collection<'_, '_>) -> Result<Option<Vec<u8>>> {
             members.push(member.to_vec());
             if members.len() == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        set.walk_from(set.place(random()), &mut take)?;
-        if members.is_empty() {
-            // Behind the last one comes the first.
-            set.walk_from(0, |member, _| {
-                members.push(member.to_vec());
-                ControlFlow::Break(())
-            })?;
-        }
+        walk_from_drawn(set, &mut take)?;
         Ok(members)
     })
 }
@@ -305,11 +301,12 @@ fn draw_places(
     let (mut shown, mut known) = (0, BTreeSet::new());
     // Others may remove members meanwhile, until fewer than these are left; then it is run again.
     for _ in 0..count.saturating_mul(ATTEMPT_FACTOR) {
-        let mut flow = ControlFlow::Continue(());
-        let is_found = see_first(collection, &mut |member, value| {
+        let (mut flow, mut is_found) = (ControlFlow::Continue(()), false);
+        walk_from_drawn(collection, &mut |member, value| {
+            is_found = true;
             if let Some(kept) = &mut kept {
                 if known.contains(member) {
-                    return;
+                    return ControlFlow::Break(());
                 }
                 flow = kept.take(member.len());
                 known.insert(member.to_vec());
@@ -318,6 +315,7 @@ fn draw_places(
                 shown += 1;
                 flow = show(member, value);
             }
+            ControlFlow::Break(())
         })?;
         kept.as_ref().map_or(Ok(()), CopyBudget::check)?;
         if !is_found || flow.is_break() || shown == count {
@@ -327,24 +325,28 @@ fn draw_places(
     Ok(())
 }
 
-/// Shows the first member from a place on that is drawn. Returns whether there is one.
-fn see_first(
-    collection: &mut Collection<'_, '_>,
-    see: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<bool> {
+/// Visits the members from a drawn one on, at least one if there is any. The first from a drawn place on is drawn as
+/// often as the gap before it is wide, which may be next to nothing; so a drawn number of them is passed over, and it
+/// depends on the mean of as many gaps.
+fn walk_from_drawn(collection: &mut Collection<'_, '_>, visit: &mut Show<'_>) -> Result<()> {
+    let mut passed = random() % PASSED_COUNT;
     let mut is_found = false;
-    // Behind the last one comes the first.
-    for start in [collection.place(random()), 0] {
+    // Behind the last one comes the first. If others have removed most meanwhile, none is passed over in the end.
+    for (start, may_pass) in [(collection.place(random()), true), (0, true), (0, false)] {
+        passed = if may_pass { passed } else { 0 };
         collection.walk_from(start, |member, value| {
+            if passed > 0 {
+                passed -= 1;
+                return ControlFlow::Continue(());
+            }
             is_found = true;
-            see(member, value);
-            ControlFlow::Break(())
+            visit(member, value)
         })?;
         if is_found {
             break;
         }
     }
-    Ok(is_found)
+    Ok(())
 }
 
 /// Members that are looked at together.
