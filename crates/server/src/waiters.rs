@@ -8,19 +8,21 @@
 //!   a client that waits                        a command that makes a collection
 //!   add to the table, count up                 write the collection
 //!   fence                                      fence
-//!   look at the keys once more                 look at the counts
+//!   look at the keys once more                 look at the counts, and at the set
 //! ```
 //!
 //! Either the client that waits sees the members, or the one that makes them sees that another waits. The counts are
-//! by the hash of the key, so that a command looks into the table only if a client waits for a key of its own.
+//! by the hash of the key, and many keys have the same; behind a count that is not zero it is looked up whether a key
+//! of this very hash is waited for, in a set that has many locks. So a command looks into the table, whose lock it
+//! holds until it is written, only if a client waits for a key of its own, however many keys others wait for.
 //!
 //! Invariants, under the lock: each ticket is in the queue of each of its keys, and in no other (I1); a client
 //! has at most one ticket (I2); the thread that takes a ticket out of the table answers the client (I3).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 
@@ -32,6 +34,8 @@ use crate::types::Kind;
 
 /// Counts of the clients that wait, by the hash of a key.
 const COUNT_LENGTH: usize = 1024;
+/// Parts of the set of hashes, each with a lock.
+const PART_COUNT: usize = 64;
 
 /// The place of a client among those that wait: the one that came first has the lowest.
 pub type Ticket = u64;
@@ -65,9 +69,14 @@ pub struct Waiters {
     total: AtomicUsize,
     /// For how many keys of a hash somebody waits.
     counts: Box<[AtomicU32]>,
+    /// The same by the whole hash, without those of nobody.
+    wanted: Box<[Mutex<Wanted>]>,
     hasher: RandomState,
     table: RankedMutex<Table>,
 }
+
+/// How many clients wait for a key of a hash.
+type Wanted = HashMap<u64, u32>;
 
 /// The clients that wait for each key of each database.
 type Queues = HashMap<(MapNumber, Vec<u8>), BTreeSet<Ticket>>;
@@ -93,6 +102,7 @@ impl Waiters {
         Waiters {
             total: AtomicUsize::new(0),
             counts: (0..COUNT_LENGTH).map(|_| AtomicU32::new(0)).collect(),
+            wanted: (0..PART_COUNT).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             table: RankedMutex::new(Rank::Waiters, Table::default()),
         }
@@ -107,8 +117,12 @@ impl Waiters {
     /// Whether somebody may wait for a key. A thread that has written it and passed [`Self::fence`] is told of every
     /// client that did not find what was written.
     pub fn may_want(&self, place: MapNumber, key: &[u8]) -> bool {
-        // Relaxed: the fences order it (see the header of this file).
-        self.total() > 0 && self.count_of(place, key).load(Ordering::Relaxed) > 0
+        if self.total() == 0 {
+            return false;
+        }
+        let hash = self.hash_of(place, key);
+        // Relaxed: the fences order it (see the header of this file), and the lock behind it.
+        self.count_of(hash).load(Ordering::Relaxed) > 0 && self.wanted(hash).contains_key(&hash)
     }
 
     /// Between writing and [`Self::may_want`].
@@ -128,8 +142,40 @@ impl Waiters {
         self.lock().take(ticket).is_some()
     }
 
-    fn count_of(&self, place: MapNumber, key: &[u8]) -> &AtomicU32 {
-        &self.counts[self.hasher.hash_one((place, key)) as usize % COUNT_LENGTH]
+    fn hash_of(&self, place: MapNumber, key: &[u8]) -> u64 {
+        self.hasher.hash_one((place, key))
+    }
+
+    fn count_of(&self, hash: u64) -> &AtomicU32 {
+        &self.counts[hash as usize % COUNT_LENGTH]
+    }
+
+    /// The part of the set for a hash. Nothing else is waited for with its lock, and nothing panics.
+    fn wanted(&self, hash: u64) -> MutexGuard<'_, Wanted> {
+        let part = &self.wanted[(hash >> 32) as usize % PART_COUNT];
+        part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that one more client waits for a key.
+    fn count_up(&self, place: MapNumber, key: &[u8]) {
+        let hash = self.hash_of(place, key);
+        *self.wanted(hash).entry(hash).or_default() += 1;
+        // Relaxed: the fence of `Locked::add` orders it.
+        self.count_of(hash).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that one fewer waits for a key.
+    fn count_down(&self, place: MapNumber, key: &[u8]) {
+        let hash = self.hash_of(place, key);
+        // Relaxed: a thread that sees it too late looks into the set, or the table, for nothing.
+        self.count_of(hash).fetch_sub(1, Ordering::Relaxed);
+        let mut wanted = self.wanted(hash);
+        if let Some(count) = wanted.get_mut(&hash) {
+            *count -= 1;
+            if *count == 0 {
+                wanted.remove(&hash);
+            }
+        }
     }
 }
 
@@ -150,8 +196,7 @@ impl Locked<'_> {
             let wanted = (waiter.place, key.clone());
             let queue = self.table.queues(waiter.blocking.kind).entry(wanted).or_default();
             if queue.insert(ticket) {
-                // Relaxed: the fence of `add` orders it.
-                waiters.count_of(waiter.place, key).fetch_add(1, Ordering::Relaxed);
+                waiters.count_up(waiter.place, key);
             }
         }
         self.table.by_client.insert(waiter.client.id, ticket);
@@ -191,8 +236,7 @@ impl Locked<'_> {
             let wanted = (waiter.place, key.clone());
             let Some(queue) = queues.get_mut(&wanted) else { continue };
             if queue.remove(&ticket) {
-                // Relaxed: a thread that sees it too late looks into the table for nothing.
-                self.waiters.count_of(waiter.place, key).fetch_sub(1, Ordering::Relaxed);
+                self.waiters.count_down(waiter.place, key);
             }
             if queue.is_empty() {
                 queues.remove(&wanted);
@@ -297,6 +341,22 @@ mod tests {
         assert!(locked.table.waiters.is_empty() && locked.table.by_client.is_empty());
         // Relaxed: no other thread is there.
         assert!(waiters.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0));
+        assert!(waiters.wanted.iter().all(|part| part.lock().unwrap().is_empty()));
         assert!(!waiters.may_want(MapNumber::default(), b"a"));
+    }
+
+    /// What was wrong: with a client that waited for 8,000 keys nearly every other key counted as waited for.
+    #[test]
+    fn a_client_that_waits_for_many_keys_wants_no_other() {
+        let (waiters, registry) = (Waiters::new(), Registry::new());
+        let names: Vec<String> = (0..8_000).map(|number| format!("queue{number}")).collect();
+        let keys: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+        let ticket = waiters.lock().add(waiter(&registry, &keys, Kind::List));
+        let place = MapNumber::default();
+        assert!(keys.iter().all(|key| waiters.may_want(place, key)));
+        let others = (0..8_000).map(|number| format!("other{number}"));
+        assert_eq!(others.filter(|key| waiters.may_want(place, key.as_bytes())).count(), 0);
+        assert!(waiters.remove(ticket));
+        assert!(!keys.iter().any(|key| waiters.may_want(place, key)));
     }
 }

@@ -47,7 +47,7 @@ use super::undo::{Before, UndoLog};
 use crate::databases::{Database, Databases, MapNumber};
 use crate::failure::{Failure, Result};
 use crate::short_bytes::ShortBytes;
-use crate::types::{HEADER_SIZE, Header, Kind, Ready, Types};
+use crate::types::{HEADER_SIZE, Header, Kind, MARK_SIZE, Ready, Types};
 
 /// What makes of a key, and when it expires, what is to be done with it.
 pub type Decide<'a> = dyn FnMut(Option<(&[u8], Expiry)>) -> Action + 'a;
@@ -208,7 +208,7 @@ impl Stage {
         }
     }
 
-    /// The keys that may have been made collections, in the order in which they were.
+    /// The keys that may have been made collections that clients wait for, in the order in which they were.
     pub fn made(&self) -> &[(MapNumber, Vec<u8>)] {
         &self.made
     }
@@ -267,10 +267,7 @@ impl Stage {
     pub fn write(&mut self, place: MapNumber, key: &[u8], value: Option<Value>) -> Result<()> {
         self.write_current();
         check_key(key)?;
-        let is_header = |value: &Option<Value>| {
-            value.as_ref().is_some_and(|(value, _)| value.len() == HEADER_SIZE)
-        };
-        if is_header(&value) && !self.written(place, key).is_some_and(is_header) {
+        if may_be_waited_for(&value) && !self.written(place, key).is_some_and(may_be_waited_for) {
             self.size += key.len() + ENTRY_OVERHEAD;
             self.made.push((place, key.to_vec()));
         }
@@ -336,6 +333,12 @@ impl Stage {
             None => self.size += key.len() + ENTRY_OVERHEAD,
         }
     }
+}
+
+/// Whether a value may be a collection of a kind that clients wait for.
+fn may_be_waited_for(value: &Option<Value>) -> bool {
+    let Some((value, _)) = value else { return false };
+    value.len() == HEADER_SIZE && Kind::of(value[MARK_SIZE]).is_some_and(Kind::is_waited_for)
 }
 
 /// Refuses what the store would refuse: then only the command fails, and not the whole batch.

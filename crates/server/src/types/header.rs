@@ -30,6 +30,11 @@ impl Kind {
             .find(|kind| *kind as u8 == byte)
     }
 
+    /// Whether clients wait for collections of this kind.
+    pub fn is_waited_for(self) -> bool {
+        matches!(self, Kind::SortedSet | Kind::List)
+    }
+
     /// The name that `TYPE` tells.
     pub fn name(self) -> &'static str {
         match self {

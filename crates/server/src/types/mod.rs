@@ -29,7 +29,7 @@ mod state;
 mod strings;
 
 pub use self::collector::Collector;
-pub use self::header::{HEADER_SIZE, Header, Kind};
+pub use self::header::{HEADER_SIZE, Header, Kind, MARK_SIZE};
 pub use self::headers::CollectionHeaders;
 pub use self::ready::Ready;
 pub use self::state::Types;

@@ -595,3 +595,23 @@ fn hostile_clients_that_wait_cost_what_they_send() {
     assert_eq!(client.reply(), "[\"later\" \"x\"]");
     assert_eq!(client.reply(), "+PONG");
 }
+
+/// A list or sorted set that comes to a key over another kind of collection, in one step, is for those that wait.
+#[test]
+fn a_list_that_comes_over_a_hash_is_given_away() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    for (make, pop, expected) in [
+        ("RPUSH l x", "BLPOP k 0", "[\"k\" \"x\"]"),
+        ("ZADD l 1 x", "BZPOPMIN k 0", "[\"k\" \"x\" \"1\"]"),
+    ] {
+        wait(&server, &mut client, pop);
+        assert_eq!(other.line(make), ":1");
+        assert_eq!(other.line("MULTI"), "+OK");
+        assert_eq!(other.line("HSET k f v"), "+QUEUED");
+        assert_eq!(other.line("RENAME l k"), "+QUEUED");
+        assert_eq!(other.line("EXEC"), "[:1 +OK]");
+        assert_eq!(client.reply(), expected);
+        assert_eq!(other.line("EXISTS k l"), ":0");
+    }
+}
