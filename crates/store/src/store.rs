@@ -394,10 +394,10 @@ impl Store {
 
     /// Lets writes of the calling thread return before they are durable, from now on and for good:
     /// nobody may be told of them before [`Self::wait_deferred`] has returned. So that many writes share one
-    /// wait, as a server does for all requests of a moment. A second call drops the record of writes whose
-    /// wait failed. A thread has this record for one store: when it asks another one to defer,
-    /// [`Self::wait_deferred`] of the first waits for all that was written there, and later writes wait one by one
-    /// again. Without a log it does nothing.
+    /// wait, as a server does for all requests of a moment. A second call forgets writes only if a wait for
+    /// them has failed. A thread has this record for one store: when it asks another one to defer,
+    /// [`Self::wait_deferred`] of the first waits for all that was written there, also when the first was asked to
+    /// defer anew, and until then later writes wait one by one again. Without a log it does nothing.
     pub fn defer_sync(&self) {
         if let Some(log) = &self.shared.log {
             log.defer();

@@ -41,6 +41,7 @@
 //!   may wait for the log.
 
 mod age;
+mod deferring;
 mod filling;
 mod live_maps;
 mod load;
@@ -62,7 +63,6 @@ mod snapshot_map;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -97,11 +97,6 @@ const OPENINGS_MAX: u64 = 1000;
 
 /// Logs opened so far: each has a number, which no other log of this process ever has.
 static OPENED: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// The log whose writes this thread waits for later, by its number, and the last of these writes.
-    static DEFERRED: Cell<Option<(u64, Lsn)>> = const { Cell::new(None) };
-}
 
 /// The log of an open store.
 pub(crate) struct StoreLog {
@@ -325,42 +320,6 @@ impl StoreLog {
     /// When a write counts as done.
     pub fn durability(&self) -> Durability {
         self.durability
-    }
-
-    /// Lets writes of this thread return at once, to be waited for together.
-    pub fn defer(&self) {
-        DEFERRED.set(Some((self.id, 0)));
-    }
-
-    /// Whether a write of this thread is to be waited for later; takes note of it.
-    #[inline]
-    pub fn defers(&self, lsn: Lsn) -> bool {
-        match DEFERRED.get() {
-            Some((log, last)) if log == self.id => {
-                DEFERRED.set(Some((log, last.max(lsn))));
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Waits for the writes of this thread that were deferred.
-    #[inline]
-    pub fn wait_deferred(&self) -> Result<()> {
-        match DEFERRED.get() {
-            Some((log, last)) if last != 0 && log == self.id => {
-                if !self.mutant("store.deferred_unwaited") {
-                    self.wait(last)?;
-                }
-                if DEFERRED.get() == Some((log, last)) {
-                    DEFERRED.set(Some((log, 0)));
-                }
-                Ok(())
-            }
-            // What was noted for this log, if anything was, has made way for that of another.
-            Some((log, _)) if log != self.id => self.wait(self.log.last_lsn()),
-            _ => Ok(()),
-        }
     }
 
     /// Waits until a write counts as done.

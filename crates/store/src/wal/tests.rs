@@ -6,6 +6,7 @@ mod replayed;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use everleaf_log::simulated::{Faults, SimulatedDisk};
 use everleaf_log::{Record, SnapshotWriter};
 
 use super::metadata_keys::NAMES;
@@ -133,6 +134,44 @@ fn writes_held_of_one_store_do_not_hold_those_of_the_next() {
     }
 }
 
+/// The second call forgot what nobody had waited for: it was told as durable, and only in memory.
+#[test]
+fn deferring_again_does_not_forget_what_was_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stores = ["first", "second"].map(|name| open(&folder.path().join(name)));
+    let [store, other] = &stores;
+    let lag = || store.shared().log.as_ref().expect("it has a log").lag().1;
+    for is_other_asked in [false, true] {
+        store.defer_sync();
+        store.default_map().put([u8::from(is_other_asked)], b"held").expect("room");
+        if is_other_asked {
+            other.defer_sync();
+        }
+        store.defer_sync();
+        assert_eq!(lag(), 1);
+        store.wait_deferred().expect("the disk works");
+        assert_eq!(lag(), 0);
+    }
+}
+
+/// A thread that was told that what it wrote may be lost goes on; one that was not told is, also when it defers again.
+#[test]
+fn a_wait_that_fails_is_told_once_also_when_deferred_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let store = crashes::world::options(&disk).open(folder.path().join("pool")).expect("it opens");
+    store.defer_sync();
+    store.default_map().put(b"key", b"held").expect("room");
+    disk.set_faults(Faults { sync_error_one_in: 1, ..disk.faults() });
+    assert!(matches!(store.sync(), Err(Error::LogFailed(_))));
+    store.defer_sync();
+    for _ in 0..2 {
+        assert!(matches!(store.wait_deferred(), Err(Error::LogFailed(_))));
+    }
+    store.defer_sync();
+    store.wait_deferred().expect("nothing was written since");
+}
+
 /// The removal of a map needed a session beside the one of its thread; without one it failed behind its
 /// place in the log, which ended the log.
 #[test]
@@ -201,7 +240,7 @@ fn an_expiry_is_logged_without_the_value() {
 fn an_expiry_in_place_waits_for_a_writer_that_keeps_the_old() {
     use std::sync::mpsc::channel;
     let folder = tempfile::tempdir().expect("a folder");
-    let disk = everleaf_log::simulated::SimulatedDisk::new(Default::default(), 1);
+    let disk = SimulatedDisk::new(Faults::default(), 1);
     let options = crashes::world::options(&disk);
     let store = options.open(folder.path().join("pool")).expect("it opens");
     let map = store.default_map();
