@@ -21,7 +21,8 @@
 //!
 //! Invariants:
 //! - LD1 what the log has is removed or replaced only when `incomplete` says durably that it is of no
-//!   use, or when the pool knows the log as its own and has everything itself;
+//!   use, or when the pool knows the log as its own and has everything itself. Files that were put aside stay: what
+//!   a salvage went on without may be nowhere else;
 //! - LD2 a folder with records that none of these files explains is refused, whatever the pool is like;
 //! - LD3 of these files only one that is not there says nothing. One that cannot be read (no descriptor, a bad
 //!   disk) is an error: it may be what says that the pool is an older copy, or that the log lacks its end.
@@ -426,7 +427,7 @@ impl LogDirectory {
         }
         let is_ours = |name: &&String| {
             let small = name.strip_suffix(NEW).unwrap_or(name);
-            is_file_of_log(name)
+            (is_file_of_log(name) && !is_put_aside(name))
                 || [SETTINGS, IDENTITY, REACHED, TREE, GENERATION, SALVAGING].contains(&small)
                 || (small == INCOMPLETE && small != name.as_str())
         };

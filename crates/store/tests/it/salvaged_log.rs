@@ -186,3 +186,32 @@ fn a_pool_that_may_have_what_a_salvaged_log_has_not_is_kept() {
     let kept = store.rebuilt().expect("it was rebuilt").kept.clone();
     assert_eq!(fs::read(kept.expect("it may have more")).expect("readable"), before);
 }
+
+/// What the log went on without was removed with it, though it is nowhere else.
+#[test]
+fn what_a_salvage_put_aside_stays_when_the_log_goes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    let segment = make(&pool);
+    damage(&segment);
+    fs::remove_file(&pool).expect("it is there");
+    power().salvage_log(true).open(&pool).expect("half of it is whole").close().expect("it closes");
+    let log = segment.parent().expect("a folder");
+    let aside = || {
+        let mut files: Vec<_> = fs::read_dir(log)
+            .expect("readable")
+            .map(|file| file.expect("readable").path())
+            .filter(|path| path.to_string_lossy().contains("/damaged-log-"))
+            .map(|path| (fs::read(&path).expect("readable"), path))
+            .collect();
+        files.sort();
+        files
+    };
+    let before = aside();
+    assert!(!before.is_empty());
+    for durability in [Durability::Process, Durability::Power] {
+        let store = power().durability(durability).open(&pool).expect("it opens");
+        assert!(aside() == before, "{durability:?}");
+        store.close().expect("it closes");
+    }
+}
