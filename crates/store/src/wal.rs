@@ -35,7 +35,7 @@
 //!   snapshot before anything new is durable: before the store is open, or, where writes do not wait for
 //!   the disk anyhow (`Interval`), behind that, unless the life before had not come so far. Until then
 //!   the log counts as it was found (`LogOptions::owes_snapshot`), and the pool does not count as cleanly
-//!   closed;
+//!   closed. No older snapshot ever serves for what comes behind it;
 //! - W4 a place is taken before the first moment at which its change can be seen, and behind the
 //!   stripes of its keys. From then until it is filled or given up its thread waits for nothing that
 //!   may wait for the log.

@@ -245,11 +245,10 @@ impl Opening<'_> {
         // It is as it was sealed, and it was sealed behind all that is known to have been logged.
         let is_proven =
             pool.was_clean() && pool.seal().is_some() && closed_at != 0 && closed_at == reached;
-        let is_interval = matches!(self.durability, Durability::Interval(_));
         Ok(log_options(self.identity, self.durability, self.options)
             .starts_empty(false)
             .owner_is_proven(is_proven)
-            .owes_snapshot(self.owes && is_interval && self.is_known)
+            .owes_snapshot(self.owes && self.is_known)
             .reached(reached)
             // The pool can be trusted.
             .owner_has_all(true))
@@ -280,10 +279,13 @@ impl Opening<'_> {
         let pool = trees.heap().pool();
         let is_hashed = trees.makes_hashed_leaves();
         store_log.note_tree(if is_hashed { Tree::HashedLeaf } else { Tree::NbTree })?;
-        // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
-        // again and again would keep nothing of what it wrote if the machine crashed.
+        // Otherwise it is written behind the opening: see W3. Not where writes wait for the disk, since they
+        // would wait for it, too; and not twice in a row, or a store that dies again and again would keep
+        // nothing of what it wrote if the machine crashed.
+        let is_interval = matches!(durability, Durability::Interval(_));
         let was_owing = found.was_owing && !store_log.mutant("store.owes_again");
-        let is_owed_now = self.owes && (was_owing || !store_log.owes_snapshot());
+        let can_wait = is_interval && !was_owing && store_log.owes_snapshot();
+        let is_owed_now = self.owes && !can_wait;
         if !self.is_known || is_owed_now || found.is_cut {
             let snapshot = store_log.snapshot(trees, session);
             match snapshot {
@@ -291,7 +293,10 @@ impl Opening<'_> {
                 Ok(_) => drop(store_log.note_reached(session)),
                 // It is tried once more behind the opening, and then the log ends; but what there is can be read.
                 Err(Error::DiskFull(_))
-                    if self.is_known && !found.is_cut && store_log.owes_snapshot() => {}
+                    if is_interval
+                        && self.is_known
+                        && !found.is_cut
+                        && store_log.owes_snapshot() => {}
                 // Damaged in it is only what it is made of.
                 Err(error) => {
                     return Err(match pool.path() {

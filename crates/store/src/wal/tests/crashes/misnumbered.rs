@@ -2,16 +2,18 @@
 //!
 //! The pool then said a number of the map that the log did not know. It was closed cleanly, so the next life took that
 //! number, and logged under it. When the pool was lost, its rebuilding passed over everything that was logged under a
-//! number without a name.
+//! number without a name. The same was lost where a process died between the two, the next life wrote its snapshot, and
+//! that one was damaged.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use everleaf_index::Change;
-use everleaf_log::simulated::{Faults, SimulatedDisk};
+use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
 
 use super::super::super::metadata_keys::{LAST, map_key};
 use super::world::{folder, options};
-use crate::DEFAULT_MAP;
+use crate::{DEFAULT_MAP, Error};
 
 #[test]
 fn what_is_written_after_a_failed_emptying_is_not_lost() {
@@ -43,5 +45,44 @@ fn what_is_written_after_a_failed_emptying_is_not_lost() {
     let left = options(&disk.crashed(3)).open(folder.path().join("left")).expect("it opens");
     for key in [&b"old"[..], b"older", b"new"] {
         assert!(left.default_map().contains(key).expect("readable"), "{}", key.escape_ascii());
+    }
+}
+
+#[test]
+fn a_number_that_the_log_lacks_never_loses_what_it_had() {
+    let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+    let (path, killed) = (folder.path().join("pool"), folder.path().join("killed"));
+    let store = options(&disk).open(&path).expect("it opens");
+    let _ = store.default_map().put(b"old", b"1").expect("room");
+    let _pairs = store.snapshot().expect("room");
+    // The process dies while a map is emptied: the pool has its number, and nobody will ask the log for it.
+    let left = std::sync::Arc::new(Mutex::new(None));
+    let (taken, lives, copy, moment) = (left.clone(), path.clone(), killed.clone(), disk.clone());
+    disk.set_point_hook(move |point| {
+        if point == "store.number_entered" {
+            std::fs::copy(&lives, &copy).expect("room");
+            *taken.lock().expect("no panic") = Some(moment.copied(1));
+        }
+    });
+    store.default_map().clear().expect("room");
+    disk.clear_hook();
+    let disk = left.lock().expect("no panic").take().expect("it came there");
+
+    let store = options(&disk).open(&killed).expect("the pool has everything");
+    assert_eq!(store.default_map().len(), 0);
+    let _ = store.default_map().put(b"new", b"2").expect("room");
+    for seed in 0..20 {
+        let disk = disk.crashed(seed);
+        let names = disk.names();
+        let newest = names.iter().rfind(|name| name.starts_with("snapshot-")).expect("there is");
+        disk.rot(newest, &mut Random::new(seed));
+        match options(&disk).open(folder.path().join(format!("left-{seed}"))) {
+            // All that is lost is told.
+            Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{error}"),
+            Ok(left) => {
+                assert_eq!(left.default_map().get(b"new").expect("get"), Some(b"2".to_vec()));
+                assert_eq!(left.default_map().get(b"old").expect("get"), None);
+            }
+        }
     }
 }
