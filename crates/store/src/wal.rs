@@ -289,7 +289,7 @@ impl StoreLog {
             return Ok(self.log.last_lsn());
         }
         let lsn = reservation.fill(&[Record::delete(NAMES, name.as_bytes())])?;
-        // Last: that it is left behind harms nobody, because only names of maps are looked for.
+        // Last: if it is left behind, the next opening removes it.
         self.metadata.change(session, &Change::remove(&map_key(name)))?;
         Ok(lsn)
     }

@@ -1,6 +1,6 @@
 //! Opening the log of a pool that can be trusted, or making one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -139,6 +139,7 @@ impl StoreLog {
         *self.last_number.lock() = last;
         let names = trees.names();
         live_maps::note_all(&self.metadata, session, &names)?;
+        self.forget_dropped(&names, session)?;
         for name in names.iter().filter(|name| !crate::map::reserved::is_reserved(name)) {
             if let Some(tree) = trees.find_bytes_tree(name)? {
                 let own = self.metadata.get_with(session, &map_key(name), |value| {
@@ -151,6 +152,24 @@ impl StoreLog {
             }
         }
         Ok(())
+    }
+
+    /// Removes numbers of maps that are not there any more: the process died while one was dropped. A map of that name
+    /// would get a number that the log has given up.
+    fn forget_dropped(&self, names: &[String], session: &mut Session<Hardware>) -> Result<()> {
+        let known: BTreeSet<Vec<u8>> = names.iter().map(|name| map_key(name)).collect();
+        let (prefix, mut left) = (map_key(""), vec![]);
+        let low = std::ops::Bound::Included(&prefix[..]);
+        self.metadata.scan(session, low, std::ops::Bound::Unbounded, false, |key, _| {
+            let is_number = key.starts_with(&prefix);
+            if is_number && !known.contains(key) {
+                left.push(key.to_vec());
+            }
+            is_number
+        })?;
+        left.iter().try_for_each(|key| {
+            self.metadata.change(session, &Change::remove(key)).map(drop).map_err(Error::from)
+        })
     }
 
     /// Gives a number to a map that has none. Its making was cut short, or it was made without a log. If it is empty,

@@ -172,6 +172,34 @@ fn a_wait_that_fails_is_told_once_also_when_deferred_again() {
     store.wait_deferred().expect("nothing was written since");
 }
 
+/// The process died behind the record of the drop: a map of that name got the number that the log had given up.
+#[test]
+fn a_number_that_a_drop_has_left_is_not_given_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = open(&path);
+    let key = super::metadata_keys::map_key("dropped");
+    let number = {
+        let log = store.shared().log.as_ref().expect("it has a log");
+        let mut session = store.shared().session().expect("there are enough");
+        let mut last = log.last_number.lock();
+        *last += 1;
+        let bytes = last.to_le_bytes();
+        let put = everleaf_index::Change::upsert(&key, &bytes);
+        log.metadata.change(&mut session, &put).expect("room");
+        *last
+    };
+    store.close().expect("closed");
+    let store = open(&path);
+    {
+        let log = store.shared().log.as_ref().expect("it has a log");
+        let mut session = store.shared().session().expect("there are enough");
+        let found = log.metadata.get_with(&mut session, &key, |_| ()).expect("get");
+        assert_eq!(found, None, "it is removed");
+    }
+    assert!(store.map("dropped").expect("room").number() > number);
+}
+
 /// The removal of a map needed a session beside the one of its thread; without one it failed behind its
 /// place in the log, which ended the log.
 #[test]
