@@ -193,6 +193,9 @@ fn what_a_salvage_put_aside_stays_when_the_log_goes() {
     let folder = tempfile::tempdir().expect("a folder");
     let pool = folder.path().join("pool");
     let segment = make(&pool);
+    let store = power().open(&pool).expect("it begins another segment");
+    let _ = store.default_map().put(KEYS.to_be_bytes(), [7; 100]).expect("room");
+    store.close().expect("it closes");
     damage(&segment);
     fs::remove_file(&pool).expect("it is there");
     power().salvage_log(true).open(&pool).expect("half of it is whole").close().expect("it closes");
