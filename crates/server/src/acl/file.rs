@@ -1,9 +1,9 @@
 //! The file of the users: a line `user NAME rule ...` for each; empty lines are passed over, there are no comments.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use everleaf::new_file::followed;
@@ -84,7 +84,8 @@ fn parse(words: &[&[u8]], at: &str, errors: &mut String) -> Rules {
 }
 
 /// Replaces a file as a whole: after a crash there is the old one, or the new one. What may be done with the old one
-/// may be done with the new one; a new one is the owner's alone. Neither a device is replaced nor a pool, to which the
+/// may be done with the new one, which has its owner and group, as far as it can be given them; a new one is the
+/// owner's alone. Neither a device is replaced nor a pool, to which the
 /// name may be a link. Nor is a file written that would be too long to be [loaded](load).
 pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
     if text.len() as u64 > SIZE_MAX {
@@ -151,7 +152,12 @@ fn temporary(path: &Path, attempt: u32) -> PathBuf {
 
 fn write_new(mut file: File, old: &Path, text: &[u8]) -> io::Result<()> {
     if let Ok(old) = fs::metadata(old) {
-        file.set_permissions(old.permissions())?;
+        let new = file.metadata()?;
+        let is_same = (new.uid(), new.gid()) == (old.uid(), old.gid());
+        let is_given = is_same || fchown(&file, Some(old.uid()), Some(old.gid())).is_ok();
+        // What a group may do is not for another one.
+        let mode = old.mode() & if is_given { 0o777 } else { 0o700 };
+        file.set_permissions(Permissions::from_mode(mode))?;
     }
     file.write_all(text)?;
     file.sync_all()
@@ -201,5 +207,22 @@ mod tests {
         });
         assert_eq!(save(&path("users"), b"none").unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read(path("users")).unwrap(), b"new");
+    }
+
+    /// The members of the group could read it no more, and those of the server's own could.
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_owner_and_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        if std::os::unix::fs::chown(&path, Some(12345), Some(12346)).is_err() {
+            println!("only root can give it away: nothing was tested");
+            return;
+        }
+        save(&path, b"new").unwrap();
+        let found = fs::metadata(&path).unwrap();
+        let (owner, mode) = ((found.uid(), found.gid()), found.mode() & 0o777);
+        assert_eq!((owner, mode), ((12345, 12346), 0o640));
     }
 }
