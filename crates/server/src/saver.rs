@@ -61,6 +61,8 @@ impl Saver {
     fn begin_in(&self, thread: Builder, store: &Arc<Store>) -> Result<io::Result<()>, Busy> {
         self.state.begin()?;
         let (state, store) = (Arc::clone(&self.state), Arc::clone(store));
+        // Held until it is kept: the save may have ended before, and another begun.
+        let mut kept = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let started = thread.spawn(move || {
             if let Err(error) = state.run(|| store.save()) {
                 tracing::error!("saving in the background failed: {error}");
@@ -69,7 +71,7 @@ impl Saver {
         match started {
             Ok(thread) => {
                 // The one before has ended: only one can be busy.
-                *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+                *kept = Some(thread);
             }
             Err(error) => {
                 tracing::error!("no thread to save in the background: {error}");
@@ -151,6 +153,24 @@ mod tests {
         assert!(matches!(begun, Ok(Err(_))));
         assert!(saver.has_failed() && !saver.is_busy());
         assert!(matches!(saver.begin(&store), Ok(Ok(()))));
+    }
+
+    /// The thread of a save could be kept in the place of the next one, which nobody then waited for.
+    #[test]
+    fn the_last_save_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let options = everleaf::Options::new().create(true).initial_size_bytes(1 << 20);
+        let store = Arc::new(options.open(folder.path().join("pool")).expect("it can be made"));
+        for _ in 0..20 {
+            let saver = Saver::new();
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| (0..10).for_each(|_| drop(saver.begin(&store))));
+                }
+            });
+            drop(saver);
+            assert_eq!(Arc::strong_count(&store), 1);
+        }
     }
 
     /// A save that panicked was running for ever: every later one was refused until the server was started again.
