@@ -388,6 +388,10 @@ mod tests {
             assert_eq!(expiry_of(time), Some(0), "{time}");
         }
         assert_eq!(expiry_of(-1), None);
+        // Of the first versions, in seconds.
+        let seconds = b"REDIS0002\xfd\xff\xff\xff\xff\x00\x01k\x01v";
+        let record = Rdb::open(&seconds[..]).unwrap().next_record().unwrap();
+        assert!(matches!(record, Some(RdbRecord::Key { expiry_ms: Some(0), .. })), "{record:?}");
     }
 
     /// What was wrong: a file with one was refused as damaged. Redis loads it, and leaves the key away.

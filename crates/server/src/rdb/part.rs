@@ -53,8 +53,9 @@ pub(super) fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64
             Part::Expiry((time != -1).then(|| u64::try_from(time).unwrap_or(0)))
         }
         TIME_S => {
-            let seconds = u32::from_le_bytes(reader.array()?);
-            Part::Expiry(Some(u64::from(seconds) * 1000))
+            // One before 1970 has come, as with milliseconds.
+            let seconds = i32::from_le_bytes(reader.array()?);
+            Part::Expiry(Some(u64::try_from(seconds).unwrap_or(0) * 1000))
         }
         SIZES => {
             reader.length()?;
