@@ -309,7 +309,7 @@ fn listen_tcp(host: &str, port: u16) -> Result<Vec<TcpListener>, ServerError> {
     let mut listeners = Vec::new();
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses {
-        match TcpListener::bind(address) {
+        match bind_tcp(address) {
             Ok(listener) => listeners.push(listener),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => failure = error,
             Err(error) => return Err(fail(error)),
@@ -318,12 +318,23 @@ fn listen_tcp(host: &str, port: u16) -> Result<Vec<TcpListener>, ServerError> {
     if listeners.is_empty() { Err(fail(failure)) } else { Ok(listeners) }
 }
 
+/// Listens at an address; at one of version 6 not for those of version 4 as well, which may have a socket of their own.
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let SocketAddr::V6(_) = address else { return TcpListener::bind(address) };
+    let socket = socket2::Socket::new(Domain::IPV6, Type::STREAM.nonblocking(), None)?;
+    socket.set_only_v6(true)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
 /// Listens at a path, with these permissions, if any are given.
 fn listen_unix(path: &Path, mode: Option<u32>) -> Result<Listener, ServerError> {
     let fail = |error| ServerError::Bind(path.display().to_string(), error);
     // Only a socket that nobody answers at is removed, never another kind of file.
-    let refused = std::os::unix::net::UnixStream::connect(path)
-        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let refused =
+        connect_to(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     let is_socket = std::fs::symlink_metadata(path)
         .is_ok_and(|metadata| std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type()));
     if refused && is_socket {
@@ -335,6 +346,13 @@ fn listen_unix(path: &Path, mode: Option<u32>) -> Result<Listener, ServerError> 
         Some(mode) => bind_with(path, mode).map_err(fail)?,
     };
     Ok(Listener::Unix(listener, Some(made)))
+}
+
+/// Looks whether somebody listens at a path. One who stands still, with as many connections waiting as there may be, is
+/// not waited for.
+fn connect_to(path: &Path) -> io::Result<()> {
+    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    socket.connect(&SockAddr::unix(path)?)
 }
 
 /// Listens at a path once it has these permissions: nobody connects who may not.
@@ -368,8 +386,30 @@ mod tests {
         let live = listen_unix(&path, None).unwrap();
         let error = listen_unix(&path, None).unwrap_err();
         assert!(error.to_string().contains("another port"), "{error}");
+        // Also one that has no room for another connection, which was waited for without an end.
+        drop(live);
+        let full = socket2::Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        full.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        full.listen(0).unwrap();
+        let clients: Vec<_> = (0..2).map(|_| connect_to(&path)).collect();
+        assert!(clients.iter().any(Result::is_err));
+        let error = listen_unix(&path, None).unwrap_err();
+        assert!(error.to_string().contains("another port"), "{error}");
+        drop(full);
+        let live = listen_unix(&path, None).unwrap();
         drop(live);
         assert!(!path.exists());
+    }
+
+    /// The socket of version 6 took the addresses of version 4 as well: the second one was refused.
+    #[test]
+    fn both_versions_of_the_protocol_have_their_own_socket() {
+        let Ok(six) = listen_tcp("::", 0) else {
+            println!("there is no version 6 here: nothing was tested");
+            return;
+        };
+        let port = six[0].local_addr().unwrap().port();
+        assert_eq!(listen_tcp("0.0.0.0", port).unwrap().len(), 1);
     }
 
     /// Nobody but root could use the socket of a service whose umask is 0077.
