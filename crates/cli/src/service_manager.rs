@@ -12,11 +12,18 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 /// The environment variable that names the manager's socket.
 const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 /// The environment variable with the number of the process that sockets are for.
 const PROCESS_VARIABLE: &str = "LISTEN_PID";
+
+/// How much more time is asked for, and how often.
+const MORE_TIME: &str = "EXTEND_TIMEOUT_USEC=60000000";
+const ASKED_EACH: Duration = Duration::from_secs(5);
 
 /// The first descriptor that is handed over.
 const FIRST: usize = 3;
@@ -59,6 +66,40 @@ pub fn tell(message: &str) {
     };
     if let Err(error) = send(&name, message) {
         tracing::warn!("the service manager cannot be told: {error}");
+    }
+}
+
+/// Asks the manager for more time, again and again, until it is dropped: one that stops a service kills it after a while,
+/// and in the middle of a save.
+pub struct Patience {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Patience {
+    pub fn ask() -> Self {
+        Self::ask_by(|| tell(MORE_TIME))
+    }
+
+    fn ask_by(tell: impl Fn() + Send + 'static) -> Self {
+        let (end, is_over) = channel();
+        // Also without a thread.
+        tell();
+        let ask = move || {
+            while is_over.recv_timeout(ASKED_EACH) == Err(RecvTimeoutError::Timeout) {
+                tell();
+            }
+        };
+        let thread = Builder::new().name("everleaf-patience".into()).spawn(ask).ok();
+        Patience { end: Some(end), thread }
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        // What it does can only fail to tell.
+        self.thread.take().map(JoinHandle::join);
     }
 }
 

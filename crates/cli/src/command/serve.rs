@@ -100,6 +100,7 @@ fn serve(
     });
     let end = announced.and(end.map_err(failure_of));
     service_manager::tell("STOPPING=1\nSTATUS=closing the pool");
+    let _patience = service_manager::Patience::ask();
     drop(server);
     let end = match (end, rescue(&store, &pool)) {
         (Ok(()), Some(lost)) => Err(lost),

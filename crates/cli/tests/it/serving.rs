@@ -105,6 +105,9 @@ fn a_service_manager_is_told_and_the_log_is_json() {
     assert_eq!(hear(), format!("READY=1\nSTATUS=ready on {}", serving.address));
     serving.signal("TERM");
     assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(hear(), "STOPPING=1\nSTATUS=closing the pool");
+    // And every few seconds again: a manager that stops a service kills it after a while, in the middle of a save.
+    assert_eq!(hear(), "EXTEND_TIMEOUT_USEC=60000000");
     let ended = serving.end();
     assert_eq!(ended.code, 0, "{}", ended.err);
     let lines = ended.err.lines().filter(|line| !line.starts_with("everleaf: "));
