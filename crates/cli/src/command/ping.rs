@@ -6,8 +6,9 @@ use crate::global::Global;
 use crate::output::Output;
 use clap::Args;
 use serde::Serialize;
+use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -74,15 +75,42 @@ fn tell(answer: &str, global: Global, out: &mut Output) -> Result<(), Failure> {
 
 /// One attempt: the server's answer.
 fn ask(address: &str, patience: Duration) -> io::Result<String> {
+    let until = Instant::now() + patience;
     if address.contains('/') {
-        let stream = UnixStream::connect(address)?;
+        let stream = connect_to_path(address, patience)?;
         stream.set_read_timeout(Some(patience))?;
-        exchange(stream, Instant::now() + patience)
+        exchange(stream, until)
     } else {
-        let stream = TcpStream::connect(address)?;
+        let stream = connect_to_host(address, patience)?;
         stream.set_read_timeout(Some(patience))?;
-        exchange(stream, Instant::now() + patience)
+        exchange(stream, until)
     }
+}
+
+/// Connects to the first address of a host that answers. Without a limit the kernel would try each for minutes.
+fn connect_to_host(address: &str, patience: Duration) -> io::Result<TcpStream> {
+    let mut failure = io::Error::from(ErrorKind::AddrNotAvailable);
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Connects to a path. A server that stands still, with as many connections waiting as it may have, is not waited for
+/// without an end.
+fn connect_to_path(path: &str, patience: Duration) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // It is the limit of a connect to a path, too.
+    socket.set_write_timeout(Some(patience))?;
+    let connected = socket.connect(&SockAddr::unix(path)?);
+    connected.map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+        _ => error,
+    })?;
+    Ok(socket.into())
 }
 
 /// Sends PING, and reads the one line that answers it, unless that comes byte by byte and too late.
@@ -113,6 +141,22 @@ fn exchange(mut stream: impl Read + Write, until: Instant) -> io::Result<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It was waited for without an end.
+    #[test]
+    fn a_server_that_takes_no_connection_is_given_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        listener.bind(&SockAddr::unix(&path).expect("a path")).expect("it can be bound");
+        listener.listen(0).expect("it can listen");
+        let path = path.to_str().expect("a name");
+        let patience = Duration::from_millis(200);
+        let waiting = std::iter::from_fn(|| connect_to_path(path, patience).ok());
+        assert!(waiting.take(5).count() < 5, "nobody takes them");
+        let error = ask(path, patience).expect_err("nobody answers");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    }
 
     /// A server's side of an exchange: what it will say.
     struct Saying(&'static [u8]);
