@@ -183,6 +183,10 @@ fn told(rebuilt: &Rebuilt) -> String {
         counted(rebuilt.snapshot_pairs, "key"),
         counted(rebuilt.replayed, "commit")
     );
+    let what = match &rebuilt.skipped[..] {
+        [] => what,
+        skipped => format!("{what} (newer ones were passed over: {})", skipped.join("; ")),
+    };
     match &rebuilt.kept {
         None => format!("the pool was missing or could not be used: {what}"),
         Some(kept) => format!(

@@ -57,6 +57,22 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
         CollectionReport::default()
     };
     let put_aside = store.put_aside_files()?;
+    let found = Found { report, collections, put_aside };
+    // What is damaged counts more than a reader that goes away.
+    let told = tell(&found, global, out);
+    judge(&pool, &found.report, &found.collections).and(told)
+}
+
+/// What a check has found.
+struct Found {
+    report: CheckReport,
+    collections: CollectionReport,
+    put_aside: Vec<PathBuf>,
+}
+
+/// Prints what was found.
+fn tell(found: &Found, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let Found { report, collections, put_aside } = found;
     let is_sound = report.is_clean() && collections.problems.is_empty();
     if global.json {
         let problems = [&report.problems[..], &collections.problems[..]].concat();
@@ -67,7 +83,7 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
             keys: report.keys,
             leaves: report.leaves,
             problems,
-            put_aside: &put_aside,
+            put_aside,
             sound: is_sound,
             unproven_leaves: report.unproven_leaves,
         })?;
@@ -91,10 +107,10 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
             ))?;
         }
         if !global.quiet {
-            tell_put_aside(&put_aside, out)?;
+            tell_put_aside(put_aside, out)?;
         }
     }
-    judge(&pool, &report, &collections)
+    Ok(())
 }
 
 /// Tells of files that were put aside, and what they are for.

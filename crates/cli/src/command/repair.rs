@@ -6,7 +6,7 @@ use crate::output::{Output, counted};
 use clap::Args;
 use everleaf::{Error, Repaired, Store};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,6 +47,26 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
         is_mark_found = mend_collections(new, repaired)?;
         Ok(())
     })?;
+    // What was dropped counts more than a reader that goes away.
+    let told = tell(&repaired, is_mark_found, &args.pool, global, out);
+    match repaired.dropped.len() as u64 {
+        0 => told,
+        count => Err(Failure::not_found(format!(
+            "{} of {} could not be kept (listed above)",
+            counted(count, "part"),
+            args.damaged.display()
+        ))),
+    }
+}
+
+/// Prints what was kept, and what was not.
+fn tell(
+    repaired: &Repaired,
+    is_mark_found: bool,
+    pool: &Path,
+    global: Global,
+    out: &mut Output,
+) -> Result<(), Failure> {
     if global.json {
         out.json(&Mended {
             complete: repaired.is_complete,
@@ -69,7 +89,7 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
             out.line(&format!(
                 "kept {kept} of {} in {}, {} of them doubtful (possibly an older value of the key)",
                 counted(maps, "map"),
-                args.pool.display(),
+                pool.display(),
                 repaired.doubtful
             ))?;
             if !repaired.is_complete {
@@ -80,14 +100,7 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
             }
         }
     }
-    match repaired.dropped.len() as u64 {
-        0 => Ok(()),
-        count => Err(Failure::not_found(format!(
-            "{} of {} could not be kept (listed above)",
-            counted(count, "part"),
-            args.damaged.display()
-        ))),
-    }
+    Ok(())
 }
 
 /// Finds again what all collections need, and a repair may have lost. Returns whether it had.

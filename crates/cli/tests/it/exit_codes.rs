@@ -231,6 +231,29 @@ fn a_reader_that_goes_away_ends_the_command_in_silence() {
     }
 }
 
+/// A reader that went away made of a damaged pool one that is sound, if what is damaged takes more than a pipe holds.
+#[test]
+fn a_damaged_pool_is_told_also_when_the_reader_goes_away() {
+    let place = PoolFolder::with_pool();
+    let input: String = (0..3_000).map(|key| format!("{key}\t{}\n", "MARK".repeat(30))).collect();
+    place.run_with(["load", "pool", "-"], input.as_bytes()).succeeded();
+    let mut bytes = std::fs::read(place.path("pool")).unwrap();
+    let marks: Vec<usize> =
+        (0..bytes.len() - 4).filter(|at| &bytes[*at..at + 4] == b"MARK").collect();
+    marks.iter().for_each(|at| bytes[*at] = b'N');
+    std::fs::write(place.path("pool"), bytes).unwrap();
+    for arguments in
+        [&["check", "pool"][..], &["check", "pool", "--json"], &["repair", "pool", "new"]]
+    {
+        let mut command = place.command(arguments);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = Ended::from(child.wait_with_output().unwrap());
+        assert_eq!(ended.code, 1, "{arguments:?}: {}", ended.err);
+    }
+}
+
 /// What was wrong: a closed standard output was not told from an empty one, and everything ended with 0.
 #[test]
 fn what_is_printed_to_a_closed_output_is_code_7() {
