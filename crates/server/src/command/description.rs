@@ -90,20 +90,29 @@ fn docs(reply: &mut Reply<'_>, request: &Request<'_>) {
     }
 }
 
-/// `COMMAND LIST [FILTERBY PATTERN pattern]`
+/// `COMMAND LIST [FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`: each command before its subcommands.
 fn list(reply: &mut Reply<'_>, request: &Request<'_>) -> CommandResult {
-    let pattern: &[u8] = match request.len() {
-        2 => b"*",
-        5 if request.arg(2).eq_ignore_ascii_case(b"filterby")
-            && request.arg(3).eq_ignore_ascii_case(b"pattern") =>
-        {
-            request.arg(4)
+    let any = || b"*".to_vec();
+    let (pattern, categories) = match request.len() {
+        2 => (any(), u32::MAX),
+        5 if request.arg(2).eq_ignore_ascii_case(b"filterby") => {
+            let value = request.arg(4);
+            match request.arg(3).to_ascii_lowercase().as_slice() {
+                b"pattern" => (value.to_ascii_lowercase(), u32::MAX),
+                // Nothing belongs to one that is not known.
+                b"aclcat" => (any(), commands::category(value).unwrap_or(0)),
+                // There are none, so nothing is of one.
+                b"module" => (any(), 0),
+                _ => return Err(Failure::Syntax),
+            }
         }
         _ => return Err(Failure::Syntax),
     };
-    let names = COMMANDS.iter().map(|command| command.name.as_bytes());
-    let pattern = Pattern::new(pattern);
-    let names: Vec<&[u8]> = names.filter(|name| pattern.matches(name)).collect();
+    let known = commands::in_order().map(|id| &commands::all()[id]).filter(|it| !it.is_reserved);
+    let found = known.filter(|it| it.categories & categories != 0);
+    let pattern = Pattern::new(&pattern);
+    let names: Vec<&[u8]> =
+        found.map(|it| it.name.as_bytes()).filter(|name| pattern.matches(name)).collect();
     reply.array(names.len());
     names.iter().for_each(|name| reply.bulk(name));
     Ok(())

@@ -107,7 +107,10 @@ fn commands_are_described() {
     let mut client = server.connect();
     let count: usize = client.line("COMMAND COUNT")[1..].parse().unwrap();
     let list = client.line("COMMAND LIST");
-    assert_eq!(list.matches('"').count(), count * 2);
+    // Subcommands are listed behind their commands, and not counted.
+    let of_subcommands = list.split('"').filter(|name| name.contains('|')).count();
+    assert_eq!(list.matches('"').count(), (count + of_subcommands) * 2);
+    assert!(list.contains("\"config\" \"config|get\""), "{list}");
     assert_eq!(
         client.line("COMMAND INFO get nosuch"),
         "[[\"get\" :2 [+readonly +fast] :1 :1 :1 [+@read +@string +@fast] [] [] []] nil[]]"
@@ -125,6 +128,12 @@ fn commands_are_described() {
     assert!(client.line("COMMAND DOCS get").starts_with("[\"get\" [\"summary\" \"Returns"));
     assert!(client.line("COMMAND DOCS").len() > 1_000);
     assert_eq!(client.line("COMMAND LIST FILTERBY PATTERN get*").matches('"').count(), 12);
+    assert_eq!(client.line("COMMAND LIST FILTERBY PATTERN get"), "[\"get\"]");
+    let of_hashes = client.line("COMMAND LIST FILTERBY ACLCAT hash");
+    assert!(of_hashes.contains("\"hset\"") && !of_hashes.contains("\"sadd\""), "{of_hashes}");
+    for nothing in ["ACLCAT none", "MODULE none"] {
+        assert_eq!(client.line(&format!("COMMAND LIST FILTERBY {nothing}")), "[]");
+    }
     assert!(client.line("COMMAND FOO").starts_with("-ERR unknown subcommand"));
     client.line("HELLO 3");
     assert!(client.line("COMMAND DOCS get").starts_with("{\"get\" {\"summary\""));

@@ -321,10 +321,12 @@ const WORDS: &[&str] = &[
     "NX",
 ];
 
-/// Whether a command is left out: it ends connection or server, waits, mutes the replies, or sends more of them.
+/// Whether a command is left out: it ends connection or server, waits, mutes the replies, or sends more of them; or it
+/// is a subcommand, which comes with its command.
 fn is_left_out(name: &str) -> bool {
     let waits = ["bl", "br", "bz"].iter().any(|start| name.starts_with(start));
     waits
+        || name.contains('|')
         || matches!(
             name,
             "shutdown" | "quit" | "client" | "hello" | "save" | "bgsave" | "config" | "monitor"

@@ -222,3 +222,46 @@ fn commands_belong_to_the_categories_of_redis() {
         }
     }
 }
+
+/// Of what both have: in another order, each is in the lists of both or of neither.
+#[test]
+fn commands_are_listed_by_the_filters_of_redis() {
+    let Some(redis) = Redis::start() else {
+        println!("skipped: there is no redis-server here; apt-get install redis-server");
+        return;
+    };
+    let server = TestServer::start();
+    let mut pair = Pair::new(&redis, &server);
+    let names = |raw: &super::Raw| -> Vec<Vec<u8>> {
+        let mut names: Vec<_> = raw.children.iter().map(|child| child.bytes.clone()).collect();
+        names.sort_unstable();
+        names
+    };
+    let (theirs, own) = pair.line(0, "COMMAND LIST");
+    let (theirs, own) = (names(&theirs), names(&own));
+    let mut check = |filter: &str, is_empty: bool| {
+        let (redis, ours) = pair.line(0, format!("COMMAND LIST {filter}").trim_end());
+        assert_eq!(redis.kind(), ours.kind(), "{filter}");
+        if redis.kind() == b'-' {
+            assert_eq!(redis, ours, "{filter}");
+        }
+        let (mut redis, mut ours) = (names(&redis), names(&ours));
+        redis.retain(|name| own.contains(name));
+        ours.retain(|name| theirs.contains(name));
+        assert_eq!(redis, ours, "{filter}");
+        assert_eq!(ours.is_empty(), is_empty, "{filter}");
+    };
+    check("", false);
+    for category in ["hash", "HASH", "read", "dangerous", "transaction", "admin", "connection"] {
+        check(&format!("FILTERBY ACLCAT {category}"), false);
+    }
+    for pattern in ["get*", "GET*", "config|*re*", "?lpop", "[s-z]*"] {
+        check(&format!("FILTERBY PATTERN {pattern}"), false);
+    }
+    for nothing in ["ACLCAT none", "ACLCAT scripting", "MODULE none", "PATTERN xadd", "PATTERN x"] {
+        check(&format!("filterby {nothing}"), true);
+    }
+    for wrong in ["x", "FILTERBY x", "FILTERBY x y", "FILTERBY MODULE", "FILTERBY ACLCAT a b"] {
+        check(wrong, true);
+    }
+}
