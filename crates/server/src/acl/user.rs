@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::commands;
 use super::facts::Access;
 use super::selector::{Denied, RuleError, Selector};
+use crate::command::facts::DIFFERENCES;
 use crate::password::{self, Hash};
 use crate::resp::words;
 
@@ -53,8 +54,13 @@ impl Rules {
         })?;
         for rule in &merged {
             changed.apply(rule).map_err(|error| {
-                let end = format!("': {}", error.text()).into_bytes();
-                [b"Error in ACL SETUSER modifier '".to_vec(), rule.clone(), end].concat()
+                let mut end = format!("': {}", error.text());
+                // It may be one that other servers have.
+                if error == RuleError::Unknown {
+                    end += " ";
+                    end += DIFFERENCES;
+                }
+                [&b"Error in ACL SETUSER modifier '"[..], rule, end.as_bytes()].concat()
             })?;
         }
         *self = changed;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::dump;
+use super::facts::DIFFERENCES;
 use super::object::{encoding, help};
 use crate::config::DebugCommand;
 use crate::failure::{CommandResult, Failure, Result};
@@ -48,7 +49,7 @@ pub fn debug(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult 
         }
         _ => Err(Failure::text(format!(
             "ERR DEBUG has no '{}' of this form here: it knows SLEEP, OBJECT, SET-ACTIVE-EXPIRE, LOG and HELP. \
-             What else it has in Redis is about how Redis keeps things",
+             What else it has in Redis is about how Redis keeps things {DIFFERENCES}",
             shown(request.arg(1))
         ))),
     }

@@ -44,7 +44,9 @@ pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> CommandResul
 fn getkeys(reply: &mut Reply<'_>, request: &Request<'_>) -> CommandResult {
     let args: Vec<&[u8]> = request.args_from(2).collect();
     let command = args.first().and_then(|name| facts::find(name)).map(|index| &COMMANDS[index]);
-    let command = command.ok_or(Failure::text("ERR Invalid command specified"))?;
+    let command = command.ok_or_else(|| {
+        Failure::text(format!("ERR Invalid command specified {}", facts::DIFFERENCES))
+    })?;
     let positions = key_positions::asked_for(command, &args)?;
     reply.array(positions.len());
     positions.iter().for_each(|at| reply.bulk(args[*at]));

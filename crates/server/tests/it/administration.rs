@@ -318,6 +318,7 @@ fn debug_is_for_clients_that_are_allowed() {
         assert!(object.contains("encoding:raw serializedlength:6 "), "{object}");
         let rest = client.line("DEBUG JMAP");
         assert!(rest.contains("'JMAP'") && rest.contains("SET-ACTIVE-EXPIRE"), "{rest}");
+        assert!(rest.ends_with("docs/redis-differences.md)"), "{rest}");
         assert_eq!(client.line("DEBUG SET-ACTIVE-EXPIRE 2"), "-ERR syntax error");
     }
 }

@@ -421,6 +421,7 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
         // There a number of keys may be no number, and then the destination comes last.
         b"command" if request.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(b"getkeys")) => {
             ours.starts_with("-ERR Invalid arguments")
+                || both_start("-ERR Invalid command specified")
         }
         b"client" if (same_kind && redis.starts_with("$")) || redis.starts_with("=") => {
             has_fields_of(redis, ours)
