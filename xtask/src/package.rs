@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::notices;
-use steps::{COMPLETIONS, CRATE, install, open_to_all, text_of, write};
+use steps::{COMPLETIONS, CRATE, DIFFERENCES, install, open_to_all, text_of, write};
 
 const USAGE: &str =
     "usage: cargo xtask package [--static | --container | --container --unpacked] [--debug]";
@@ -182,6 +182,7 @@ fn lay_out(root: &Path, program: &Path, tree: &Path, is_stripped: bool) -> io::R
     let doc = tree.join("usr/share/doc/everleaf");
     install(&root.join("CHANGELOG.md"), &doc.join("changelog"), 0o644)?;
     compress(&doc.join("changelog"))?;
+    install(&root.join(DIFFERENCES), &doc.join("redis-differences.md"), 0o644)?;
     write(&doc.join(notices::FILE), &notices::of(root, CRATE)?)?;
     let licences = ["LICENSE-MIT", "LICENSE-APACHE"];
     let texts: io::Result<Vec<String>> =
@@ -273,6 +274,7 @@ mod tests {
             ("-rw-r--r-- root/root", "./usr/share/man/man1/everleaf.1.gz"),
             ("-rw-r--r-- root/root", "./usr/share/zsh/vendor-completions/_everleaf"),
             ("-rw-r--r-- root/root", "./usr/share/doc/everleaf/copyright"),
+            ("-rw-r--r-- root/root", "./usr/share/doc/everleaf/redis-differences.md"),
             ("-rw-r--r-- root/root", "./usr/share/doc/everleaf/LICENCES-THIRD-PARTY"),
         ] {
             let is_line = |line: &str| line.starts_with(mode) && line.ends_with(path);

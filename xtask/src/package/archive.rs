@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::FILES;
-use super::steps::{COMPLETIONS, CRATE, install, open_to_all, text_of, write};
+use super::steps::{COMPLETIONS, CRATE, DIFFERENCES, install, open_to_all, text_of, write};
 use super::trial;
 use crate::notices;
 
@@ -57,7 +57,7 @@ fn lay_out(root: &Path, installed: &Path, tree: &Path) -> io::Result<()> {
     for (file, folder) in [("everleaf.toml", "etc"), ("everleaf.service", "systemd")] {
         install(&root.join(FILES).join(file), &tree.join(folder).join(file), 0o644)?;
     }
-    for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+    for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", DIFFERENCES] {
         install(&root.join(file), &tree.join(file), 0o644)?;
     }
     write(&tree.join(notices::FILE), &notices::of(root, CRATE)?)?;
@@ -130,6 +130,8 @@ mod tests {
             ("etc/everleaf.toml", 0o644),
             ("systemd/everleaf.service", 0o644),
             ("LICENSE-MIT", 0o644),
+            // As the server's errors name it.
+            ("docs/redis-differences.md", 0o644),
             (notices::FILE, 0o644),
         ] {
             let found = fs::metadata(folder.path().join(path)).map(|it| it.permissions().mode());

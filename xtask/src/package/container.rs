@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::steps::{CRATE, install, text_of, write};
+use super::steps::{CRATE, DIFFERENCES, install, text_of, write};
 use super::{container_trial, unpacked_trial};
 use crate::notices;
 
@@ -55,12 +55,12 @@ pub fn lay_out(root: &Path, program: &Path, folder: &Path) -> io::Result<PathBuf
     let installed = folder.join("usr/bin/everleaf");
     install(program, &installed, 0o755)?;
     install(&root.join("packaging/container.toml"), &folder.join("etc/everleaf.toml"), 0o644)?;
+    let doc = folder.join("usr/share/doc/everleaf");
     for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
-        let to = folder.join("usr/share/doc/everleaf").join(licence);
-        install(&root.join(licence), &to, 0o644)?;
+        install(&root.join(licence), &doc.join(licence), 0o644)?;
     }
-    let texts = folder.join("usr/share/doc/everleaf").join(notices::FILE);
-    write(&texts, &notices::of(root, CRATE)?)?;
+    install(&root.join(DIFFERENCES), &doc.join("redis-differences.md"), 0o644)?;
+    write(&doc.join(notices::FILE), &notices::of(root, CRATE)?)?;
     fs::create_dir(folder.join("data"))?;
     Ok(folder.to_path_buf())
 }
@@ -118,7 +118,10 @@ mod tests {
         assert!(user.parse::<u32>().unwrap() > 0, "a number that is not root's: {user}");
         let (_, check) = said("HEALTHCHECK ").split_once("CMD ").unwrap();
         let (entry, serve) = (words(said("ENTRYPOINT ")), words(said("CMD ")));
-        for path in [&entry[0], &words(check)[0], &serve[2], said("VOLUME "), said("WORKDIR ")] {
+        let page = "/usr/share/doc/everleaf/redis-differences.md";
+        for path in
+            [&entry[0], &words(check)[0], &serve[2], said("VOLUME "), said("WORKDIR "), page]
+        {
             assert!(is_laid_out(path), "{path}");
         }
         let configuration = fs::read_to_string(folder.join("etc/everleaf.toml")).unwrap();

@@ -9,6 +9,9 @@ use std::process::{Command, Stdio};
 /// The crate of the program.
 pub const CRATE: &str = "everleaf-cli";
 
+/// The page that the server's errors about unknown commands name, from the root of the workspace.
+pub const DIFFERENCES: &str = "docs/redis-differences.md";
+
 /// The completions: the shell, and where it looks for them.
 pub const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/everleaf"),

@@ -71,6 +71,10 @@ fn there_is_a_manual_page_for_each_command() {
         let page = place.read(&format!("share/man1/everleaf-{command}.1"));
         assert!(String::from_utf8_lossy(&page).contains("Example"), "{command}");
     }
+    // Errors about unknown commands name it.
+    let page = place.read("share/man1/everleaf-serve.1");
+    let page = String::from_utf8_lossy(&page).replace('\\', "");
+    assert!(page.contains("/usr/share/doc/everleaf/redis-differences.md"), "{page}");
     place.write("file", "");
     assert!(place.run(["man", "file/man1"]).failed(7).contains("file/man1"));
 }
