@@ -194,6 +194,9 @@ fn passwords_are_in_no_log() {
             .line("ACL SETUSER u >topsecret nonsense")
             .starts_with("-ERR Error in ACL SETUSER modifier 'nonsense'")
     );
+    let unknown = admin.line("ACL SETUSER u +xadd");
+    let (why, page) = ("Unknown command or category name in ACL (", "docs/redis-differences.md)");
+    assert!(unknown.contains(why) && unknown.ends_with(page), "{unknown}");
     assert_eq!(admin.line("AUTH u topsecret"), "+OK");
     assert_eq!(admin.line("AUTH u topsecret2"), WRONG);
     for line in

@@ -605,6 +605,10 @@ fn collections_are_sorted_by_weights() {
             ("SORT s", "-ERR One or more scores can't be converted into double"),
             ("SORT s ALPHA", "[\"a\" \"b\"]"),
             ("COMMAND GETKEYS SORT l STORE t", "[\"l\" \"t\"]"),
+            (
+                "COMMAND GETKEYS XADD s",
+                "-ERR Invalid command specified (what differs from Redis: docs/redis-differences.md)",
+            ),
             ("COMMAND GETKEYS OBJECT HELP x", "-ERR The command has no key arguments"),
             ("COMMAND GETKEYS OBJECT ENCODING x", "[\"x\"]"),
         ],

@@ -1,5 +1,5 @@
-# Read by Redis's suite behind its client. Answers in place of the server what it has no need of: settings of RDB files,
-# and functions, which do not exist here. Users are not given commands that do not exist here.
+# Read by Redis's suite behind its client. Answers in place of the server what it has no need of: settings of RDB files and
+# of how lists are laid out, and functions, which do not exist here. Users are not given commands that do not exist here.
 
 rename ::redis::__dispatch__raw__ ::redis::__dispatch__server__
 
@@ -11,6 +11,7 @@ proc ::redis::__dispatch__raw__ {id method argv} {
     if {!$::redis::deferred($id) && $::redis::blocking($id)} {
         set first [string tolower [lindex $argv 0]]
         if {[string equal -nocase $method function] && $first eq {flush}} { return OK }
+        if {[string equal -nocase $method debug] && $first eq {quicklist-packed-threshold}} { return OK }
         if {[string equal -nocase $method config] && [::redis::__is_of_files [lindex $argv 1]]} {
             if {$first eq {set}} { return OK }
             if {$first eq {get}} { return [list [lindex $argv 1] 0] }
