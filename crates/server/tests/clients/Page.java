@@ -58,7 +58,7 @@ public class Page {
             jedis.set(all, all);
             same(256, jedis.get(all).length);
         }
-        System.out.println("Jedis " + System.getProperty("java.version"));
+        System.out.println("Jedis, Java " + System.getProperty("java.version"));
     }
 
     static void values(Jedis jedis) {
