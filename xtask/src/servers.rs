@@ -1,16 +1,16 @@
 //! `cargo xtask servers FOLDER [--threads N] [PART ..]`: Everleaf's server, Redis and Valkey side by side, by one
 //! client.
 //!
-//! With `--threads` Everleaf has so many event loops, otherwise one per CPU.
+//! With `--threads` Everleaf has so many event loops, otherwise those that `serve` has by itself: one per CPU but one.
 //! `FOLDER` has a release build of `everleaf` (as `target/release`). Parts: `commands` (all of redis-benchmark, with 1
 //! and with 32 requests in flight; `commands:lpush,lpop` those tests alone), `ycsb` (its six mixes of commands),
 //! `sorted-set` (one of 10^7 members: memory, and speed), `tls`. Without a part all of them. Each prints a section of
 //! `docs/results/servers.md`. Nothing is written to a disk by anybody: what is compared survives the death of the
-//! process at most. For a quiet machine.
+//! process at most, and all files are in a folder in memory, without which this ends. For a quiet machine.
 //! `processor` is for a machine that is not: the processor's time that the servers take for a command with 32 in
 //! flight (`processor:sadd,zpopmin`: of those tests alone); also with Everleaf's durability `interval`, on the disk
 //! that `FOLDER` is on. `removal` has a set of 10^7 members removed, and one expire, and tells what another client
-//! notices; `removal:COUNT` one of so many. `claims` opens 3,000 clients that announce 100 MB each and send 155 bytes,
+//! notices; `removal:COUNT` one of so many. `claims` opens 3,000 clients that announce 100 MB each and send 152 bytes,
 //! and tells what is held for them (`ulimit -n 8192` before).
 
 mod claims;
@@ -20,6 +20,7 @@ mod contender;
 mod processor;
 mod removal;
 mod sections;
+mod ycsb;
 
 use std::path::Path;
 
@@ -53,7 +54,7 @@ fn measure(arguments: &[String]) -> Result<(), String> {
     for part in if parts.is_empty() { &all[..] } else { parts } {
         let section = match part.as_str() {
             "commands" => sections::commands(&contenders, "")?,
-            "ycsb" => sections::ycsb(&contenders)?,
+            "ycsb" => ycsb::section(&contenders)?,
             "sorted-set" => sections::sorted_set(&contenders)?,
             "tls" => sections::tls(&contenders)?,
             "claims" => claims::section(&contenders)?,

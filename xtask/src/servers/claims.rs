@@ -9,7 +9,7 @@ use super::client::Connection;
 use super::contender::{Contender, Folder, Server};
 
 const CLIENTS: usize = 3_000;
-/// What each sends, with a pause behind each part: 35 bytes announce the value, 120 are of it.
+/// What each sends, with a pause behind each part: 32 bytes announce the value, 120 are of it.
 const PARTS: [&[u8]; 3] =
     [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000000\r\n", &[b'v'; 60], &[b'v'; 60]];
 /// How long a server may take to read what was sent, or to forget clients that have gone.

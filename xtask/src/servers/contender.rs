@@ -15,7 +15,7 @@ pub struct Contender {
     pub version: String,
     program: PathBuf,
     is_ours: bool,
-    /// Event loops of ours; none for one per CPU.
+    /// Event loops of ours; none for as many as it has by itself.
     threads: Option<u32>,
 }
 
@@ -171,8 +171,19 @@ impl Drop for Server {
 pub struct Folder(pub PathBuf);
 
 impl Folder {
+    /// One in memory, so that no disk takes part: where temporary files are, or in `/dev/shm`.
     pub fn new() -> Result<Folder, String> {
-        Folder::inside(&std::env::temp_dir())
+        let mounts = fs::read_to_string("/proc/mounts").map_err(|error| error.to_string())?;
+        let places = [std::env::temp_dir(), PathBuf::from("/dev/shm")];
+        let place = places.iter().find(|place| is_in_memory(place, &mounts));
+        let place = place.ok_or_else(|| {
+            let [first, second] = places.each_ref().map(|place| place.display());
+            format!(
+                "neither {first} nor {second} is in memory (tmpfs), and a disk would be measured, too: set TMPDIR to a \
+                 folder that is"
+            )
+        })?;
+        Folder::inside(place)
     }
 
     /// One in another folder.
@@ -185,9 +196,42 @@ impl Folder {
     }
 }
 
+/// Whether a folder is in a file system that is kept in memory, by the list of what is mounted.
+fn is_in_memory(folder: &Path, mounts: &str) -> bool {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
+    let found = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (point, kind) = (words.next()?, words.next()?);
+        folder.starts_with(point).then_some((point.len(), kind))
+    });
+    // The last of those at one place hides the others.
+    let innermost = found.max_by_key(|(length, _)| *length);
+    innermost.is_some_and(|(_, kind)| matches!(kind, "tmpfs" | "ramfs"))
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         // What cannot be removed is removed by the next.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where `/tmp` is on a disk, the kernel wrote the pool that was measured back to it meanwhile.
+    #[test]
+    fn what_is_measured_is_in_memory_and_on_no_disk() {
+        let mounts =
+            "/dev/vda / ext4 rw 0 0\ntmpfs /shm tmpfs rw 0 0\n/dev/vdb /shm/disk xfs rw 0 0\n";
+        let of = |path: &str| is_in_memory(Path::new(path), mounts);
+        assert!(of("/shm") && of("/shm/a/b"));
+        assert!(!of("/") && !of("/nowhere/tmp") && !of("/shm/disk/a") && !of("/shmall"));
+        assert!(!is_in_memory(Path::new("/shm"), ""));
+        if let Ok(folder) = Folder::new() {
+            let mounts = fs::read_to_string("/proc/mounts").unwrap();
+            assert!(is_in_memory(&folder.0, &mounts), "{}", folder.0.display());
+        }
     }
 }

@@ -1,23 +1,18 @@
 //! What is measured, and the sections that tell it.
 
 use std::fmt::Write;
-use std::time::Duration;
 
-use super::client::{Connection, Figures, Row, benchmark, medians, mixed, together};
+use super::client::{Connection, Figures, Row, benchmark, medians, mixed};
 use super::commands::{ROUNDS, rows};
 use super::contender::{Contender, Folder, Server, certificates};
 
 /// Everleaf's aims: of the others' speed, with one request in flight and with 32.
 const AIMS: [(&str, f64); 2] = [("1", 1.0), ("32", 1.5)];
-/// Records of YCSB, its clients, and how long each mix is run.
-const RECORDS: u64 = 100_000;
-const CLIENTS: usize = 16;
-const TIME: Duration = Duration::from_millis(1500);
 /// Members of the large sorted set.
 pub const MEMBERS: u64 = 10_000_000;
 
 /// A table: Everleaf's figures first, then those of the others, and what is below the aim in words.
-fn table(contenders: &[Contender], rows: &[Row], aim: f64) -> String {
+pub fn table(contenders: &[Contender], rows: &[Row], aim: f64) -> String {
     let mut text = String::from("| |");
     for it in contenders {
         let _ = write!(text, " {} {}, a second (p99, ms) |", it.name, it.version);
@@ -46,7 +41,8 @@ fn table(contenders: &[Contender], rows: &[Row], aim: f64) -> String {
     text
 }
 
-fn start_all(contenders: &[Contender], folder: &Folder) -> Result<Vec<Server>, String> {
+/// Starts everybody without data.
+pub fn start_all(contenders: &[Contender], folder: &Folder) -> Result<Vec<Server>, String> {
     contenders.iter().map(|it| it.start(&folder.0)).collect()
 }
 
@@ -66,114 +62,6 @@ pub fn commands(contenders: &[Contender], tests: &str) -> Result<String, String>
         );
     }
     Ok(text)
-}
-
-/// A record's key: of few ranks more often than of others, as 1 / rank.
-fn key_of(number: u64) -> String {
-    let part = (number >> 11) as f64 / (1u64 << 53) as f64;
-    let rank = (RECORDS as f64).powf(part) as u64;
-    format!("user{:016}", mixed(rank % RECORDS) % RECORDS)
-}
-
-fn fields() -> Vec<(String, Vec<u8>)> {
-    (0..10).map(|field| (format!("field{field}"), vec![b'v'; 100])).collect()
-}
-
-fn insert(connection: &mut Connection, key: &str, fields: &[(String, Vec<u8>)], score: u64) {
-    let mut words = vec![&b"HMSET"[..], key.as_bytes()];
-    words.extend(fields.iter().flat_map(|(name, value)| [name.as_bytes(), value]));
-    connection.add(&words);
-    connection.add(&[b"ZADD", b"_indices", score.to_string().as_bytes(), key.as_bytes()]);
-}
-
-/// A step of a mix, as YCSB's client for Redis asks.
-fn step(
-    connection: &mut Connection,
-    mix: char,
-    number: u64,
-    fields: &[(String, Vec<u8>)],
-) -> Result<(), String> {
-    let (key, chance) = (key_of(number), mixed(number ^ 0x5555) % 100);
-    let read_share = match mix {
-        'A' | 'F' => 50,
-        'C' => 100,
-        _ => 95,
-    };
-    if chance < read_share && mix != 'E' {
-        connection.add(&[b"HGETALL", key.as_bytes()]);
-        return connection.send(1).map(drop);
-    }
-    match mix {
-        'E' if chance < read_share => {
-            // The scan finds keys, then reads each.
-            let from = (mixed(number ^ 7) % RECORDS).to_string();
-            let count = (1 + mixed(number ^ 9) % 100).to_string();
-            connection.add(&[
-                b"ZRANGEBYSCORE",
-                b"_indices",
-                from.as_bytes(),
-                b"+inf",
-                b"LIMIT",
-                b"0",
-                count.as_bytes(),
-            ]);
-            for key in connection.send(1)? {
-                connection.add(&[b"HGETALL", &key]);
-                connection.send(1)?;
-            }
-            Ok(())
-        }
-        'D' | 'E' => {
-            insert(
-                connection,
-                &format!("user{:016}", RECORDS + number % RECORDS),
-                fields,
-                RECORDS + number % RECORDS,
-            );
-            connection.send(2).map(drop)
-        }
-        'F' => {
-            connection.add(&[b"HGETALL", key.as_bytes()]);
-            connection.send(1)?;
-            connection.add(&[b"HMSET", key.as_bytes(), fields[0].0.as_bytes(), &fields[0].1]);
-            connection.send(1).map(drop)
-        }
-        _ => {
-            connection.add(&[b"HMSET", key.as_bytes(), fields[0].0.as_bytes(), &fields[0].1]);
-            connection.send(1).map(drop)
-        }
-    }
-}
-
-/// The six mixes of YCSB, with the commands of its client for Redis.
-pub fn ycsb(contenders: &[Contender]) -> Result<String, String> {
-    let folder = Folder::new()?;
-    let servers = start_all(contenders, &folder)?;
-    let fields = fields();
-    for server in &servers {
-        let mut connection = Connection::new(server.port)?;
-        for start in (0..RECORDS).step_by(100) {
-            for record in start..start + 100 {
-                insert(&mut connection, &format!("user{record:016}"), &fields, record);
-            }
-            connection.send(200)?;
-        }
-    }
-    let mut rows: Vec<Row> = Vec::new();
-    for mix in 'A'..='F' {
-        let figures = servers.iter().map(|server| {
-            together(server.port, CLIENTS, TIME, |connection, number| {
-                step(connection, mix, number, &fields)
-            })
-        });
-        rows.push((mix.to_string(), figures.collect::<Result<_, String>>()?));
-    }
-    Ok(format!(
-        "## YCSB\n\nThe mixes A to F with the commands of its client (HMSET of ten fields of 100 bytes and ZADD to \
-         `_indices`; HGETALL; ZRANGEBYSCORE and HGETALL of each): {RECORDS} records, drawn as 1 / rank, {CLIENTS} \
-         clients that wait for each reply.\n\n{}",
-        table(contenders, &rows, 1.5)
-    ))
 }
 
 /// A sorted set of many members: what it takes, and what asking costs.
