@@ -13,15 +13,19 @@ use super::variant::Variant;
 use super::write::{Done, Stop};
 use crate::node::pmwcas::VALUE_MAX;
 
-/// How often a write looks for a descriptor, its pin ended in between, before it gives up.
+/// How often a write looks for a descriptor, or for room of the thread that has frozen its leaf, its pin ended in
+/// between, before it gives up.
 pub(super) const fn tries<M: Machine>() -> u32 {
     if M::SIMULATED { 200 } else { 20_000 }
 }
 
 /// How often a write that found no room looks again.
 const ROOMS: u32 = 2;
-/// The same if its leaf is frozen: the thread that has frozen it has room to replace it.
-const ROOMS_OF_OTHERS: u32 = 200;
+/// A thread that waits for room of others reclaims what its session has retired in one of so many rounds: that takes
+/// longer than a look.
+pub(super) const fn collects_every<M: Machine>() -> u32 {
+    if M::SIMULATED { 2 } else { 16 }
+}
 
 impl<V: Variant, M: Machine> BzTree<V, M> {
     /// One write, again and again while no descriptor is free; and again when it found no room, for what the
@@ -31,7 +35,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         session: &mut Session<M>,
         change: &Change,
     ) -> Result<Outcome, IndexError> {
-        let mut rooms = 0;
+        let (mut rooms, mut waits) = (0, 0);
         for attempt in 0..tries::<M>() {
             let mut pinned = session.pinned();
             let done = self.write(&mut pinned, change);
@@ -48,14 +52,16 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
                     session.collect_all();
                     rooms += 1;
                 }
-                Err(Stop::Frozen(_)) if rooms < ROOMS_OF_OTHERS => {
+                // The thread that has frozen the leaf has room to replace it, and may itself wait for a descriptor.
+                Err(Stop::Frozen(_)) if attempt + 1 < tries::<M>() => {
                     M::mark("bztree.no_room_to_help");
-                    session.collect_all();
-                    // Every other time: what the own pin has kept back may be enough, and need nobody.
-                    if rooms % 2 == 1 {
-                        M::spin(rooms);
+                    // First what the own pin has kept back: it may be enough, and need nobody.
+                    if waits % collects_every::<M>() == 0 {
+                        session.collect_all();
+                    } else {
+                        M::spin(waits);
                     }
-                    rooms += 1;
+                    waits += 1;
                 }
                 Err(Stop::Alloc(error) | Stop::Frozen(error)) => return Err(error.into()),
                 Err(Stop::NoDescriptor) => {

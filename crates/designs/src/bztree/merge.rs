@@ -75,32 +75,44 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
 
     /// Makes one node of two, or two that have as much as each other.
     pub(super) fn merge(&self, session: &mut Session<M>, key: u64, two: Two) -> Result<bool, Stop> {
-        let (stripe, Two { holder, at, .. }) = (session.stripe(), two);
         if !self.words.has_free() {
             // Nothing is frozen that nobody could replace.
             return Err(Stop::NoDescriptor);
         }
         let mut rebuild = self.begin_merge(session, two)?;
+        let done = self.merge_with(session, &mut rebuild, key, two);
+        self.end(session, rebuild, matches!(done, Ok(true)));
+        done
+    }
+
+    /// The same with nodes that the caller has. Two are enough if all fits into one, but not for a copy of each node
+    /// that is frozen: so it waits for a descriptor.
+    pub(super) fn merge_with(
+        &self,
+        session: &mut Session<M>,
+        rebuild: &mut Rebuild,
+        key: u64,
+        two: Two,
+    ) -> Result<bool, Stop> {
+        let (stripe, Two { holder, at, .. }) = (session.stripe(), two);
         // The holder first: then its children are what they are.
         self.freeze(stripe, holder);
         if !self.is_on_path(stripe, key, holder) {
             // It was replaced, and frozen before. Its children may be in use.
-            self.end(session, rebuild, false);
             return Ok(false);
         }
         let children = self.children(stripe, holder);
+        let (left, (bound, right)) = (children[at].1, children[at + 1]);
         self.freeze(stripe, children[two.thin].1);
         let mut done = Ok(false);
         if rebuild.spare_count() > 2 || self.fits(stripe, two) {
             self.freeze(stripe, children[two.other].1);
-            done = self.merge_frozen(session, &mut rebuild, key, two);
+            done = self.merge_frozen(session, rebuild, key, (two, left, right));
         }
-        let (left, (bound, right)) = (children[at].1, children[at + 1]);
         if !matches!(done, Ok(true)) {
-            self.thaw(session, &mut rebuild, bound, right);
-            self.thaw(session, &mut rebuild, bound - 1, left);
+            self.thaw(session, rebuild, bound, right);
+            self.thaw(session, rebuild, bound - 1, left);
         }
-        self.end(session, rebuild, matches!(done, Ok(true)));
         done
     }
 
@@ -126,33 +138,27 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         self.pairs(stripe, thin).len() <= gone.count()
     }
 
-    /// Replaces two frozen nodes and what is above them. If what is above that changes, again.
+    /// Replaces two frozen nodes and what is above them. If what is above that changes, again; and if no descriptor
+    /// is free, when one is.
     fn merge_frozen(
         &self,
         session: &mut Session<M>,
         rebuild: &mut Rebuild,
         key: u64,
-        two: Two,
+        (two, left, right): (Two, u64, u64),
     ) -> Result<bool, Stop> {
         let (stripe, Two { holder, at, is_leaf, .. }) = (session.stripe(), two);
-        let children = self.children(stripe, holder);
-        let (left, right) = (children[at].1, children[at + 1]);
-        let mut all = self.contents(stripe, left, is_leaf);
-        let mut more = self.contents(stripe, right.1, is_leaf);
-        if let (false, Some(first)) = (is_leaf, more.first_mut()) {
-            // The first child of an inner node has no bound of its own.
-            first.0 = right.0;
-        }
-        all.append(&mut more);
         M::mark(if is_leaf { "bztree.merge" } else { "bztree.merge_inner" });
         let has_two = rebuild.spare_count() > 2;
         let most = if is_leaf && !has_two { V::SLOT_COUNT } else { Self::most_of(is_leaf) };
         for attempt in 0..thaw_tries::<M>() {
+            // The path first: behind another pin they may be other nodes, or have other contents.
             let path = self.find_path(stripe, key);
             let Some(level) = path.iter().position(|step| step.node == holder) else { break };
+            let Some(all) = self.contents_of(stripe, two, left, right) else { break };
             rebuild.restart();
             rebuild.replaces(left);
-            rebuild.replaces(right.1);
+            rebuild.replaces(right);
             let done = self
                 .build_parts(session, rebuild, (is_leaf, most), &all)
                 .map_err(Stop::from)
@@ -163,11 +169,42 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
                 Ok(false) => {}
                 // As in `thaw`.
                 Err(stop) if stop.lacks_space() => {}
+                Err(Stop::NoDescriptor) if !M::mutant("bztree.leaves_frozen") => {
+                    if !self.waited_for_descriptor(session) {
+                        return Err(Stop::NoDescriptor);
+                    }
+                    continue;
+                }
                 done => return done,
             }
             M::spin(attempt);
         }
         Ok(false)
+    }
+
+    /// The contents of two nodes as those of one, if they and what is above them are frozen.
+    fn contents_of(&self, stripe: usize, two: Two, left: u64, right: u64) -> Option<Pairs> {
+        let Two { holder, at, is_leaf, .. } = two;
+        if self.shape(holder).0 || !self.status(stripe, holder).is_frozen() {
+            return None;
+        }
+        let children = self.children(stripe, holder);
+        let [(_, first), (bound, second)] = children.get(at..at + 2)? else { return None };
+        if (*first, *second) != (left, right) {
+            return None;
+        }
+        let is_one = |node| self.shape(node).0 == is_leaf && self.status(stripe, node).is_frozen();
+        if !is_one(left) || !is_one(right) {
+            return None;
+        }
+        let mut all = self.contents(stripe, left, is_leaf);
+        let mut more = self.contents(stripe, right, is_leaf);
+        if let (false, Some(first)) = (is_leaf, more.first_mut()) {
+            // The first child of an inner node has no bound of its own.
+            first.0 = *bound;
+        }
+        all.append(&mut more);
+        Some(all)
     }
 
     /// Whether a node is on the way to a key.

@@ -38,7 +38,9 @@
 //!   makes it gone, so giving up need not be durable;
 //! - Z5 one visible pair has a key: a thread that reserved one looks, before making it visible, until every pair
 //!   in front of it that was reserved when it looked first is visible or gone;
-//! - Z6 a node that is replaced is retired by the thread that replaced it, when that is durable.
+//! - Z6 a node that is replaced is retired by the thread that replaced it, when that is durable;
+//! - Z7 a thread that has frozen a node replaces it before its call ends, or another does, or it gives up for want of
+//!   descriptors or of room that others have. So no node is frozen at rest, or a full pool would refuse updates.
 
 mod check;
 mod design;
@@ -59,7 +61,7 @@ use std::sync::Arc;
 use everleaf_alloc::Heap;
 use everleaf_index::build::Tally;
 use everleaf_index::{PoolBase, RootObject};
-use everleaf_machine::{Hardware, Machine};
+use everleaf_machine::{Atomic, Hardware, Machine};
 use everleaf_pool::Medium;
 
 use crate::node::pmwcas::Pmwcas;
@@ -90,6 +92,8 @@ pub struct BzTree<V: Variant = Standard, M: Machine = Hardware> {
     is_writable: bool,
     keys: Tally<M>,
     words: Pmwcas<M>,
+    /// 1 if some thread has given up replacing a node that it had frozen.
+    has_left_frozen: Atomic<u8, M>,
     variant: std::marker::PhantomData<V>,
     /// Keeps the pool open.
     _heap: Arc<Heap<M>>,

@@ -7,7 +7,7 @@
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::build::Tally;
 use everleaf_index::{IndexError, PoolBase, RootObject};
-use everleaf_machine::{Machine, Ordering};
+use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::BzTree;
 use super::layout::{
@@ -64,6 +64,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             is_writable: !heap.pool().is_read_only(),
             keys: Tally::new(0),
             words,
+            has_left_frozen: Atomic::new(0),
             variant: std::marker::PhantomData,
             _heap: heap,
         }

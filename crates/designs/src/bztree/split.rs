@@ -15,14 +15,15 @@
 //! If the pool has no room for that, what was frozen is copied as it is (`thaw`), or not even updates and removals
 //! could go on there. It cannot become active again itself: others may have copied it. Each node is frozen by a
 //! thread that has a node for such a copy of it, and of all that it has frozen before; it keeps them until its nodes
-//! are replaced, also while no descriptor is free.
+//! are replaced, also while no descriptor is free. That includes P if another thread has replaced L before P was
+//! frozen: nobody else would copy P for that (`thaw_holders`).
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::build::{Change, Effect, Outcome};
-use everleaf_machine::Machine;
+use everleaf_machine::{Machine, Ordering};
 
 use super::BzTree;
-use super::design::tries;
+use super::design::{collects_every, tries};
 use super::layout::{LEAF, PAIR_SIZE, SHAPE, meta_at, node_size};
 use super::scan::Pairs;
 use super::search::Step;
@@ -38,6 +39,8 @@ pub(super) struct Rebuild {
     spare: Vec<u64>,
     built: Vec<u64>,
     replaced: Vec<u64>,
+    /// What the caller has frozen for a child that was another's already. They outlast attempts.
+    in_vain: Vec<u64>,
 }
 
 /// Children of a node to be replaced.
@@ -195,7 +198,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     ) -> Attempt<Done> {
         let mut kept = None;
         let mut done = Ok(None);
-        for _ in 0..thaw_tries::<M>() {
+        for round in 1..=thaw_tries::<M>() {
             let path = self.find_path(session.stripe(), change.key);
             if path.last().is_none_or(|last| last.node != leaf) {
                 done = Ok(None);
@@ -209,7 +212,8 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             rebuild.restart();
             done = self.try_replace(session, rebuild, (leaf, &path), change);
             match &done {
-                Ok(None) => {}
+                Ok(None) if round < thaw_tries::<M>() => {}
+                Ok(None) => self.gives_up_frozen(),
                 Err(Stop::NoDescriptor) if !M::mutant("bztree.leaves_frozen") => {
                     if !self.waited_for_descriptor(session) {
                         done = Err(AllocError::DescriptorsInUse(self.words.count()).into());
@@ -220,10 +224,16 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             }
         }
         if let Some(mut rebuild) = kept {
-            if done.as_ref().is_err_and(Stop::lacks_space) {
-                self.thaw(session, &mut rebuild, change.key, leaf);
+            match &done {
+                Ok(Some(_)) => self.commit(session, &mut rebuild),
+                Ok(None) => {}
+                Err(stop) if stop.lacks_space() => {
+                    self.thaw(session, &mut rebuild, change.key, leaf);
+                }
+                Err(_) => self.gives_up_frozen(),
             }
-            self.end(session, rebuild, matches!(done, Ok(Some(_))));
+            self.thaw_holders(session, &mut rebuild, change.key);
+            self.end(session, rebuild, false);
         }
         Ok(done?.flatten().ok_or(Retry::Now))
     }
@@ -259,7 +269,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     /// Waits for a descriptor, for a while; returns whether one can be had. Descriptors are free when all that could
     /// help with them have ended their pins, so the caller's is ended, and begun anew: what it knows of nodes is of no
     /// use then.
-    fn waited_for_descriptor(&self, session: &mut Session<M>) -> bool {
+    pub(super) fn waited_for_descriptor(&self, session: &mut Session<M>) -> bool {
         M::mark("bztree.keeps_nodes");
         for attempt in 0..tries::<M>() {
             session.unpin();
@@ -326,12 +336,42 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
                     continue;
                 }
                 // The thread that has frozen what is above has a node for a copy of it.
-                Err(stop) if stop.lacks_space() => {}
+                Err(stop) if stop.lacks_space() => {
+                    if attempt % collects_every::<M>() == 0 {
+                        self.collect_retired(session);
+                        continue;
+                    }
+                }
                 Err(_) => break,
             }
             M::spin(attempt);
         }
+        self.gives_up_frozen();
         rebuild.restart();
+    }
+
+    /// Notes that the caller leaves a node frozen that it could not replace.
+    fn gives_up_frozen(&self) {
+        // Relaxed: read when nobody is active.
+        self.has_left_frozen.store(1, Ordering::Relaxed);
+    }
+
+    /// Makes room of what the session has retired: another copy may have taken the place of that. It ends the
+    /// caller's pin, behind which nothing that it retired would become free, and begins another.
+    fn collect_retired(&self, session: &mut Session<M>) {
+        session.unpin();
+        session.collect_all();
+        session.pin();
+    }
+
+    /// Thaws what the caller has frozen in vain on the way to `key`: others know of no work there, and may have no room
+    /// for a copy. It may end the caller's pin and begin another.
+    pub(super) fn thaw_holders(&self, session: &mut Session<M>, rebuild: &mut Rebuild, key: u64) {
+        while let Some(holder) = rebuild.in_vain.pop() {
+            if !M::mutant("bztree.leaves_holder") {
+                self.thaw(session, rebuild, key, holder);
+            }
+        }
     }
 
     /// Puts nodes in the place of the last one of a path. False if something has changed there.
@@ -372,14 +412,15 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     ) -> Result<bool, Stop> {
         let [above @ .., last] = path else { return Ok(false) };
         let (stripe, holder) = (session.stripe(), last.node);
-        if !M::mutant("bztree.copies_active_inner") {
-            self.freeze(stripe, holder);
-        }
+        let is_own = !M::mutant("bztree.copies_active_inner") && self.freeze(stripe, holder);
         M::mark("bztree.copy_inner");
         let mut children = self.children(stripe, holder);
         let Edit { at, count, mut by } = edit;
         if !rebuild.replaced.iter().any(|node| *node == children[at].1) {
             // Another thread has replaced it before the holder was frozen.
+            if is_own {
+                rebuild.in_vain.push(holder);
+            }
             return Ok(false);
         }
         by[0].0 = children[at].0;

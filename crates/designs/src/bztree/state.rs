@@ -145,12 +145,13 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         self.words.read(stripe, Self::child_at(inner, index))
     }
 
-    /// Freezes a node: from now on no operation on it succeeds. It need not be durable (Z3).
-    pub(super) fn freeze(&self, stripe: usize, node: u64) {
+    /// Freezes a node: from now on no operation on it succeeds. It need not be durable (Z3). False if it was
+    /// frozen already.
+    pub(super) fn freeze(&self, stripe: usize, node: u64) -> bool {
         loop {
             let status = self.status(stripe, node);
             if status.is_frozen() {
-                return;
+                return false;
             }
             // AcqRel: what was done to the node, for a thread that copies it; pairs with the acquire in
             // `Pmwcas::read`. Relaxed on failure: the loop looks again.
@@ -161,7 +162,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
                 Ordering::Relaxed,
             );
             if set.is_ok() {
-                return;
+                return true;
             }
         }
     }
