@@ -101,6 +101,8 @@ struct Cells<M: Machine> {
 #[derive(Clone, Copy)]
 struct Held {
     place: u64,
+    /// How many records it may have: as many as it has, when another chunk is behind it that this opening has added.
+    records: usize,
     /// From which look on trimming does not pass it over.
     passed: u64,
     /// How many chunks had been freed when it was passed over: with another one there may be space for it.
@@ -108,8 +110,8 @@ struct Held {
 }
 
 impl Held {
-    fn new(place: u64) -> Self {
-        Held { place, passed: 0, freed: 0 }
+    fn new(place: u64, records: usize) -> Self {
+        Held { place, records, passed: 0, freed: 0 }
     }
 }
 
@@ -325,8 +327,9 @@ impl<M: Machine> Logs<M> {
     /// Takes over a chunk that recovery found.
     fn adopt(&self, log: usize, chunk: u64) {
         let mut state = self.logs[log].lock();
-        state.chunks.push_back(Held::new(chunk));
-        (state.used, state.end) = (self.shape.chunk_length, self.shape.chunk_length);
+        let length = self.shape.chunk_length;
+        state.chunks.push_back(Held::new(chunk, length));
+        (state.used, state.end) = (length, length);
     }
 
     /// All chunks there are, as the running tree knows them.
@@ -413,8 +416,13 @@ impl<M: Machine> Logs<M> {
         let last = state.newest();
         self.write_head(chunk, mark, if last.is_some() { state.used as u64 } else { 0 });
         self.lead_to(log, last, Some(chunk));
-        state.chunks.push_back(Held::new(chunk));
-        (state.used, state.end) = (0, self.shape.chunk_length);
+        let used = state.used;
+        if let Some(last) = state.chunks.back_mut() {
+            last.records = used;
+        }
+        let length = self.shape.chunk_length;
+        state.chunks.push_back(Held::new(chunk, length));
+        (state.used, state.end) = (0, length);
         state.added += 1;
         state.fences.begin(chunk);
         Ok(())

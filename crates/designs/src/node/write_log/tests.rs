@@ -53,16 +53,58 @@ fn no_flipped_bit_of_a_head_or_a_link_is_missed() {
     assert!((0..24).all(|log| no_link(log) != 0));
 }
 
+fn new_logs(session: &mut Session<Hardware>, shape: Shape) -> Logs<Hardware> {
+    let root_object = RootObject::create(session, 7).expect("room");
+    let (base, medium) = (PoolBase::of(session.heap()), session.heap().medium());
+    let logs = Logs::new(base, medium, (root_object, 3), 1, shape);
+    logs.create();
+    logs
+}
+
+/// What the older chunk has finds no space until the newest one is freed. It was held against the number of records of
+/// that one, and called damaged as long as the pool was open.
+#[test]
+fn a_chunk_is_whole_when_the_newest_one_went_before_it() {
+    let pool = Pool::in_memory(1 << 20, 1 << 24, Domain::Process).expect("memory");
+    let heap = Heap::<Hardware>::create(pool).expect("room");
+    let mut session = heap.session().expect("a session");
+    let logs = new_logs(&mut session, Shape { logs: 1, ..Shape::SMALL });
+    let append = |session: &mut Session<Hardware>, key| {
+        let record = Record { key, value: Some(key), sequence: key, link: 0 };
+        logs.append(session, record).expect("room")
+    };
+    for key in 1..6 {
+        append(&mut session, key);
+    }
+    assert_eq!(logs.chunks().len(), 2);
+    let mut has_space = false;
+    let mut trim = |session: &mut Session<Hardware>, newest| {
+        let take = || logs.take_for_space(newest);
+        logs.trim(session, usize::MAX, take, |_, records| {
+            let is_old = records.iter().flatten().any(|record| record.key < 5);
+            if !is_old {
+                has_space |= newest == Newest::Goes;
+            }
+            if is_old && !has_space { Err(AllocError::OutOfMemory.into()) } else { Ok(()) }
+        })
+    };
+    assert_eq!(trim(&mut session, Newest::StaysIfOpen), 0);
+    assert_eq!(trim(&mut session, Newest::Goes), 2);
+    assert_eq!((logs.damaged(), logs.chunks().len()), (0, 0));
+    // It goes on with chunks of its own.
+    for key in 6..11 {
+        append(&mut session, key);
+    }
+    assert_eq!(logs.chunks().len(), 2);
+}
+
 /// Three records, of which the first and the last are of one leaf, and what they say when the key of that leaf is
 /// removed without room, after one of them was damaged.
 fn turned(is_linked: bool, damaged: Option<usize>) -> Result<Option<Option<u64>>, AllocError> {
     let pool = Pool::in_memory(1 << 20, 1 << 24, Domain::Process).expect("memory");
     let heap = Heap::<Hardware>::create(pool).expect("room");
     let mut session = heap.session().expect("a session");
-    let root_object = RootObject::create(&mut session, 7).expect("room");
-    let (base, medium) = (PoolBase::of(&heap), heap.medium());
-    let logs = Logs::new(base, medium, (root_object, 3), 1, Shape::SMALL);
-    logs.create();
+    let logs = new_logs(&mut session, Shape::SMALL);
     let mut places = vec![];
     for (key, value, sequence) in [(5, 50, 1), (9, 90, 1), (5, 51, 2)] {
         let link = if is_linked && sequence == 2 { places[0] } else { 0 };

@@ -216,6 +216,11 @@ impl<M: Machine> Logs<M> {
         let chunk = state.chunks.remove(taken).expect("it is there").place;
         let before = taken.checked_sub(1).map(|before| state.chunks[before].place);
         let next = state.chunks.get(taken).map(|next| next.place);
+        if next.is_none() {
+            // The one before is the newest again, and nothing is added to it.
+            let used = state.chunks.back().map_or(0, |newest| newest.records);
+            (state.used, state.end) = (used, used);
+        }
         self.lead_to(log, before, next);
         drop(state);
         // Before the place is used again: a thread that reads it now is waited for.
