@@ -136,8 +136,14 @@ impl<M: Machine> Table<M> {
 
     /// The shard of a key.
     pub fn shard(&self, key: u64) -> &Shard<M> {
-        let hash = (key >> self.shift).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        &self.shards[hash as usize % self.shards.len()]
+        &self.shards[self.shard_index(key)]
+    }
+
+    /// By bits of a product, to which the upper bits of the key are brought by folding.
+    fn shard_index(&self, key: u64) -> usize {
+        let prefix = key >> self.shift;
+        let hash = (prefix ^ prefix >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        hash as usize % self.shards.len()
     }
 
     /// All shards.
@@ -182,4 +188,23 @@ fn take<'k>(
     keys.extend(from.by_ref().take(limit).map(|(key, pending)| (*key, pending.current())));
     let last = keys[start..].last().map(|(key, _)| *key);
     from.next().and(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_machine::Hardware;
+
+    /// All keys that differ only in their upper bits were in one part of the table: its threads waited for
+    /// one lock.
+    #[test]
+    fn keys_that_differ_in_few_bits_are_spread() {
+        let table: Table<Hardware> = Table::new(32, 0, 0);
+        for shift in [0, 16, 32, 40, 54] {
+            let mut counts = [0; 32];
+            (0..1000_u64).for_each(|index| counts[table.shard_index(index << shift)] += 1);
+            let (least, most) = (counts.iter().min(), counts.iter().max());
+            assert!(least > Some(&10) && most < Some(&60), "<< {shift}: {counts:?}");
+        }
+    }
 }
