@@ -310,8 +310,8 @@ use Operation::{Evaluate, Get, Insert, Remove, Scan, Upsert};
 type Small =
     (&'static str, &'static [u64], &'static [(u64, bool)], bool, &'static [&'static [Operation]]);
 
-/// Programs small enough for every order. Keys 0, 2 and 3 are in one part of the table, 1 and 4 in the other.
-const SMALL: [Small; 9] = [
+/// Programs small enough for every order. Keys 0, 2, 3 and 6 are in one part of the table, 1 and 4 in the other.
+const SMALL: [Small; 10] = [
     ("two evaluators", &[2, 5], &[(0, true), (1, true)], false, &[&[Evaluate], &[Evaluate]]),
     (
         "a newer value",
@@ -359,6 +359,14 @@ const SMALL: [Small; 9] = [
         "without space",
         &[0, 2, 3],
         &[(1, true)],
+        true,
+        &[&[Upsert(2, 100)], &[Upsert(2, 200)], &[Evaluate]],
+    ),
+    // Neither the key that waits nor the one that is written without an entry is alone in its part.
+    (
+        "without space in one part",
+        &[0, 2, 3],
+        &[(6, true)],
         true,
         &[&[Upsert(2, 100)], &[Upsert(2, 200)], &[Evaluate]],
     ),

@@ -221,6 +221,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("f3-tree-evaluators", "f3.drained_goes_back"),
     of("f3-tree-evaluators", "f3.drains_own"),
     of("f3-tree-evaluators", "f3.horizon_first"),
+    of("f3-tree-evaluators", "f3.lowers_horizon"),
     of("f3-tree-evaluators", "f3.no_claim"),
     of("f3-tree-nodes", "f3.run_cuts_first"),
     of("f3-tree-nodes", "f3.run_drops_upper"),

@@ -23,7 +23,9 @@
 //! - *Horizons grow.* A horizon is looked at again under the claim, and a smaller one is not stored.
 //! - *What is free is durable.* A horizon is stored when all that it says is durable in the global tree, by
 //!   release, and read by acquire, so that the word that frees is stored behind the writes of all evaluators.
-//!   (Keys without space stay, under a new number above the horizon.)
+//!   (Keys without space stay: under a new number above the horizon, or, where nothing leaves the table, under
+//!   their own, and then the horizon stays as well. With a horizon at their numbers, others with larger ones that
+//!   leave the table would have entries that count.)
 //! - *Recovery.* Entries that are applied and not free yet are of two kinds. The newest of its key is
 //!   applied again, which changes nothing. One whose key was written since has a newer one, which has a larger
 //!   number and counts, too, because one number frees all: numbers of different shards are never compared
@@ -57,7 +59,8 @@ const STRIDE: usize = 13;
 
 impl<V: Variant, M: Machine> F3Tree<V, M> {
     /// Evaluates what is pending now, but for the parts that other threads evaluate: what an evaluator thread
-    /// calls, of which there may be several. Returns how many keys there were.
+    /// calls, of which there may be several. Returns how many keys it brought to the global tree. In a pool that stays
+    /// full it writes nothing in the end, and returns 0.
     ///
     /// *Durable*: what was pending was durable before. *Complexity*: a write of the global tree for
     /// each key.
@@ -70,17 +73,17 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             return Err(IndexError::ReadOnly);
         }
         let horizon = self.now();
-        self.pass(session, horizon, false)
+        self.pass(session, horizon, false, false)
     }
 
     /// Evaluates all that is pending now, together with other threads. Afterwards the entries that were filled
     /// before are free, but for those that find no space.
     pub(super) fn evaluate_all(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let horizon = self.now();
-        self.pass(session, horizon, false)?;
+        self.pass(session, horizon, false, true)?;
         // Acquire: as in `free_entry`.
         if self.drained.load(Ordering::Acquire) < horizon {
-            self.pass(session, horizon, true)?;
+            self.pass(session, horizon, true, true)?;
         }
         Ok(())
     }
@@ -93,12 +96,13 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
     }
 
     /// Evaluates what has a smaller number than `horizon` in each shard that no other thread evaluates, or waits
-    /// for those too.
+    /// for those too. `renews` says what becomes of keys without space, as in `evaluate_shard`.
     fn pass(
         &self,
         session: &mut Session<M>,
         horizon: u64,
         waits: bool,
+        renews: bool,
     ) -> Result<usize, IndexError> {
         if M::mutant("f3.drains_first") {
             self.set_drained(session, self.now());
@@ -123,7 +127,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             if M::mutant("f3.claim_ends_early") {
                 drop(claim.take());
             }
-            count += self.evaluate_shard(session, shard, &due, horizon, &mut damage);
+            count += self.evaluate_shard(session, shard, &due, (horizon, renews), &mut damage);
         }
         self.advance_drained(session, horizon);
         damage.map_or(Ok(count), Err)
@@ -145,7 +149,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         let mut damage = None;
         for shard in self.table.shards() {
             let due = self.due(shard, horizon);
-            self.evaluate_shard(session, shard, &due, horizon, &mut damage);
+            self.evaluate_shard(session, shard, &due, (horizon, true), &mut damage);
         }
         self.advance_drained(session, horizon);
         damage.map_or(Ok(()), Err)
@@ -167,19 +171,25 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
     }
 
     /// Applies what is due in a shard, takes it out of the table, and raises the shard's horizon. What cannot be
-    /// applied gets a new number. Returns how many keys there were. The caller has the claim.
+    /// applied gets a new number; if that is all, only if `renews`, which a thread that needs entries says. Returns
+    /// how many keys were applied. The caller has the claim.
     fn evaluate_shard(
         &self,
         session: &mut Session<M>,
         shard: &Shard<M>,
         due: &[(u64, Pending)],
-        mut horizon: u64,
+        (mut horizon, renews): (u64, bool),
         damage: &mut Option<IndexError>,
     ) -> usize {
         if M::mutant("f3.horizon_first") {
             shard.set_horizon(horizon);
         }
         let stuck = self.apply_all(session, due, damage);
+        let lowers = !renews && M::mutant("f3.lowers_horizon");
+        if !renews && !due.is_empty() && stuck.len() == due.len() && !lowers {
+            // Nothing leaves the table, so numbers and horizon may stay, and nothing is written.
+            return 0;
+        }
         if !due.is_empty() {
             let mut guard = shard.lock();
             let keys = guard.keys();
@@ -188,6 +198,10 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 if now.stamp != pending.stamp {
                     // A newer write of the key is pending.
                 } else if stuck.binary_search(key).is_ok() {
+                    if lowers {
+                        horizon = horizon.min(now.stamp.sequence());
+                        continue;
+                    }
                     // AcqRel: a number like any other; as in `store` in `write.rs`.
                     let sequence = self.clock.fetch_add(1, Ordering::AcqRel);
                     now.stamp = Stamp::new(sequence, now.stamp.is_removal());
@@ -201,7 +215,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             horizon = self.now();
         }
         shard.set_horizon(horizon);
-        due.len()
+        due.len() - stuck.len()
     }
 
     /// Brings keys, in ascending order, to the global tree: runs of them as leaves, the others one by

@@ -5,6 +5,7 @@ use everleaf_designs::f3tree::variant::{Nodes500, Objects500, Small, Unlimited, 
 use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
+use everleaf_machine::Ordering;
 
 use super::common::open;
 
@@ -165,6 +166,55 @@ fn several_evaluators_beside_writers_and_readers_lose_nothing() {
     evaluation_beside_writers::<Small<3, 4>>(3);
     evaluation_beside_writers::<Small<3, 4, 1, 2>>(3);
     evaluation_beside_writers::<Nodes500>(4);
+}
+
+/// A tree in a pool that is as full as inserts make it; how many there are. The keys are `key_of` their numbers.
+fn full_tree() -> (SingleTreePool<F3Tree<Unlimited>>, u64) {
+    let pool = Pool::in_memory(1 << 18, 1 << 18, Domain::Adr).expect("memory");
+    let single: SingleTreePool<F3Tree<Unlimited>> =
+        SingleTreePool::create_with_chunks(pool, 14).expect("room");
+    let mut session = single.heap().session().expect("a free session");
+    let mut count = 0;
+    while single.tree().insert(&mut session, key_of(count), count).is_ok() {
+        count += 1;
+    }
+    drop(session);
+    (single, count)
+}
+
+fn key_of(number: u64) -> u64 {
+    number * 7919 % 100_003
+}
+
+/// It gave every key without space a new number, again and again, and so never came to an end.
+#[test]
+fn an_evaluator_of_a_full_pool_has_nothing_to_do() {
+    let (single, count) = full_tree();
+    let (tree, mut session) = (single.tree(), single.heap().session().expect("a free session"));
+    let words = || -> Vec<u64> {
+        let words = (0..1 << 18).step_by(8).map(|offset| single.heap().pool().word(offset));
+        words.map(|word| word.load(Ordering::Relaxed)).collect()
+    };
+    tree.evaluate(&mut session).expect("no damage");
+    let before = words();
+    let evaluated: Vec<usize> =
+        (0..3).map(|_| tree.evaluate(&mut session).expect("no damage")).collect();
+    assert_eq!(evaluated, [0; 3], "of {count} keys");
+    let changed = words().iter().zip(&before).filter(|(now, before)| now != before).count();
+    assert_eq!(changed, 0, "words");
+    for number in 0..count {
+        let found = tree.get(&mut session, key_of(number)).expect("get");
+        assert_eq!(found, Some(number), "key {}", key_of(number));
+        // It makes room, so that what was without space is brought to the tree in the end.
+        assert_eq!(
+            tree.remove(&mut session, key_of(number)).expect("no space needed"),
+            Some(number)
+        );
+    }
+    while tree.evaluate(&mut session).expect("no damage") > 0 {}
+    drop(session);
+    let report = single.check().expect("check");
+    assert_eq!((report.problems, report.keys), (vec![], 0));
 }
 
 #[test]
