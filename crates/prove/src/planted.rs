@@ -370,6 +370,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("bztree", "bztree.copies_active_leaf"),
     of("bztree", "bztree.frees_at_once"),
     of("bztree", "bztree.keeps_reserved"),
+    of("bztree", "bztree.leaves_holder"),
     of("bztree", "bztree.no_node_flush"),
     of("bztree", "bztree.no_pair_flush"),
     of("bztree", "bztree.no_recheck"),

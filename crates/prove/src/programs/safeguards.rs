@@ -280,6 +280,13 @@ fn of_bztree() -> Vec<DirectedCase> {
             &[Insert(1, 10)],
             &[&[Remove(1)], &[Update(1, 11)]],
         ),
+        // The insert freezes the node above for two leaves, when the removal has put one in the place of the full one.
+        directed(
+            "a split that comes too late",
+            ("bztree", "bztree.leaves_holder", None, 1, 500),
+            &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Insert(5, 50)],
+            &[&[Insert(6, 60)], &[Remove(3)]],
+        ),
         // The leaf is full: the insert replaces it, and the update goes on in the one that was replaced.
         directed(
             "an update in a leaf that was replaced",
