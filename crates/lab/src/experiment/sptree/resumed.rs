@@ -9,7 +9,7 @@ use everleaf_lab_designs::resumption::{Resumption, Served, resumptions, served};
 use super::super::finding::{Axis, Chart, Figure, Grid, Line, Series};
 use super::super::{Context, Results};
 
-/// So many times as soon must the linked log's answer be: the paper says at once.
+/// So many times as soon as with the plain log must the answer with checkpoints be: the paper says at once.
 const SOONER: f64 = 4.0;
 
 const READS_LEAVES: &str = "opening reads line 0 of each leaf, since the upper layer is made anew; of the log, with \
