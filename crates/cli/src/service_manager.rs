@@ -69,8 +69,8 @@ pub fn tell(message: &str) {
     }
 }
 
-/// Asks the manager for more time, again and again, until it is dropped: one that stops a service kills it after a while,
-/// and in the middle of a save.
+/// Asks the manager for more time, again and again, until it is dropped: one that stops a service kills it after a
+/// while, and in the middle of a save.
 pub struct Patience {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
