@@ -22,6 +22,7 @@ use crate::command::series::{self, Undone};
 use crate::command::{counter, facts, mset_series};
 use crate::exclusion::Entered;
 use crate::failure::Failure;
+use crate::read_size::counted;
 use crate::resp::{Limits, Parser, ProtocolError, Reply, Series};
 use crate::shared::Shared;
 use crate::slice::Slice;
@@ -303,11 +304,12 @@ impl Batch<'_> {
             Kind::Get => self.run_gets(&group.keys[..len], &group.ends),
             Kind::Set => {
                 self.run_sets(&group.keys[..len], &group.values);
-                self.check_output(group.ends[len - 1])
+                let is_over = self.slice.is_over_behind_collected(len);
+                self.check(is_over, group.ends[len - 1])
             }
             Kind::Incr => {
-                self.run_incrs(&group.keys[..len]);
-                self.check_output(group.ends[len - 1])
+                let (answered, is_over) = self.run_incrs(&group.keys[..len]);
+                self.check(is_over, group.ends[answered - 1])
             }
         }
     }
@@ -315,21 +317,19 @@ impl Batch<'_> {
     fn run_gets(&mut self, keys: &[&[u8]], ends: &[usize]) -> ControlFlow<BatchEnd> {
         self.session.last_command = facts::GET;
         let answered = if keys.len() > 1 { self.get_many(keys) } else { 0 };
-        for index in answered..keys.len() {
-            if index > 0 {
-                self.check_output(ends[index - 1])?;
-            }
-            self.get_one(keys[index]);
+        if answered > 0 {
+            let is_over = self.slice.is_over_behind_collected(answered);
+            self.check(is_over, ends[answered - 1])?;
         }
-        self.check_output(ends[keys.len() - 1])
+        for index in answered..keys.len() {
+            self.get_one(keys[index]);
+            let is_over = self.slice.is_over_behind_collected(1);
+            self.check(is_over, ends[index])?;
+        }
+        ControlFlow::Continue(())
     }
 
-    /// Breaks if the output is full; everything up to `end` was answered.
-    fn check_output(&mut self, end: usize) -> ControlFlow<BatchEnd> {
-        self.check(false, end)
-    }
-
-    /// The same, or if the time is over.
+    /// Breaks if the output is full, or the time over; everything up to `end` was answered.
     fn check(&mut self, is_over: bool, end: usize) -> ControlFlow<BatchEnd> {
         if self.out.len() <= self.pause_size && !is_over {
             return ControlFlow::Continue(());
@@ -360,19 +360,26 @@ impl Batch<'_> {
         }
     }
 
-    fn run_incrs(&mut self, keys: &[&[u8]]) {
+    /// Returns how many were answered, and whether the time is over behind them.
+    fn run_incrs(&mut self, keys: &[&[u8]]) -> (usize, bool) {
         self.session.last_command = facts::INCR;
-        self.tally.commands += keys.len() as u64;
         self.prefetch(keys);
-        let mut context = self.context();
-        for key in keys {
+        let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
+        let Batch { shared, session, tally, out, slice, .. } = self;
+        let mut context = context_of(shared, session, tally, out, limit);
+        for (index, key) in keys.iter().enumerate() {
+            context.tally.commands += 1;
             let start = context.reply.size();
             if let Err(failure) = counter::increment(&mut context, key) {
                 context.tally.errors += 1;
                 context.reply.truncate(start);
                 failure.write(&mut context.reply, context.shared);
             }
+            if slice.is_over_behind_collected(1) {
+                return (index + 1, true);
+            }
         }
+        (keys.len(), false)
     }
 
     /// Looks keys up that will be written, only for what it brings into the cache.
@@ -392,18 +399,18 @@ impl Batch<'_> {
         let shared = self.shared;
         let types = &shared.types;
         let mut reply = Reply::new(self.out, self.session.protocol, pause_size);
-        let result = shared.databases.map_of(self.session.database).get_many(keys, |_, value| {
-            if !reply.is_full() {
+        let result =
+            shared.databases.map_of(self.session.database).get_many_until(keys, |_, value| {
                 answered += 1;
                 if value.is_some_and(|value| types.is_header(value)) {
                     errors += 1;
                     Failure::WrongType.write(&mut reply, shared);
-                    return;
+                } else {
+                    hits += u64::from(value.is_some());
+                    reply.bulk_or_null(value.map(counted));
                 }
-                hits += u64::from(value.is_some());
-                reply.bulk_or_null(value);
-            }
-        });
+                if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
         if result.is_err() {
             // One key is to blame; one by one, the others get their answers.
             reply.truncate(start);

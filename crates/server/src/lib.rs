@@ -81,6 +81,7 @@ mod password;
 mod process_memory;
 mod rate_limiter;
 mod rdb;
+mod read_size;
 mod registry;
 pub mod resp;
 mod saver;

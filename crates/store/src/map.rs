@@ -24,6 +24,7 @@ pub(crate) mod range;
 pub(crate) mod reserved;
 pub(crate) mod scan;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -266,7 +267,20 @@ impl Map {
         keys: &[K],
         see: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.get_each(keys.iter().map(K::as_ref), 0, see)
+        self.get_each(keys.iter().map(K::as_ref), 0, to_the_end(see))
+    }
+
+    /// As [`Self::get_many`], for the server: until `see` breaks; of the values behind nothing is summed.
+    ///
+    /// # Errors
+    /// As [`Self::get_many`].
+    #[doc(hidden)]
+    pub fn get_many_until(
+        &self,
+        keys: &[&[u8]],
+        see: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.get_each(keys.iter().copied(), 0, see)
     }
 
     /// As [`Self::get_many`], of keys that lie one after another, each of `key_size` bytes: what is left at the
@@ -301,26 +315,27 @@ impl Map {
         if key_size == 0 {
             return Err(Error::Unsupported("keys of no bytes cannot lie one after another".into()));
         }
-        self.get_each(keys.chunks_exact(key_size), value_size, see)
+        self.get_each(keys.chunks_exact(key_size), value_size, to_the_end(see))
     }
 
     fn get_each<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
         value_size: usize,
-        mut see: impl FnMut(usize, Option<&[u8]>),
+        mut see: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut session = self.shared.session()?;
         let mut pinned = session.pinned();
         if self.shared.order.is_free() {
             let verify = self.shared.verify;
-            return Ok(self.tree.get_many_sized(&mut pinned, keys, verify, value_size, see)?);
+            return Ok(self.tree.get_many_until(&mut pinned, keys, verify, value_size, see)?);
         }
         drop(pinned);
         drop(session);
         for (index, key) in keys.enumerate() {
-            if self.get_with(key, |value| see(index, Some(value)))?.is_none() {
-                see(index, None);
+            let seen = self.get_with(key, |value| see(index, Some(value)))?;
+            if seen.unwrap_or_else(|| see(index, None)).is_break() {
+                break;
             }
         }
         Ok(())
@@ -332,14 +347,14 @@ impl Map {
     /// # Errors
     /// The map was dropped.
     pub fn prefetch<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
-        match self.peek(&mut keys.iter().map(K::as_ref), Verify::Key, &mut |_, _| {})? {
+        match self.peek(&mut keys.iter().map(K::as_ref), Verify::Key, &mut to_the_end(|_, _| {}))? {
             Err(IndexError::Removed) => Err(IndexError::Removed.into()),
             _ => Ok(()),
         }
     }
 
-    /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses, also while batches are
-    /// written: it waits for none, so that part of one may be seen, as by a [scan](Self::scan). Only for a batch that
+    /// Runs `see(i, value)` for each of `keys`, in order, until it breaks, with overlapping cache misses, also while
+    /// batches are written: it waits for none, so that part of one may be seen, as by a [scan](Self::scan). Only for a batch that
     /// depends on a key which all those change, read before, and on
     /// [no rollback](crate::WriteBatch::expect_no_rollback).
     ///
@@ -349,7 +364,7 @@ impl Map {
     pub fn peek_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        mut see: impl FnMut(usize, Option<&[u8]>),
+        mut see: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
     ) -> Result<()> {
         let keys = &mut keys.iter().map(K::as_ref);
         Ok(self.peek(keys, self.shared.verify, &mut see)??)
@@ -360,10 +375,10 @@ impl Map {
         &self,
         keys: &mut dyn Iterator<Item = &'k [u8]>,
         verify: Verify,
-        see: &mut dyn FnMut(usize, Option<&[u8]>),
+        see: &mut SeeValue<'_>,
     ) -> Result<std::result::Result<(), IndexError>> {
         let mut session = self.shared.session()?;
-        Ok(self.tree.get_many(&mut session.pinned(), keys, verify, see))
+        Ok(self.tree.get_many_until(&mut session.pinned(), keys, verify, 0, see))
     }
 
     /// Whether `key` is there.
@@ -460,6 +475,19 @@ impl Map {
 
     pub(crate) fn tree_arc(&self) -> &Arc<BytesTree> {
         &self.tree
+    }
+}
+
+/// What is told of a key by its place, and whether more is wanted.
+type SeeValue<'a> = dyn FnMut(usize, Option<&[u8]>) -> ControlFlow<()> + 'a;
+
+/// Sees all values, however many they are.
+fn to_the_end(
+    mut see: impl FnMut(usize, Option<&[u8]>),
+) -> impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()> {
+    move |index, value| {
+        see(index, value);
+        ControlFlow::Continue(())
     }
 }
 

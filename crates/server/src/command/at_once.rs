@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use everleaf::{Expiry, Map};
 
 use crate::failure::{Result, is_refused_whole};
+use crate::read_size::counted;
 
 /// Keys of a request that are named without memory of their own.
 const FEW: usize = 64;
@@ -33,7 +34,7 @@ pub fn see(map: &Map, keys: &[&[u8]], see: &mut See<'_>) -> Result<()> {
         let mut was_shown = false;
         map.get_with(key, |value| {
             was_shown = true;
-            let _ = see(0, Some(value));
+            let _ = see(0, Some(counted(value)));
         })?;
         if !was_shown {
             let _ = see(0, None);
@@ -41,7 +42,7 @@ pub fn see(map: &Map, keys: &[&[u8]], see: &mut See<'_>) -> Result<()> {
         return Ok(());
     }
     let see = &mut |index: usize, found: Option<(&[u8], Expiry)>| {
-        see(index, found.map(|(value, _)| value))
+        see(index, found.map(|(value, _)| counted(value)))
     };
     Ok(map.get_many_at_once(keys, see)?)
 }

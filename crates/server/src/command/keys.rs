@@ -13,6 +13,7 @@ use super::at_once::{self, See};
 use super::stage::Staged;
 use super::walk::{Bounds, walk};
 use crate::failure::{Failure, Result};
+use crate::read_size::counted;
 use crate::types::{Kind, Types, would_be_header};
 use crate::wall_clock::now_ms;
 
@@ -35,7 +36,7 @@ impl<'a> Keys<'a> {
     /// Runs `see` on whatever a key holds.
     fn see<R>(&mut self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         match self {
-            Keys::Store(_, map, _) => Ok(map.get_with(key, see)?),
+            Keys::Store(_, map, _) => Ok(map.get_with(key, |value| see(counted(value)))?),
             Keys::Stage(staged) => staged.see(key, |value, _| see(value)),
         }
     }
@@ -263,7 +264,7 @@ impl<'a> Keys<'a> {
         let (types, mut is_wrong) = (self.types(), false);
         let mut decide = |found: Option<(&[u8], Expiry)>| {
             is_wrong = found.is_some_and(|(value, _)| types.is_header(value));
-            if is_wrong { Action::Keep } else { decide(found.map(|(value, _)| value)) }
+            if is_wrong { Action::Keep } else { decide(found.map(|(value, _)| counted(value))) }
         };
         let mut is_refused = false;
         match self {
@@ -289,7 +290,7 @@ impl<'a> Keys<'a> {
         let mut is_refused = false;
         match self {
             Keys::Store(_, map, types) => map.update_at_last(key, |found| {
-                let action = decide(found);
+                let action = decide(found.map(|(value, expiry)| (counted(value), expiry)));
                 types.check_action(action, &mut is_refused)
             })?,
             Keys::Stage(staged) => staged.update_with(key, &mut decide)?,

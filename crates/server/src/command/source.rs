@@ -3,6 +3,7 @@
 use everleaf::{Alone, Expiry, Map, Store, Watch};
 
 use super::walk::{Bounds, directed, walk};
+use crate::read_size::counted;
 
 pub use super::walk::Visit;
 
@@ -53,7 +54,7 @@ pub trait Source {
 /// While others write.
 impl Source for &Store {
     fn read(&mut self, map: &Map, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
-        Ok(map.get_with_expiry(key, see)?.is_some())
+        Ok(map.get_with_expiry(key, |value, expiry| see(counted(value), expiry))?.is_some())
     }
 
     fn scan(
@@ -89,7 +90,7 @@ impl Source for &Store {
         key: &[u8],
         see: &mut dyn FnMut(&[u8]),
     ) -> everleaf::Result<bool> {
-        Ok(members.get_with(key, see)?.is_some())
+        Ok(members.get_with(key, |value| see(counted(value)))?.is_some())
     }
 
     fn scan_members(
@@ -106,6 +107,7 @@ impl Source for &Store {
 /// While nobody else writes.
 impl Source for Alone<'_> {
     fn read(&mut self, map: &Map, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
+        let see = |value: &[u8], expiry| see(counted(value), expiry);
         Ok(self.on(map)?.get_stored_with_expiry(key, see)?.is_some())
     }
 
@@ -142,7 +144,7 @@ impl Source for Alone<'_> {
         key: &[u8],
         see: &mut dyn FnMut(&[u8]),
     ) -> everleaf::Result<bool> {
-        Ok(self.on(members)?.get_with_expiry(key, |value, _| see(value))?.is_some())
+        Ok(self.on(members)?.get_with_expiry(key, |value, _| see(counted(value)))?.is_some())
     }
 
     fn scan_members(

@@ -4,6 +4,8 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Map, Scan, are_crossed, behind_prefix};
 
+use crate::read_size::counted;
+
 /// A part of the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -52,12 +54,12 @@ pub fn walk(
     map: &Map,
     bounds: &Bounds,
     reverse: bool,
-    visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> everleaf::Result<()> {
     if bounds.is_empty() {
         return Ok(());
     }
-    directed(map.scan(bounds.as_slices()), reverse).visit(visit)
+    directed(map.scan(bounds.as_slices()), reverse).visit(|key, value| visit(key, counted(value)))
 }
 
 /// How much of the key space is copied at once.

@@ -1,5 +1,7 @@
 //! The values of many keys in one call.
 
+use std::ops::ControlFlow;
+
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
@@ -27,23 +29,26 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         session: &mut Session<M>,
         keys: impl IntoIterator<Item = &'k [u8]>,
         verify: Verify,
-        see: impl FnMut(usize, Option<&[u8]>),
+        mut see: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<(), IndexError> {
-        self.get_many_sized(session, keys, verify, 0, see)
+        self.get_many_until(session, keys, verify, 0, |index, value| {
+            see(index, value);
+            ControlFlow::Continue(())
+        })
     }
 
-    /// As [`Self::get_many`], of values of which most have `value_size` bytes: their lines are asked for ahead. It
-    /// may be wrong.
+    /// As [`Self::get_many`], until `see` breaks: of the values behind nothing is summed. Most values have
+    /// `value_size` bytes: their lines are asked for ahead. It may be wrong.
     ///
     /// # Errors
     /// As [`Self::get_many`].
-    pub fn get_many_sized<'k>(
+    pub fn get_many_until<'k>(
         &self,
         session: &mut Session<M>,
         keys: impl IntoIterator<Item = &'k [u8]>,
         verify: Verify,
         value_size: usize,
-        mut see: impl FnMut(usize, Option<&[u8]>),
+        mut see: impl FnMut(usize, Option<&[u8]>) -> ControlFlow<()>,
     ) -> Result<(), IndexError> {
         let (mut keys, mut first, mut result) = (keys.into_iter(), 0, Ok(()));
         self.cell.with(session, |tree, session| {
@@ -63,11 +68,12 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                         }
                     };
                     match value {
-                        Ok(value) => see(first + index, value),
+                        Ok(value) => see(first + index, value)?,
                         Err(error) => result = Err(error),
                     }
                 }
                 first += group.count;
+                ControlFlow::Continue(())
             };
             // Each group is one step behind the next: what a step reads was asked for by the one before, and is on its
             // way while the other groups have theirs.
@@ -83,12 +89,15 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 let keys = &keys[..*count];
                 let extent = extent_of(keys.first(), verify, value_size);
                 let matched = tree.match_group(session, keys, near, extent, payloads);
-                show(session, last);
+                let flow = show(session, last);
                 last.count = 0;
                 matched?;
+                if flow.is_break() {
+                    return Ok::<(), IndexError>(());
+                }
                 tree.take_group(keys, near, extent, payloads);
                 if next.count == 0 && *count == 0 {
-                    return Ok::<(), IndexError>(());
+                    return Ok(());
                 }
                 // The next one is the group, and the group the last.
                 std::mem::swap(&mut group, &mut last);
@@ -215,8 +224,11 @@ mod tests {
             tree.change(&mut session, &change).expect("room");
             for (verify, value_size) in [(Verify::Key, 0), (Verify::Key, 600), (Verify::Sum, 9)] {
                 let mut found = vec![];
-                let see = |_, value: Option<&[u8]>| found.push(value.map(<[u8]>::len));
-                tree.get_many_sized(&mut session, asked, verify, value_size, see).expect("sound");
+                let see = |_, value: Option<&[u8]>| {
+                    found.push(value.map(<[u8]>::len));
+                    ControlFlow::Continue(())
+                };
+                tree.get_many_until(&mut session, asked, verify, value_size, see).expect("sound");
                 assert_eq!(found, [expected[0], expected[1], expected[0], None]);
             }
         }
@@ -241,6 +253,26 @@ mod tests {
             };
             tree.get_many(&mut session, asked, Verify::Key, see).expect("sound");
             assert_eq!(next, count);
+        }
+    }
+
+    #[test]
+    fn behind_a_break_nothing_is_shown() {
+        let pool = Pool::in_memory(1 << 20, 1 << 28, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let keys: Vec<[u8; 4]> = (0..4 * TOGETHER as u32).map(u32::to_be_bytes).collect();
+        for end in [1, 2, TOGETHER, TOGETHER + 1, keys.len()] {
+            let mut shown = 0;
+            let asked = keys.iter().map(<[u8; 4]>::as_slice);
+            let see = |at: usize, _: Option<&[u8]>| {
+                assert_eq!(at, shown);
+                shown += 1;
+                if shown == end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            tree.get_many_until(&mut session, asked, Verify::Sum, 0, see).expect("sound");
+            assert_eq!(shown, end);
         }
     }
 

@@ -5,7 +5,10 @@
 //! as it was read, behind the header: that it still is so is a condition of the step, as for everything that was read
 //! of a collection. What the stage itself writes comes first everywhere.
 
+use std::ops::ControlFlow;
+
 use crate::failure::Result;
+use crate::read_size::counted;
 use crate::short_bytes::ShortBytes;
 use crate::types::Ready;
 
@@ -13,6 +16,8 @@ use super::Staged;
 
 /// Of what is longer no copy is kept: it is looked up again.
 const VALUE_SIZE_MAX: usize = 256;
+/// Behind one that is longer nothing is looked up.
+const LONG_SIZE: usize = 16 << 10;
 /// So many of those that are next are looked through: a command that fails asks for nothing.
 const NEXT: usize = 4;
 /// So many keys need no further memory.
@@ -66,6 +71,9 @@ impl Staged<'_> {
             values.resize(index, None);
             let is_short = value.is_none_or(|value| value.len() <= VALUE_SIZE_MAX);
             values.push(is_short.then(|| value.map(ShortBytes::from)));
+            // One that is long is read again, and takes long by itself: those behind it wait for their turn.
+            let is_large = value.is_some_and(|value| counted(value).len() > LONG_SIZE);
+            if is_large { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?)
     }
 }
