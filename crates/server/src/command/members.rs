@@ -329,6 +329,9 @@ fn draw_places(
 /// often as the gap before it is wide, which may be next to nothing; so a drawn number of them is passed over, and it
 /// depends on the mean of as many gaps.
 fn walk_from_drawn(collection: &mut Collection<'_, '_>, visit: &mut Show<'_>) -> Result<()> {
+    if collection.header.kind == Kind::Hash {
+        return walk_from_drawn_field(collection, visit);
+    }
     let mut passed = random() % PASSED_COUNT;
     let mut is_found = false;
     // Behind the last one comes the first. If others have removed most meanwhile, none is passed over in the end.
@@ -345,6 +348,31 @@ fn walk_from_drawn(collection: &mut Collection<'_, '_>, visit: &mut Show<'_>) ->
         if is_found {
             break;
         }
+    }
+    Ok(())
+}
+
+/// The same of a hash, and of one field: the others are passed over without their values, which may be long.
+fn walk_from_drawn_field(hash: &mut Collection<'_, '_>, visit: &mut Show<'_>) -> Result<()> {
+    let mut passed = random() % PASSED_COUNT;
+    let mut drawn = None;
+    for (start, may_pass) in [(hash.place(random()), true), (0, true), (0, false)] {
+        passed = if may_pass { passed } else { 0 };
+        hash.pass_from(start, |field| {
+            if passed > 0 {
+                passed -= 1;
+                return ControlFlow::Continue(());
+            }
+            drawn = Some(field.to_vec());
+            ControlFlow::Break(())
+        })?;
+        if drawn.is_some() {
+            break;
+        }
+    }
+    if let Some(field) = drawn {
+        // One that is gone was removed meanwhile: then it is run again.
+        hash.see(&field, |value| visit(&field, value))?;
     }
     Ok(())
 }

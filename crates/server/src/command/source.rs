@@ -49,6 +49,15 @@ pub trait Source {
         reverse: bool,
         visit: &mut Visit<'_>,
     ) -> everleaf::Result<()>;
+    /// The same in ascending order, where nobody looks at what members have: it need not be read.
+    fn pass_members(
+        &mut self,
+        members: &Map,
+        bounds: &Bounds,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        self.scan_members(members, bounds, false, visit)
+    }
 }
 
 /// While others write.
@@ -101,6 +110,15 @@ impl Source for &Store {
         visit: &mut Visit<'_>,
     ) -> everleaf::Result<()> {
         walk(members, bounds, reverse, visit)
+    }
+
+    fn pass_members(
+        &mut self,
+        members: &Map,
+        bounds: &Bounds,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        members.scan(bounds.as_slices()).keys_only().visit(visit)
     }
 }
 
@@ -156,6 +174,15 @@ impl Source for Alone<'_> {
     ) -> everleaf::Result<()> {
         let mut members = self.on(members)?;
         directed(members.scan(bounds.as_slices()), reverse).visit(visit)
+    }
+
+    fn pass_members(
+        &mut self,
+        members: &Map,
+        bounds: &Bounds,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        self.on(members)?.scan(bounds.as_slices()).keys_only().visit(visit)
     }
 }
 

@@ -242,6 +242,25 @@ impl<'s, 'a> Collection<'s, 'a> {
         start: u64,
         mut visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
+        let bounds = self.members_from(start);
+        self.staged.walk_members(self.ready, &bounds, false, &mut |key, value| {
+            let place = key.get(8..16).and_then(|place| place.try_into().ok());
+            visit(place.map_or(0, u64::from_be_bytes), member_of(key), value)
+        })
+    }
+
+    /// Visits the members from a place on for those who look at no values: they are not read.
+    pub fn pass_from(
+        &mut self,
+        start: u64,
+        mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let bounds = self.members_from(start);
+        self.staged.pass_members(self.ready, &bounds, &mut |key, _| visit(member_of(key)))
+    }
+
+    /// Where the members from a place on lie.
+    fn members_from(&self, start: u64) -> Bounds {
         let id = self.header.id.to_be_bytes();
         let start = [id, start.to_be_bytes()].concat();
         let end = if self.header.kind == Kind::SortedSet {
@@ -249,12 +268,7 @@ impl<'s, 'a> Collection<'s, 'a> {
         } else {
             Bounds::of_prefix(&id).end
         };
-        let bounds = Bounds { start: Bound::Included(start), end };
-        self.staged.walk_members(self.ready, &bounds, false, &mut |key, value| {
-            let place = key.get(8..16).and_then(|place| place.try_into().ok());
-            let member = key.get(16..).unwrap_or(b"");
-            visit(place.map_or(0, u64::from_be_bytes), member, value)
-        })
+        Bounds { start: Bound::Included(start), end }
     }
 
     /// The same without the place.
@@ -330,4 +344,9 @@ impl<'s, 'a> Collection<'s, 'a> {
             false => stage.write(place, self.key, None),
         }
     }
+}
+
+/// The member, of the key of its entry.
+fn member_of(key: &[u8]) -> &[u8] {
+    key.get(16..).unwrap_or(b"")
 }

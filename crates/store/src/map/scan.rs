@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use everleaf_index::{Hardware, Session};
+use everleaf_index::{Hardware, Session, Verify};
 
 use crate::Result;
 use crate::map::Map;
@@ -22,6 +22,8 @@ pub struct Scan<'a> {
     limit: usize,
     /// By which time pairs have expired or not, if it is not that of each look.
     now_ms: Option<u64>,
+    /// Whether nobody looks at values.
+    keys_only: bool,
 }
 
 /// Where pairs come from.
@@ -45,7 +47,7 @@ impl<'a> Scan<'a> {
     }
 
     fn of(source: Source<'a>, bounds: OwnedBounds) -> Self {
-        Scan { source, bounds, reverse: false, limit: usize::MAX, now_ms: None }
+        Scan { source, bounds, reverse: false, limit: usize::MAX, now_ms: None, keys_only: false }
     }
 
     /// In descending order, from the end of the range. Default: ascending.
@@ -65,6 +67,13 @@ impl<'a> Scan<'a> {
     #[doc(hidden)]
     pub fn as_of(mut self, now_ms: u64) -> Self {
         self.now_ms = Some(now_ms);
+        self
+    }
+
+    /// For the server: nobody looks at the values, which may be damaged, and are not read.
+    #[doc(hidden)]
+    pub fn keys_only(mut self) -> Self {
+        self.keys_only = true;
         self
     }
 
@@ -90,12 +99,15 @@ impl<'a> Scan<'a> {
 
     /// As [`Self::visit`], compiled once.
     fn visit_pages(self, visit: &mut VisitPair<'_>) -> Result<()> {
-        let Scan { mut source, bounds, reverse, limit, now_ms } = self;
+        let Scan { mut source, bounds, reverse, limit, now_ms, keys_only } = self;
+        let verify = keys_only.then_some(Verify::Key);
         let is_over = |expiry_ms: u64| expiry_ms != 0 && now_ms.is_some_and(|now| expiry_ms <= now);
         let (mut pages, mut left) = (Pages::within(bounds), limit);
         while pages.has_more() && left > 0 {
-            let limit = PageLimit::IN_PLACE.at_most(left);
-            source.read(&mut pages, reverse, limit, now_ms.is_some(), &mut |record| {
+            // A page of keys holds nothing of their values back.
+            let page = if keys_only { PageLimit::SWEEP } else { PageLimit::IN_PLACE };
+            let limit = page.at_most(left);
+            source.read(&mut pages, reverse, limit, (now_ms.is_some(), verify), &mut |record| {
                 if is_over(record.expiry_ms) {
                     return ControlFlow::Continue(());
                 }
@@ -114,7 +126,7 @@ impl Source<'_> {
         pages: &mut Pages,
         reverse: bool,
         limit: PageLimit,
-        shows_expired: bool,
+        (shows_expired, verify): (bool, Option<Verify>),
         visit: &mut Visit<'_>,
     ) -> Result<()> {
         let mut own;
@@ -125,7 +137,7 @@ impl Source<'_> {
             }
             Source::Alone(map, session) => (map, &mut **session),
         };
-        let reader = map.reader(session, map.shared().verify_scans);
+        let reader = map.reader(session, verify.unwrap_or(map.shared().verify_scans));
         let mut reader = Reader { shows_expired, ..reader };
         pages.read(&mut reader, reverse, limit, visit)
     }

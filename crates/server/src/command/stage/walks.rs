@@ -81,6 +81,26 @@ impl Staged<'_> {
         self.walk_written(ready, bounds, reverse, visit)
     }
 
+    /// Visits the members of a collection that is no list, where nobody looks at what they have.
+    pub fn pass_members(
+        &mut self,
+        ready: &Ready,
+        bounds: &Bounds,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        if bounds.is_empty() {
+            return Ok(());
+        }
+        let Staged { stage, source, .. } = self;
+        stage.members.sort();
+        let Stage { members, member_gaps, .. } = &mut **stage;
+        let written = |bounds: &Bounds| members.range(bounds.as_slices());
+        let scan = |bounds: &Bounds, show: &mut ShowChange<'_>| {
+            source.pass_members(&ready.members, bounds, &mut |key, value| show((key, Some(value))))
+        };
+        Ok(walk_between(member_gaps, bounds, false, visit, written, scan)?)
+    }
+
     /// The same without the counts that changed in memory, and without the open ends of lists.
     pub fn walk_written(
         &mut self,

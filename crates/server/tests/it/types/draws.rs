@@ -1,8 +1,9 @@
 //! Members that are drawn very often, beside clients that change the collection.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use crate::support::{Client, TestServer, eventually};
+use crate::support::{Client, TestServer, encode, eventually};
 
 /// How often a member is drawn: seven steps of the server.
 const DRAWS: usize = 110_000;
@@ -133,4 +134,24 @@ fn every_member_of_a_large_collection_is_drawn() {
         let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
         assert!((50..200).contains(least) && *most < 500, "{draw}: {least} to {most}");
     }
+}
+
+/// What was wrong: of each field that was passed over on the way to the drawn one the value was summed.
+#[test]
+fn drawing_a_field_reads_no_other_value() {
+    const DRAWN: usize = 4_000;
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let value = "v".repeat(256 << 10);
+    for field in 0..200 {
+        assert_eq!(client.ask(&["HSET", "h", &field.to_string(), &value]), ":1");
+    }
+    let began = Instant::now();
+    client.send(&encode(&["HSTRLEN", "h", "7"]).repeat(DRAWN));
+    (0..DRAWN).for_each(|_| assert_eq!(client.reply(), ":262144"));
+    let alone = began.elapsed();
+    let began = Instant::now();
+    let reply = client.line(&format!("HRANDFIELD h -{DRAWN}"));
+    assert_eq!(reply.split(' ').count(), DRAWN);
+    assert!(began.elapsed() < 5 * alone, "{:?}, not {alone:?}", began.elapsed());
 }
