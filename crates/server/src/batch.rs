@@ -9,6 +9,7 @@
 
 mod batch_end;
 mod group;
+mod undone;
 
 use std::ops::ControlFlow;
 
@@ -282,12 +283,7 @@ impl Batch<'_> {
                 }
                 Err(undone) => undone,
             };
-            for index in first..first + undone.count {
-                let (command, request) = series.request(index);
-                undone.run_or_tell(&mut self.context(), command, &request);
-                let is_over = self.slice.is_over_behind(command);
-                self.check(is_over, series.end(index))?;
-            }
+            self.run_undone(series, first, &undone)?;
             first += undone.count;
         }
         ControlFlow::Continue(())

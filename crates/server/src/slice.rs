@@ -21,7 +21,7 @@ const FAST_COUNT: u32 = 16;
 const COLLECTED_COUNT: u32 = 64;
 
 /// The time that a connection has in one turn.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Slice {
     /// When it was looked at first.
     began: Option<Instant>,
@@ -36,6 +36,11 @@ impl Slice {
         if self.began.is_none() {
             self.began = Some(Instant::now());
         }
+    }
+
+    /// One that begins now, whatever was done before.
+    pub fn of_now() -> Self {
+        Slice { began: Some(Instant::now()), count: 0 }
     }
 
     /// One that is over, in tests.
