@@ -37,8 +37,11 @@ impl Batch<'_> {
         for index in first..first + undone.count {
             let (command, request) = series.request(index);
             undone.run_or_tell(&mut self.context(), command, &request);
-            let is_over = self.slice.is_over_behind(command);
-            self.check(is_over, series.end(index))?;
+            // All that failed together are told so, in a few bytes: whether they were done cannot be told.
+            if undone.failure.is_none() {
+                let is_over = self.slice.is_over_behind(command);
+                self.check(is_over, series.end(index))?;
+            }
         }
         ControlFlow::Continue(())
     }
@@ -48,13 +51,14 @@ impl Batch<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use everleaf::Options;
+    use everleaf::{Error, Options};
 
     use super::*;
     use crate::Config;
     use crate::acl::Acl;
     use crate::client_state::ClientState;
     use crate::command::facts;
+    use crate::failure::Failure;
     use crate::resp::{Limits, Parser};
     use crate::shared::{Control, Shared};
     use crate::statistics::Tally;
@@ -116,5 +120,14 @@ mod tests {
         let request = b"*2\r\n$7\r\nHGETALL\r\n$1\r\nh\r\n";
         let (answers, end) = answers(request, "hgetall", 5, &Undone::alone(5));
         assert_eq!((&*answers, end), (&*"*0\r\n".repeat(5), Some(5)));
+    }
+
+    /// What was wrong: of those that failed together some were told so, and the rest was run again.
+    #[test]
+    fn all_that_failed_together_are_told_so() {
+        let request = b"*3\r\n$4\r\nMSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
+        let failure = Failure::Store(Error::LogFailed("the disk".into()));
+        let (answers, end) = answers(request, "mset", 40, &Undone::refused(40, failure));
+        assert_eq!((answers.matches("the disk").count(), end), (40, Some(40)), "{answers}");
     }
 }
