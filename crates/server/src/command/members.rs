@@ -93,7 +93,7 @@ pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Com
         let mut show = |place: u64, member: &[u8], value: &[u8]| {
             let is_enough = found.size() > size_max / 2
                 || !is_small && seen >= options.count
-                || seen > 0 && time.is_over(member);
+                || seen > 0 && time.is_over(member, value);
             // Members of one cursor come together.
             if is_enough && Cursors::group(place) != last {
                 next = cursors.at(place);

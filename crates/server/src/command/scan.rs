@@ -23,6 +23,8 @@ const TIME_MAX: Duration = Duration::from_millis(50);
 /// Comparisons between two looks at the clock, and those that a key or member counts as besides its bytes.
 const LOOK_COUNT: usize = 1 << 18;
 const ITEM_COUNT: usize = 64;
+/// Bytes of a value that are summed while one byte is compared.
+const SUMMED_SIZE: usize = 16;
 
 /// The time that a step takes, of `SCAN` and its like.
 pub struct StepTime {
@@ -39,10 +41,10 @@ impl StepTime {
         StepTime { began: Instant::now(), length, count: 0 }
     }
 
-    /// Whether it is over behind one more key or member that was looked at. With few of them, or a short pattern,
-    /// nobody looks at the clock.
-    pub fn is_over(&mut self, text: &[u8]) -> bool {
-        self.count += ITEM_COUNT + self.length * text.len();
+    /// Whether it is over behind one more key or member that was looked at. With few of them, or a short pattern, nobody
+    /// looks at the clock.
+    pub fn is_over(&mut self, text: &[u8], value: &[u8]) -> bool {
+        self.count += ITEM_COUNT + value.len() / SUMMED_SIZE + self.length * text.len();
         let must_look = self.count >= LOOK_COUNT;
         self.count %= LOOK_COUNT;
         must_look && self.began.elapsed() > TIME_MAX
@@ -95,7 +97,7 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
             found.bulk(key);
             returned += 1;
         }
-        if seen == options.count || found.is_full() || time.is_over(key) {
+        if seen == options.count || found.is_full() || time.is_over(key, value) {
             last = Some(key.to_vec());
             return ControlFlow::Break(());
         }
@@ -159,4 +161,26 @@ fn parse_options(request: &Request<'_>) -> Result<ScanOptions, Failure> {
         }
     }
     Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many items are looked at until the clock is read, in a step whose time is over.
+    fn items_until_look(pattern: Option<&Pattern>, text: &[u8], value: &[u8]) -> Option<usize> {
+        let mut time = StepTime::new(pattern);
+        time.began = time.began.checked_sub(2 * TIME_MAX).expect("the machine runs that long");
+        (1..=LOOK_COUNT).find(|_| time.is_over(text, value))
+    }
+
+    #[test]
+    fn a_step_looks_at_the_clock_behind_long_items() {
+        assert_eq!(items_until_look(None, b"key", b"value"), Some(LOOK_COUNT / ITEM_COUNT));
+        let pattern = Pattern::new(&b"a".repeat(1000));
+        assert_eq!(items_until_look(Some(&pattern), &[b'a'; 1000], b""), Some(1));
+        // What was wrong: values counted for nothing, though all of each is summed.
+        assert_eq!(items_until_look(None, b"key", &vec![0; 64 << 20]), Some(1));
+        assert_eq!(items_until_look(None, b"key", &vec![0; 1 << 20]), Some(4));
+    }
 }
