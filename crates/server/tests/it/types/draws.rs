@@ -136,6 +136,25 @@ fn every_member_of_a_large_collection_is_drawn() {
     }
 }
 
+#[test]
+fn every_member_of_a_large_set_is_popped() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let names: Vec<String> = (0..1_000).map(|member| member.to_string()).collect();
+    let all = format!("SADD s {}", names.join(" "));
+    let mut counts = [0; 1_000];
+    for _ in 0..200 {
+        client.line(&all);
+        for _ in 0..100 {
+            let member = client.line("SPOP s");
+            counts[member.trim_matches('"').parse::<usize>().unwrap()] += 1;
+        }
+    }
+    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+    // The mean is 20.
+    assert!((3..20).contains(least) && *most < 80, "{least} to {most}");
+}
+
 /// What was wrong: of each field that was passed over on the way to the drawn one the value was summed.
 #[test]
 fn drawing_a_field_reads_no_other_value() {
