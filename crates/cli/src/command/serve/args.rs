@@ -25,9 +25,10 @@ Examples:
   everleaf serve words.pool --tls-port 6400 --tls-cert-file server.crt --tls-key-file server.key
   redis-cli -p 6399 set apple 'a round fruit'
 
-SIGTERM and SIGINT end the server cleanly: it answers what it has read, marks the pool clean, and
-ends with code 0. A second signal, at least 0.3 s after the first, ends it at once. Either way, and
-after `kill -9` too, everything acknowledged is there at the next start. SIGHUP reads the certificates of TLS again.
+SIGTERM and SIGINT end the server cleanly: it answers what it has read, for two seconds at most, marks
+the pool clean, and ends with code 0. A second signal, at least 0.3 s after the first, ends it at once.
+Either way, and after `kill -9` too, everything acknowledged is there at the next start. SIGHUP reads
+the certificates of TLS again.
 What differs from Redis is told in /usr/share/doc/everleaf/redis-differences.md where a package is installed, and in
 docs/redis-differences.md of the archive and of the sources.
 A password in --requirepass can be seen by every user of this machine, in the list of processes:
