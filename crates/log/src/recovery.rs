@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use self::opening::{FoundSnapshot, Opening};
 pub(crate) use self::owed::{first_owed, is_any_durable, is_snapshot_of, limited};
-use self::owed::{first_there_is, leaves_out_owed, proven_by_owed};
+use self::owed::{first_there_is, leaves_out_owed, proven_by_owed, with_owed_in_vain};
 use crate::file_names::numbers;
 use crate::layout::{SEGMENT, SNAPSHOT, UNFINISHED, file_name, next_number};
 use crate::record::Records;
@@ -260,7 +260,6 @@ pub(crate) fn open<D: Disk>(
     report.rewritten = end - durable;
     let mut first = durable + 1;
     let mut chunks: &[(Lsn, u32, Vec<u8>)] = &[];
-    let is_marked = cut.is_some() && !disk.mutant("log.cut_unmarked");
     match (&tail, cut) {
         // A gap: replay stops there, at whatever snapshot it begins.
         (_, Some(cut)) if !disk.mutant("log.cut_goes_on") => first = cut + 1,
@@ -277,20 +276,21 @@ pub(crate) fn open<D: Disk>(
         segments: headers.clone(),
         sequence,
         first,
-        is_cut: is_marked,
+        is_cut: cut.is_some() && !disk.mutant("log.cut_unmarked"),
         owes_snapshot: options.owes_snapshot && cut.is_none(),
         chunks: chunks.to_vec(),
     };
     let begin = || Writer::start(Arc::clone(&disk), start());
     // What is behind damage stays, to be looked at.
-    let ended = last.zip(tail.as_ref()).filter(|_| report.damages.is_empty() && cut.is_none());
-    let ended = ended.map(|(last, tail)| (last.sequence, tail.walk.position));
+    let ended = last.zip(tail.as_ref()).map(|(last, tail)| (last.sequence, tail.walk.position));
+    let ended = with_owed_in_vain(ended, &*disk, &options.uuid, headers.range(counting..));
+    let ended = if report.damages.is_empty() && cut.is_none() { ended } else { Vec::new() };
     let writer = match begin() {
         // What the last segment has taken ahead may be all the space that there is.
-        Err(Error::Full(_)) if give_back(&*disk, ended) => begin()?,
+        Err(Error::Full(_)) if give_back(&*disk, &ended) => begin()?,
         started => started?,
     };
-    give_back(&*disk, ended);
+    give_back(&*disk, &ended);
     headers.push_back(writer.current());
     let recovered = Recovered {
         disk,
@@ -302,11 +302,14 @@ pub(crate) fn open<D: Disk>(
     Ok((writer, recovered))
 }
 
-/// Gives back the space behind the end of a segment that is no longer written, and says whether there was some. Best
+/// Gives back the space behind the ends of segments that are no longer written, and says whether there was some. Best
 /// effort: it is only space.
-fn give_back<D: Disk>(disk: &D, ended: Option<(u64, u64)>) -> bool {
-    let Some((sequence, position)) = ended else { return false };
-    let file = disk.open(&file_name(SEGMENT, sequence)).ok();
-    let file = file.filter(|file| file.size().is_ok_and(|size| size > position));
-    file.is_some_and(|file| file.truncate(position).is_ok())
+fn give_back<D: Disk>(disk: &D, ended: &[(u64, u64)]) -> bool {
+    let mut is_any = false;
+    for &(sequence, position) in ended {
+        let file = disk.open(&file_name(SEGMENT, sequence)).ok();
+        let file = file.filter(|file| file.size().is_ok_and(|size| size > position));
+        is_any |= file.is_some_and(|file| file.truncate(position).is_ok());
+    }
+    is_any
 }

@@ -318,16 +318,32 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
     ///
     /// # Errors
     /// What the disk answers.
-    pub(crate) fn written_behind(&mut self, sequence: u64, mut offset: u64) -> Result<u64> {
-        let mut written = 0;
+    pub(crate) fn written_behind(&mut self, sequence: u64, offset: u64) -> Result<u64> {
+        self.chunks_behind(sequence, offset).map(|(written, _)| written)
+    }
+
+    /// Where the last chunk of segment `sequence` ends, whole or not.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub(crate) fn end_of_written(&mut self, sequence: u64) -> Result<u64> {
+        self.chunks_behind(sequence, BLOCK_SIZE).map(|(_, end)| end)
+    }
+
+    /// The bytes of all chunks behind `offset`, whole or not, and where the last of them ends.
+    fn chunks_behind(&mut self, sequence: u64, mut offset: u64) -> Result<(u64, u64)> {
+        let (mut written, mut end) = (0, offset);
         while let Some(bytes) = self.bytes(offset, CHUNK_HEADER_SIZE)? {
             let header = ChunkHeader::parse(bytes).filter(|header| header.sequence == sequence);
             let left = self.size - offset;
             let size = header.and_then(|header| header.stored_size()).map(|size| size.min(left));
-            written += size.unwrap_or(0);
             offset += size.unwrap_or(BLOCK_SIZE);
+            if let Some(size) = size {
+                written += size;
+                end = offset;
+            }
         }
-        Ok(written)
+        Ok((written, end))
     }
 }
 

@@ -65,6 +65,21 @@ pub(crate) fn is_any_durable<'h, D: Disk>(
     Ok(false)
 }
 
+/// This segment that has ended, and those that were owed and do not count, each with the end of what was written to it.
+/// Best effort, for the space behind: openings that are killed again and again must not take that of a segment each.
+pub(super) fn with_owed_in_vain<'h, D: Disk>(
+    ended: Option<(u64, u64)>,
+    disk: &D,
+    uuid: &[u8; 16],
+    headers: impl Iterator<Item = &'h SegmentHeader>,
+) -> Vec<(u64, u64)> {
+    let end = |header: &SegmentHeader| {
+        let mut reader = SegmentReader::open(disk, uuid, header.sequence).ok()?;
+        Some((header.sequence, reader.end_of_written(header.sequence).ok()?))
+    };
+    ended.into_iter().chain(headers.filter_map(end)).collect()
+}
+
 /// What the segments that do not count prove of those that do: the first of them was begun when all up to the last LSN
 /// before that of nobody was durable. If it is not there, neither is anything before it.
 pub(super) fn proven_by_owed(headers: &VecDeque<SegmentHeader>, counting: usize) -> Lsn {

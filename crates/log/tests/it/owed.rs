@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use everleaf_log::simulated::{Faults, SimulatedDisk};
-use everleaf_log::{Disk, DiskFile, Error, Log, LogOptions, Lsn, Record, SnapshotWriter};
+use everleaf_log::{Disk, DiskFile, Error, Log, LogOptions, Lsn, RealDisk, Record, SnapshotWriter};
 
 /// Far more than any of the tests needs on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -234,4 +234,51 @@ fn a_snapshot_that_cannot_be_read_for_a_moment_still_counts() {
     let refused = Log::open(unsaid.clone(), &options());
     assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
     assert_eq!(end(&unsaid), 11);
+}
+
+/// Where an owner failed, or was killed, before its snapshot was there, and began again, each time took a segment's
+/// space ahead, until the disk was full.
+#[test]
+fn openings_in_vain_do_not_fill_the_disk() {
+    for is_killed in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |life: u32| folder.path().join(life.to_string());
+        let open = |life, owes| {
+            let options = LogOptions::new([9; 16]).segment_size_bytes(1 << 20);
+            let disk = RealDisk::open(path(life)).unwrap();
+            Log::open(disk, &options.owes_snapshot(owes).owner_has_all(owes)).unwrap()
+        };
+        let (log, _) = open(0, false);
+        assert_eq!(log.append(&[Record::put(1, b"first", &[7; 3000])]).unwrap(), 1);
+        log.close().unwrap();
+        let copy = |life| {
+            std::fs::create_dir(path(life + 1)).unwrap();
+            for file in std::fs::read_dir(path(life)).unwrap() {
+                let file = file.unwrap();
+                std::fs::copy(file.path(), path(life + 1).join(file.file_name())).unwrap();
+            }
+        };
+        for life in 0..10 {
+            let (log, _) = open(life, true);
+            let _lsn = log.append(&[Record::put(1, b"key", &[7; 3000])]).unwrap();
+            log.write_out().unwrap();
+            // What a process leaves that is killed here, or one that ends.
+            if is_killed {
+                copy(life);
+            }
+            drop(log);
+            if !is_killed {
+                copy(life);
+            }
+        }
+        let files = std::fs::read_dir(path(10)).unwrap();
+        let sum: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+        assert!(
+            sum < (u64::from(is_killed) << 20) + (300 << 10),
+            "killed: {is_killed}, {sum} bytes"
+        );
+        let (_, recovered) = open(10, false);
+        assert_eq!(recovered.report().end, 1);
+        assert!(recovered.report().was_owing);
+    }
 }
