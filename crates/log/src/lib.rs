@@ -44,7 +44,7 @@ pub use error::descriptor_advice;
 pub use error::{Error, Result};
 pub use log::{Log, Place};
 pub use options::{LogOptions, SyncMode};
-pub use owner::{FileOwner, is_file_of_log, is_put_aside, owner_of};
+pub use owner::{FileOwner, is_file_of_log, is_put_aside, is_put_aside_segment, owner_of};
 pub use real_disk::RealDisk;
 #[doc(hidden)]
 pub use real_disk::link_to_nothing;

@@ -39,8 +39,10 @@ pub fn owner_of(name: &str, start: &[u8]) -> FileOwner {
     }
 }
 
-/// Kinds of files that were put aside.
-const ASIDE: [&str; 3] = ["stale", "damaged", "damaged-log"];
+/// Kinds of snapshots that were put aside.
+const ASIDE_SNAPSHOTS: [&str; 2] = ["stale", "damaged"];
+/// The kind of segments that were put aside.
+const ASIDE_SEGMENTS: [&str; 1] = ["damaged-log"];
 
 /// Whether a file of this name was put aside, because it was damaged or belongs to what the log has lost.
 /// Nothing reads it any more.
@@ -52,7 +54,17 @@ const ASIDE: [&str; 3] = ["stale", "damaged", "damaged-log"];
 /// assert!(!is_put_aside("log-0000000000000001"));
 /// ```
 pub fn is_put_aside(name: &str) -> bool {
-    is_of(name, &ASIDE)
+    is_put_aside_snapshot(name) || is_put_aside_segment(name)
+}
+
+/// Whether a file of this name is a segment that was put aside: what it has may be nowhere else.
+pub fn is_put_aside_segment(name: &str) -> bool {
+    is_of(name, &ASIDE_SEGMENTS)
+}
+
+/// Whether a file of this name is a snapshot that was put aside.
+pub(crate) fn is_put_aside_snapshot(name: &str) -> bool {
+    is_of(name, &ASIDE_SNAPSHOTS)
 }
 
 /// Whether the log makes files of such a name, those that were put aside included.

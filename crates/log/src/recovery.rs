@@ -15,6 +15,7 @@ pub(crate) use self::owed::{first_owed, is_any_durable, is_snapshot_of, limited}
 use self::owed::{first_there_is, leaves_out_owed, proven_by_owed, with_owed_in_vain};
 use crate::file_names::numbers;
 use crate::layout::{SEGMENT, SNAPSHOT, UNFINISHED, file_name, next_number};
+use crate::owner::is_put_aside_snapshot;
 use crate::record::Records;
 use crate::salvage;
 use crate::scan::{SegmentHeader, SegmentReader};
@@ -107,15 +108,48 @@ impl<D: Disk> Recovered<D> {
                 Err(error) => return Err(error),
             }
         }
-        if self.report.first == 1 {
+        let gap = self.gap_behind(0);
+        if self.report.first == 1 && gap.is_none() {
             return Ok(ReplayStart { snapshot: None, skipped });
         }
         let found = if skipped.is_empty() { "there is none".into() } else { skipped.join("; ") };
+        if let Some(gap) = gap {
+            return Err(self.lacks_snapshot(gap, &found));
+        }
         Err(Error::Damaged(format!(
             "there is no good snapshot and the log begins at LSN {}, not with an empty store \
              ({found}): restore a backup",
             self.report.first
         )))
+    }
+
+    /// The newest segment that does not follow what is before it, if a snapshot from this LSN on is before it.
+    fn gap_behind(&self, from: Lsn) -> Option<&SegmentHeader> {
+        let is_planted = |name| self.disk.mutant(name);
+        if is_planted("log.passes_gap") || is_planted("log.owed_without_gap") {
+            return None;
+        }
+        let mut headers = self.segments.iter().rev().map(|(header, _)| header);
+        headers.find(|header| header.gap.is_beginning()).filter(|gap| from + 1 < gap.first)
+    }
+
+    /// The error where only older snapshots are good than the one that this segment needs.
+    fn lacks_snapshot(&self, gap: &SegmentHeader, found: &str) -> Error {
+        // An earlier call may have put it aside.
+        let mut names = self.disk.list().unwrap_or_default();
+        names.retain(|name| is_put_aside_snapshot(name) && !found.contains(name.as_str()));
+        names.sort_unstable();
+        let aside = match names.is_empty() {
+            true => String::new(),
+            false => format!("; put aside earlier: {}", names.join(", ")),
+        };
+        Error::Damaged(format!(
+            "{} counts only with a snapshot from LSN {} on, and there is no good one ({found}{aside}): restore that \
+             snapshot or all of it from a backup, or use `everleaf snapshot POOL --salvage-log` to go on with what was \
+             before that LSN and without all that was written since",
+            file_name(SEGMENT, gap.sequence),
+            gap.first
+        ))
     }
 
     fn good_snapshot(&self, sequence: u64) -> Result<SnapshotReader<D>> {
@@ -128,6 +162,14 @@ impl<D: Disk> Recovered<D> {
                 file_name(SNAPSHOT, sequence),
                 snapshot.from_lsn() + 1,
                 self.report.first
+            )));
+        }
+        if let Some(gap) = self.gap_behind(snapshot.from_lsn()) {
+            return Err(Error::Damaged(format!(
+                "{} has what was logged up to LSN {}, and {} does not follow that",
+                file_name(SNAPSHOT, sequence),
+                snapshot.from_lsn(),
+                file_name(SEGMENT, gap.sequence)
             )));
         }
         if !self.disk.mutant("snapshot.trusts_unread") {

@@ -71,18 +71,31 @@ fn a_number_that_the_log_lacks_never_loses_what_it_had() {
     let store = options(&disk).open(&killed).expect("the pool has everything");
     assert_eq!(store.default_map().len(), 0);
     let _ = store.default_map().put(b"new", b"2").expect("room");
+    let mut refused = 0;
     for seed in 0..20 {
         let disk = disk.crashed(seed);
         let names = disk.names();
         let newest = names.iter().rfind(|name| name.starts_with("snapshot-")).expect("there is");
         disk.rot(newest, &mut Random::new(seed));
-        match options(&disk).open(folder.path().join(format!("left-{seed}"))) {
-            // All that is lost is told.
-            Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{error}"),
+        let path = folder.path().join(format!("left-{seed}"));
+        match options(&disk).open(&path) {
+            // All that is lost is told: which snapshot was damaged, also the next time, and what can be done.
+            Err(error) => {
+                refused += 1;
+                let again = options(&disk).open(&path).expect_err("it is damaged still");
+                let aside = newest.replace("snapshot-", "damaged-");
+                for error in [error, again] {
+                    assert!(matches!(error, Error::Corrupt(_)), "{error}");
+                    let text = error.to_string();
+                    assert!(text.contains("counts only with a snapshot"), "{text}");
+                    assert!(text.contains(&aside) && text.contains("--salvage-log"), "{text}");
+                }
+            }
             Ok(left) => {
                 assert_eq!(left.default_map().get(b"new").expect("get"), Some(b"2".to_vec()));
                 assert_eq!(left.default_map().get(b"old").expect("get"), None);
             }
         }
     }
+    assert!(refused > 0, "no damage counted");
 }
