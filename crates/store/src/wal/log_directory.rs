@@ -21,8 +21,8 @@
 //!
 //! Invariants:
 //! - LD1 what the log has is removed or replaced only when `incomplete` says durably that it is of no
-//!   use, or when the pool knows the log as its own and has everything itself. Files that were put aside stay: what
-//!   a salvage went on without may be nowhere else;
+//!   use, or when the pool knows the log as its own and has everything itself. Segments that were put aside
+//!   stay: what a salvage went on without may be nowhere else;
 //! - LD2 a folder with records that none of these files explains is refused, whatever the pool is like;
 //! - LD3 of these files only one that is not there says nothing. One that cannot be read (no descriptor, a bad
 //!   disk) is an error: it may be what says that the pool is an older copy, or that the log lacks its end.
@@ -31,7 +31,9 @@ use std::collections::BTreeSet;
 use std::io::Result as IoResult;
 use std::path::{Path, PathBuf};
 
-use everleaf_log::{Disk, FileOwner, Lsn, is_file_of_log, is_put_aside, owner_of};
+use everleaf_log::{
+    Disk, FileOwner, Lsn, is_file_of_log, is_put_aside, is_put_aside_segment, owner_of,
+};
 
 use super::log_folder::{Folder, LogDisk, LogFolder};
 use super::small_file::{NEW, remove, remove_durably, sync_discarding, write_small};
@@ -427,7 +429,7 @@ impl LogDirectory {
         }
         let is_ours = |name: &&String| {
             let small = name.strip_suffix(NEW).unwrap_or(name);
-            (is_file_of_log(name) && !is_put_aside(name))
+            (is_file_of_log(name) && !is_put_aside_segment(name))
                 || [SETTINGS, IDENTITY, REACHED, TREE, GENERATION, SALVAGING].contains(&small)
                 || (small == INCOMPLETE && small != name.as_str())
         };

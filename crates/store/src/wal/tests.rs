@@ -1,6 +1,7 @@
 //! The log of the store: what is logged, and under which numbers; and its crashes.
 
 mod crashes;
+mod put_aside;
 mod replayed;
 
 use std::collections::BTreeSet;
