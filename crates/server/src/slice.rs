@@ -4,9 +4,9 @@
 //! looked at whether the time is over; then the connection goes on in the next turn of its event loop, behind the
 //! others, unless it was killed meanwhile. Nothing is cut but the batch: one command takes as long as it takes.
 //!
-//! Reading the clock takes as long as a part of a short command. So it is read behind each command that may take long, behind
-//! long values that were read (`read_size.rs`), and behind each sixteenth of those that should be fast, or each group of
-//! requests that are looked up or set together; never for a short request that comes alone.
+//! Reading the clock takes as long as a part of a short command. So it is read behind each command that may take long,
+//! behind long values that were read (`read_size.rs`), and behind each sixteenth of those that should be fast, or each
+//! group of requests that are looked up or set together; never for a short request that comes alone.
 
 use std::time::{Duration, Instant};
 

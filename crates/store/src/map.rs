@@ -371,9 +371,9 @@ impl Map {
     }
 
     /// As [`Self::peek_many`], compiled once.
-    fn peek<'k>(
+    fn peek(
         &self,
-        keys: &mut dyn Iterator<Item = &'k [u8]>,
+        keys: &mut dyn Iterator<Item = &[u8]>,
         verify: Verify,
         see: &mut SeeValue<'_>,
     ) -> Result<std::result::Result<(), IndexError>> {

@@ -41,8 +41,8 @@ impl StepTime {
         StepTime { began: Instant::now(), length, count: 0 }
     }
 
-    /// Whether it is over behind one more key or member that was looked at. With few of them, or a short pattern, nobody
-    /// looks at the clock.
+    /// Whether it is over behind one more key or member that was looked at. With few of them, or a short pattern,
+    /// nobody looks at the clock.
     pub fn is_over(&mut self, text: &[u8], value: &[u8]) -> bool {
         self.count += ITEM_COUNT + value.len() / SUMMED_SIZE + self.length * text.len();
         let must_look = self.count >= LOOK_COUNT;

@@ -61,7 +61,7 @@ pub fn find(name: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether the command with this number takes a short time, whatever its keys hold.
+/// Whether the command with this number takes a short time, unless it reads a long value.
 #[inline]
 pub fn is_short(number: usize) -> bool {
     is_fast(number) && !LONG.contains(&(number % COUNT))

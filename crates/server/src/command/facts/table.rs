@@ -420,12 +420,6 @@ pub fn is_fast(number: usize) -> bool {
     COMMANDS[number % COUNT].flags & FAST != 0
 }
 
-/// Whether the command with this number takes a short time, unless it reads a long value.
-#[inline]
-pub fn is_short(number: usize) -> bool {
-    is_fast(number) && !LONG.contains(&(number % COUNT))
-}
-
 /// The name of a command with this number, `client|list` for example; `None` if there is none.
 pub fn full_name(number: usize) -> Option<String> {
     let command = &COMMANDS[number % COUNT];
