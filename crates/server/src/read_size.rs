@@ -1,8 +1,8 @@
 //! How many bytes of values this thread has read.
 //!
-//! A value is summed as a whole each time that it is looked at, whatever the answer is: a command that should be fast takes
-//! long with a long value. That is told by its bytes, since reading the clock takes as long as a part of a short
-//! command.
+//! A value is summed as a whole each time that it is looked at, whatever the answer is: a command that should be fast
+//! takes long with a long value. That is told by its bytes, since reading the clock takes as long as a part of a
+//! short command.
 
 use std::cell::Cell;
 

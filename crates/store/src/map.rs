@@ -354,8 +354,8 @@ impl Map {
     }
 
     /// Runs `see(i, value)` for each of `keys`, in order, until it breaks, with overlapping cache misses, also while
-    /// batches are written: it waits for none, so that part of one may be seen, as by a [scan](Self::scan). Only for a batch that
-    /// depends on a key which all those change, read before, and on
+    /// batches are written: it waits for none, so that part of one may be seen, as by a [scan](Self::scan). Only for a
+    /// batch that depends on a key which all those change, read before, and on
     /// [no rollback](crate::WriteBatch::expect_no_rollback).
     ///
     /// # Errors

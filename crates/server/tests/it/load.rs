@@ -228,8 +228,8 @@ fn a_batch_of_long_commands_gives_way() {
     in_time(began);
 }
 
-/// What was wrong: the time was not looked at behind commands that should be fast, each of which sums a whole value, nor
-/// behind those that are collected.
+/// What was wrong: the time was not looked at behind commands that should be fast, each of which sums a whole value,
+/// nor behind those that are collected.
 #[test]
 fn a_batch_that_reads_long_values_gives_way() {
     let server = TestServer::with(|config| config.threads = 1);
