@@ -64,13 +64,14 @@ impl Saver {
         // Held until it is kept: the save may have ended before, and another begun.
         let mut kept = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let started = thread.spawn(move || {
-            if let Err(error) = state.run(|| store.save()) {
+            // It drops the store before the next save can be begun, and that one is waited for.
+            if let Err(error) = state.run(move || store.save()) {
                 tracing::error!("saving in the background failed: {error}");
             }
         });
         match started {
             Ok(thread) => {
-                // The one before has ended: only one can be busy.
+                // The one before has ended, and has let the store go: only one can be busy.
                 *kept = Some(thread);
             }
             Err(error) => {
@@ -170,6 +171,23 @@ mod tests {
             });
             drop(saver);
             assert_eq!(Arc::strong_count(&store), 1);
+        }
+    }
+
+    /// What has ended might still have held the store, so that it could not be closed cleanly.
+    #[test]
+    fn a_save_that_has_ended_holds_no_store() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let options = everleaf::Options::new().create(true).initial_size_bytes(1 << 20);
+        let store = Arc::new(options.open(folder.path().join("pool")).expect("it can be made"));
+        let saver = Saver::new();
+        for _ in 0..300 {
+            assert!(matches!(saver.begin(&store), Ok(Ok(()))));
+            while saver.state.begin().is_err() {
+                std::hint::spin_loop();
+            }
+            assert_eq!(Arc::strong_count(&store), 1);
+            saver.state.end(true);
         }
     }
 
