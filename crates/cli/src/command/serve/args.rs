@@ -47,7 +47,7 @@ pub struct ServeArgs {
     /// The TCP port; 0 lets the system choose
     #[arg(long, default_value_t = 6399)]
     pub port: u16,
-    /// An address or host name to listen on; may be repeated
+    /// An address or host name to listen on; may be repeated. `::` is of IPv6 only
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub bind: Vec<String>,
     /// Speak TLS on this port of the same addresses; 0 lets the system choose
