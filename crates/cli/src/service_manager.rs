@@ -12,6 +12,8 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -21,9 +23,10 @@ const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 /// The environment variable with the number of the process that sockets are for.
 const PROCESS_VARIABLE: &str = "LISTEN_PID";
 
-/// How much more time is asked for, and how often.
+/// How much more time is asked for, how often, and how many times while nothing is known to go on: for an hour.
 const MORE_TIME: &str = "EXTEND_TIMEOUT_USEC=60000000";
 const ASKED_EACH: Duration = Duration::from_secs(5);
+const ASKED_AT_MOST: u32 = 720;
 
 /// The first descriptor that is handed over.
 const FIRST: usize = 3;
@@ -70,28 +73,46 @@ pub fn tell(message: &str) {
 }
 
 /// Asks the manager for more time, again and again, until it is dropped: one that stops a service kills it after a
-/// while, and in the middle of a save.
+/// while, and in the middle of a save. It ends an hour after the last that went on: what stands still, as on a disk
+/// that does not answer, must not keep the machine from being shut down.
 pub struct Patience {
+    has_gone_on: Arc<AtomicBool>,
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Patience {
     pub fn ask() -> Self {
-        Self::ask_by(|| tell(MORE_TIME))
+        Self::ask_by(ASKED_EACH, ASKED_AT_MOST, || tell(MORE_TIME))
     }
 
-    fn ask_by(tell: impl Fn() + Send + 'static) -> Self {
+    /// Says that something went on.
+    pub fn went_on(&self) {
+        // Relaxed: a hint.
+        self.has_gone_on.store(true, Ordering::Relaxed);
+    }
+
+    fn ask_by(each: Duration, at_most: u32, tell: impl Fn() + Send + 'static) -> Self {
+        let has_gone_on = Arc::new(AtomicBool::new(false));
         let (end, is_over) = channel();
         // Also without a thread.
         tell();
+        let progress = Arc::clone(&has_gone_on);
         let ask = move || {
-            while is_over.recv_timeout(ASKED_EACH) == Err(RecvTimeoutError::Timeout) {
-                tell();
+            let mut left = at_most;
+            while is_over.recv_timeout(each) == Err(RecvTimeoutError::Timeout) {
+                // Relaxed: a hint.
+                if progress.swap(false, Ordering::Relaxed) {
+                    left = at_most;
+                }
+                if left > 0 {
+                    left -= 1;
+                    tell();
+                }
             }
         };
         let thread = Builder::new().name("everleaf-patience".into()).spawn(ask).ok();
-        Patience { end: Some(end), thread }
+        Patience { has_gone_on, end: Some(end), thread }
     }
 }
 
@@ -117,6 +138,25 @@ fn send(name: &OsStr, message: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only the first message was looked at; and where a close stood still, a manager was asked for more time for ever.
+    #[test]
+    fn more_time_is_asked_for_while_the_close_goes_on() {
+        const LONG: Duration = Duration::from_secs(60);
+        let (sender, told) = channel();
+        let tell = move || sender.send(()).expect("it is heard");
+        let patience = Patience::ask_by(Duration::from_millis(1), 3, tell);
+        let is_told = || told.recv_timeout(LONG).expect("it asks");
+        let is_quiet = || told.recv_timeout(Duration::from_millis(100)).is_err();
+        // At once, and three times more.
+        (0..4).for_each(|_| is_told());
+        assert!(is_quiet(), "nothing goes on");
+        patience.went_on();
+        (0..3).for_each(|_| is_told());
+        assert!(is_quiet(), "nothing goes on");
+        drop(patience);
+        assert!(told.recv().is_err(), "its thread has ended");
+    }
 
     #[test]
     fn messages_arrive_in_both_kinds_of_sockets() {

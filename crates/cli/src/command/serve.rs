@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::global::Global;
 use crate::open;
 use crate::output::{Output, counted, human_duration, remark, report_as_json};
-use crate::service_manager;
+use crate::service_manager::{self, Patience};
 use args::LogFormat;
 use everleaf::{Domain, Durability, Statistics, Store};
 use everleaf_server::{Config, Handle, ListeningSocket, Server, ServerError};
@@ -100,9 +100,10 @@ fn serve(
     });
     let end = announced.and(end.map_err(failure_of));
     service_manager::tell("STOPPING=1\nSTATUS=closing the pool");
-    let _patience = service_manager::Patience::ask();
+    let patience = Patience::ask();
     drop(server);
-    let end = match (end, rescue(&store, &pool)) {
+    patience.went_on();
+    let end = match (end, rescue(&store, &pool, &patience)) {
         (Ok(()), Some(lost)) => Err(lost),
         (end, lost) => {
             lost.into_iter().for_each(|lost| lost.report(global.json));
@@ -119,13 +120,14 @@ fn serve(
 
 /// Saves what there is of a pool that has lost its file, beside it or, as that folder may be gone, too, in the one for
 /// temporary files: with this process it would be gone. Says where.
-fn rescue(store: &Store, pool: &Path) -> Option<Failure> {
+fn rescue(store: &Store, pool: &Path, patience: &Patience) -> Option<Failure> {
     if !store.is_pool_gone() {
         return None;
     }
     service_manager::tell("STATUS=saving a pool that has lost its file");
     let elsewhere = std::env::temp_dir().join(pool.file_name().unwrap_or_default());
-    let saved = save_as(store, pool).or_else(|why| save_as(store, &elsewhere).map_err(|_| why));
+    let save = |place| save_as(store, place, patience);
+    let saved = save(pool).or_else(|why| save(&elsewhere).map_err(|_| why));
     let text = match saved {
         Ok((keys, place)) => format!(
             "what there was ({}) is saved as {}: move it to where the pool was, or start the server with it",
@@ -140,14 +142,14 @@ fn rescue(store: &Store, pool: &Path) -> Option<Failure> {
 }
 
 /// Saves a pool under a name that nothing has. Returns how many keys that are, and where.
-fn save_as(store: &Store, pool: &Path) -> Result<(u64, PathBuf), String> {
+fn save_as(store: &Store, pool: &Path, patience: &Patience) -> Result<(u64, PathBuf), String> {
     use everleaf::Error::{AlreadyExists, Corrupt, Locked, Unsupported};
     for place in names_of_saved(pool) {
         // The log of another pool lies beside it.
         if let Err(Unsupported(_) | Corrupt(_)) = everleaf::refuse_log_beside(&place) {
             continue;
         }
-        match store.backup(&place, |_| {}) {
+        match store.backup(&place, |_| patience.went_on()) {
             Ok(copied) => return Ok((copied.keys, place)),
             // Something is there, or somebody else is making it.
             Err(AlreadyExists(_) | Locked(_)) => {}
