@@ -242,7 +242,8 @@ mod tests {
         assert!(!matches(&[&text[..], b"*", &text[..], b"?*b"].concat(), &text));
         assert!(!matches(&b"?".repeat(16 << 20), &text));
         assert!(matches(&b"*".repeat(16 << 20), &text));
-        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        // It took minutes.
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     }
 
     #[test]
@@ -262,8 +263,9 @@ mod tests {
             assert!(matches(&pattern, b"a"));
             began.elapsed()
         };
-        let (bytes, ranges) = (time(b"a"), time(b"\x00-\xff"));
-        assert!(ranges < 100 * bytes, "{ranges:?}, where bytes take {bytes:?}");
+        let least = |item: &[u8]| (0..5).map(|_| time(item)).min().expect("some");
+        let (bytes, ranges) = (least(b"a"), least(b"\x00-\xff"));
+        assert!(ranges < 200 * bytes, "{ranges:?}, where bytes take {bytes:?}");
     }
 
     #[test]
