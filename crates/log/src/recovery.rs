@@ -113,7 +113,8 @@ impl<D: Disk> Recovered<D> {
             return Ok(ReplayStart { snapshot: None, skipped });
         }
         let found = if skipped.is_empty() { "there is none".into() } else { skipped.join("; ") };
-        if let Some(gap) = gap {
+        // Where nothing is before it, there is nothing to go on with.
+        if let Some(gap) = gap.filter(|gap| gap.first > self.report.first) {
             return Err(self.lacks_snapshot(gap, &found));
         }
         Err(Error::Damaged(format!(
