@@ -363,16 +363,18 @@ fn walk_from_drawn_field(hash: &mut Collection<'_, '_>, visit: &mut Show<'_>) ->
                 passed -= 1;
                 return ControlFlow::Continue(());
             }
-            drawn = Some(field.to_vec());
+            drawn = Some((field.to_vec(), start));
             ControlFlow::Break(())
         })?;
         if drawn.is_some() {
             break;
         }
     }
-    if let Some(field) = drawn {
-        // One that is gone was removed meanwhile: then it is run again.
-        hash.see(&field, |value| visit(&field, value))?;
+    let Some((field, start)) = drawn else { return Ok(()) };
+    if hash.see(&field, |value| visit(&field, value))?.is_none() {
+        // It was removed meanwhile, and then this is run again; or its name, which was not verified on the way to it,
+        // is damaged: the values are summed with the names, so that this says so.
+        hash.walk_from(start, visit)?;
     }
     Ok(())
 }
