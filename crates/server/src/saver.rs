@@ -181,7 +181,7 @@ mod tests {
         let options = everleaf::Options::new().create(true).initial_size_bytes(1 << 20);
         let store = Arc::new(options.open(folder.path().join("pool")).expect("it can be made"));
         let saver = Saver::new();
-        for _ in 0..300 {
+        for _ in 0..100 {
             assert!(matches!(saver.begin(&store), Ok(Ok(()))));
             while saver.state.begin().is_err() {
                 std::hint::spin_loop();
