@@ -181,7 +181,7 @@ fn drawing_a_field_reads_no_other_value() {
     assert!(drawn < read, "{drawn:?}, where reading as many takes {read:?}");
 }
 
-/// What was wrong: a field whose name was not the one that was written was found by no lookup, so that none was answered.
+/// What was wrong: a field whose name was not the one that was written was found by no lookup: nothing was answered.
 #[test]
 fn a_damaged_name_of_a_field_is_told() {
     let folder = tempfile::tempdir().unwrap();
