@@ -37,7 +37,8 @@ impl Batch<'_> {
         for index in first..first + undone.count {
             let (command, request) = series.request(index);
             undone.run_or_tell(&mut self.context(), command, &request);
-            // All that failed together are told so, in a few bytes: whether they were done cannot be told.
+            // All writes that failed together are told so, in a few bytes: whether they were done cannot be told. What
+            // only reads among them is run, no more than the step had.
             if undone.failure.is_none() {
                 let is_over = self.slice.is_over_behind(command);
                 self.check(is_over, series.end(index))?;
@@ -71,31 +72,23 @@ mod tests {
         authenticated: true,
     };
 
-    /// What some requests of a series are answered whose step took all the time, and where the batch was cut.
-    fn answers(
-        request: &[u8],
-        name: &str,
-        count: usize,
-        undone: &Undone,
-    ) -> (String, Option<usize>) {
+    /// Has a batch whose time is over do something, on a store with these strings. Returns what it answers, too.
+    fn with_batch<R>(strings: &[(&str, &[u8])], act: impl FnOnce(Batch<'_>) -> R) -> (String, R) {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::new().create(true).max_size_bytes(64 << 20).sweep(false);
         let store = Arc::new(options.open(folder.path().join("pool")).unwrap());
+        for (key, value) in strings {
+            let _ = store.default_map().put(key, value).unwrap();
+        }
         let config = Config { threads: 1, ..Config::default() };
         let acl = Acl::open(&config).unwrap();
         let shared =
             Shared::new(config, acl, store, Arc::new(Control::new(vec![], &[], None, None)));
         let client = shared.registry.add(("a:1".into(), "b:2".into()), 0, 0);
         let mut session = ClientState::new(client, &shared.acl);
-        let (mut parser, mut series) = (Parser::default(), Series::default());
-        let command = facts::find(name.as_bytes()).unwrap();
-        for number in 1..=count {
-            assert_eq!(parser.parse(request, &LIMITS).ok(), Some(Some(request.len())));
-            assert!(series.push(command, &parser, request, number));
-        }
         let (mut tally, mut out, mut slice) = (Tally::default(), Vec::new(), Slice::of_past());
-        let mut batch = Batch {
-            parser: &mut parser,
+        let batch = Batch {
+            parser: &mut Parser::default(),
             session: &mut session,
             shared: &shared,
             tally: &mut tally,
@@ -103,14 +96,44 @@ mod tests {
             pause_size: 1 << 20,
             slice: &mut slice,
             can_gather: false,
-            entered: None,
+            entered: Some(shared.exclusion.enter(0)),
         };
-        let end = match batch.run_undone(&series, 0, undone) {
+        let result = act(batch);
+        (String::from_utf8(out).unwrap(), result)
+    }
+
+    /// What some requests of a series are answered whose step took all the time, and where the batch was cut.
+    fn answers(
+        request: &[u8],
+        name: &str,
+        count: usize,
+        undone: &Undone,
+    ) -> (String, Option<usize>) {
+        let (mut parser, mut series) = (Parser::default(), Series::default());
+        let command = facts::find(name.as_bytes()).unwrap();
+        for number in 1..=count {
+            assert_eq!(parser.parse(request, &LIMITS).ok(), Some(Some(request.len())));
+            assert!(series.push(command, &parser, request, number));
+        }
+        with_batch(&[], |mut batch| match batch.run_undone(&series, 0, undone) {
             ControlFlow::Break(end) => Some(end.consumed),
             ControlFlow::Continue(()) => None,
-        };
-        drop(batch);
-        (String::from_utf8(out).unwrap(), end)
+        })
+    }
+
+    /// What was wrong: nobody looked at the time behind commands that should be fast, each of which sums a whole value.
+    #[test]
+    fn a_long_value_that_was_read_ends_the_time() {
+        let with_key = |name: &str| format!("*2\r\n${}\r\n{name}\r\n$1\r\nk\r\n", name.len());
+        let get_bit = "*3\r\n$6\r\nGETBIT\r\n$1\r\nk\r\n$1\r\n0\r\n".to_string();
+        let requests = ["INCR", "STRLEN", "EXISTS"].map(with_key);
+        for request in requests.into_iter().chain([get_bit]) {
+            for (value, count) in [(&[b'v'; 100 << 10][..], 1), (b"v", 3)] {
+                let bytes = request.repeat(3).into_bytes();
+                let (_, end) = with_batch(&[("k", value)], |batch| batch.run(&bytes).consumed);
+                assert_eq!(end, count * request.len(), "{request:?}, {} bytes", value.len());
+            }
+        }
     }
 
     /// What was wrong: a series of reads that others kept from its step used up the time in vain, and then one of its
