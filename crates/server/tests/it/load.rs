@@ -235,22 +235,18 @@ fn a_batch_that_reads_long_values_gives_way() {
     let server = TestServer::with(|config| config.threads = 1);
     let mut client = server.connect();
     assert_eq!(client.line("SETRANGE k 67108863 x"), ":67108864");
-    let requests: [&[&str]; 4] =
-        [&["INCR", "k"], &["STRLEN", "k"], &["GETBIT", "k", "0"], &["EXISTS", "k", "none"]];
-    for request in requests {
-        let mut busy = server.connect();
-        let id = busy.line("CLIENT ID");
-        let began = Instant::now();
-        busy.ask(request);
-        let alone = began.elapsed();
-        busy.send(&encode(request).repeat(2_000));
-        busy.reply();
-        let began = Instant::now();
-        assert_eq!(client.line("PING"), "+PONG");
-        assert_eq!(client.line(&format!("CLIENT KILL ID {}", &id[1..])), ":1");
-        let (took, limit) = (began.elapsed(), Duration::from_secs(2) + 500 * alone);
-        assert!(took < limit, "{request:?}: {took:?}, where one takes {alone:?}");
-    }
+    let mut busy = server.connect();
+    let id = busy.line("CLIENT ID");
+    let began = Instant::now();
+    busy.ask(&["INCR", "k"]);
+    let alone = began.elapsed();
+    busy.send(&encode(&["INCR", "k"]).repeat(2_000));
+    busy.reply();
+    let began = Instant::now();
+    assert_eq!(client.line("PING"), "+PONG");
+    assert_eq!(client.line(&format!("CLIENT KILL ID {}", &id[1..])), ":1");
+    let (took, limit) = (began.elapsed(), Duration::from_secs(2) + 500 * alone);
+    assert!(took < limit, "{took:?}, where one takes {alone:?}");
     // Of those that are looked up together only what is answered is read.
     let first_byte = |count: usize| {
         let mut busy = server.connect();
