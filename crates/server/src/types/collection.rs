@@ -324,11 +324,11 @@ impl<'s, 'a> Collection<'s, 'a> {
     /// Ends a change that leaves nothing.
     fn finish_empty(mut self) -> Result<()> {
         self.staged.stage.forget_separators(self.header.id);
-        // With the note the collector frees what is left: the order beside members, elements that were trimmed, and of
-        // a damaged collection what its header has not counted.
+        self.remove_starts()?;
+        // With the note the collector frees what is left: elements that were trimmed, and of a damaged collection what
+        // its header has not counted.
         let is_bare = match self.header.kind {
-            Kind::Hash | Kind::Set => true,
-            Kind::SortedSet => self.header.extra == 0,
+            Kind::Hash | Kind::Set | Kind::SortedSet => true,
             Kind::List => !self.is_trimmed()?,
         } && (self.is_new || !self.has_rest()?);
         let place = self.staged.place;

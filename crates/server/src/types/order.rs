@@ -24,6 +24,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::collection::{Collection, MemberPlace};
+use super::header::Kind;
 use super::places::{LEVEL_MAX, order_key};
 use super::separators::{AHEAD_MAX, OVERHEAD, SIZE_MAX, Separators};
 use crate::command::copy_budget::CopyBudget;
@@ -213,6 +214,18 @@ impl Collection<'_, '_> {
             } else if let Some((before, total)) = self.separator_before(level, position)? {
                 self.write_count(level, &before, (total + count).saturating_sub(1))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Removes the starts of all levels, which are what an order without members still has.
+    pub(super) fn remove_starts(&mut self) -> Result<()> {
+        if self.header.kind != Kind::SortedSet {
+            return Ok(());
+        }
+        for level in 1..=self.levels() {
+            let key = self.order_key(level, b"");
+            self.staged.stage.write_member(&key, None)?;
         }
         Ok(())
     }
