@@ -41,6 +41,10 @@ pub fn allocate_sparse(layout: Layout) -> *mut u8 {
     }
 }
 
+/// `MADV_COLLAPSE` of Linux 6.1 and later, the same on all processors: musl's headers, of which static programs are
+/// built, have no name for it.
+const ADVICE_COLLAPSE: libc::c_int = 25;
+
 pub fn join_pages(start: *mut u8, size: usize) -> bool {
     // The second call below does not ask whether huge pages are wanted.
     if topology::huge_page_size_bytes().is_none() {
@@ -49,7 +53,7 @@ pub fn join_pages(start: *mut u8, size: usize) -> bool {
     // SAFETY: the advice changes no contents. What is touched from now on gets huge pages.
     let advised = unsafe { rustix::mm::madvise(start.cast(), size, Advice::LinuxHugepage) };
     // SAFETY: likewise, of what was touched before.
-    advised.is_ok() && unsafe { libc::madvise(start.cast(), size, libc::MADV_COLLAPSE) } == 0
+    advised.is_ok() && unsafe { libc::madvise(start.cast(), size, ADVICE_COLLAPSE) } == 0
 }
 
 /// # Safety
