@@ -61,6 +61,8 @@ usage: cargo xtask <command> [arguments]
   house   that table with what the tiers took, before and now: `house OLDER_CHECKOUT [--update]`;
           `house --read LOG` keeps what a log of commands behind `/usr/bin/time -v` says
   product the program `everleaf` is built without the research, and has at most 10 MB, stripped
+  static  the library compiles for a static program, of another C library; left out if rustup has not
+          installed that target
   lint    clippy on all targets, warnings are errors
   doc     the documentation, warnings are errors
   licences  the licences of all dependencies are known; `licences --list` prints them,
@@ -110,6 +112,7 @@ fn main() -> ExitCode {
         "ci" => jobs::ci(&root),
         "checks" => jobs::checks(&root),
         "product" => jobs::product(&root),
+        "static" => jobs::with_static_library(&root),
         "fmt" => jobs::fmt(&root, rest),
         "lint" => jobs::lint(&root),
         "test" => tiers::test(&root, rest),

@@ -14,6 +14,7 @@ mod steps;
 mod trial;
 mod unpacked_trial;
 
+pub use archive::TARGET;
 pub use trial::started_by;
 
 use std::fs;
@@ -104,7 +105,7 @@ fn build(root: &Path, is_release: bool, is_static: bool) -> Option<PathBuf> {
         command.arg("--release");
     }
     if is_static {
-        command.args(["--target", archive::TARGET]);
+        command.args(["--target", TARGET]);
     }
     let output = command.stderr(Stdio::inherit()).output().ok()?;
     if !output.status.success() {
