@@ -15,7 +15,9 @@ pub use self::directory::{Root, is_root_whole};
 pub use self::seal::Seal;
 use crate::backing::is_boot_known;
 use crate::header::{Header, LogNote};
-use crate::layout::{DATA_START, FEATURE_LOG_NOTE, HEADER_OFFSETS, SESSION_OFFSETS, SESSION_SIZE};
+use crate::layout::{
+    DATA_START, FEATURE_LOG_NOTE, HEADER_OFFSETS, SESSION_OFFSETS, SESSION_SIZE, SIZE_GRANULE,
+};
 use crate::session_record::SessionRecord;
 use crate::view::View;
 use crate::{Backing, FileName, Medium, PoolError, header};
@@ -246,6 +248,18 @@ impl<M: Machine> Pool<M> {
         })
     }
 
+    /// Lets those that open the pool from now on have `max` bytes of it at most, or what it has, if that is more: for a
+    /// pool that was made with more room than it is to keep.
+    ///
+    /// # Errors
+    /// As [`Pool::enable_features`].
+    pub fn settle_max_size(&self, max: u64) -> Result<(), PoolError> {
+        self.note_features(|header| {
+            let settled = (max / SIZE_GRANULE * SIZE_GRANULE).max(self.size());
+            std::mem::replace(&mut header.max_size, settled) == settled
+        })
+    }
+
     /// Notes durably which log the pool is opened with, so that after a crash of the machine it is not rebuilt from
     /// another one, or from an older copy. To be called when the log's folder says as much.
     ///
@@ -259,7 +273,8 @@ impl<M: Machine> Pool<M> {
         self.note(note, || self.sync_records("sync the header"))
     }
 
-    /// Headers and sessions alone: of a pool whose process was killed, everything else may be waiting to be written.
+    /// Headers and sessions alone: of a pool whose process was killed, or that was loaded a moment ago, everything else
+    /// may be waiting to be written, and who notes something is in the middle of an operation.
     fn sync_records(&self, action: &'static str) -> Result<(), PoolError> {
         if self.backing.survives_machine() {
             return Ok(());
@@ -271,7 +286,7 @@ impl<M: Machine> Pool<M> {
 
     /// Writes the header again with what `note` adds, unless it says that it is there.
     fn note_features(&self, note: impl FnOnce(&mut Header) -> bool) -> Result<(), PoolError> {
-        self.note(note, || self.sync("note a feature"))
+        self.note(note, || self.sync_records("note a feature"))
     }
 
     fn note(

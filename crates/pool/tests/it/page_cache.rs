@@ -142,6 +142,28 @@ fn a_pool_whose_record_the_disk_refuses_is_not_opened() {
 /// A call that writes the header.
 type Call<'a> = &'a dyn Fn(&Pool<Hardware>) -> Result<(), PoolError>;
 
+/// What held operations up: the first batch of a pool, or its first expiry, wrote all of the pool to the disk that was
+/// waiting for that.
+#[test]
+fn to_note_a_feature_writes_the_header_alone() {
+    let log = LogNote { log: 7, generation: 1 };
+    let calls: [Call<'_>; 3] = [
+        &|pool| pool.enable_features(FEATURE_BATCHES),
+        &|pool| pool.enable_compatible(1 << 40),
+        &|pool| pool.note_log(log),
+    ];
+    for (number, call) in calls.into_iter().enumerate() {
+        let file = File::new(&[0; SIZE], 1);
+        let pool = file.open(true).unwrap();
+        store(&pool, 9);
+        call(&pool).unwrap();
+        let data = DATA_START as usize;
+        assert_eq!(file.disk.lock().unwrap()[data..data + 8], [0; 8], "{number}");
+        pool.set_clean().unwrap();
+        assert_eq!(file.disk.lock().unwrap()[data..data + 8], 9u64.to_le_bytes(), "{number}");
+    }
+}
+
 /// What was lost: a feature whose first sync the disk refused was in the header, so the next call took it for known:
 /// it was answered as durable, and the process went on as if the pool had no such feature.
 #[test]
