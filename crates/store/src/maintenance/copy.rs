@@ -73,6 +73,10 @@ impl Copied {
     }
 }
 
+/// A copy may take this part more than the pool's maximum while it is made: its leaves are filled less than those of
+/// a pool that is full can be.
+const MORE: u64 = 8;
+
 /// A map that is copied.
 enum Source {
     Bytes(Map),
@@ -86,7 +90,8 @@ impl Store {
     /// A map of integers that is dropped meanwhile may be left out.
     ///
     /// The backup is a pool like any other: open it read-only to look at it, or
-    /// [restore](Self::restore) it. It exists as a whole, durably, or not at all.
+    /// [restore](Self::restore) it. It exists as a whole, durably, or not at all. Its maximum is that of the store's pool,
+    /// or, if that is full and the copy needs more, up to an eighth more.
     ///
     /// # Example
     /// ```
@@ -190,7 +195,7 @@ impl Store {
         let pool = self.shared().trees.heap().pool();
         let options = PoolOptions {
             create: CreateMode::New,
-            max_size_bytes: pool.max_size(),
+            max_size_bytes: pool.max_size().saturating_add(pool.max_size() / MORE),
             // The log knows the pool by it.
             uuid: Some(if successor { pool.uuid() } else { origin::new_number(pool.uuid()) }),
             ..PoolOptions::default()
@@ -243,7 +248,9 @@ impl Store {
             let place = wal::LogDirectory::of(&resolved(path), &Options::new());
             wal::copy_log_metadata(from, &trees, &place)?;
         }
-        copied.size_bytes = trees.heap().pool().size();
+        let new = trees.heap().pool();
+        new.settle_max_size(pool.max_size()).map_err(IndexError::from)?;
+        copied.size_bytes = new.size();
         trees.close()?;
         drop(trees);
         Ok((file, copied))

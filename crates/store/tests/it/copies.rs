@@ -352,3 +352,38 @@ fn a_repair_of_a_sound_pool_drops_and_revives_nothing() {
         assert_eq!(copy.default_map().get("kept").expect("readable").as_deref(), Some(&b"v"[..]));
     }
 }
+
+/// What could not be had: a pool that was full of keys that came in their order was denser than its copy, which had the
+/// same maximum, and neither a backup nor a compaction of it was possible.
+#[test]
+fn a_full_pool_is_copied() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
+    let max = 8 << 20;
+    let options = Options::new().create(true).sweep(false).max_size_bytes(max);
+    let store = options.clone().open(&path).expect("the pool opens");
+    let (map, mut count) = (store.default_map(), 0u64);
+    while map.put(count.to_be_bytes(), "").is_ok() {
+        count += 1;
+    }
+    assert!(matches!(map.put("more", ""), Err(Error::PoolFull(_))));
+    assert_eq!(store.backup(&copy, |_| {}).expect("it has room").keys, count);
+    store.close().expect("nobody has it");
+    assert_eq!(options.compact(&path, |_| {}).expect("it has room").keys, count);
+    for path in [&path, &copy] {
+        let store = Options::new().open(path).expect("it opens");
+        assert_sound(&store);
+        assert_eq!(store.default_map().len(), count);
+        let statistics = store.statistics();
+        let found = statistics.pool_max_bytes;
+        assert!((max..=max + max / 8).contains(&found), "{found} of {max}");
+        store.close().expect("nobody has it");
+    }
+    // What is not full keeps its maximum.
+    let (path, copy) = (folder.path().join("small"), folder.path().join("of small"));
+    let store = Options::new().create(true).max_size_bytes(max).open(&path).expect("it opens");
+    store.default_map().put("k", "v").expect("room");
+    store.backup(&copy, |_| {}).expect("it has room");
+    let store = Options::new().open(&copy).expect("it opens");
+    assert_eq!(store.statistics().pool_max_bytes, max);
+}
