@@ -114,7 +114,7 @@ impl Map {
     ) -> Result<Exchange> {
         self.write(key, |tree, session| {
             tree.exchange(session, key, expected, new, |changed, found| match changed {
-                true => (Ok(Exchange::Done), LogEffect::Reread),
+                true => (Ok(Exchange::Done), effect_of(expected, new)),
                 false => {
                     let found = found.map(copy_of).transpose();
                     (found.map(Exchange::Mismatch), LogEffect::Unchanged)
@@ -138,7 +138,7 @@ impl Map {
         let key = key.as_ref();
         self.write(key, |tree, session| {
             tree.exchange(session, key, expected, new, |changed, _| match changed {
-                true => (true, LogEffect::Reread),
+                true => (true, effect_of(expected, new)),
                 false => (false, LogEffect::Unchanged),
             })
         })
@@ -173,4 +173,9 @@ impl Map {
 fn integer(digits: &[u8]) -> Result<i64> {
     let number = std::str::from_utf8(digits).ok().and_then(|text| text.parse::<i64>().ok());
     number.filter(|number| number.to_string().as_bytes() == digits).ok_or(Error::NotAnInteger)
+}
+
+/// What an exchange that was done is to the log: of nothing for nothing, none.
+fn effect_of(expected: Option<&[u8]>, new: Option<&[u8]>) -> LogEffect<'static> {
+    LogEffect::if_changed(expected.is_some() || new.is_some())
 }

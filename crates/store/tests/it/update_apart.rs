@@ -3,13 +3,30 @@
 
 use std::time::Duration;
 
-use everleaf::{Action, Durability, Expiry, Options, Store, WriteBatch};
+use everleaf::{Action, Durability, Exchange, Expiry, Options, Store, WriteBatch};
 
 const LATER: u64 = 4_000_000_000_000;
 
 fn open(folder: &std::path::Path, durability: Durability) -> Store {
     let options = Options::new().create(true).max_size_bytes(1 << 28).durability(durability);
     options.open(folder.join("pool")).expect("the pool opens")
+}
+
+/// An exchange of nothing for nothing changes nothing, as the removal of an absent key.
+#[test]
+fn an_exchange_of_nothing_breaks_no_watch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options::new().create(true).durability(Durability::Power);
+    let store = options.open(folder.path().join("pool")).expect("it opens");
+    let map = store.default_map();
+    let watch = map.watch("k").expect("a watch");
+    let written = store.statistics().log_bytes;
+    assert_eq!(map.compare_exchange("k", None, None).expect("room"), Exchange::Done);
+    assert!(!watch.is_broken());
+    assert_eq!(store.statistics().log_bytes, written);
+    assert_eq!(map.compare_exchange("k", None, Some(b"v")).expect("room"), Exchange::Done);
+    assert!(watch.is_broken());
+    assert!(store.statistics().log_bytes > written);
 }
 
 #[test]
