@@ -8,7 +8,7 @@ use super::Map;
 use crate::Result;
 use crate::conversion::copy_of;
 use crate::map::key_range::{KeyRange, owned_bounds, prefix_bounds};
-use crate::map::pages::{Bounds, Page, PageLimit, Pages, Reader};
+use crate::map::pages::{Bounds, Page, PageEnd, PageLimit, Pages, Reader};
 use crate::map::range::Range;
 use crate::map::scan::Scan;
 
@@ -172,11 +172,21 @@ impl Map {
     ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let (mut found, mut session) = (Ok(None), self.shared.session()?);
         let mut reader = self.reader(&mut session, self.shared.verify_scans);
-        reader.read((from, to), reverse, PageLimit::IN_PLACE, &mut |record| {
-            found = copy_of(record.value).map(|value| Some((record.key.to_vec(), value)));
-            ControlFlow::Break(())
-        })?;
-        found
+        let mut passed = None;
+        loop {
+            // Behind what has expired, of which the page before had nothing else.
+            let behind = passed.as_deref().map(Bound::Excluded);
+            let bounds = match reverse {
+                false => (behind.unwrap_or(from), to),
+                true => (from, behind.unwrap_or(to)),
+            };
+            let end = reader.read(bounds, reverse, PageLimit::IN_PLACE, &mut |record| {
+                found = copy_of(record.value).map(|value| Some((record.key.to_vec(), value)));
+                ControlFlow::Break(())
+            })?;
+            let PageEnd::Limit(last) = end else { return found };
+            passed = Some(last);
+        }
     }
 }
 

@@ -28,6 +28,9 @@ pub struct PageLimit {
 
 /// Bytes that a page holds back, or that it copies.
 pub(crate) const PAGE_BYTES: usize = 256 << 10;
+/// Pairs that have expired and that a page passes over, and bytes of them: it may end without having shown any.
+const PASSED_PAIRS: usize = 4096;
+const PASSED_BYTES: usize = 4 << 20;
 /// How many times as long the next page is, where pages grow.
 const GROWTH: usize = 4;
 
@@ -38,8 +41,10 @@ impl PageLimit {
     pub const FIRST: Self = PageLimit { pairs: 16, bytes: PAGE_BYTES };
     /// Of a snapshot, which rests between pages: a rest must be long beside what it takes to fall asleep.
     pub(crate) const SNAPSHOT: Self = PageLimit { pairs: 1024, bytes: PAGE_BYTES };
-    /// Of the sweep, which looks at expiries only.
-    pub(crate) const SWEEP: Self = PageLimit { pairs: 2048, bytes: usize::MAX };
+    /// Of keys alone, of whose values nothing is read.
+    pub(crate) const KEYS: Self = PageLimit { pairs: 2048, bytes: usize::MAX };
+    /// Of the sweep, which wants expiries only, and sums all of each value, because an expiry may lie at its end.
+    pub(crate) const SWEEP: Self = PageLimit { pairs: 2048, bytes: PASSED_BYTES };
 
     /// Pairs of a page at most.
     pub fn pairs(self) -> usize {
@@ -83,7 +88,7 @@ pub(crate) struct Reader<'a> {
 pub(crate) enum PageEnd {
     /// The range ended.
     Range,
-    /// The limit was reached, with this key; more may follow.
+    /// The limit was reached, with this key, which may be one that was passed over; more may follow.
     Limit(Vec<u8>),
     /// The visitor of the pairs wanted no more.
     Break,
@@ -99,18 +104,22 @@ impl Reader<'_> {
         visit: &mut Visit<'_>,
     ) -> Result<PageEnd> {
         let (mut pairs, mut bytes, mut end) = (0, 0, PageEnd::Range);
+        let (mut passed, mut passed_bytes) = (0, 0);
         let shows_expired = self.shows_expired;
         self.tree.scan_verified(self.session, bounds, reverse, self.verify, |record| {
+            let size = record.key.len() + record.value.len();
             if !shows_expired && record.has_expired::<Hardware>() {
-                return true;
-            }
-            if visit(record).is_break() {
+                passed += 1;
+                passed_bytes += size;
+            } else if visit(record).is_break() {
                 end = PageEnd::Break;
                 return false;
+            } else {
+                pairs += 1;
+                bytes += size;
             }
-            pairs += 1;
-            bytes += record.key.len() + record.value.len();
-            if pairs >= limit.pairs || bytes >= limit.bytes {
+            let is_full = pairs >= limit.pairs || bytes >= limit.bytes;
+            if is_full || passed >= PASSED_PAIRS || passed_bytes >= PASSED_BYTES {
                 end = PageEnd::Limit(record.key.to_vec());
                 return false;
             }
@@ -266,6 +275,58 @@ mod tests {
             counts.push(keys.len() - before);
         }
         (counts, keys)
+    }
+
+    /// What held reclamation back: of a map of sessions that had all expired, the first page passed over all of them.
+    #[test]
+    fn pages_end_among_what_they_pass_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = store(folder.path());
+        let map = store.default_map();
+        let over = crate::Expiry::from_unix_ms(1);
+        let count = 2 * PASSED_PAIRS as u64 + 10;
+        for number in 0..count {
+            map.put_with_expiry(number.to_be_bytes(), "", over).expect("puts");
+        }
+        for reverse in [false, true] {
+            let (counts, keys) = read(map, reverse, PageLimit::IN_PLACE, false);
+            assert_eq!((counts, keys.len()), (vec![0; 3], 0));
+        }
+        assert_eq!(map.first().expect("reads"), None);
+        map.put((count / 2).to_be_bytes(), "there").expect("puts");
+        let there = Some(((count / 2).to_be_bytes().to_vec(), b"there".to_vec()));
+        assert_eq!(map.first().expect("reads"), there);
+        assert_eq!(map.last().expect("reads"), there);
+        assert_eq!(map.range(..).next().transpose().expect("reads"), there);
+        assert_eq!(map.range(..).next_back().transpose().expect("reads"), there);
+        assert_eq!(map.pop_last().expect("pops"), there);
+        // Values of many bytes are fewer.
+        let large = store.map("large").expect("a map");
+        for number in 0..9u8 {
+            large.put_with_expiry([number], vec![0; PASSED_BYTES / 3], over).expect("puts");
+        }
+        let (counts, keys) = read(&large, false, PageLimit::IN_PLACE, false);
+        assert_eq!((counts, keys.len()), (vec![0; 4], 0));
+    }
+
+    /// What held reclamation back: the sweep summed 2048 values, of any size, in one operation.
+    #[test]
+    fn a_slice_of_the_sweep_ends_behind_a_few_bytes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = store(folder.path());
+        let map = store.default_map();
+        for number in 0..9u8 {
+            map.put([number], vec![0; PASSED_BYTES / 3]).expect("puts");
+        }
+        map.put_with_expiry("z", "", crate::Expiry::from_unix_ms(1)).expect("puts");
+        let (mut from, mut slices) = (Bound::Unbounded, 0);
+        loop {
+            slices += 1;
+            let slice = store.shared().sweep_slice(map.tree(), from, &mut Default::default());
+            let Some(next) = slice.expect("reads") else { break };
+            from = next;
+        }
+        assert_eq!((slices, map.len()), (4, 9));
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl<'a> Scan<'a> {
         let (mut pages, mut left) = (Pages::within(bounds), limit);
         while pages.has_more() && left > 0 {
             // A page of keys holds nothing of their values back.
-            let page = if keys_only { PageLimit::SWEEP } else { PageLimit::IN_PLACE };
+            let page = if keys_only { PageLimit::KEYS } else { PageLimit::IN_PLACE };
             let limit = page.at_most(left);
             source.read(&mut pages, reverse, limit, (now_ms.is_some(), verify), &mut |record| {
                 if is_over(record.expiry_ms) {
