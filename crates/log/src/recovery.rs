@@ -267,8 +267,7 @@ pub(crate) fn open<D: Disk>(
     disk: Arc<D>,
     options: &LogOptions,
 ) -> Result<(Writer<D>, Recovered<D>)> {
-    let mut opening =
-        Opening { disk: &disk, options, report: Report::default(), cut: None, from: 0 };
+    let mut opening = Opening::new(&disk, options);
     if options.salvage {
         opening.report.damages = salvage::leave_what_follows(&disk, options)?;
     }
@@ -295,6 +294,7 @@ pub(crate) fn open<D: Disk>(
     opening.look_for_cut(headers.iter().take(counting), end)?;
     let sequence = sequences.first().map_or(Ok(1), |newest| next_number(SEGMENT, *newest))?;
     let cut = opening.cut.map(|lsn| lsn.max(end));
+    let behind_cut = cut.map(|cut| opening.behind_cut(cut));
     let mut report = opening.report;
     report.end = cut.unwrap_or(end);
     report.is_cut = cut.is_some();
@@ -303,9 +303,9 @@ pub(crate) fn open<D: Disk>(
     report.rewritten = end - durable;
     let mut first = durable + 1;
     let mut chunks: &[(Lsn, u32, Vec<u8>)] = &[];
-    match (&tail, cut) {
+    match (&tail, behind_cut) {
         // A gap: replay stops there, at whatever snapshot it begins.
-        (_, Some(cut)) if !disk.mutant("log.cut_goes_on") => first = cut + 1,
+        (_, Some(behind)) if !disk.mutant("log.cut_goes_on") => first = behind,
         (Some(_), _) if disk.mutant("log.no_rewrite") => first = end + 1,
         (Some(tail), _) => chunks = &tail.unproven,
         (None, _) => {}
@@ -323,26 +323,40 @@ pub(crate) fn open<D: Disk>(
         owes_snapshot: options.owes_snapshot && cut.is_none(),
         chunks: chunks.to_vec(),
     };
-    let begin = || Writer::start(Arc::clone(&disk), start());
     // What is behind damage stays, to be looked at.
     let ended = last.zip(tail.as_ref()).map(|(last, tail)| (last.sequence, tail.walk.position));
     let ended = with_owed_in_vain(ended, &*disk, &options.uuid, headers.range(counting..));
     let ended = if report.damages.is_empty() && cut.is_none() { ended } else { Vec::new() };
-    let writer = match begin() {
-        // What the last segment has taken ahead may be all the space that there is.
-        Err(Error::Full(_)) if give_back(&*disk, &ended) => begin()?,
-        started => started?,
-    };
-    give_back(&*disk, &ended);
+    let writer = begin(&disk, &ended, start)?;
+    for sequence in opening.stale {
+        drop(put_aside(&*disk, sequence, "stale")?);
+    }
     headers.push_back(writer.current());
     let recovered = Recovered {
         disk,
         uuid: options.uuid,
-        segments: limited(headers.into_iter(), report.end),
+        segments: limited(headers.into_iter(), report.end.max(first - 1)),
         snapshots,
         report,
     };
     Ok((writer, recovered))
+}
+
+/// Begins the new segment, and gives back the space behind the `ended` ones.
+fn begin<D: Disk>(
+    disk: &Arc<D>,
+    ended: &[(u64, u64)],
+    start: impl Fn() -> Start,
+) -> Result<Writer<D>> {
+    let writer = match Writer::start(Arc::clone(disk), start()) {
+        // What the last segment has taken ahead may be all the space that there is.
+        Err(Error::Full(_)) if give_back(&**disk, ended) => {
+            Writer::start(Arc::clone(disk), start())?
+        }
+        started => started?,
+    };
+    give_back(&**disk, ended);
+    Ok(writer)
 }
 
 /// Gives back the space behind the ends of segments that are no longer written, and says whether there was some. Best

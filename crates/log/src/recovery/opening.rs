@@ -55,6 +55,15 @@ pub(super) struct Opening<'a, D: Disk> {
     pub(super) cut: Option<Lsn>,
     /// The newest snapshot has what was logged up to it.
     pub(super) from: Lsn,
+    /// Snapshots from behind the end of a log that was cut. They may be all that tells of the cut until a segment
+    /// says durably that there is a gap, so they are put aside behind that.
+    pub(super) stale: Vec<u64>,
+}
+
+impl<'a, D: Disk> Opening<'a, D> {
+    pub(super) fn new(disk: &'a Arc<D>, options: &'a LogOptions) -> Self {
+        Opening { disk, options, report: Report::default(), cut: None, from: 0, stale: Vec::new() }
+    }
 }
 
 impl<D: Disk> Opening<'_, D> {
@@ -138,6 +147,12 @@ impl<D: Disk> Opening<'_, D> {
             self.cut = self.cut.max(Some(lsn));
         }
         self.options.owner_has_all
+    }
+
+    /// With which LSN a log goes on that was cut. Where its owner may have more than was logged up to there, no
+    /// snapshot that is there already must reach up to that LSN: the one before it is nobody's if one would.
+    pub(super) fn behind_cut(&self, cut: Lsn) -> Lsn {
+        if self.options.owes_snapshot { cut.max(self.from + 1) + 1 } else { cut + 1 }
     }
 
     /// As [`Self::is_cut_behind`], of what is there and damaged.
@@ -242,13 +257,8 @@ impl<D: Disk> Opening<'_, D> {
                 )))?;
             }
             let opened = SnapshotReader::open(Arc::clone(self.disk), self.options.uuid, sequence);
-            let to = match opened {
-                Ok(snapshot) => {
-                    if snapshot.to_lsn() <= end {
-                        self.from = self.from.max(snapshot.from_lsn());
-                    }
-                    snapshot.to_lsn()
-                }
+            let (from, to) = match opened {
+                Ok(snapshot) => (snapshot.from_lsn(), snapshot.to_lsn()),
                 Err(Error::Damaged(damage)) => {
                     usable.push(FoundSnapshot { sequence, damage: Some(damage) });
                     continue;
@@ -256,16 +266,20 @@ impl<D: Disk> Opening<'_, D> {
                 Err(error) => return Err(error),
             };
             if to <= end || self.disk.mutant("snapshot.trusts_stale") {
+                self.from = self.from.max(from);
                 usable.push(FoundSnapshot { sequence, damage: None });
                 continue;
             }
-            if !self.is_cut_behind(to) {
-                self.damage(Error::Damaged(format!(
-                    "{name} belongs to the log up to LSN {to}, and the log ends at LSN {end}: the disk \
-                     has lost what it said was durable; restore a backup, or \
-                     open with --salvage-log"
-                )))?;
+            if self.is_cut_behind(to) {
+                self.from = self.from.max(from);
+                self.stale.push(sequence);
+                continue;
             }
+            self.damage(Error::Damaged(format!(
+                "{name} belongs to the log up to LSN {to}, and the log ends at LSN {end}: the disk \
+                 has lost what it said was durable; restore a backup, or \
+                 open with --salvage-log"
+            )))?;
             // The LSNs behind the end are given again, and must not be taken for the old ones.
             drop(put_aside(&**self.disk, sequence, "stale")?);
         }

@@ -144,6 +144,109 @@ fn repaired(how: Cut, mutant: Option<&'static str>) -> bool {
     is_right
 }
 
+/// Life 1 is closed, with a snapshot, and life 2 is killed: the log that is left, with its pool in `killed`. Life 2 has
+/// written another snapshot, with one pair behind it or as the last thing it did.
+fn make_killed(folder: &Path, killed: &Path, how: Cut, is_snapshot_last: bool) -> SimulatedDisk {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let pool = folder.join("pool");
+    let store = options(&disk).open(&pool).expect("it opens");
+    put(&store, 0..KEYS / 3);
+    let _ = store.snapshot().expect("the disk works");
+    store.close().expect("it closes");
+    let store = options(&disk).open(&pool).expect("it opens");
+    put(&store, KEYS / 3..KEYS - 1);
+    if is_snapshot_last {
+        put(&store, KEYS - 1..KEYS);
+    }
+    // What was lost without this one, too: a segment that is cut to nothing has no snapshot behind its end.
+    if how != Cut::ToNothing {
+        let _ = store.snapshot().expect("the disk works");
+    }
+    if !is_snapshot_last {
+        put(&store, KEYS - 1..KEYS);
+    }
+    keep_copy(&pool, killed);
+    let left = disk.copied(1);
+    cut(&left, how);
+    left
+}
+
+/// The snapshot from behind the cut was put aside before a segment said that there is a gap. With it went all that told
+/// of the cut: after a crash in between, the state of life 1 was served without a word.
+#[test]
+fn a_repair_of_a_cut_log_that_loses_the_power_is_told() {
+    let cuts = [Cut::ToHeader, Cut::ToNothing, Cut::Segment].into_iter();
+    for (how, is_last) in cuts.flat_map(|how| [(how, false), (how, true)]) {
+        let folder = folder();
+        let killed = folder.path().join("killed");
+        let disk = make_killed(folder.path(), &killed, how, is_last);
+        let refused = options(&disk.crashed(9)).open(folder.path().join("none"));
+        assert!(refused.is_err(), "{how:?} {is_last}: it was told before the repair");
+        let images = Arc::new(Mutex::new(vec![]));
+        let taken = images.clone();
+        disk.set_hook(move |disk| {
+            taken.lock().expect("nobody panicked").extend((0..8).map(|seed| disk.crashed(seed)));
+        });
+        let store = options(&disk).open(&killed).expect("the pool has everything");
+        assert!(is_whole(&store), "{how:?}");
+        disk.clear_hook();
+        let images = std::mem::take(&mut *images.lock().expect("nobody panicked"));
+        assert!(images.len() > 50, "{how:?}: {}", images.len());
+        for (number, image) in images.into_iter().enumerate() {
+            let left = folder.path().join(format!("left-{number}"));
+            if let Ok(left) = options(&image).open(left) {
+                assert!(
+                    is_whole(&left),
+                    "{how:?} {is_last} {number}: {}",
+                    left.default_map().len()
+                );
+            }
+        }
+        let whole = options(&disk.crashed(3)).open(folder.path().join("left"));
+        assert!(is_whole(&whole.expect("the log was made whole")), "{how:?}");
+    }
+}
+
+/// The repair is refused at some step, and then the machine crashes: what is left is whole, or refused. The next one
+/// with the pool makes the log whole.
+#[test]
+fn a_repair_of_a_cut_log_that_is_refused_is_told() {
+    for (how, is_last) in [(Cut::ToHeader, false), (Cut::Segment, true), (Cut::ToNothing, true)] {
+        let mut failed = 0;
+        for refused in 0.. {
+            let folder = folder();
+            let killed = folder.path().join("killed");
+            let disk = make_killed(folder.path(), &killed, how, is_last);
+            let (mut operations, pool) = (0, folder.path().join("tried"));
+            keep_copy(&killed, &pool);
+            disk.set_hook(move |disk| {
+                operations += 1;
+                if operations > refused {
+                    disk.set_faults(Faults { error_one_in: 1, ..Faults::default() });
+                }
+            });
+            let opened = options(&disk).open(&pool);
+            disk.clear_hook();
+            disk.set_faults(Faults::default());
+            if opened.is_ok() {
+                break;
+            }
+            failed += 1;
+            for seed in 0..8 {
+                let left = folder.path().join(format!("left-{seed}"));
+                if let Ok(left) = options(&disk.crashed(seed)).open(left) {
+                    assert!(is_whole(&left), "{how:?} {refused}: {}", left.default_map().len());
+                }
+            }
+            let store = options(&disk).open(&pool).expect("there is room again");
+            assert!(is_whole(&store), "{how:?} {refused}");
+            let left = options(&disk.crashed(3)).open(folder.path().join("whole"));
+            assert!(is_whole(&left.expect("it was repaired")), "{how:?} {refused}");
+        }
+        assert!(failed > 5, "{how:?}: {failed}");
+    }
+}
+
 /// A pool whose process died cannot be proven whole: damage of its log is told, and nothing is changed.
 #[test]
 fn a_damaged_log_beside_a_pool_that_was_not_closed_is_refused() {
