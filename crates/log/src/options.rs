@@ -90,7 +90,8 @@ impl LogOptions {
     /// Go on although something that was durable is damaged or missing, with what can be proven
     /// from before it. [`crate::Report::damages`] then lists what was found. The log goes on behind
     /// what was proven and is whole from then on; files from behind the damage are kept under the
-    /// names `damaged-log-..` and `stale-..`, and nothing reads them again. Default: no.
+    /// names `damaged-log-..` and `stale-..`, with a copy of the last segment if something is behind
+    /// the damage in it and there is room, and nothing reads them again. Default: no.
     pub fn salvage(mut self, yes: bool) -> Self {
         self.salvage = yes;
         self
@@ -114,7 +115,7 @@ impl LogOptions {
 
     /// Whether the owner has proven that it has everything and that nothing of it is damaged. With
     /// [`Self::owner_has_all`] a log whose last segment is damaged is then not refused either: it goes on as
-    /// one that was cut off there, and what is damaged is kept. Default: no.
+    /// one that was cut off there, and what is damaged stays until two snapshots are newer. Default: no.
     pub fn owner_is_proven(mut self, yes: bool) -> Self {
         self.owner_is_proven = yes;
         self

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use self::opening::{FoundSnapshot, Opening};
 pub(crate) use self::owed::{first_owed, is_any_durable, is_snapshot_of, limited};
 use self::owed::{first_there_is, leaves_out_owed, proven_by_owed, with_owed_in_vain};
-use crate::file_names::numbers;
+use crate::disk::{read_up_to, write_whole};
+use crate::file_names::{free_name, numbers};
 use crate::layout::{SEGMENT, SNAPSHOT, UNFINISHED, file_name, next_number};
 use crate::owner::is_put_aside_snapshot;
 use crate::record::Records;
@@ -258,6 +259,51 @@ fn leave_damaged<D: Disk>(disk: &D, snapshots: &mut [FoundSnapshot]) -> Result<(
     Ok(())
 }
 
+/// Keeps a copy of the last segment of a log that is salvaged, if something is behind the damage in it: the segment
+/// itself goes when two snapshots are newer. Best effort, and told.
+fn keep_damaged_end<D: Disk>(
+    disk: &D,
+    names: &[String],
+    last: Option<&SegmentHeader>,
+    report: &mut Report,
+) {
+    let Some((sequence, damage)) = last.map(|last| last.sequence).zip(report.damages.last_mut())
+    else {
+        return;
+    };
+    if report.torn_bytes == 0 {
+        return;
+    }
+    let (name, aside) = (file_name(SEGMENT, sequence), free_name(names, "damaged-log", sequence));
+    let unfinished = file_name(UNFINISHED, sequence);
+    let kept = copy_file(disk, &name, &unfinished).and_then(|()| disk.rename(&unfinished, &aside));
+    damage.push_str(&match kept {
+        Ok(()) => format!("; {name} is kept as {aside}, with what is behind the damage"),
+        Err(error) => {
+            drop(disk.remove(&unfinished));
+            format!(
+                "; there is no copy of {name} for what is behind the damage in it, and it is deleted when two \
+                 snapshots are newer: {error}"
+            )
+        }
+    });
+}
+
+/// Copies a file, durably but for its name.
+fn copy_file<D: Disk>(disk: &D, from: &str, to: &str) -> std::io::Result<()> {
+    let (from, to) = (disk.open(from)?, disk.create(to)?);
+    let mut buffer = vec![0; disk.portions().window];
+    let mut position = 0;
+    loop {
+        let count = read_up_to(&from, &mut buffer, position)?;
+        if count == 0 {
+            return to.sync_data();
+        }
+        write_whole(&to, &buffer[..count], position)?;
+        position += count as u64;
+    }
+}
+
 fn kept_as(damage: &str, aside: &str) -> String {
     format!("{damage} (it is kept as {aside})")
 }
@@ -313,6 +359,7 @@ pub(crate) fn open<D: Disk>(
     // Not before it is known that all of this is ours.
     remove_unfinished(&*disk, &names)?;
     leave_damaged(&*disk, &mut snapshots)?;
+    keep_damaged_end(&*disk, &names, last.as_ref(), &mut report);
     let start = || Start {
         uuid: options.uuid,
         segment_size: options.segment_size,

@@ -231,6 +231,52 @@ fn files_from_behind_the_damage_are_kept_as_they_were() {
     }
     let damaged = bytes(&disk, &name(2));
     assert_eq!(damaged.len(), before[1].len(), "it is not cut off behind the damage");
+    assert_eq!(bytes(&disk, &format!("damaged-{}", name(2))), damaged);
+}
+
+/// What was lost: what was acknowledged and readable behind the damage in the last segment. It kept its name, told as a
+/// file that is kept, and was used again when there were two snapshots.
+#[test]
+fn what_is_behind_damage_in_the_last_segment_is_kept() {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let mut opened = open(&disk, false).unwrap();
+    for key in 1..4_u64 {
+        opened.log.append(&[Record::put(1, &key.to_be_bytes(), &[1; 10])]).unwrap();
+        opened.log.sync().unwrap();
+    }
+    let disk = disk.copied(1);
+    let damaged = disk.open("log-0000000000000001").unwrap();
+    damaged.write_at(&[0xEE; 8], 4096 + 60).unwrap();
+    damaged.sync_data().unwrap();
+    let mut before = vec![0; damaged.size().unwrap() as usize];
+    damaged.read_at(&mut before, 0).unwrap();
+    let full = disk.copied(2);
+    full.set_faults(Faults { capacity: before.len() + 12 * 1024, ..Faults::default() });
+    for (disk, has_room) in [(&disk, true), (&full, false)] {
+        opened = open(disk, true).unwrap();
+        assert!(opened.lives.is_empty());
+        let damages = opened.damages.join("; ");
+        assert_eq!(
+            damages.contains("is kept as damaged-log-0000000000000001"),
+            has_room,
+            "{damages}"
+        );
+        assert_eq!(damages.contains("there is no copy"), !has_room, "{damages}");
+        assert!(!disk.names().iter().any(|name| name.starts_with("unfinished")));
+        disk.set_faults(Faults::default());
+        for _ in 0..3 {
+            opened.log.append(&[Record::put(1, b"12345678", &[2])]).unwrap();
+            SnapshotWriter::begin(&opened.log).unwrap().finish().unwrap();
+        }
+        let names = disk.names();
+        assert!(!names.contains(&"log-0000000000000001".into()), "it is not needed: {names:?}");
+        if has_room {
+            let kept = disk.open("damaged-log-0000000000000001").unwrap();
+            let mut bytes = vec![0; before.len()];
+            assert_eq!(kept.read_at(&mut bytes, 0).unwrap(), before.len());
+            assert!(bytes == before && kept.size().unwrap() == before.len() as u64);
+        }
+    }
 }
 
 #[test]
@@ -293,7 +339,7 @@ fn segments_that_were_owed_in_vain_cost_a_salvage_nothing() {
     let opened = open(&disk, true).unwrap();
     assert_eq!(opened.lives, [1, 1, 1, 2, 2, 2, 2, 2, 2]);
     let aside = disk.names().iter().filter(|name| name.starts_with("damaged-log-")).count();
-    assert_eq!(aside, 1, "only what is behind the damage: {:?}", opened.damages);
+    assert_eq!(aside, 2, "only what is damaged, and what is behind it: {:?}", opened.damages);
 }
 
 /// Recovery took the log to begin with the first LSN of the oldest segment, and refused a snapshot that the log reaches
