@@ -629,7 +629,9 @@ int el_store_rebuilt(const el_store *store,
                      size_t *known);
 
 // Tells the paths of the files of the log that were found damaged, or belong to what a log has lost, and were put
-// aside. Nothing needs them. Stores their number at `count`. `tell` and `count` may be NULL.
+// aside. Nothing reads them any more. What was acknowledged behind the damage, and the pool does not have, is only in
+// `damaged-log-..`: keep those until that is not missed. The others can be deleted. Stores their number at `count`.
+// `tell` and `count` may be NULL.
 int el_store_put_aside_files(const el_store *store,
                              el_text_fn tell,
                              void *context,

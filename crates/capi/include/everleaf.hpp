@@ -874,7 +874,8 @@ class store {
     // Whether the file of the pool is gone, so that nothing can be written any more; what there is can be saved.
     bool is_pool_gone() const { return asked(el_store_is_pool_gone); }
     bool is_read_only() const { return asked(el_store_is_read_only); }
-    // The files of the log that were found damaged, or belong to what a log has lost. Nothing needs them.
+    // The files of the log that were found damaged, or belong to what a log has lost. Keep `damaged-log-..` until what
+    // was acknowledged behind the damage is not missed: it may be nowhere else. Nothing needs the others.
     std::vector<std::string> put_aside_files() const {
         detail::texts paths;
         detail::check(el_store_put_aside_files(handle_.get(), detail::texts::keep, &paths, nullptr));

@@ -110,7 +110,9 @@ pub extern "C" fn el_store_rebuilt(
 }
 
 /// Tells the paths of the files of the log that were found damaged, or belong to what a log has lost, and were put
-/// aside. Nothing needs them. Stores their number at `count`. `tell` and `count` may be NULL.
+/// aside. Nothing reads them any more. What was acknowledged behind the damage, and the pool does not have, is only in
+/// `damaged-log-..`: keep those until that is not missed. The others can be deleted. Stores their number at `count`.
+/// `tell` and `count` may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_store_put_aside_files(
     store: Option<&el_store>,

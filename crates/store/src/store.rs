@@ -459,7 +459,9 @@ impl Store {
     }
 
     /// The files of the log that were found damaged, or belong to what a log has lost, and are kept under
-    /// other names (`damaged-..`, `stale-..`). Nothing needs them; they can be deleted.
+    /// other names (`damaged-..`, `stale-..`). Nothing reads them any more. What was acknowledged behind the damage,
+    /// and the pool does not have, is only in `damaged-log-..`: keep those until that is not missed. The others can be
+    /// deleted.
     ///
     /// # Errors
     /// The folder of the log cannot be read.

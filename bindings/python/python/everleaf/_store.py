@@ -109,7 +109,11 @@ class Store(Map[Any, Any]):
         return self._store.return_space()
 
     def put_aside_files(self) -> list[str]:
-        """Files of the log that were found damaged, or belong to what a log has lost. Nothing needs them."""
+        """Files of the log that were found damaged, or belong to what a log has lost.
+
+        Keep `damaged-log-..` until what was acknowledged behind the damage is not missed: it may be nowhere else.
+        Nothing needs the others.
+        """
         return [os.fspath(path) for path in self._store.put_aside_files()]
 
     @property
