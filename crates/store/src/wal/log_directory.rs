@@ -426,6 +426,9 @@ impl LogDirectory {
             sync_discarding(disk)?;
         } else if !is_there(INCOMPLETE) {
             write_small(disk, INCOMPLETE, sealed("new").as_bytes())?;
+        } else {
+            // What gave it that name may have died before it was durable.
+            sync_discarding(disk)?;
         }
         let is_ours = |name: &&String| {
             let small = name.strip_suffix(NEW).unwrap_or(name);

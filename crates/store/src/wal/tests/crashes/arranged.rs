@@ -221,6 +221,45 @@ fn a_log_that_was_given_up_does_not_come_back() {
     assert!(!forgetting(Some("store.no_sync_of_forgetting")), "the bug is not found");
 }
 
+/// A log is given up, and an operation of the disk fails, as the sync of the mark that it is of no use. The next
+/// opening removed files of the log behind that mark, which was not durable: after a crash the log had its name again,
+/// and lacked some of them.
+#[test]
+fn no_part_of_a_log_goes_before_its_mark_is_durable() {
+    let mut failed = 0;
+    for refused in 0..40 {
+        let (folder, disk) = (folder(), disk(None));
+        let path = folder.path().join("pool");
+        let store = options(&disk).open(&path).expect("it opens");
+        let _ = store.default_map().put(b"k", b"1").expect("room");
+        store.close().expect("it can be closed");
+        let (before, mut operations) = (disk.names(), 0);
+        disk.set_hook(move |disk| {
+            let error_one_in = u32::from(operations == refused);
+            disk.set_faults(Faults { error_one_in, ..Faults::default() });
+            operations += 1;
+        });
+        let given_up = || options(&disk).durability(Durability::Process).open(&path);
+        let opened = given_up();
+        disk.clear_hook();
+        disk.set_faults(Faults::default());
+        if opened.is_ok() {
+            continue;
+        }
+        failed += 1;
+        disk.set_hook(move |disk| {
+            for seed in 0..16 {
+                let names = disk.crashed(seed).names();
+                let is_whole = before.iter().all(|name| names.contains(name));
+                assert!(is_whole || !names.contains(&"identity".into()), "{refused}: {names:?}");
+            }
+        });
+        drop(given_up().expect("the disk works"));
+        disk.clear_hook();
+    }
+    assert!(failed > 2, "{failed}");
+}
+
 /// Counts the places that are taken in the log from here on.
 fn counted_places(disk: &SimulatedDisk) -> std::sync::Arc<AtomicU32> {
     let places = std::sync::Arc::new(AtomicU32::new(0));
