@@ -16,7 +16,7 @@ use everleaf_machine::{OwnerProcess, above_standard_streams};
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fstat, openat, renameat, unlinkat,
 };
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::{Disk, DiskFile, Error, Result};
 
@@ -160,6 +160,11 @@ fn give_to_owner(file: &File, folder: &File) {
     }
 }
 
+/// Whether the file system, or a system that filters or emulates calls, cannot take space ahead.
+fn cannot_allocate(error: Errno) -> bool {
+    matches!(error, Errno::OPNOTSUPP | Errno::NOSYS)
+}
+
 /// Whether any name leads to an open file or folder.
 fn is_linked(file: &File) -> io::Result<bool> {
     Ok(fstat(file)?.st_nlink > 0)
@@ -229,9 +234,8 @@ impl DiskFile for File {
         // A signal ends it on some file systems. An error of the log is for good, and this is none.
         match retry_on_intr(|| fallocate(self, FallocateFlags::empty(), 0, size)) {
             Ok(()) => Ok(()),
-            // A file system that cannot take space ahead: the size alone, and a full disk shows
-            // when it is written.
-            Err(rustix::io::Errno::OPNOTSUPP) => self.set_len(size),
+            // A full disk shows when it is written.
+            Err(error) if cannot_allocate(error) => self.set_len(size),
             Err(error) => Err(error.into()),
         }
     }
@@ -295,6 +299,15 @@ mod tests {
         assert_eq!(&buffer[..8], b"bytes\0\0\x01");
         disk.remove("b").unwrap();
         assert_eq!(disk.open("b").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    /// What was refused: a log under a filter of system calls that does not know `fallocate`, beside a pool.
+    #[test]
+    fn space_that_cannot_be_taken_ahead_is_told_from_a_full_disk() {
+        assert!([Errno::OPNOTSUPP, Errno::NOSYS].into_iter().all(cannot_allocate));
+        assert!(
+            ![Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::INTR].into_iter().any(cannot_allocate)
+        );
     }
 
     #[test]
