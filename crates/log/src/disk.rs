@@ -73,6 +73,14 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
         Ok(true)
     }
 
+    /// Whether this name still leads to the open file, which is not removed, moved away or replaced.
+    ///
+    /// # Errors
+    /// The operating system's answer.
+    fn leads_to(&self, _name: &str, _file: &Self::File) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Gives up the descriptor that it keeps for a file that cannot wait, and says whether there was one.
     fn give_descriptor(&self) -> bool {
         false
@@ -140,14 +148,6 @@ pub trait DiskFile: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The operating system's answer.
     fn size(&self) -> io::Result<u64>;
-
-    /// Whether the file still has a name, and is not removed while it is open.
-    ///
-    /// # Errors
-    /// The operating system's answer.
-    fn has_name(&self) -> io::Result<bool> {
-        Ok(true)
-    }
 }
 
 /// Reads until the buffer is full or the file ends; returns how many bytes there were.

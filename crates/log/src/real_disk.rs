@@ -14,7 +14,8 @@ use std::sync::Mutex;
 
 use everleaf_machine::{OwnerProcess, above_standard_streams};
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fstat, openat, renameat, unlinkat,
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fstat, openat, renameat, statat,
+    unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -165,11 +166,6 @@ fn cannot_allocate(error: Errno) -> bool {
     matches!(error, Errno::OPNOTSUPP | Errno::NOSYS)
 }
 
-/// Whether any name leads to an open file or folder.
-fn is_linked(file: &File) -> io::Result<bool> {
-    Ok(fstat(file)?.st_nlink > 0)
-}
-
 impl Disk for RealDisk {
     type File = File;
 
@@ -209,7 +205,19 @@ impl Disk for RealDisk {
     fn has_name(&self) -> io::Result<bool> {
         // Asked at every sync: the one that was given up last has gone into a file, and another one was closed for it.
         self.keep_descriptor();
-        is_linked(&self.handle)
+        Ok(fstat(&self.handle)?.st_nlink > 0)
+    }
+
+    /// By the name, and not by how many the file has: NFS and FUSE hide a file that is removed while it is open under a
+    /// name of their own, in the same folder.
+    fn leads_to(&self, name: &str, file: &File) -> io::Result<bool> {
+        let found = match retry_on_intr(|| statat(&self.handle, name, AtFlags::empty())) {
+            Err(Errno::NOENT | Errno::STALE) => return Ok(false),
+            found => found?,
+        };
+        let own = fstat(file)?;
+        // A name without a file stays where that one file is a mount of its own.
+        Ok((found.st_dev, found.st_ino) == (own.st_dev, own.st_ino) && own.st_nlink > 0)
     }
 
     fn give_descriptor(&self) -> bool {
@@ -246,10 +254,6 @@ impl DiskFile for File {
 
     fn size(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
-    }
-
-    fn has_name(&self) -> io::Result<bool> {
-        is_linked(self)
     }
 }
 
@@ -311,16 +315,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_while_it_is_open_has_no_name() {
+    fn a_file_is_looked_for_by_its_name_in_the_folder() {
         let parent = tempfile::tempdir().unwrap();
         let (folder, moved) = (parent.path().join("log"), parent.path().join("moved"));
         let disk = RealDisk::open(&folder).unwrap();
         let file = disk.create("a").unwrap();
         std::fs::rename(&folder, &moved).unwrap();
-        assert!(disk.has_name().unwrap() && DiskFile::has_name(&file).unwrap());
+        let is_there = || disk.leads_to("a", &file).unwrap();
+        assert!(disk.has_name().unwrap() && is_there());
+        // How NFS removes a file that is open; and what somebody may do with it anywhere.
+        for to in [moved.join(".nfs0000000000000001"), parent.path().join("elsewhere")] {
+            std::fs::rename(moved.join("a"), &to).unwrap();
+            assert!(!is_there(), "{to:?}");
+            std::fs::write(moved.join("a"), b"another").unwrap();
+            assert!(!is_there(), "{to:?}");
+            std::fs::rename(to, moved.join("a")).unwrap();
+            assert!(is_there());
+        }
         std::fs::remove_file(moved.join("a")).unwrap();
-        assert!(disk.has_name().unwrap() && !DiskFile::has_name(&file).unwrap());
+        assert!(disk.has_name().unwrap() && !is_there());
         std::fs::remove_dir(moved).unwrap();
-        assert!(!disk.has_name().unwrap());
+        assert!(!disk.has_name().unwrap() && !is_there());
     }
 }

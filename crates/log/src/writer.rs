@@ -286,19 +286,20 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Fails if the folder or the segment was removed: what is synced then is found by nobody.
+    /// Fails if the folder or the segment was removed or moved away: what is synced then is found by nobody.
     ///
     /// # Errors
     /// That, and what the disk answers. The writer must then not be used again.
     pub(crate) fn check_names(&self) -> Result<()> {
         let cannot = |error: std::io::Error| Error::io(self.cannot("look at"), &error);
-        let has_names =
-            self.disk.has_name().and_then(|is_there| Ok(is_there && self.current.file.has_name()?));
-        if has_names.map_err(cannot)? {
+        let name = file_name(SEGMENT, self.current.header.sequence);
+        let is_there = self.disk.has_name().and_then(|has_folder| {
+            Ok(has_folder && self.disk.leads_to(&name, &self.current.file)?)
+        });
+        if is_there.map_err(cannot)? {
             return Ok(());
         }
-        let name = file_name(SEGMENT, self.current.header.sequence);
-        let answer = "somebody has removed it while the log is open".to_string();
+        let answer = "somebody has removed it while the log is open, or moved it away".to_string();
         Err(Error::Io { what: format!("{name} is gone"), kind: ErrorKind::NotFound, answer })
     }
 

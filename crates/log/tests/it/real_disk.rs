@@ -211,3 +211,22 @@ fn values_larger_than_a_segment_are_kept() {
     let (_log, recovered) = open(folder.path(), &options());
     assert_eq!(rebuilt(&recovered)[&(1, b"large".to_vec())], value);
 }
+
+/// What was acknowledged into a file that nobody could find: NFS renames a file that is removed while it is open, and
+/// it keeps its one name in the folder; and a segment can be moved away anywhere.
+#[test]
+fn a_segment_that_is_hidden_or_moved_takes_no_more_writes() {
+    for is_hidden in [true, false] {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("log");
+        let (log, _) = open(&folder, &options());
+        let write =
+            || log.append(&[Record::put(1, b"key", b"value")]).and_then(|lsn| log.wait(lsn));
+        write().unwrap();
+        let to = if is_hidden { folder.join(".nfs0001") } else { parent.path().join("away") };
+        std::fs::rename(folder.join("log-0000000000000001"), to).unwrap();
+        let error = write().unwrap_err().to_string();
+        assert!(error.contains("has removed it while the log is open, or moved it"), "{error}");
+        assert!(write().is_err() && log.failed().is_some());
+    }
+}

@@ -121,6 +121,15 @@ impl Disk for EitherDisk {
         on_either!(EitherDisk, self, disk => disk.has_name())
     }
 
+    fn leads_to(&self, name: &str, file: &EitherFile) -> IoResult<bool> {
+        match (self, file) {
+            (EitherDisk::Real(disk), EitherFile::Real(file)) => disk.leads_to(name, file),
+            (EitherDisk::Simulated(disk), EitherFile::Simulated(file)) => disk.leads_to(name, file),
+            // A file is of the disk that opened it.
+            _ => Ok(false),
+        }
+    }
+
     fn give_descriptor(&self) -> bool {
         on_either!(EitherDisk, self, disk => disk.give_descriptor())
     }
@@ -161,10 +170,6 @@ impl DiskFile for EitherFile {
 
     fn size(&self) -> IoResult<u64> {
         on_either!(EitherFile, self, file => DiskFile::size(file))
-    }
-
-    fn has_name(&self) -> IoResult<bool> {
-        on_either!(EitherFile, self, file => DiskFile::has_name(file))
     }
 }
 
