@@ -417,11 +417,19 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Ends the log: makes everything durable, writes that it is, and gives back the space behind.
+    /// Ends the log: makes everything durable, writes that it is, and gives back the space behind, with the files that
+    /// wait to become segments.
     ///
     /// # Errors
     /// What the disk answers.
     pub(crate) fn close(&mut self, buffers: &Buffers) -> Result<()> {
+        self.end(buffers)?;
+        // Best effort: it is only space, and the next opening removes them, too.
+        self.spares.drain(..).for_each(|spare| drop(self.disk.remove(&spare)));
+        Ok(())
+    }
+
+    fn end(&mut self, buffers: &Buffers) -> Result<()> {
         self.round(buffers, true)?;
         if self.is_owing && !self.disk.mutant("log.ends_what_is_owed") {
             // A mark would say that the snapshot is there. Best effort: it is only space.

@@ -212,6 +212,30 @@ fn values_larger_than_a_segment_are_kept() {
     assert_eq!(rebuilt(&recovered)[&(1, b"large".to_vec())], value);
 }
 
+fn spare_count(folder: &Path) -> usize {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("spare-")).count()
+}
+
+/// What was kept: the space of four segments, by files that the next opening removes unread.
+#[test]
+fn a_closed_log_has_no_files_that_wait_to_become_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, _) = open(folder.path(), &options());
+    for number in 0..400u32 {
+        log.append(&[Record::put(1, &number.to_be_bytes(), &[1; 1000])]).unwrap();
+        log.sync().unwrap();
+    }
+    for _ in 0..2 {
+        SnapshotWriter::begin(&log).unwrap().finish().unwrap();
+    }
+    assert_eq!(spare_count(folder.path()), 4);
+    log.close().unwrap();
+    assert_eq!(spare_count(folder.path()), 0);
+    let (_log, recovered) = open(folder.path(), &options());
+    assert_eq!(recovered.report().end, 400);
+}
+
 /// What was acknowledged into a file that nobody could find: NFS renames a file that is removed while it is open, and
 /// it keeps its one name in the folder; and a segment can be moved away anywhere.
 #[test]
