@@ -86,6 +86,24 @@ pub(crate) fn seal<D: Disk>(disk: &D, uuid: &[u8; 16], header: ChunkHeader, byte
     bytes.resize(whole_blocks(bytes.len() as u64) as usize, 0);
 }
 
+/// A chunk that goes to another segment than it was read from. Its bytes have room for the header, and are sealed in
+/// place: a batch may have gigabytes.
+pub(crate) struct UnsealedChunk {
+    pub(crate) first: Lsn,
+    /// How many entries.
+    pub(crate) count: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The entries of a chunk, behind room for the header and with space for what is behind them.
+pub(crate) fn with_header_space(body: &[u8]) -> Vec<u8> {
+    let size = whole_blocks((CHUNK_HEADER_SIZE + body.len()) as u64);
+    let mut bytes = Vec::with_capacity(size as usize);
+    bytes.resize(CHUNK_HEADER_SIZE, 0);
+    bytes.extend_from_slice(body);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,7 +22,7 @@ use crate::salvage;
 use crate::scan::{SegmentHeader, SegmentReader};
 use crate::snapshot::{SnapshotReader, put_aside};
 use crate::walk::{missing, walk};
-use crate::writer::{Start, Writer};
+use crate::writer::{SealedChunks, Start, Writer};
 use crate::{Disk, DiskFile, Error, LogOptions, Lsn, Record, Result};
 
 /// What was found when the log was opened.
@@ -328,7 +328,7 @@ pub(crate) fn open<D: Disk>(
     let mut headers = opening.headers(&sequences)?;
     let counting = opening.counting(&headers, &numbers(SNAPSHOT))?;
     let last = counting.checked_sub(1).and_then(|last| headers.get(last).copied());
-    let tail = opening.tail(last.as_ref(), proven_by_owed(&headers, counting))?;
+    let mut tail = opening.tail(last.as_ref(), proven_by_owed(&headers, counting))?;
     let (end, durable) = match &tail {
         Some(tail) => (tail.walk.end, tail.durable.min(tail.walk.end)),
         None => {
@@ -348,19 +348,19 @@ pub(crate) fn open<D: Disk>(
     report.first = first_there_is(&headers, counting, end).unwrap_or(durable + 1);
     report.rewritten = end - durable;
     let mut first = durable + 1;
-    let mut chunks: &[(Lsn, u32, Vec<u8>)] = &[];
-    match (&tail, behind_cut) {
+    let mut chunks = Vec::new();
+    match (&mut tail, behind_cut) {
         // A gap: replay stops there, at whatever snapshot it begins.
         (_, Some(behind)) if !disk.mutant("log.cut_goes_on") => first = behind,
         (Some(_), _) if disk.mutant("log.no_rewrite") => first = end + 1,
-        (Some(tail), _) => chunks = &tail.unproven,
+        (Some(tail), _) => chunks = std::mem::take(&mut tail.unproven),
         (None, _) => {}
     }
     // Not before it is known that all of this is ours.
     remove_unfinished(&*disk, &names)?;
     leave_damaged(&*disk, &mut snapshots)?;
     keep_damaged_end(&*disk, &names, last.as_ref(), &mut report);
-    let start = || Start {
+    let start = Start {
         uuid: options.uuid,
         segment_size: options.segment_size,
         segments: headers.clone(),
@@ -368,13 +368,13 @@ pub(crate) fn open<D: Disk>(
         first,
         is_cut: cut.is_some() && !disk.mutant("log.cut_unmarked"),
         owes_snapshot: options.owes_snapshot && cut.is_none(),
-        chunks: chunks.to_vec(),
+        chunks: SealedChunks::seal(&*disk, &options.uuid, (sequence, first), chunks),
     };
     // What is behind damage stays, to be looked at.
     let ended = last.zip(tail.as_ref()).map(|(last, tail)| (last.sequence, tail.walk.position));
     let ended = with_owed_in_vain(ended, &*disk, &options.uuid, headers.range(counting..));
     let ended = if report.damages.is_empty() && cut.is_none() { ended } else { Vec::new() };
-    let writer = begin(&disk, &ended, start)?;
+    let writer = begin(&disk, &ended, &start)?;
     for sequence in opening.stale {
         drop(put_aside(&*disk, sequence, "stale")?);
     }
@@ -390,16 +390,10 @@ pub(crate) fn open<D: Disk>(
 }
 
 /// Begins the new segment, and gives back the space behind the `ended` ones.
-fn begin<D: Disk>(
-    disk: &Arc<D>,
-    ended: &[(u64, u64)],
-    start: impl Fn() -> Start,
-) -> Result<Writer<D>> {
-    let writer = match Writer::start(Arc::clone(disk), start()) {
+fn begin<D: Disk>(disk: &Arc<D>, ended: &[(u64, u64)], start: &Start) -> Result<Writer<D>> {
+    let writer = match Writer::start(Arc::clone(disk), start) {
         // What the last segment has taken ahead may be all the space that there is.
-        Err(Error::Full(_)) if give_back(&**disk, ended) => {
-            Writer::start(Arc::clone(disk), start())?
-        }
+        Err(Error::Full(_)) if give_back(&**disk, ended) => Writer::start(Arc::clone(disk), start)?,
         started => started?,
     };
     give_back(&**disk, ended);

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::maker::{Maker, SMALL_SEGMENT, leftovers};
 use crate::buffers::Buffers;
-use crate::chunk::{ChunkHeader, seal};
+use crate::chunk::{ChunkHeader, UnsealedChunk, seal};
 use crate::disk::write_whole;
 use crate::file_names::{free_name, numbers};
 use crate::layout::{
@@ -82,8 +82,39 @@ pub(crate) struct Start {
     pub(crate) is_cut: bool,
     /// Whether what comes behind `chunks` counts only with a snapshot.
     pub(crate) owes_snapshot: bool,
-    /// Chunks to begin with: first LSN, number of entries, and the entries' bytes.
-    pub(crate) chunks: Vec<(Lsn, u32, Vec<u8>)>,
+    /// Chunks to begin with.
+    pub(crate) chunks: SealedChunks,
+}
+
+/// Chunks that a segment is begun with, and the last LSN that is in it then.
+pub(crate) struct SealedChunks {
+    chunks: Vec<Vec<u8>>,
+    written: Lsn,
+}
+
+impl SealedChunks {
+    /// Seals chunks for the segment of this number that begins with LSN `first`.
+    pub(crate) fn seal<D: Disk>(
+        disk: &D,
+        uuid: &[u8; 16],
+        (sequence, first): (u64, Lsn),
+        unsealed: Vec<UnsealedChunk>,
+    ) -> SealedChunks {
+        let mut written = first - 1;
+        let durable = written;
+        let sealed = |UnsealedChunk { first, count, mut bytes }| {
+            let body_size = (bytes.len() - CHUNK_HEADER_SIZE) as u64;
+            let header = ChunkHeader { body_size, sequence, first, durable, count };
+            seal(disk, uuid, header, &mut bytes);
+            written = first + u64::from(count) - 1;
+            bytes
+        };
+        SealedChunks { chunks: unsealed.into_iter().map(sealed).collect(), written }
+    }
+
+    fn size(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.len() as u64).sum()
+    }
 }
 
 impl<D: Disk> Writer<D> {
@@ -92,36 +123,19 @@ impl<D: Disk> Writer<D> {
     ///
     /// # Errors
     /// What the disk answers.
-    pub(crate) fn start(disk: Arc<D>, start: Start) -> Result<Writer<D>> {
+    pub(crate) fn start(disk: Arc<D>, start: &Start) -> Result<Writer<D>> {
         let spares = leftovers(&*disk)?;
-        let written = start
-            .chunks
-            .last()
-            .map_or(start.first - 1, |(first, count, _)| first + u64::from(*count) - 1);
-        let mut sealed = Vec::new();
-        for (first, count, body) in start.chunks {
-            let header = ChunkHeader {
-                body_size: body.len() as u64,
-                sequence: start.sequence,
-                first,
-                durable: start.first - 1,
-                count,
-            };
-            let mut chunk = vec![0; CHUNK_HEADER_SIZE];
-            chunk.extend_from_slice(&body);
-            seal(&*disk, &start.uuid, header, &mut chunk);
-            sealed.append(&mut chunk);
-        }
+        let written = start.chunks.written;
         let mut maker = Maker { disk: &*disk, uuid: &start.uuid, spares, waits: false };
-        let filled = BLOCK_SIZE + sealed.len() as u64;
+        let filled = BLOCK_SIZE + start.chunks.size();
         // Nothing more is written to it if a snapshot is owed.
         let size = if start.owes_snapshot { filled } else { start.segment_size.max(filled) };
         let gap = if start.is_cut { Gap::Cut } else { Gap::None };
         let header = SegmentHeader { sequence: start.sequence, first: start.first, size, gap };
-        let current = maker.make(header, filled, &sealed)?;
+        let current = maker.make(header, filled, &start.chunks.chunks)?;
         let spares = maker.spares;
         let stored = current.position;
-        let mut segments = start.segments;
+        let mut segments = start.segments.clone();
         segments.push_back(current.header);
         let mut writer = Writer {
             disk,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Report;
 use super::owed::{first_owed, is_any_durable, is_snapshot_of};
+use crate::chunk::{UnsealedChunk, with_header_space};
 use crate::layout::{BLOCK_SIZE, SNAPSHOT, file_name};
 use crate::scan::{SegmentHeader, SegmentReader};
 use crate::snapshot::{SnapshotReader, put_aside};
@@ -17,7 +18,7 @@ pub(super) struct Tail {
     /// The last LSN that a later chunk, or the segment's header, says was durable.
     pub(super) durable: Lsn,
     /// The chunks behind it.
-    pub(super) unproven: Vec<(Lsn, u32, Vec<u8>)>,
+    pub(super) unproven: Vec<UnsealedChunk>,
 }
 
 /// A snapshot that an opening has found.
@@ -34,12 +35,17 @@ fn read_tail<D: Disk>(
     header: &SegmentHeader,
 ) -> Result<Tail> {
     let mut durable = header.first - 1;
-    let mut unproven: VecDeque<(Lsn, u32, Vec<u8>)> = VecDeque::new();
+    let mut unproven: VecDeque<UnsealedChunk> = VecDeque::new();
     let walk = walk::<D, Error>(disk, reader, header, Lsn::MAX, &mut |chunk| {
         durable = durable.max(chunk.header.durable);
-        unproven.retain(|(first, _, _)| *first > durable);
-        if chunk.header.count > 0 {
-            unproven.push_back((chunk.header.first, chunk.header.count, chunk.body.to_vec()));
+        unproven.retain(|chunk| chunk.first > durable);
+        let (first, count) = (chunk.header.first, chunk.header.count);
+        if count > 0 {
+            unproven.push_back(UnsealedChunk {
+                first,
+                count,
+                bytes: with_header_space(chunk.body),
+            });
         }
         Ok(())
     })?;

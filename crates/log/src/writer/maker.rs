@@ -73,7 +73,7 @@ impl<D: Disk> Maker<'_, D> {
         &mut self,
         mut header: SegmentHeader,
         needed: u64,
-        chunks: &[u8],
+        chunks: &[Vec<u8>],
     ) -> Result<Current<D::File>> {
         let name = file_name(SEGMENT, header.sequence);
         let failed = |verb: &str, error: &io::Error| {
@@ -96,7 +96,8 @@ impl<D: Disk> Maker<'_, D> {
         if !self.disk.mutant("log.no_folder_sync") {
             self.disk.sync_folder().map_err(|error| failed("name", &error))?;
         }
-        Ok(Current { file, header, position: BLOCK_SIZE + chunks.len() as u64 })
+        let size: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        Ok(Current { file, header, position: BLOCK_SIZE + size })
     }
 
     /// A file that is not a segment yet: its name, and the file.
@@ -116,12 +117,21 @@ impl<D: Disk> Maker<'_, D> {
         Ok((spare, file))
     }
 
-    fn prepare(&self, file: &D::File, header: &SegmentHeader, chunks: &[u8]) -> io::Result<()> {
+    fn prepare(
+        &self,
+        file: &D::File,
+        header: &SegmentHeader,
+        chunks: &[Vec<u8>],
+    ) -> io::Result<()> {
         let mut block = vec![0; BLOCK_SIZE as usize];
         let bytes = encode_header(self.uuid, header);
         block[..bytes.len()].copy_from_slice(&bytes);
         write_whole(file, &block, 0)?;
-        write_whole(file, chunks, BLOCK_SIZE)?;
+        let mut position = BLOCK_SIZE;
+        for chunk in chunks {
+            write_whole(file, chunk, position)?;
+            position += chunk.len() as u64;
+        }
         if self.disk.mutant("log.no_header_sync") {
             return Ok(());
         }
