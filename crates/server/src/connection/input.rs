@@ -96,7 +96,8 @@ impl Connection {
                     return Ok(size);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.readable = false;
+                    // A session that took as much as it may goes on with the next read.
+                    self.readable = self.socket.has_more();
                     return Ok(0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
