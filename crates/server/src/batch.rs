@@ -7,8 +7,11 @@
 //! Consecutive commands of collections are collected and done as one step (`command/series.rs`), and so are
 //! consecutive `MSET`s (`command/mset_series.rs`).
 
+mod alone;
 mod batch_end;
 mod group;
+#[cfg(test)]
+pub mod test_run;
 mod undone;
 
 use std::ops::ControlFlow;
@@ -200,29 +203,11 @@ impl Batch<'_> {
         if !is_last {
             self.slice.begin();
         }
-        if self.must_be_alone(rest) {
-            self.entered = None;
-            let alone = self.shared.exclusion.be_alone();
-            self.run_one(rest);
-            drop(alone);
-            self.entered = Some(self.shared.exclusion.enter(self.session.client.loop_index));
-        } else {
-            self.run_one(rest);
+        match self.must_be_alone(rest) {
+            true => self.run_alone(rest),
+            false => self.run_one(rest),
         }
         !is_last && self.slice.is_over_behind(self.session.last_command)
-    }
-
-    /// Whether a request exchanges databases.
-    fn must_be_alone(&self, rest: &[u8]) -> bool {
-        let request = self.parser.request(rest);
-        let is = |name: &str| {
-            let found = request.get(0);
-            found.is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
-        };
-        match self.session.transaction.is_open() {
-            true => self.session.transaction.exchanges() && is("exec"),
-            false => is("swapdb"),
-        }
     }
 
     /// Runs the request that was just parsed.

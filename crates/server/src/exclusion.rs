@@ -10,6 +10,9 @@ use everleaf::ranked::{Rank, RankedGuard, RankedMutex};
 /// Which threads run commands. Thread-safe.
 #[derive(Debug)]
 pub struct Exclusion {
+    /// How often a thread was alone.
+    #[cfg(test)]
+    alone_count: std::sync::atomic::AtomicUsize,
     /// Held by the thread that is alone.
     alone: RankedMutex<()>,
     loops: Box<[RankedMutex<()>]>,
@@ -32,6 +35,8 @@ impl Exclusion {
     /// For so many event loops.
     pub fn new(loop_count: usize) -> Self {
         Exclusion {
+            #[cfg(test)]
+            alone_count: Default::default(),
             alone: RankedMutex::new(Rank::ServerAlone, ()),
             loops: (0..loop_count).map(|_| RankedMutex::new(Rank::ServerLoop, ())).collect(),
         }
@@ -46,7 +51,17 @@ impl Exclusion {
     /// Waits until all others have left. The caller has left.
     pub fn be_alone(&self) -> Alone<'_> {
         let alone = self.alone.lock();
+        // Relaxed: the locks order what is counted.
+        #[cfg(test)]
+        self.alone_count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Alone { _loops: RankedMutex::lock_all(&self.loops), _alone: alone }
+    }
+
+    /// How often a thread was alone.
+    #[cfg(test)]
+    pub fn alone_count(&self) -> usize {
+        // Relaxed: read by the thread that did what it asks for.
+        self.alone_count.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 

@@ -22,39 +22,76 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
 
 /// The same, of a command for which so much time was spent before.
 pub fn dispatch_after(context: &mut Context<'_>, request: &Request<'_>, spent: Duration) {
-    let start = context.reply.size();
-    let mode = context.session.reply_mode;
-    if mode == ReplyMode::SkipNext {
-        context.session.reply_mode = ReplyMode::SkipThis;
-    }
-    let began = wants_time(context.shared).then(Instant::now);
+    let start = Start::of(context, spent);
     let admitted = admit(context, request);
     let is_admitted = admitted.is_ok();
     let index = admitted.as_ref().ok().copied().flatten();
     let is_kept = index.is_some_and(|it| transaction::keeps(&context.session.transaction, it));
     let outcome = admitted.and_then(|command| execute(context, request, command));
     let outcome = outcome.and_then(|()| context.reply.check());
-    // What the command has set counts already.
-    if let Some(began) = began
-        && wants_time(context.shared)
-        && !(is_kept && outcome.is_ok())
-    {
-        let ending = Ending::of(is_admitted && !is_kept, outcome.is_ok());
-        note_time(context, request, spent + began.elapsed(), ending);
-    }
-    if let Err(failure) = outcome {
-        context.tally.errors += 1;
-        context.reply.truncate(start);
-        failure.write(&mut context.reply, context.shared);
-    }
-    // What has switched replies on has one.
-    if mode != ReplyMode::On && context.session.reply_mode != ReplyMode::On {
-        if context.session.reply_mode == ReplyMode::SkipThis {
-            context.session.reply_mode = ReplyMode::On;
+    let is_only_kept = is_kept && outcome.is_ok();
+    let ending = Ending::of(is_admitted && !is_kept, outcome.is_ok());
+    start.end(context, request, outcome, (!is_only_kept).then_some(ending));
+}
+
+/// Answers a command that the client may not run, and runs none. Returns whether it may not.
+pub fn refuse(context: &mut Context<'_>, request: &Request<'_>) -> bool {
+    let Err(failure) = admit(context, request) else { return false };
+    let start = Start::of(context, Duration::ZERO);
+    start.end(context, request, Err(failure), Some(Ending::Rejected));
+    true
+}
+
+/// Where the answer to a command begins.
+struct Start {
+    reply_size: usize,
+    mode: ReplyMode,
+    /// When it began, if somebody wants to know.
+    began: Option<Instant>,
+    /// The time that was spent for it before.
+    spent: Duration,
+}
+
+impl Start {
+    #[inline]
+    fn of(context: &mut Context<'_>, spent: Duration) -> Self {
+        let mode = context.session.reply_mode;
+        if mode == ReplyMode::SkipNext {
+            context.session.reply_mode = ReplyMode::SkipThis;
         }
-        context.reply.truncate(start);
-        if let Some(waiting) = &mut context.session.waiting {
-            waiting.is_silent = true;
+        let began = wants_time(context.shared).then(Instant::now);
+        Start { reply_size: context.reply.size(), mode, began, spent }
+    }
+
+    /// The command has ended; how is noted, unless it was only kept.
+    #[inline]
+    fn end(
+        self,
+        context: &mut Context<'_>,
+        request: &Request<'_>,
+        outcome: CommandResult,
+        ending: Option<Ending>,
+    ) {
+        // What the command has set counts already.
+        if let (Some(began), Some(ending)) = (self.began, ending)
+            && wants_time(context.shared)
+        {
+            note_time(context, request, self.spent + began.elapsed(), ending);
+        }
+        if let Err(failure) = outcome {
+            context.tally.errors += 1;
+            context.reply.truncate(self.reply_size);
+            failure.write(&mut context.reply, context.shared);
+        }
+        // What has switched replies on has one.
+        if self.mode != ReplyMode::On && context.session.reply_mode != ReplyMode::On {
+            if context.session.reply_mode == ReplyMode::SkipThis {
+                context.session.reply_mode = ReplyMode::On;
+            }
+            context.reply.truncate(self.reply_size);
+            if let Some(waiting) = &mut context.session.waiting {
+                waiting.is_silent = true;
+            }
         }
     }
 }

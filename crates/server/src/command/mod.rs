@@ -42,7 +42,7 @@ pub mod permission;
 pub mod queue;
 mod random_key;
 mod range;
-mod rename;
+pub mod rename;
 mod save;
 mod scan;
 pub mod series;

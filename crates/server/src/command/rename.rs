@@ -51,20 +51,28 @@ pub fn databases_of(request: &Request<'_>, command: &Command, count: usize) -> V
     named.filter_map(|arg| connection::database_arg(arg, count).ok()).collect()
 }
 
-/// `SWAPDB index1 index2`: nobody else runs a command meanwhile (`exclusion.rs`).
-pub fn swapdb(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
-    let databases = &context.shared.databases;
+/// The databases that a `SWAPDB` names, of which there are so many.
+pub fn exchanged(request: &Request<'_>, count: usize) -> Result<(Database, Database)> {
     let index = |index: usize, wrong: &'static str| {
         let number = integer_arg(request.arg(index)).ok();
         number.filter(|number| i32::try_from(*number).is_ok()).ok_or(Failure::text(wrong))
     };
+    if request.len() != 3 {
+        return Err(Failure::WrongArity("swapdb"));
+    }
     let first = index(1, "ERR invalid first DB index")?;
     let second = index(2, "ERR invalid second DB index")?;
     let database = |index: i64| {
-        let database = Database::try_from(index).ok().filter(|it| *it < databases.count());
+        let database = Database::try_from(index).ok().filter(|it| *it < count);
         database.ok_or(Failure::text("ERR DB index is out of range"))
     };
-    let (first, second) = (database(first)?, database(second)?);
+    Ok((database(first)?, database(second)?))
+}
+
+/// `SWAPDB index1 index2`: nobody else runs a command meanwhile (`exclusion.rs`).
+pub fn swapdb(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
+    let databases = &context.shared.databases;
+    let (first, second) = exchanged(request, databases.count())?;
     context.keys.staged()?.stage.exchange(databases, first, second);
     context.reply.ok();
     Ok(())

@@ -472,14 +472,9 @@ fn run(
 
 #[cfg(test)]
 mod tests {
-    use everleaf::Options;
-
     use super::*;
-    use crate::Config;
-    use crate::acl::Acl;
     use crate::batch::context_of;
-    use crate::client_state::ClientState;
-    use crate::shared::{Control, Shared};
+    use crate::batch::test_run::Bench;
     use crate::statistics::Tally;
 
     fn no_command(_: usize) -> Run {
@@ -490,17 +485,10 @@ mod tests {
     /// done if the batch with nothing in it was written a moment later.
     #[test]
     fn a_transaction_that_was_not_run_is_not_answered_as_done() {
-        let folder = tempfile::tempdir().unwrap();
-        let options = Options::new().create(true).max_size_bytes(64 << 20).sweep(false);
-        let store = Arc::new(options.open(folder.path().join("pool")).unwrap());
-        let config = Config { threads: 1, ..Config::default() };
-        let acl = Acl::open(&config).unwrap();
-        let control = Arc::new(Control::new(vec![], &[], None, None));
-        let shared = Shared::new(config, acl, store, control);
-        let client = shared.registry.add(("a:1".into(), "b:2".into()), 0, 0);
-        let mut session = ClientState::new(client, &shared.acl);
+        let bench = Bench::new(Bench::config());
+        let (shared, mut session) = (&bench.shared, bench.client());
         let (mut tally, mut out, queue) = (Tally::default(), vec![], Queue::default());
-        let mut context = context_of(&shared, &mut session, &mut tally, &mut out, usize::MAX);
+        let mut context = context_of(shared, &mut session, &mut tally, &mut out, usize::MAX);
         for (watched, is_done) in [(Watched::default(), true), (Watched::touched(), false)] {
             let kept = Kept { queue: &queue, watched: &watched, function: no_command };
             let (mut answers, mut later) = (Answers::default(), Later::default());
