@@ -1,9 +1,10 @@
 //! `/metrics` and `/health` for those who watch over the server, by HTTP on an address of their own.
 //!
 //! One thread serves them: its connections are few, each asks once, and gets one reply. A head has 4 KiB at most, a
-//! connection 10 seconds; of more than 64 at a time the oldest is closed, and of more than one with a descriptor that
-//! is left for files. So a client that is slow or hostile costs a few hundred KiB, and nobody waits for it. There is
-//! no password: the address should be one of a network that is trusted.
+//! connection 10 seconds; of more than 64 at a time the oldest that has sent no request is closed, and of more than one
+//! with a descriptor that is left for files. Those that were accepted are served before others are, however fast these
+//! come. So a client that is slow or hostile costs a few hundred KiB, and nobody waits for it. There is no password:
+//! the address should be one of a network that is trusted.
 
 mod http;
 mod page;
@@ -50,6 +51,16 @@ struct Connection {
     is_finished: bool,
 }
 
+/// Whether connections wait to be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backlog {
+    None,
+    /// Perhaps.
+    Some,
+    /// One, which cannot be accepted now.
+    Stuck,
+}
+
 /// What a connection wants next.
 #[derive(PartialEq, Eq)]
 enum Fate {
@@ -86,35 +97,45 @@ impl Metrics {
     /// Serves until the server is stopping.
     pub fn run(&mut self, shared: &Shared) -> io::Result<()> {
         let mut events = Events::with_capacity(64);
-        let mut is_behind = false;
+        let mut backlog = Backlog::None;
         while !shared.control.is_stopping() {
-            match self.poll.poll(&mut events, self.timeout(is_behind)) {
+            match self.poll.poll(&mut events, self.timeout(backlog)) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 result => result?,
             }
-            let is_called = is_behind || events.iter().any(|event| event.token() == LISTENER);
-            is_behind = is_called && !self.accept_all();
-            // All of them: they are few, and an event comes once.
-            self.connections.retain(|_, connection| connection.serve(shared) == Fate::Wait);
+            let is_called = events.iter().any(|event| event.token() == LISTENER);
+            if is_called || backlog != Backlog::None {
+                backlog = self.accept_some();
+            }
+            self.serve_all(shared);
         }
         Ok(())
     }
 
+    /// Serves all connections: they are few, and an event comes once.
+    fn serve_all(&mut self, shared: &Shared) {
+        self.connections.retain(|_, connection| connection.serve(shared) == Fate::Wait);
+    }
+
     /// Until the first connection has had its time.
-    fn timeout(&self, is_behind: bool) -> Option<Duration> {
+    fn timeout(&self, backlog: Backlog) -> Option<Duration> {
         let oldest = self.connections.values().map(|connection| connection.since).min();
         let rest = oldest.map(|since| TIME_MAX.saturating_sub(since.elapsed()));
         // A little later than that.
         let rest = rest.map(|rest| rest + Duration::from_millis(1));
-        if is_behind { Some(rest.unwrap_or(PAUSE).min(PAUSE)) } else { rest }
+        match backlog {
+            Backlog::None => rest,
+            Backlog::Some => Some(Duration::ZERO),
+            Backlog::Stuck => Some(rest.unwrap_or(PAUSE).min(PAUSE)),
+        }
     }
 
-    /// Accepts what is waiting. False if something may be left.
-    fn accept_all(&mut self) -> bool {
-        loop {
+    /// Accepts what is waiting, and no more than there may be at a time: these are served before others are accepted.
+    fn accept_some(&mut self) -> Backlog {
+        for _ in 0..CONNECTION_COUNT_MAX {
             let mut stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Backlog::None,
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -125,14 +146,14 @@ impl Metrics {
                 }
                 Err(error) => {
                     tracing::debug!("a connection for metrics cannot be accepted: {error}");
-                    return false;
+                    return Backlog::Stuck;
                 }
             };
             let token = self.next;
             self.next += 1;
             let interest = Interest::READABLE | Interest::WRITABLE;
             if self.poll.registry().register(&mut stream, Token(token), interest).is_err() {
-                return false;
+                return Backlog::Stuck;
             }
             if is_left_for_files(stream.as_raw_fd()) {
                 // One at a time: a server that is short of descriptors must still be seen to be.
@@ -140,12 +161,22 @@ impl Metrics {
                     .retain(|_, connection| !is_left_for_files(connection.stream.as_raw_fd()));
             }
             if self.connections.len() >= CONNECTION_COUNT_MAX {
-                self.connections.pop_first();
+                self.close_oldest();
             }
             let since = Instant::now();
             let connection =
                 Connection { stream, since, head: Vec::new(), reply: None, is_finished: false };
             self.connections.insert(token, connection);
+        }
+        Backlog::Some
+    }
+
+    /// Closes the oldest of those that have sent no request; the oldest, if all have.
+    fn close_oldest(&mut self) {
+        let without = self.connections.iter().find(|(_, connection)| connection.reply.is_none());
+        let oldest = without.or(self.connections.first_key_value()).map(|(token, _)| *token);
+        if let Some(token) = oldest {
+            self.connections.remove(&token);
         }
     }
 }
@@ -231,4 +262,39 @@ fn answer(head: &[u8], shared: &Shared) -> Option<Vec<u8>> {
         b"/" => http::reply(200, "OK", TEXT, "/metrics\n/health\n", is_head),
         _ => http::reply(404, "Not Found", TEXT, "there are /metrics and /health\n", is_head),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::test_run::Bench;
+
+    /// What was closed unserved: connections with their requests, as soon as more than 64 others came faster than one
+    /// thread accepts; and it served nobody as long as they came.
+    #[test]
+    fn those_that_are_accepted_are_served_before_others_are() {
+        let bench = Bench::new(Bench::config());
+        let (mut metrics, _waker) = Metrics::bind("127.0.0.1:0").unwrap();
+        let clients: Vec<_> = (0..100)
+            .map(|_| {
+                let mut stream = std::net::TcpStream::connect(metrics.address()).unwrap();
+                stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+                stream
+            })
+            .collect();
+        let (mut counts, mut backlog) = (Vec::new(), Backlog::Some);
+        while backlog == Backlog::Some {
+            backlog = metrics.accept_some();
+            counts.push(metrics.connections.len());
+            metrics.serve_all(&bench.shared);
+        }
+        assert_eq!((counts, backlog), (vec![64, 36], Backlog::None));
+        for mut stream in clients {
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply).unwrap();
+            assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+        }
+    }
 }
