@@ -4,7 +4,8 @@
 pub const HIDDEN: &str = "(redacted)";
 
 /// For each argument of a command, its name included, whether it is hidden: what follows `AUTH`, wherever that stands
-/// in a `HELLO`; passwords that `CONFIG SET` is given; all that `ACL SETUSER` is told.
+/// in a `HELLO`; passwords that `CONFIG SET` is given, also for options that there are elsewhere, or nowhere; all that
+/// `ACL SETUSER` is told.
 pub fn hidden(args: &[&[u8]]) -> Vec<bool> {
     let is = |position: usize, word: &[u8]| {
         args.get(position).is_some_and(|arg: &&[u8]| arg.eq_ignore_ascii_case(word))
@@ -18,13 +19,16 @@ pub fn hidden(args: &[&[u8]]) -> Vec<bool> {
             follows(1) || follows(2)
         }
         _ if is(0, b"acl") && is(1, b"setuser") => position > 1,
-        _ if sets && position > 2 => {
-            position % 2 == 1
-                && (is(position - 1, b"requirepass") || is(position - 1, b"masterauth"))
-        }
+        _ if sets && position > 2 => position % 2 == 1 && names_password(args[position - 1]),
         _ => false,
     };
     (0..args.len()).map(is_hidden).collect()
+}
+
+/// Whether an option is a password, by its name.
+fn names_password(option: &[u8]) -> bool {
+    let name = option.to_ascii_lowercase();
+    name == b"masterauth" || name.windows(4).any(|part| part == b"pass")
 }
 
 #[cfg(test)]
@@ -54,6 +58,9 @@ mod tests {
             ("hello setname auth u p", "hello setname auth * *"),
             ("config set requirepass p", "config set requirepass *"),
             ("CONFIG SET timeout 1 MasterAuth p", "CONFIG SET timeout 1 MasterAuth *"),
+            ("config set tls-key-file-pass p", "config set tls-key-file-pass *"),
+            ("config set TLS-Client-Key-File-Pass p", "config set TLS-Client-Key-File-Pass *"),
+            ("config set require-pass p masterauth q", "config set require-pass * masterauth *"),
             ("config set timeout requirepass", "config set timeout requirepass"),
             ("config get requirepass", "config get requirepass"),
             ("acl setuser u >p", "acl setuser * *"),
