@@ -23,7 +23,10 @@ pub fn note_time(
     duration: Duration,
     ending: Ending,
 ) {
-    if let Some(limit) = context.shared.settings.slow_log_after() {
+    // What was not run is no slow command, and a client without a password writes nothing that others read.
+    if let Some(limit) = context.shared.settings.slow_log_after()
+        && ending != Ending::Rejected
+    {
         note_slow(context, request, limit, duration);
     }
     if context.shared.latency.wants_times() {
@@ -72,5 +75,42 @@ pub fn note_slow(
                 client.peer
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+    use crate::batch::test_run::Bench;
+
+    /// What was kept: commands that were refused, of clients that had given no password, until nothing else was left.
+    #[test]
+    fn a_command_that_is_refused_is_no_slow_command() {
+        let bench = Bench::new(Config { password: Some("p".into()), ..Bench::config() });
+        let mut admin = bench.client();
+        for line in ["AUTH p", "CONFIG SET slowlog-log-slower-than 0", "SLOWLOG RESET"] {
+            assert_eq!(bench.run(&mut admin, line), "+OK");
+        }
+        assert_eq!(bench.run(&mut admin, "ACL SETUSER u on >q ~a +get +lpush"), "+OK");
+        let (mut stranger, mut user) = (bench.client(), bench.client());
+        assert!(bench.run(&mut stranger, "SET told me").starts_with("-NOAUTH"));
+        assert_eq!(bench.run(&mut user, "AUTH u q"), "+OK");
+        for (line, expected) in [
+            ("SET a told", "-NOPERM"),
+            ("GET told", "-NOPERM"),
+            ("GET a told", "-ERR wrong number"),
+            ("GET a", "$-1"),
+            ("LPUSH a e", ":1"),
+            // It was run.
+            ("GET a", "-WRONGTYPE"),
+        ] {
+            let reply = bench.run(&mut user, line);
+            assert!(reply.starts_with(expected), "{line}: {reply}");
+        }
+        let kept = bench.shared.slow_log.newest(99);
+        let mut kept: Vec<String> =
+            kept.iter().map(|it| String::from_utf8_lossy(&it.args.join(&b' ')).into()).collect();
+        kept.reverse();
+        assert_eq!(kept, ["SLOWLOG RESET", "GET a", "LPUSH a e", "GET a"]);
     }
 }
