@@ -240,6 +240,12 @@ impl Config {
                 "the password is empty (--requirepass, EVERLEAF_REQUIREPASS): give one, or none at all".into(),
             );
         }
+        let password_size = self.password.as_ref().map_or(0, String::len);
+        if password_size > crate::password::SIZE_MAX {
+            return refuse(format!(
+                "the password has {password_size} bytes: give one of at most 64 KiB"
+            ));
+        }
         if self.password.is_some() && self.acl_file.is_some() {
             return refuse(
                 "--aclfile already sets the password of `default`: remove --requirepass, --requirepass-file or \

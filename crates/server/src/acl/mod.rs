@@ -160,7 +160,7 @@ impl Acl {
     /// The user that comes in with this name and password.
     pub fn admit(&self, name: &[u8], given: &[u8]) -> Option<Permissions> {
         // Also for nobody, so that the time does not tell which names there are.
-        let given = password::hash(given);
+        let given = password::hash(given)?;
         let permissions = self.get(name).and_then(|user| self.permissions(&user));
         permissions.filter(|permissions| permissions.rules.admits(&given))
     }

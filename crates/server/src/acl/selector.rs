@@ -19,6 +19,7 @@ pub enum RuleError {
     ChannelsAfterAll,
     NoSuchPassword,
     BadHash,
+    LongPassword,
     ArgumentOfSubcommand,
 }
 
@@ -42,6 +43,7 @@ impl RuleError {
             Self::BadHash => {
                 "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
             }
+            Self::LongPassword => "A password may have 64 KiB",
             Self::ArgumentOfSubcommand => "Allowing first-arg of a subcommand is not supported",
         }
     }

@@ -40,7 +40,7 @@ impl Rules {
         Rules {
             is_on: true,
             has_no_password: password.is_none(),
-            passwords: password.map(|text| password::hash(text.as_bytes())).into_iter().collect(),
+            passwords: password.and_then(|it| password::hash(it.as_bytes())).into_iter().collect(),
             root: Selector::all(),
             ..Self::new()
         }
@@ -88,7 +88,7 @@ impl Rules {
 
     fn change_passwords(&mut self, mark: u8, text: &[u8]) -> Result<(), RuleError> {
         let hash = match mark {
-            b'>' | b'<' => password::hash(text),
+            b'>' | b'<' => password::hash(text).ok_or(RuleError::LongPassword)?,
             _ => password::parse_hash(text).ok_or(RuleError::BadHash)?,
         };
         let known = self.passwords.iter().position(|known| *known == hash);
@@ -311,14 +311,28 @@ mod tests {
     #[test]
     fn passwords_come_and_go() {
         let mut user = user("on >a");
-        assert!(user.admits(&password::hash(b"a")) && !user.admits(&password::hash(b"b")));
+        let hash = |text: &[u8]| password::hash(text).expect("it is short");
+        assert!(user.admits(&hash(b"a")) && !user.admits(&hash(b"b")));
         assert!(user.apply(b"<b").is_err() && user.apply(b"#xy").is_err());
         assert_eq!(user.apply(b"<a"), Ok(()));
-        assert!(!user.admits(&password::hash(b"a")));
+        assert!(!user.admits(&hash(b"a")));
         assert_eq!(user.apply(b"nopass"), Ok(()));
-        assert!(user.admits(&password::hash(b"any")));
+        assert!(user.admits(&hash(b"any")));
         assert_eq!(user.apply(b"off"), Ok(()));
-        assert!(!user.admits(&password::hash(b"any")));
+        assert!(!user.admits(&hash(b"any")));
+    }
+
+    /// What was hashed: passwords of any length, of clients that had shown none, and within transactions while
+    /// everybody waited.
+    #[test]
+    fn a_password_that_is_longer_than_any_is_not_looked_at() {
+        let longest = [b">", &[b'x'; password::SIZE_MAX][..]].concat();
+        let longer = [&longest[..], b"x"].concat();
+        let mut user = user("on nopass");
+        assert_eq!(user.apply(&longer), Err(RuleError::LongPassword));
+        assert_eq!(user.apply(&longest), Ok(()));
+        assert!(password::hash(&longest[1..]).is_some_and(|it| user.admits(&it)));
+        assert_eq!(password::hash(&longer[1..]), None);
     }
 
     #[test]
