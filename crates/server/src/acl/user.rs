@@ -300,6 +300,16 @@ mod tests {
         assert_eq!(may(&user, "prefix r"), Err(Denied::Key(1)));
     }
 
+    /// What was allowed: all keys and all values in one reply, to users without what is dangerous, as `KEYS` is.
+    #[test]
+    fn what_shows_all_keys_is_dangerous() {
+        let user = user("+@all -@dangerous ~*");
+        for line in ["keys *", "range - +", "prefix r"] {
+            assert_eq!(may(&user, line), Err(Denied::Command), "{line}");
+        }
+        assert_eq!(may(&user, "scan 0"), Ok(()));
+    }
+
     #[test]
     fn what_a_user_is_can_be_written_and_read() {
         for rules in ["on >a >b ~x* %R~y +@all -get (+set ~z)", "nopass &c", "off", "on reset"] {
