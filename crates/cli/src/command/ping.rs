@@ -4,11 +4,11 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::global::Global;
 use crate::output::Output;
+use crate::redis::client::connect_to_host;
 use clap::Args;
 use serde::Serialize;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -85,18 +85,6 @@ fn ask(address: &str, patience: Duration) -> io::Result<String> {
         stream.set_read_timeout(Some(patience))?;
         exchange(stream, until)
     }
-}
-
-/// Connects to the first address of a host that answers. Without a limit the kernel would try each for minutes.
-fn connect_to_host(address: &str, patience: Duration) -> io::Result<TcpStream> {
-    let mut failure = io::Error::from(ErrorKind::AddrNotAvailable);
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, patience) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
 }
 
 /// Connects to a path. A server that stands still, with as many connections waiting as it may have, is not waited for

@@ -5,7 +5,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,8 @@ const REPLY_SIZE_MAX: u64 = 4 << 30;
 const ITEM_OVERHEAD: u64 = 40;
 /// How deep arrays may lie in one another.
 const DEPTH_MAX: usize = 8;
+/// How long an address may take to answer at all.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// The buffer of what comes in.
 const BUFFER_SIZE: usize = 256 << 10;
 
@@ -54,7 +56,7 @@ impl Client {
         cacert: Option<&Path>,
         patience: Duration,
     ) -> io::Result<Self> {
-        let socket = TcpStream::connect((&*address.host, address.port))?;
+        let socket = connect_to_host((&*address.host, address.port), patience.min(CONNECT_TIME))?;
         socket.set_read_timeout(Some(patience))?;
         socket.set_write_timeout(Some(patience))?;
         socket.set_nodelay(true)?;
@@ -190,6 +192,21 @@ impl Client {
             _ => Err(strange()),
         }
     }
+}
+
+/// Connects to the first address of a host that answers. Without a limit the kernel would try each for minutes.
+pub(crate) fn connect_to_host(
+    host: impl ToSocketAddrs,
+    patience: Duration,
+) -> io::Result<TcpStream> {
+    let mut failure = io::Error::from(ErrorKind::AddrNotAvailable);
+    for address in host.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 /// Takes what a part of a reply has from what the whole may have.

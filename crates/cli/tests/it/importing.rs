@@ -474,7 +474,8 @@ fn sent(lines: &[&str]) -> Vec<u8> {
 }
 
 /// A source of keys of one letter, each with the time at which it expires, whose stream stops within a transaction,
-/// before these commands, until we have told how far we are. Where it listens.
+/// before these commands, until we have told how far we are. Asked whether that was all, it says that it was not, and
+/// sends `SET z late`; it does not say what it sends after that. Where it listens.
 fn pausing_within_a_transaction(keys: &[(u8, u64)], rest: &[&str]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("redis://{}", listener.local_addr().unwrap());
@@ -504,6 +505,21 @@ fn pausing_within_a_transaction(keys: &[(u8, u64)], rest: &[&str]) -> String {
         stream.write_all(&sent(&["MULTI", "REPLCONF GETACK *"])).unwrap();
         read_until(b"ACK\r\n");
         stream.write_all(&rest).unwrap();
+        for (index, asked) in listener.incoming().enumerate() {
+            let mut asked = asked.unwrap();
+            let mut byte = [0];
+            let mut line = Vec::new();
+            while !line.ends_with(b"replication\r\n") {
+                assert_eq!(asked.read(&mut byte).unwrap(), 1, "it asks");
+                line.push(byte[0]);
+            }
+            if index == 0 {
+                asked.write_all(b"$26\r\nmaster_repl_offset:9999999\r\n").unwrap();
+                stream.write_all(&sent(&["SET z late"])).unwrap();
+            } else {
+                asked.write_all(b"-NOPERM\r\n").unwrap();
+            }
+        }
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
     address
@@ -520,10 +536,23 @@ fn the_middle_of_a_transaction_is_not_in_step() {
     let ended = place.command(follow).output().unwrap();
     let told = String::from_utf8(ended.stdout).unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    assert!(told.starts_with("copied 1 key, 1 command passed on"), "{told}");
+    assert!(told.starts_with("copied 1 key, 2 commands passed on"), "{told}");
     assert_eq!(ours.run("mget k t\n"), "v\nw\n");
     let left: i64 = ours.run("pttl k\n").trim().parse().unwrap();
     assert!((1..=3_600_000).contains(&left), "{left}");
+}
+
+/// What was lost, with the code 0: what the source had written and the network had not brought when nothing had come
+/// for the time of `--follow`.
+#[test]
+fn what_a_source_has_not_sent_yet_is_awaited() {
+    let place = PoolFolder::empty();
+    let ours = serve(&place, "ours.pool");
+    let source = pausing_within_a_transaction(&[(b'k', now_ms() + 3_600_000)], &["SET t w"]);
+    let follow = ["import", &source, &ours.address(), "--follow", "1", "--no-verify"];
+    let ended = place.command(follow).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ours.run("mget k t z\n"), "v\nw\nlate\n");
 }
 
 /// What was wrong: Redis sends `PEXPIREAT` on with `GT` or `LT`, as it was given. While times are held back the key has

@@ -38,6 +38,10 @@ const BATCH_SIZE: u64 = 64 << 10;
 /// Keys between two updates of the progress bar.
 const PROGRESS_STEP: u64 = 512;
 
+/// What is said when the target falls behind, or may do so.
+const BEHIND_TEXT: &str = "behind the source: what is written there comes later";
+const UNHEARD_TEXT: &str = "the source is not heard: what is written there comes later";
+
 /// What was done.
 #[derive(Default)]
 struct Done {
@@ -137,7 +141,8 @@ fn copy(
 
 /// Passes commands on until no change has come for so long; returns how many there were. Says when nothing waits, and
 /// when the target has fallen behind. A source that is lost is reached again, and what it could not say is no
-/// silence; nor is the time in which this process was stopped.
+/// silence; nor is the time in which this process was stopped, or nothing at all came, not even a sign of life: at the
+/// end the source is asked whether it has sent all.
 fn follow(
     from: &mut Replica,
     to: &mut Target,
@@ -156,12 +161,12 @@ fn follow(
             Err(failure) if from.is_lost() => {
                 progress.clear();
                 say(&format!("{}: connecting again", failure.message));
-                // Reaching it may take longer than keys live longer.
-                if !to.is_in_transaction() {
-                    to.hold_back()?;
-                }
                 is_behind = true;
-                from.reconnect()?;
+                // Reaching it may take longer than keys live longer.
+                from.reconnect(|| match to.is_in_transaction() {
+                    true => Ok(()),
+                    false => to.hold_back(),
+                })?;
                 quiet = Duration::ZERO;
                 continue;
             }
@@ -169,6 +174,7 @@ fn follow(
         };
         quiet = match commands > before {
             true => Duration::ZERO,
+            false if from.is_unheard() => quiet,
             // A turn may take as long as a process is stopped, while the source goes on.
             false => quiet + began.elapsed().min(turn),
         };
@@ -178,12 +184,13 @@ fn follow(
         if to.is_in_transaction() {
             continue;
         }
-        if has_more {
-            if reached.elapsed() >= MOMENT {
+        let is_unheard = !has_more && from.is_unheard();
+        if has_more || is_unheard {
+            if is_unheard || reached.elapsed() >= MOMENT {
                 to.hold_back()?;
                 if !std::mem::replace(&mut is_behind, true) {
                     progress.clear();
-                    say("behind the source: what is written there comes later");
+                    say(if is_unheard { UNHEARD_TEXT } else { BEHIND_TEXT });
                 }
             }
             continue;
@@ -199,8 +206,13 @@ fn follow(
         }
         match from.wait(LOOK) {
             Ok(false) => {
-                to.give_times()?;
-                return Ok(commands);
+                // To ask may take longer than keys live longer.
+                to.hold_back()?;
+                if from.has_sent_all() {
+                    to.give_times()?;
+                    return Ok(commands);
+                }
+                is_behind = true;
             }
             Err(failure) if !from.is_lost() => return Err(failure),
             // The next turn passes it on, or reaches the source again.

@@ -26,6 +26,11 @@ const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
 const RECONNECT_FOR: Duration = Duration::from_secs(60);
 const RECONNECT_REST: Duration = Duration::from_millis(100);
 const RECONNECT_REST_MAX: Duration = Duration::from_secs(5);
+/// How long a source may take for each answer while it is reached again: an attempt takes less than the times last that
+/// are held back in front of it.
+const RECONNECT_PATIENCE: Duration = Duration::from_secs(8);
+/// A source that was not heard for so long is not known to be silent: it says something every ten seconds.
+const UNHEARD: Duration = Duration::from_secs(12);
 /// The longest line, and the most parts of a command.
 const LINE_SIZE_MAX: u64 = 1 << 16;
 const PART_COUNT_MAX: u64 = 1 << 20;
@@ -54,6 +59,8 @@ pub struct Replica {
     /// Whether the connection has failed.
     is_lost: Cell<bool>,
     acknowledged_at: Instant,
+    /// When the last of its stream came.
+    heard_at: Instant,
 }
 
 /// Whether a command is the source's question how far we are.
@@ -69,7 +76,7 @@ impl Replica {
     pub fn connect(address: &Address, cacert: Option<&Path>) -> Result<Self, Failure> {
         let place = address.place();
         let mut replica = Replica {
-            client: log_in_to(address, cacert, &place)?,
+            client: log_in_to(address, cacert, &place, PATIENCE)?,
             address: address.clone(),
             cacert: cacert.map(Path::to_path_buf),
             place,
@@ -79,6 +86,7 @@ impl Replica {
             command_size_max: COMMAND_SIZE_MAX,
             is_lost: Cell::new(false),
             acknowledged_at: Instant::now(),
+            heard_at: Instant::now(),
         };
         let line = replica.ask_for_stream("?", "-1")?;
         let whole = line.strip_prefix("+FULLRESYNC ").and_then(|rest| rest.split_once(' '));
@@ -110,12 +118,44 @@ impl Replica {
         self.is_lost.get()
     }
 
-    /// Reaches the source again, and goes on behind the last command that came as a whole.
+    /// Whether nothing has come for so long that it is not known what the source does.
+    pub fn is_unheard(&self) -> bool {
+        self.heard_at.elapsed() >= UNHEARD
+    }
+
+    /// Whether all of its stream has come, as the source says over another connection: over this one nothing may come
+    /// though there is something. If it does not tell that to its user, whether it was heard counts.
+    pub fn has_sent_all(&self) -> bool {
+        let cacert = self.cacert.as_deref();
+        let Ok(mut client) = Client::connect(&self.address, cacert, RECONNECT_PATIENCE) else {
+            return false;
+        };
+        let told = match log_in(&mut client, &self.address) {
+            Ok(()) => client.ask(&[b"INFO", b"replication"]),
+            Err(failure) => Ok(Reply::Error(failure.message)),
+        };
+        let text = match told {
+            Ok(Reply::Text(text)) => text,
+            Ok(_) => return !self.is_unheard(),
+            Err(_) => return false,
+        };
+        let text = String::from_utf8_lossy(&text);
+        let offset = text.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
+        let offset: Option<u64> = offset.and_then(|offset| offset.trim().parse().ok());
+        offset.map_or(!self.is_unheard(), |offset| offset <= self.offset)
+    }
+
+    /// Reaches the source again, and goes on behind the last command that came as a whole. Each attempt begins with
+    /// what is to be done meanwhile.
     ///
     /// *Errors:* it cannot be reached for a while; it has the stream from there on no more.
-    pub fn reconnect(&mut self) -> Result<(), Failure> {
+    pub fn reconnect(
+        &mut self,
+        mut meanwhile: impl FnMut() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let (start, mut rest) = (Instant::now(), RECONNECT_REST);
         loop {
+            meanwhile()?;
             match self.resume() {
                 Ok(true) => return Ok(()),
                 Ok(false) => return Err(self.gone()),
@@ -128,7 +168,8 @@ impl Replica {
 
     /// One attempt. Returns whether the source still has the stream from where we are.
     fn resume(&mut self) -> Result<bool, Failure> {
-        self.client = log_in_to(&self.address, self.cacert.as_deref(), &self.place)?;
+        let cacert = self.cacert.as_deref();
+        self.client = log_in_to(&self.address, cacert, &self.place, RECONNECT_PATIENCE)?;
         let (name, from) = (self.stream.clone(), self.ended + 1);
         let line = self.ask_for_stream(&name, &from.to_string())?;
         if line.starts_with("+FULLRESYNC") {
@@ -140,7 +181,9 @@ impl Replica {
         if !name.trim().is_empty() {
             self.stream = name.trim().to_string();
         }
+        self.client.set_patience(PATIENCE).map_err(|error| self.fail(&error))?;
         self.offset = self.ended;
+        self.heard_at = Instant::now();
         self.is_lost.set(false);
         Ok(true)
     }
@@ -171,7 +214,10 @@ impl Replica {
         let mut body = self.client.input().take(size);
         let database = each_record(&mut body, &place, see)?.unwrap_or(0);
         match io::copy(&mut body, &mut io::sink()) {
-            Ok(_) if body.limit() == 0 => Ok(database),
+            Ok(_) if body.limit() == 0 => {
+                self.heard_at = Instant::now();
+                Ok(database)
+            }
             Ok(_) => Err(fail(&place, &ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(fail(&place, &error)),
         }
@@ -180,6 +226,7 @@ impl Replica {
     /// Waits for the stream; returns whether something came.
     pub fn wait(&mut self, patience: Duration) -> Result<bool, Failure> {
         if self.has_more() {
+            self.heard_at = Instant::now();
             return Ok(true);
         }
         self.client.set_patience(patience).map_err(|error| self.fail(&error))?;
@@ -193,6 +240,9 @@ impl Replica {
             Err(error) => Err(self.fail(&error)),
         };
         self.client.set_patience(PATIENCE).map_err(|error| self.fail(&error))?;
+        if matches!(came, Ok(true)) {
+            self.heard_at = Instant::now();
+        }
         if came.is_err() || self.acknowledged_at.elapsed() < ACKNOWLEDGE_EVERY {
             return came;
         }
@@ -298,9 +348,14 @@ impl Replica {
 }
 
 /// A connection to a source, which knows who we are.
-fn log_in_to(address: &Address, cacert: Option<&Path>, place: &str) -> Result<Client, Failure> {
-    let mut client =
-        Client::connect(address, cacert, PATIENCE).map_err(|error| fail(place, &error))?;
+fn log_in_to(
+    address: &Address,
+    cacert: Option<&Path>,
+    place: &str,
+    patience: Duration,
+) -> Result<Client, Failure> {
+    let connected = Client::connect(address, cacert, patience);
+    let mut client = connected.map_err(|error| fail(place, &error))?;
     log_in(&mut client, address)?;
     Ok(client)
 }
@@ -366,14 +421,21 @@ mod tests {
         let address = address.expect("it can be read").expect("it is one");
         let mut replica = Replica::connect(&address, None).expect("it answers");
         assert_eq!(command(&mut replica).expect("whole"), "PING");
+        let mut attempts = 0;
         for whole in ["DELk", "DELabcd"] {
             assert!(command(&mut replica).is_err() && replica.is_lost());
-            replica.reconnect().expect("it goes on");
+            let meanwhile = || {
+                attempts += 1;
+                Ok(())
+            };
+            replica.reconnect(meanwhile).expect("it goes on");
             assert!(!replica.is_lost());
             assert_eq!(command(&mut replica).expect("whole"), whole);
         }
         assert!(command(&mut replica).is_err() && replica.is_lost());
-        let gone = replica.reconnect().expect_err("it begins anew").message;
+        // What was lost: times were held back before the first attempt only, and came while there were others.
+        assert_eq!(attempts, 3);
+        let gone = replica.reconnect(|| Ok(())).expect_err("it begins anew").message;
         assert!(gone.contains("repl-backlog-size") && gone.contains("empty it"), "{gone}");
         let asked = source.join().expect("it does not panic");
         assert_eq!(asked, ["? -1", "name 115", "name 115", "name 135", "other 158"]);
@@ -415,6 +477,44 @@ mod tests {
             let failure = Replica::connect(&address, None).err().expect("it is refused");
             assert!(failure.message.contains(expected), "{}", failure.message);
         }
+        source.join().expect("it does not panic");
+    }
+
+    /// What was lost: what is written while the network is silent, which was taken for silence of the programs.
+    #[test]
+    fn a_source_is_asked_whether_it_has_sent_all() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = address_of(&listener);
+        let answers = ["$22\r\nmaster_repl_offset:100\r\n", "$22\r\nmaster_repl_offset:101\r\n"];
+        let answers = [answers[0], answers[1], "-NOPERM\r\n", "-NOPERM\r\n", ""];
+        let (send, receive) = std::sync::mpsc::channel();
+        let source = std::thread::spawn(move || {
+            let (mut stream, _) = accept(&listener);
+            stream.write_all(b"+FULLRESYNC name 100\r\n").expect("it listens");
+            for answer in answers {
+                let (mut asked, _) = listener.accept().expect("it comes");
+                let mut lines =
+                    io::BufReader::new(asked.try_clone().expect("a second handle")).lines();
+                lines.find(|line| line.as_ref().is_ok_and(|line| line == "replication"));
+                asked.write_all(answer.as_bytes()).expect("it listens");
+            }
+            receive.recv().expect("it is told");
+            stream.write_all(b"*1\r\n$4\r\nPING\r\n").expect("it listens");
+            stream
+        });
+        let mut replica = Replica::connect(&address, None).expect("it answers");
+        assert!(!replica.is_unheard());
+        assert!(replica.has_sent_all());
+        assert!(!replica.has_sent_all(), "one byte is under way");
+        assert!(replica.has_sent_all(), "it does not say, and was heard");
+        replica.heard_at = replica.heard_at.checked_sub(UNHEARD).expect("there was a time before");
+        assert!(
+            replica.is_unheard() && !replica.wait(Duration::from_millis(1)).expect("it is there")
+        );
+        assert!(!replica.has_sent_all(), "it does not say, and was not heard");
+        assert!(!replica.has_sent_all(), "it cannot be asked");
+        send.send(()).expect("it waits");
+        assert!(replica.wait(PATIENCE).expect("it is there") && !replica.is_unheard());
         source.join().expect("it does not panic");
     }
 
