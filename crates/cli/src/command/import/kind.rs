@@ -51,7 +51,9 @@ impl Kind {
             "hash" => Value::Hash(pairs(items)?),
             _ => {
                 let scored = |(member, score): (Vec<u8>, Vec<u8>)| {
-                    Some((member, std::str::from_utf8(&score).ok()?.parse().ok()?))
+                    let score: f64 = std::str::from_utf8(&score).ok()?.parse().ok()?;
+                    // As wherever else a score comes in: what is no number has no place in an order.
+                    (!score.is_nan()).then_some((member, score))
                 };
                 Value::SortedSet(pairs(items)?.into_iter().map(scored).collect::<Option<_>>()?)
             }
@@ -75,6 +77,9 @@ mod tests {
         let infinite = Value::SortedSet(vec![(text("m"), f64::NEG_INFINITY)]);
         assert_eq!(kind("zset").value_of(vec![text("m"), text("-inf")]), Some(infinite));
         assert_eq!(kind("hash").value_of(vec![text("f")]), None);
-        assert_eq!(kind("zset").value_of(vec![text("m"), text("x")]), None);
+        // What was made of the first: a member above all others, which `check` has never met.
+        for score in ["nan", "-NaN", "x"] {
+            assert_eq!(kind("zset").value_of(vec![text("m"), text(score)]), None, "{score}");
+        }
     }
 }
