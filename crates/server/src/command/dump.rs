@@ -128,33 +128,62 @@ impl Options {
 
 /// `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`
 pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
-    let options = Options::parse(request)?;
-    let (staged, key) = (context.keys.staged()?, request.arg(1));
-    if !options.replace && staged.contains(key)? {
-        return Err(Failure::text("BUSYKEY Target key name already exists."));
+    Restore::parse(request)?.put(context)
+}
+
+/// A `RESTORE` whose payload was read. That may take as long as the rest, and depends on nothing that others write: it
+/// is done once, before the step, which is made anew whenever somebody else was faster.
+pub struct Restore<'a> {
+    options: Options,
+    key: &'a [u8],
+    time: &'a [u8],
+    value: std::result::Result<Value, Damage>,
+}
+
+impl<'a> Restore<'a> {
+    /// Reads all of a request. What is wrong with its payload is told by [`Self::put`]: other errors come first.
+    pub fn parse(request: &Request<'a>) -> Result<Self> {
+        let (key, time) = (request.arg(1), request.arg(2));
+        Ok(Restore {
+            options: Options::parse(request)?,
+            key,
+            time,
+            value: rdb::read(request.arg(3)),
+        })
     }
-    let time = u64::try_from(integer_arg(request.arg(2))?)
-        .map_err(|_| Failure::text("ERR Invalid TTL value, must be >= 0"))?;
-    let value = rdb::read(request.arg(3)).map_err(|damage| match damage {
-        Damage::Footer => Failure::text("ERR DUMP payload version or checksum are wrong"),
-        Damage::Format | Damage::TooLarge => Failure::text("ERR Bad data format"),
-    })?;
-    let moment = match time {
-        0 => None,
-        time if options.is_absolute => Some(time),
-        time => Some(time.saturating_add(staged.stage.now_ms())),
-    };
-    if moment.is_some_and(|moment| moment <= staged.stage.now_ms()) {
-        staged.remove(key)?;
-    } else {
-        put(staged, key, &value)?;
-        if let Some(moment) = moment {
-            let expiry = Expiry::from_unix_ms(moment);
-            staged.update_with(key, &mut |_| Action::Expire(expiry))?;
+
+    /// Makes the key, as a part of a step.
+    pub fn put(&self, context: &mut Context<'_>) -> CommandResult {
+        let Restore { options, key, .. } = *self;
+        let staged = context.keys.staged()?;
+        if !options.replace && staged.contains(key)? {
+            return Err(Failure::text("BUSYKEY Target key name already exists."));
         }
+        let time = u64::try_from(integer_arg(self.time)?)
+            .map_err(|_| Failure::text("ERR Invalid TTL value, must be >= 0"))?;
+        let value = self.value.as_ref().map_err(|damage| match damage {
+            Damage::Footer => Failure::text("ERR DUMP payload version or checksum are wrong"),
+            Damage::Format | Damage::TooLarge => Failure::text("ERR Bad data format"),
+        })?;
+        let moment = match time {
+            0 => None,
+            time if options.is_absolute => Some(time),
+            time => Some(time.saturating_add(staged.stage.now_ms())),
+        };
+        if moment.is_some_and(|moment| moment <= staged.stage.now_ms()) {
+            staged.remove(key)?;
+        } else {
+            put(staged, key, value)?;
+            if let Some(moment) = moment {
+                let expiry = Expiry::from_unix_ms(moment);
+                staged.update_with(key, &mut |_| Action::Expire(expiry))?;
+            }
+        }
+        #[cfg(test)]
+        tests::let_others_act();
+        context.reply.ok();
+        Ok(())
     }
-    context.reply.ok();
-    Ok(())
 }
 
 /// Refuses a member that is too long to be kept in a collection of this kind.
@@ -196,5 +225,59 @@ pub fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> CommandResult 
             members.iter().try_for_each(|(member, score)| zset.set_score(member, *score, None))?;
             zset.finish()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::batch::test_run::Bench;
+    use crate::rdb::read_count;
+
+    thread_local! {
+        /// What another client does behind each attempt of a `RESTORE`.
+        static OTHERS: RefCell<Option<Box<dyn FnMut()>>> = RefCell::default();
+    }
+
+    /// Lets others do something behind an attempt of a `RESTORE`.
+    pub fn let_others_act() {
+        OTHERS.with_borrow_mut(|act| act.iter_mut().for_each(|act| act()));
+    }
+
+    /// What stood still: everybody, while a long payload was read that had been read eight times in vain, because
+    /// somebody else wrote the key meanwhile.
+    #[test]
+    fn a_payload_is_read_once_however_often_the_key_is_written() {
+        let bench = Bench::new(Bench::config());
+        let mut client = bench.client();
+        let mut writer = Writer::collection(Kind::Set, 3);
+        ["a", "b", "c"].iter().for_each(|member| writer.push(member.as_bytes()));
+        let payload = writer.finish();
+        let (store, mut attempts) = (Arc::clone(&bench.shared.store), 0);
+        OTHERS.set(Some(Box::new(move || {
+            attempts += 1;
+            if attempts < 4 {
+                store.default_map().put("k", attempts.to_string()).unwrap();
+            }
+        })));
+        let before = read_count();
+        let restore: [&[u8]; 5] = [b"RESTORE", b"k", b"0", &payload, b"REPLACE"];
+        assert_eq!(bench.run_args(&mut client, &restore), "+OK");
+        assert_eq!(read_count() - before, 1);
+        OTHERS.set(Some(Box::new(|| panic!("nothing was restored"))));
+        let [short, long]: [&[u8]; 2] = [b"", &payload];
+        let cases: [(&[&[u8]], &str); 4] = [
+            (&[b"RESTORE", b"k", b"x", short], "-BUSYKEY Target key name already exists."),
+            (&[b"RESTORE", b"n", b"x", short], "-ERR value is not an integer or out of range"),
+            (&[b"RESTORE", b"n", b"0", short], "-ERR DUMP payload version or checksum are wrong"),
+            (&[b"RESTORE", b"n", b"0", long, b"x"], "-ERR syntax error"),
+        ];
+        for (request, expected) in cases {
+            assert_eq!(bench.run_args(&mut client, request), expected);
+        }
+        assert_eq!(bench.run(&mut client, "SCARD k"), ":3");
     }
 }

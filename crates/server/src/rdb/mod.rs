@@ -25,6 +25,8 @@ mod write;
 mod ziplist;
 
 pub use file::{Rdb, RdbError};
+#[cfg(test)]
+pub use read::read_count;
 pub use read::{SIZE_MAX, is_newer, read};
 pub use record::RdbRecord;
 pub use unsupported::unsupported_name;

@@ -16,8 +16,21 @@ use crate::score;
 /// key.
 pub const SIZE_MAX: usize = VALUE_SIZE_MAX + (1 << 20);
 
+#[cfg(test)]
+thread_local! {
+    static READ_COUNT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How many payloads this thread has read.
+#[cfg(test)]
+pub fn read_count() -> usize {
+    READ_COUNT.get()
+}
+
 /// What a payload holds.
 pub fn read(payload: &[u8]) -> Result<Value, Damage> {
+    #[cfg(test)]
+    READ_COUNT.set(READ_COUNT.get() + 1);
     let body_size = payload.len().checked_sub(FOOTER_SIZE).ok_or(Damage::Footer)?;
     let (body, footer) = payload.split_at(body_size);
     let (version, sum) = footer.split_at(2);

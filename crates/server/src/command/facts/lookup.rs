@@ -25,6 +25,8 @@ const LONG: [usize; 5] = [
 
 /// The index of `HRANDFIELD` in the table.
 pub const HRANDFIELD: usize = position("hrandfield");
+/// The index of `RESTORE` in the table.
+pub const RESTORE: usize = position("restore");
 /// The index of `SRANDMEMBER` in the table.
 pub const SRANDMEMBER: usize = position("srandmember");
 /// The index of `ZRANDMEMBER` in the table.

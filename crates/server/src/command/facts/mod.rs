@@ -6,7 +6,7 @@ mod subcommands;
 mod table;
 
 pub use self::lookup::{
-    GET, HRANDFIELD, INCR, MSET, SET, SRANDMEMBER, ZRANDMEMBER, find, is_short,
+    GET, HRANDFIELD, INCR, MSET, RESTORE, SET, SRANDMEMBER, ZRANDMEMBER, find, is_short,
 };
 pub use self::subcommands::SUBCOMMANDS;
 pub use self::table::{

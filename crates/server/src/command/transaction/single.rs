@@ -3,8 +3,8 @@
 use super::prepare;
 use super::step::run_step;
 use crate::command::context::{Context, Run};
-use crate::command::draws;
-use crate::command::facts::COMMANDS;
+use crate::command::facts::{COMMANDS, RESTORE};
+use crate::command::{draws, dump};
 use crate::failure::CommandResult;
 use crate::resp::Request;
 
@@ -22,5 +22,9 @@ pub fn run_single(
     prepare(context, request, command)?;
     let key = usize::try_from(command.first_key).ok().filter(|index| *index > 0);
     let key = key.and_then(|index| request.get(index)).unwrap_or(b"");
+    if index == RESTORE {
+        let restore = dump::Restore::parse(request)?;
+        return run_step(context, key, true, &mut |inner| restore.put(inner));
+    }
     run_step(context, key, command.writes(), &mut |inner| run(inner, request))
 }
