@@ -13,6 +13,7 @@
 //! until all of these connections are served; sending the first at once would wake its reader only
 //! to fight with us for the processor.
 //! What is left of an unfinished request waits in `leftover` and is put in front of the next read.
+//! So does what comes behind a command that waits, up to a limit (`waiting.rs`).
 //! A request that is too long for that is received into `leftover` itself, which at most doubles, so
 //! that it grows with what arrives and not with what is claimed; it ends exactly where the request
 //! ends, and is handed to the store as it is. What a connection holds is counted, and limited for all
@@ -79,6 +80,8 @@ pub struct Connection {
     session: ClientState,
     parser: Parser,
     leftover: Vec<u8>,
+    /// How much of `leftover` was run; nothing of it unless `backlog` is true.
+    run_size: usize,
     /// True if `leftover` may hold complete requests, which wait for the client to read (I1), for a
     /// command before them, or for the next turn.
     backlog: bool,
@@ -127,6 +130,7 @@ impl Connection {
             session,
             parser: Parser::default(),
             leftover: Vec::new(),
+            run_size: 0,
             backlog: false,
             output: Vec::new(),
             sent: 0,
@@ -243,7 +247,7 @@ impl Connection {
     /// Whether it has to be served again, event or not.
     fn has_work(&self) -> bool {
         if self.session.waiting.is_some() {
-            return self.hung_up || self.stopping.is_some();
+            return self.is_leaving() || self.reads_on();
         }
         self.readable
             || self.backlog
@@ -270,14 +274,13 @@ impl Connection {
                 self.send_output(shared, tally)?;
             }
             if self.session.waiting.is_some() {
-                let is_leaving = self.hung_up || self.stopping.is_some();
-                if !is_leaving || !self.give_up(shared) {
+                if self.reads_on() && !self.is_leaving() {
+                    self.read_on(&mut scratch.input, tally)?;
+                    continue;
+                }
+                if !self.is_leaving() || !self.leave(shared) {
                     return Ok(Fate::Wait);
                 }
-                // What was sent behind a command that was not answered is not run.
-                self.leftover = Vec::new();
-                self.backlog = false;
-                self.session.closing |= self.hung_up;
             }
             if self.session.closing {
                 return if self.unsent() == 0 {
@@ -321,7 +324,7 @@ impl Connection {
         if !self.finished {
             self.finished = true;
             self.socket.finish();
-            self.leftover = Vec::new();
+            self.forget_input();
             self.session.transaction = Transaction::default();
             return Ok(Fate::Linger);
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 pub struct Held {
     /// Received, and not run yet.
     pub input: usize,
-    /// Free behind that.
+    /// Free beside that.
     pub input_free: usize,
     /// What is known of an unfinished request.
     pub arguments: usize,

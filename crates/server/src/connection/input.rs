@@ -115,15 +115,30 @@ impl Connection {
         tally: &mut Tally,
     ) -> Result<(), Broken> {
         let mut bytes = std::mem::take(&mut self.leftover);
+        let mut run_size = std::mem::take(&mut self.run_size);
         let Scratch { replies, gathered, .. } = scratch;
-        let consumed = self.run(&bytes, slice, replies, gathered, shared, tally)?;
-        if consumed == bytes.len() {
+        run_size += self.run(&bytes[run_size..], slice, replies, gathered, shared, tally)?;
+        if run_size == bytes.len() {
             bytes.clear();
+        } else if self.backlog && run_size <= bytes.len() / 2 {
+            // The rest moves when it is the smaller part: each of many short commands may wait.
+            self.run_size = run_size;
         } else {
-            bytes.drain(..consumed);
+            bytes.drain(..run_size);
         }
         self.leftover = bytes;
         self.trim();
         Ok(())
+    }
+
+    /// Bytes that came and were not run.
+    pub(super) fn not_run(&self) -> usize {
+        self.leftover.len() - self.run_size
+    }
+
+    /// Forgets what was not run.
+    pub(super) fn forget_input(&mut self) {
+        (self.leftover, self.run_size) = (Vec::new(), 0);
+        self.backlog = false;
     }
 }

@@ -37,8 +37,8 @@ impl Connection {
         let transaction = &self.session.transaction;
         gauges.set_queued(transaction.queued());
         gauges.set(Held {
-            input: self.leftover.len(),
-            input_free: self.leftover.capacity() - self.leftover.len(),
+            input: self.not_run(),
+            input_free: self.leftover.capacity() - self.not_run(),
             arguments: self.parser.memory(),
             transaction: transaction.memory(),
             unsent: self.output.len() - self.sent,

@@ -10,6 +10,7 @@ mod databases;
 mod draws;
 mod forged;
 mod full;
+mod gone;
 mod indices;
 mod lists;
 mod looked_up;

@@ -495,3 +495,29 @@ fn certificates_of_a_transaction_are_read_before_it_is_run() {
     assert!(plain.line("CONFIG GET tls-cert-file").contains("renewed.crt"));
     assert!(is_served(&server, &authority.trusted(None)));
 }
+
+/// What was lost: the connection of a client that says goodbye, and nothing below it, while a command of its waits.
+#[test]
+fn who_says_goodbye_while_it_waits_is_noticed() {
+    let (server, authority) = serve(None);
+    let trusted = authority.trusted(None);
+    let mut observer = server.connect();
+    let mut waiting = |count: &str| {
+        let line = format!("blocked_clients:{count}\\r");
+        eventually("as many wait", || observer.line("INFO clients").contains(&line));
+    };
+    for (behind, is_below) in [(0, false), (0, true), (100_000, false), (100_000, true)] {
+        let mut client = connect(&server, Arc::clone(&trusted), usize::MAX);
+        client.write_all(b"BLPOP k 0\r\n").unwrap();
+        waiting("1");
+        client.write_all(&b"PING\r\n".repeat(behind)).unwrap();
+        if is_below {
+            client.sock.0.shutdown(std::net::Shutdown::Write).unwrap();
+        } else {
+            client.conn.send_close_notify();
+            client.conn.complete_io(&mut client.sock).unwrap();
+        }
+        waiting("0");
+        assert_eq!(client.read(&mut [0; 100]).unwrap(), 0, "nothing is answered, and the end is");
+    }
+}
