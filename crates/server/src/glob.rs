@@ -9,6 +9,12 @@
 /// Bytes that a pattern may ask for: no key is longer, and none is matched by one that asks for more.
 const LENGTH_MAX: usize = everleaf::KEY_SIZE_MAX;
 
+#[cfg(test)]
+thread_local! {
+    /// Patterns that this thread has taken apart.
+    pub static TAKEN_COUNT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// A pattern that was taken apart.
 #[derive(Clone, Debug)]
 pub struct Pattern {
@@ -36,6 +42,8 @@ type Class = [u64; 4];
 
 impl Pattern {
     pub fn new(pattern: &[u8]) -> Self {
+        #[cfg(test)]
+        TAKEN_COUNT.set(TAKEN_COUNT.get() + 1);
         let mut taken =
             Pattern { parts: Vec::new(), classes: Vec::new(), length: 0, behind_last_star: None };
         let mut rest = pattern;

@@ -1,32 +1,22 @@
-//! What hashes and sets have in common: going through their members in steps, and drawing some.
+//! What hashes and sets have in common: drawing some members, and arguments.
 //!
-//! Members lie in the order of a hash value. So a cursor is the value to go on at, behind a permutation
-//! (`types/cursor.rs`): it needs no memory, and means the same after a restart. A member is drawn by drawing
-//! a value: in a large collection one of the next members from there on is nearly as likely as any other, in a small
-//! one all are listed, and then exactly.
+//! Members lie in the order of a hash value. A member is drawn by drawing a value: in a large collection one of the
+//! next members from there on is nearly as likely as any other, in a small one all are listed, and then exactly.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
-use super::context::Context;
 use super::copy_budget::CopyBudget;
 use super::integer::{integer_arg, parse_integer};
-use super::scan::{self, StepTime};
 use super::stage::Staged;
-use crate::failure::{CommandResult, Failure, Result};
-use crate::glob::Pattern;
-use crate::resp::{Reply, Request};
-use crate::score;
+use crate::failure::{Failure, Result};
+use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::collection::Collection;
-use crate::types::cursor::Cursors;
-use crate::types::order::score_of;
 
 /// Collections up to this size are shown in one step, and drawn from exactly.
-const SMALL_COUNT_MAX: u64 = 128;
-/// Members looked at per step at most.
-const COUNT_MAX: u64 = 1 << 20;
+pub const SMALL_COUNT_MAX: u64 = 128;
 /// So many times is a member drawn at most for each that is wanted. At most a quarter of the members is drawn
 /// like this, so that nearly every second time it is a new one.
 const ATTEMPT_FACTOR: u64 = 64;
@@ -40,90 +30,6 @@ pub enum SetOperation {
     Intersection,
     Union,
     Difference,
-}
-
-/// How a step is to be made.
-struct ScanOptions {
-    cursor: u64,
-    pattern: Option<Pattern>,
-    count: u64,
-}
-
-impl ScanOptions {
-    /// The options of `HSCAN key cursor [MATCH pattern] [COUNT count]` and its like, of which the cursor
-    /// was read before.
-    fn parse(request: &Request<'_>, cursor: u64) -> Result<Self> {
-        let mut options = ScanOptions { cursor, pattern: None, count: 10 };
-        let mut args = request.args_from(3);
-        while let Some(option) = args.next() {
-            let value = args.next().ok_or(Failure::Syntax)?;
-            match option.to_ascii_lowercase().as_slice() {
-                b"match" => options.pattern = Some(Pattern::new(value)),
-                b"count" => {
-                    let count = u64::try_from(integer_arg(value)?).map_err(|_| Failure::Syntax)?;
-                    if count == 0 {
-                        return Err(Failure::Syntax);
-                    }
-                    options.count = count.min(COUNT_MAX);
-                }
-                _ => return Err(Failure::Syntax),
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// Answers with one step of `HSCAN key cursor [MATCH pattern] [COUNT count]` and its like. Of a key that
-/// is not there nobody looks at the options.
-pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> CommandResult {
-    let cursor = scan::parse_cursor(request.arg(2))?;
-    let Context { keys, reply, shared, .. } = context;
-    let collection = Collection::find(keys.staged()?, request.arg(1), kind)?;
-    let mut items = Vec::new();
-    let size_max = shared.config.reply_size_max;
-    let mut found = Reply::new(&mut items, reply.protocol, size_max);
-    let (mut next, mut item_count) = (0, 0);
-    if let Some(mut collection) = collection {
-        let options = ScanOptions::parse(request, cursor)?;
-        let is_small = collection.header.count <= SMALL_COUNT_MAX;
-        let (mut seen, mut last) = (0, 0);
-        let cursors = collection.cursors();
-        let pattern = options.pattern.as_ref();
-        let mut time = StepTime::new(pattern);
-        let mut show = |place: u64, member: &[u8], value: &[u8]| {
-            let is_enough = found.size() > size_max / 2
-                || !is_small && seen >= options.count
-                || seen > 0 && time.is_over(member, value);
-            // Members of one cursor come together.
-            if is_enough && Cursors::group(place) != last {
-                next = cursors.at(place);
-                return ControlFlow::Break(());
-            }
-            (seen, last) = (seen + 1, Cursors::group(place));
-            if pattern.is_none_or(|pattern| pattern.matches(member)) {
-                found.bulk(member);
-                match kind {
-                    Kind::Hash => found.bulk(value),
-                    Kind::SortedSet => found.bulk(score::format(score_of(value)).as_bytes()),
-                    Kind::Set | Kind::List => {}
-                }
-                item_count += if matches!(kind, Kind::Hash | Kind::SortedSet) { 2 } else { 1 };
-            }
-            if found.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        // Behind a cursor that nobody was ever given there is nothing.
-        if let Some(start) = cursors.place(options.cursor) {
-            collection.walk_ordered(start, &mut show)?;
-        }
-    }
-    if found.is_full() {
-        return Err(Failure::ReplyTooLong);
-    }
-    reply.array(2);
-    reply.bulk(next.to_string().as_bytes());
-    reply.array(item_count);
-    reply.encoded(&items);
-    Ok(())
 }
 
 /// The number of members to draw.

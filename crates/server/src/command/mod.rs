@@ -45,6 +45,7 @@ mod range;
 pub mod rename;
 mod save;
 mod scan;
+mod scan_members;
 pub mod series;
 mod set;
 mod sets;

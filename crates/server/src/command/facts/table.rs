@@ -261,14 +261,14 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "hmset" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash", "Sets fields.";
     "hkeys" 2 [TYPED | READ] (1 1 1) "hash", "Returns all fields.";
     "hvals" 2 [TYPED | READ] (1 1 1) "hash", "Returns what all fields have.";
-    "hscan" -3 [TYPED | READ] (1 1 1) "hash", "Goes through the fields in steps.";
+    "hscan" -3 [READ] (1 1 1) "hash", "Goes through the fields in steps.";
     "scard" 2 [TYPED | READ | FAST] (1 1 1) "set", "Returns the number of members.";
     "sdiff" -2 [TYPED | READ] (1 -1 1) "set", "Returns the members of the first set that are in no other.";
     "smove" 4 [TYPED | WRITE | GROWS | FAST] (1 2 1) "set", "Moves a member from one set to another.";
-    "sscan" -3 [TYPED | READ] (1 1 1) "set", "Goes through the members in steps.";
+    "sscan" -3 [READ] (1 1 1) "set", "Goes through the members in steps.";
     "zcard" 2 [TYPED | READ | FAST] (1 1 1) "sorted-set", "Returns the number of members.";
     "zrank" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set", "Returns how many members come before one.";
-    "zscan" -3 [TYPED | READ] (1 1 1) "sorted-set", "Goes through the members in steps.";
+    "zscan" -3 [READ] (1 1 1) "sorted-set", "Goes through the members in steps.";
     "zdiff" -3 [TYPED | READ] (0 0 0) "sorted-set", "Returns the members of the first set that are in no other.";
     "zmpop" -4 [TYPED | WRITE] (0 0 0) "sorted-set",
         "Removes the first or last members of the first set that has some.";

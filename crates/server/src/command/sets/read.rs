@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::find;
 use crate::command::context::Context;
-use crate::command::members;
+use crate::command::scan_members;
 use crate::failure::CommandResult;
 use crate::resp::Request;
 use crate::types::Kind;
@@ -59,5 +59,5 @@ pub fn scard(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult 
 
 /// `SSCAN key cursor [MATCH pattern] [COUNT count]`
 pub fn sscan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
-    members::step(context, request, Kind::Set)
+    scan_members::step(context, request, Kind::Set)
 }

@@ -3,7 +3,7 @@
 use super::find;
 use super::parts::{By, Told};
 use crate::command::context::Context;
-use crate::command::members;
+use crate::command::scan_members;
 use crate::failure::{CommandResult, Failure};
 use crate::resp::Request;
 use crate::types::Kind;
@@ -108,5 +108,5 @@ fn count(context: &mut Context<'_>, request: &Request<'_>, by: By) -> CommandRes
 
 /// `ZSCAN key cursor [MATCH pattern] [COUNT count]`
 pub fn zscan(context: &mut Context<'_>, request: &Request<'_>) -> CommandResult {
-    members::step(context, request, Kind::SortedSet)
+    scan_members::step(context, request, Kind::SortedSet)
 }
