@@ -136,7 +136,13 @@ impl Acceptor {
     fn hand_over(&mut self, socket: Socket, shared: &Shared) {
         // Relaxed: statistics.
         shared.accepted_count.fetch_add(1, Ordering::Relaxed);
-        if shared.registry.count() >= shared.settings.client_count_max() {
+        let count_max = shared.settings.client_count_max();
+        if shared.registry.count() >= count_max {
+            if shared.defences.allows(shared.now_ms()) {
+                tracing::warn!(
+                    "refusing connections: there are {count_max} clients, as many as may be; raise --maxclients"
+                );
+            }
             return refuse(socket, shared);
         }
         socket.tune(shared.config.tcp_keepalive);
@@ -171,8 +177,8 @@ pub fn is_left_for_files(descriptor: RawFd) -> bool {
 fn tell_of_descriptors(shared: &Shared, why: &str) {
     if shared.defences.allows(shared.now_ms()) {
         tracing::warn!(
-            "out of file descriptors ({why}): refusing connections; raise the limit with `ulimit -n`, or lower the \
-             number of clients"
+            "out of file descriptors ({why}): refusing connections; raise the limit (`ulimit -n`, or \
+             LimitNOFILE= of the service), or lower the number of clients (--maxclients)"
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 /// Why a server cannot start or go on. The message says what, where, and what to do.
 #[derive(Debug)]
@@ -9,8 +10,10 @@ use std::io;
 pub enum ServerError {
     /// The configuration contradicts itself. The text says how.
     Config(String),
-    /// The address (first field) cannot be listened on; see the kind of the I/O error.
+    /// The address (first field, with the options that say it) cannot be listened on; see the kind of the I/O error.
     Bind(String, io::Error),
+    /// The Unix socket (first field) cannot be listened on. The text says what helps.
+    UnixSocket(PathBuf, io::Error, &'static str),
     /// The operating system refused something else. The text says what was tried.
     Io(&'static str, io::Error),
     /// [`crate::Server::run`] was called a second time.
@@ -25,6 +28,10 @@ impl fmt::Display for ServerError {
             ServerError::Config(text) => f.write_str(text),
             ServerError::Bind(address, error) => {
                 write!(f, "cannot listen on {address}: {error}: {}", advice(error))
+            }
+            ServerError::UnixSocket(path, error, help) => {
+                let path = path.display();
+                write!(f, "cannot listen on the Unix socket {path} (--unixsocket): {error}: {help}")
             }
             ServerError::Io(what, error) => write!(f, "{what}: {error}"),
             ServerError::AlreadyRan => {
@@ -41,7 +48,9 @@ impl fmt::Display for ServerError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "stop the program that uses it, or choose another port",
-        io::ErrorKind::PermissionDenied => "choose a port above 1023 or a path you may write to",
+        io::ErrorKind::PermissionDenied => {
+            "choose a port above 1023, or give the process CAP_NET_BIND_SERVICE"
+        }
         io::ErrorKind::AddrNotAvailable => "choose an address that this machine has",
         _ => "check the address",
     }
@@ -50,7 +59,9 @@ fn advice(error: &io::Error) -> &'static str {
 impl std::error::Error for ServerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ServerError::Bind(_, error) | ServerError::Io(_, error) => Some(error),
+            ServerError::Bind(_, error)
+            | ServerError::UnixSocket(_, error, _)
+            | ServerError::Io(_, error) => Some(error),
             _ => None,
         }
     }

@@ -156,9 +156,9 @@ impl Server {
         let mut polls = Vec::new();
         let mut wakers = Vec::new();
         for _ in 0..=config.thread_count() {
-            let poll = Poll::new().map_err(io("cannot create an event queue"))?;
-            let waker = Waker::new(poll.registry(), crate::event_loop::WAKER)
-                .map_err(io("cannot create a waker"))?;
+            let poll = Poll::new().map_err(io(NO_QUEUE))?;
+            let waker =
+                Waker::new(poll.registry(), crate::event_loop::WAKER).map_err(io(NO_QUEUE))?;
             polls.push(poll);
             wakers.push(waker);
         }
@@ -251,7 +251,9 @@ impl Server {
     }
 }
 
-/// Behind it the answer of the system is told.
+/// Behind them the answer of the system is told.
+const NO_QUEUE: &str =
+    "cannot create an event queue (raise the limit on open files, `ulimit -n`, or lower --threads)";
 const NO_THREAD: &str = "cannot start a thread (raise the limit on threads, or lower --threads)";
 
 /// Starts the thread of the metrics, if they are wanted. It ends when the server is stopping.
@@ -311,7 +313,8 @@ fn warn_if_open(shared: &Shared) {
     if let Some(address) = open.filter(|_| shared.acl.is_open()) {
         tracing::warn!(
             "{address} can be reached from other machines and there is no password: anybody there \
-             can read and remove everything; set a password or listen on 127.0.0.1"
+             can read and remove everything; set a password (--requirepass-file, --aclfile) or listen on 127.0.0.1 \
+             (--bind)"
         );
     }
 }

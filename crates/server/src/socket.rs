@@ -1,21 +1,23 @@
 //! TCP and Unix sockets under one name, with TLS and without.
 
+mod path;
+
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
-use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
+use socket2::{Domain, SockRef, TcpKeepalive, Type};
 
+use self::path::{Made, listen_unix};
 use crate::tls::{Tls, TlsSocket};
 use crate::{Config, ServerError};
 
-/// Connections that wait to be accepted at a Unix socket; the kernel's own limit is lower, as a rule.
+/// Connections that wait to be accepted; the kernel's own limit is lower, as a rule.
 const BACKLOG: i32 = 4096;
 
 /// A connection's socket; non-blocking.
@@ -164,29 +166,6 @@ pub enum Listener {
     Unix(UnixListener, Option<Made>),
 }
 
-/// A socket that was made at a path.
-#[derive(Debug)]
-pub struct Made {
-    path: PathBuf,
-    /// Its device and number.
-    file: (u64, u64),
-}
-
-impl Made {
-    fn at(path: &Path) -> io::Result<Made> {
-        let found = std::fs::symlink_metadata(path)?;
-        Ok(Made { path: path.to_path_buf(), file: (found.dev(), found.ino()) })
-    }
-
-    /// Removes it, unless something else has its path by now: another server's socket, or somebody's file.
-    fn remove(&self) -> io::Result<()> {
-        match Made::at(&self.path)?.file == self.file {
-            true => std::fs::remove_file(&self.path),
-            false => Ok(()),
-        }
-    }
-}
-
 impl Listener {
     pub fn accept(&self) -> io::Result<Socket> {
         Ok(match self {
@@ -224,7 +203,7 @@ impl Drop for Listener {
         if let Listener::Unix(_, Some(made)) = self
             && let Err(error) = made.remove()
         {
-            tracing::debug!("{} cannot be removed: {error}", made.path.display());
+            tracing::debug!("{} cannot be removed: {error}", made.path().display());
         }
     }
 }
@@ -284,7 +263,7 @@ pub fn listen(
         .map_err(|error| ServerError::Io("cannot use a socket that was handed over", error))?;
     if let (Some(tls), Some(wanted)) = (tls, &config.tls) {
         for host in &config.bind {
-            let found = listen_tcp(host, wanted.port)?.into_iter();
+            let found = listen_tcp(host, wanted.port, "--bind, --tls-port")?.into_iter();
             listeners.extend(found.map(|listener| Listener::Tls(listener, Arc::clone(tls))));
         }
     }
@@ -292,7 +271,8 @@ pub fn listen(
         return Ok(listeners);
     }
     for host in config.bind.iter().filter(|_| !config.tls_only) {
-        listeners.extend(listen_tcp(host, config.port)?.into_iter().map(Listener::Tcp));
+        let found = listen_tcp(host, config.port, "--bind, --port")?.into_iter();
+        listeners.extend(found.map(Listener::Tcp));
     }
     if let Some(path) = &config.unix_socket {
         listeners.push(listen_unix(path, config.unix_socket_mode)?);
@@ -301,9 +281,9 @@ pub fn listen(
 }
 
 /// Every address of the host name; an address that does not exist here (such as `::1` without
-/// IPv6) is passed over if another one works.
-fn listen_tcp(host: &str, port: u16) -> Result<Vec<TcpListener>, ServerError> {
-    let name = format!("{host}:{port}");
+/// IPv6) is passed over if another one works. The options that say where are told if it fails.
+fn listen_tcp(host: &str, port: u16, options: &str) -> Result<Vec<TcpListener>, ServerError> {
+    let name = format!("{host}:{port} ({options})");
     let fail = |error| ServerError::Bind(name.clone(), error);
     let addresses = (host, port).to_socket_addrs().map_err(fail)?;
     let mut listeners = Vec::new();
@@ -329,89 +309,21 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from_std(socket.into()))
 }
 
-/// Listens at a path, with these permissions, if any are given.
-fn listen_unix(path: &Path, mode: Option<u32>) -> Result<Listener, ServerError> {
-    let fail = |error| ServerError::Bind(path.display().to_string(), error);
-    // Only a socket that nobody answers at is removed, never another kind of file.
-    let refused =
-        connect_to(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-    let is_socket = std::fs::symlink_metadata(path)
-        .is_ok_and(|metadata| std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type()));
-    if refused && is_socket {
-        tracing::info!("replacing the dead socket {}", path.display());
-        std::fs::remove_file(path).map_err(fail)?;
-    }
-    let (listener, made) = match mode {
-        None => (UnixListener::bind(path).map_err(fail)?, Made::at(path).map_err(fail)?),
-        Some(mode) => bind_with(path, mode).map_err(fail)?,
-    };
-    Ok(Listener::Unix(listener, Some(made)))
-}
-
-/// Looks whether somebody listens at a path. One who stands still, with as many connections waiting as there may be, is
-/// not waited for.
-fn connect_to(path: &Path) -> io::Result<()> {
-    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-    socket.connect(&SockAddr::unix(path)?)
-}
-
-/// Listens at a path once it has these permissions: nobody connects who may not.
-fn bind_with(path: &Path, mode: u32) -> io::Result<(UnixListener, Made)> {
-    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&SockAddr::unix(path)?)?;
-    let made = Made::at(path)?;
-    let permissions = std::fs::Permissions::from_mode(mode);
-    let listening = std::fs::set_permissions(path, permissions).and_then(|()| {
-        socket.set_nonblocking(true)?;
-        socket.listen(BACKLOG)
-    });
-    if let Err(error) = listening {
-        // Otherwise the next start finds it, and takes it for one that is dead.
-        let _ = made.remove();
-        return Err(error);
-    }
-    Ok((UnixListener::from_std(socket.into()), made))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_dead_unix_socket_is_replaced_and_a_live_one_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert!(path.exists());
-        let live = listen_unix(&path, None).unwrap();
-        let error = listen_unix(&path, None).unwrap_err();
-        assert!(error.to_string().contains("another port"), "{error}");
-        // Also one that has no room for another connection, which was waited for without an end.
-        drop(live);
-        let full = socket2::Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
-        full.bind(&SockAddr::unix(&path).unwrap()).unwrap();
-        full.listen(0).unwrap();
-        let clients: Vec<_> = (0..2).map(|_| connect_to(&path)).collect();
-        assert!(clients.iter().any(Result::is_err));
-        let error = listen_unix(&path, None).unwrap_err();
-        assert!(error.to_string().contains("another port"), "{error}");
-        drop(full);
-        let live = listen_unix(&path, None).unwrap();
-        drop(live);
-        assert!(!path.exists());
-    }
 
     /// The socket of version 6 took the addresses of version 4 as well: the second one was refused.
     #[test]
     fn both_versions_of_the_protocol_have_their_own_socket() {
         let mut refused = Vec::new();
         for _ in 0..20 {
-            let Ok(six) = listen_tcp("::", 0) else {
+            let Ok(six) = listen_tcp("::", 0, "") else {
                 println!("there is no version 6 here: nothing was tested");
                 return;
             };
             // Somebody else may have the same port for version 4.
-            match listen_tcp("0.0.0.0", six[0].local_addr().unwrap().port()) {
+            match listen_tcp("0.0.0.0", six[0].local_addr().unwrap().port(), "") {
                 Ok(four) => {
                     assert_eq!(four.len(), 1);
                     return;
@@ -420,47 +332,6 @@ mod tests {
             }
         }
         panic!("{refused:?}");
-    }
-
-    /// Nobody but root could use the socket of a service whose umask is 0077.
-    #[test]
-    fn a_unix_socket_has_the_permissions_that_are_given() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        for mode in [0o777, 0o770, 0o600] {
-            // The one before, which nobody answers at any more, is replaced.
-            let dead = std::os::unix::net::UnixListener::bind(&path).unwrap();
-            drop(dead);
-            let live = listen_unix(&path, Some(mode)).unwrap();
-            let found = std::fs::metadata(&path).unwrap().permissions().mode();
-            assert_eq!(found & 0o7777, mode);
-            assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
-            assert!(matches!(live.accept().unwrap(), Socket::Unix(_)));
-            let nobody = live.accept().unwrap_err();
-            assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock, "it does not block");
-            drop(live);
-            assert!(!path.exists());
-        }
-    }
-
-    /// What was removed when a server ended: whatever had the path of its socket by then.
-    #[test]
-    fn what_has_taken_the_path_of_a_socket_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        let first = listen_unix(&path, None).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, "precious").unwrap();
-        drop(first);
-        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-        std::fs::remove_file(&path).unwrap();
-        let second = listen_unix(&path, None).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let third = listen_unix(&path, None).unwrap();
-        drop(second);
-        assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
-        drop(third);
-        assert!(!path.exists());
     }
 
     /// What was served in the clear: a port that the service manager had opened, though nothing but TLS was wanted.
@@ -479,14 +350,5 @@ mod tests {
         assert!(error.to_string().contains("TLS"), "{error}");
         assert_eq!(listen(&only, vec![unix()], None).unwrap().len(), 1);
         assert_eq!(listen(&Config::default(), vec![unix(), port()], None).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn an_ordinary_file_is_never_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("data");
-        std::fs::write(&path, "precious").unwrap();
-        assert!(listen_unix(&path, None).is_err() && listen_unix(&path, Some(0o777)).is_err());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     }
 }

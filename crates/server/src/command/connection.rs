@@ -176,7 +176,7 @@ fn authenticate(
     if !shared.acl.attempts.allows(&client.peer, limit, now_ms) {
         if shared.defences.allows(now_ms) {
             tracing::warn!(
-                "{} gave {limit} wrong passwords within a minute: it has to wait",
+                "{} gave {limit} wrong passwords within a minute: it has to wait (--auth-attempts)",
                 client.peer
             );
         }

@@ -71,7 +71,7 @@ enum Fate {
 impl Metrics {
     /// Listens on an address. The waker ends it, when the server is stopping.
     pub fn bind(address: &str) -> Result<(Self, Waker), ServerError> {
-        let fail = |error| ServerError::Bind(address.to_string(), error);
+        let fail = |error| ServerError::Bind(format!("{address} (--metrics)"), error);
         let std_listener = std::net::TcpListener::bind(address).map_err(fail)?;
         std_listener.set_nonblocking(true).map_err(fail)?;
         let mut listener = TcpListener::from_std(std_listener);
