@@ -259,25 +259,22 @@ fn leave_damaged<D: Disk>(disk: &D, snapshots: &mut [FoundSnapshot]) -> Result<(
     Ok(())
 }
 
-/// Keeps a copy of the last segment of a log that is salvaged, if something is behind the damage in it: the segment
-/// itself goes when two snapshots are newer. Best effort, and told.
+/// Keeps a copy of the segment with which a log that is salvaged ended, as far as it was written: the segment itself
+/// goes when two snapshots are newer. Best effort, and told behind its damage. To be called when the new segment is
+/// there, which needs the room first.
 fn keep_damaged_end<D: Disk>(
     disk: &D,
     names: &[String],
-    last: Option<&SegmentHeader>,
+    (uuid, last): (&[u8; 16], Option<(SegmentHeader, usize)>),
     report: &mut Report,
 ) {
-    let Some((sequence, damage)) = last.map(|last| last.sequence).zip(report.damages.last_mut())
-    else {
-        return;
-    };
-    if report.torn_bytes == 0 {
-        return;
-    }
+    let Some((last, damage)) = last.filter(|_| report.torn_bytes != 0) else { return };
+    let sequence = last.sequence;
     let (name, aside) = (file_name(SEGMENT, sequence), free_name(names, "damaged-log", sequence));
     let unfinished = file_name(UNFINISHED, sequence);
-    let kept = copy_file(disk, &name, &unfinished).and_then(|()| disk.rename(&unfinished, &aside));
-    damage.push_str(&match kept {
+    let kept = copy_segment(disk, uuid, sequence, &unfinished);
+    let kept = kept.and_then(|()| disk.rename(&unfinished, &aside));
+    report.damages[damage].push_str(&match kept {
         Ok(()) => format!("; {name} is kept as {aside}, with what is behind the damage"),
         Err(error) => {
             drop(disk.remove(&unfinished));
@@ -289,19 +286,28 @@ fn keep_damaged_end<D: Disk>(
     });
 }
 
-/// Copies a file, durably but for its name.
-fn copy_file<D: Disk>(disk: &D, from: &str, to: &str) -> std::io::Result<()> {
-    let (from, to) = (disk.open(from)?, disk.create(to)?);
+/// Copies a segment up to its last chunk, whole or not; durably but for its name.
+fn copy_segment<D: Disk>(
+    disk: &D,
+    uuid: &[u8; 16],
+    sequence: u64,
+    to: &str,
+) -> std::io::Result<()> {
+    let mut reader = SegmentReader::open(disk, uuid, sequence).map_err(std::io::Error::other)?;
+    let end = reader.end_of_written(sequence).map_err(std::io::Error::other)?;
+    let (from, to) = (disk.open(&file_name(SEGMENT, sequence))?, disk.create(to)?);
     let mut buffer = vec![0; disk.portions().window];
     let mut position = 0;
-    loop {
-        let count = read_up_to(&from, &mut buffer, position)?;
+    while position < end {
+        let left = (end - position).min(buffer.len() as u64) as usize;
+        let count = read_up_to(&from, &mut buffer[..left], position)?;
         if count == 0 {
-            return to.sync_data();
+            break;
         }
         write_whole(&to, &buffer[..count], position)?;
         position += count as u64;
     }
+    to.sync_data()
 }
 
 fn kept_as(damage: &str, aside: &str) -> String {
@@ -329,6 +335,8 @@ pub(crate) fn open<D: Disk>(
     let counting = opening.counting(&headers, &numbers(SNAPSHOT))?;
     let last = counting.checked_sub(1).and_then(|last| headers.get(last).copied());
     let mut tail = opening.tail(last.as_ref(), proven_by_owed(&headers, counting))?;
+    // Of the segments; that of snapshots comes behind it.
+    let damage = opening.report.damages.len().checked_sub(1);
     let (end, durable) = match &tail {
         Some(tail) => (tail.walk.end, tail.durable.min(tail.walk.end)),
         None => {
@@ -359,7 +367,6 @@ pub(crate) fn open<D: Disk>(
     // Not before it is known that all of this is ours.
     remove_unfinished(&*disk, &names)?;
     leave_damaged(&*disk, &mut snapshots)?;
-    keep_damaged_end(&*disk, &names, last.as_ref(), &mut report);
     let start = Start {
         uuid: options.uuid,
         segment_size: options.segment_size,
@@ -375,6 +382,7 @@ pub(crate) fn open<D: Disk>(
     let ended = with_owed_in_vain(ended, &*disk, &options.uuid, headers.range(counting..));
     let ended = if report.damages.is_empty() && cut.is_none() { ended } else { Vec::new() };
     let writer = begin(&disk, &ended, &start)?;
+    keep_damaged_end(&*disk, &names, (&options.uuid, last.zip(damage)), &mut report);
     for sequence in opening.stale {
         drop(put_aside(&*disk, sequence, "stale")?);
     }

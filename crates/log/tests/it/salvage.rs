@@ -231,7 +231,8 @@ fn files_from_behind_the_damage_are_kept_as_they_were() {
     }
     let damaged = bytes(&disk, &name(2));
     assert_eq!(damaged.len(), before[1].len(), "it is not cut off behind the damage");
-    assert_eq!(bytes(&disk, &format!("damaged-{}", name(2))), damaged);
+    let kept = bytes(&disk, &format!("damaged-{}", name(2)));
+    assert!(kept.len() > 4096 && damaged.starts_with(&kept), "up to its last chunk");
 }
 
 /// What was lost: what was acknowledged and readable behind the damage in the last segment. It kept its name, told as a

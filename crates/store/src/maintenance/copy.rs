@@ -73,9 +73,9 @@ impl Copied {
     }
 }
 
-/// A copy may take this part more than the pool's maximum while it is made: its leaves are filled less than those of
-/// a pool that is full can be.
-const MORE: u64 = 8;
+/// A copy may take this part more than the pool's maximum while it is made: its leaves are filled to 14/16, those of
+/// a full pool up to the end.
+const MORE: u64 = 6;
 
 /// A map that is copied.
 enum Source {
@@ -91,7 +91,8 @@ impl Store {
     ///
     /// The backup is a pool like any other: open it read-only to look at it, or
     /// [restore](Self::restore) it. It exists as a whole, durably, or not at all. Its maximum is that of the store's pool,
-    /// or, if that is full and the copy needs more, up to an eighth more.
+    /// or, if that is full and the copy needs more, up to a
+    /// sixth more (but 1 TiB at most).
     ///
     /// # Example
     /// ```
@@ -163,7 +164,8 @@ impl Store {
     }
 
     /// Writes the pool at `path` anew, as small as it can be, in its place: gives space back to the
-    /// file system. Nobody else has it open. If it is cut short, the old pool is there.
+    /// file system. Nobody else has it open. If it is cut short, the old pool is there. A pool that is full may be given a
+    /// larger maximum, as by [`Self::backup`].
     ///
     /// # Errors
     /// As [`Self::open`] and [`Self::backup`]. There must be room for both files.

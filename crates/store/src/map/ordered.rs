@@ -136,7 +136,7 @@ impl Map {
     /// call.
     ///
     /// *Cost*: O(log n), and what it takes to pass over keys before it that were removed and whose leaves are not
-    /// merged yet.
+    /// merged yet, or that have expired and were not swept yet.
     ///
     /// # Errors
     /// As [`Self::replace`].

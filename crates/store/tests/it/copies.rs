@@ -368,7 +368,11 @@ fn a_full_pool_is_copied() {
     }
     assert!(matches!(map.put("more", ""), Err(Error::PoolFull(_))));
     assert_eq!(store.backup(&copy, |_| {}).expect("it has room").keys, count);
-    store.close().expect("nobody has it");
+    // What helps a store whose file is gone.
+    std::fs::remove_file(&path).expect("it is there");
+    assert_eq!(store.save().expect("it has room"), count);
+    store.close().expect_err("its file is gone");
+    std::fs::rename(folder.path().join("pool.backup"), &path).expect("it is there");
     assert_eq!(options.compact(&path, |_| {}).expect("it has room").keys, count);
     for path in [&path, &copy] {
         let store = Options::new().open(path).expect("it opens");
@@ -376,7 +380,7 @@ fn a_full_pool_is_copied() {
         assert_eq!(store.default_map().len(), count);
         let statistics = store.statistics();
         let found = statistics.pool_max_bytes;
-        assert!((max..=max + max / 8).contains(&found), "{found} of {max}");
+        assert!((max..=max + max / 6).contains(&found), "{found} of {max}");
         store.close().expect("nobody has it");
     }
     // What is not full keeps its maximum.
