@@ -11,18 +11,21 @@
 //! a place of the ring until nobody can hold it; then it is freed from there. The first leaf's
 //! destination is the tree's head.
 //!
+//! A replacement that needs the leaf in front to be replaced first gives its entry up: so a thread that waits for an
+//! entry, or for the lock of that leaf, has none, and one that has an entry waits for the inner nodes only.
+//!
 //! After a crash all that log and ring name is freed, but for what is in the list. With one thread, or with locks,
-//! little else is allocated: a leaf that found the ring full and waits in DRAM; one whose replacement ended without a
-//! link, for want of space; one that the inner nodes still have, for want of memory. Before its log ends, the last word
-//! of the area's first entry says so (*unnamed*), and recovery then looks at all blocks of an exact allocator.
-//! Without locks, a log may end before its leaves are linked, as Calloc's does.
+//! little else is allocated: a leaf that found the ring full and waits in DRAM; one whose replacement gave its entry
+//! up, and may have ended without a link, for want of space; one that the inner nodes still have, for want of memory.
+//! Before its log ends, the last word of the area's first entry says so (*unnamed*), and recovery then looks at all
+//! blocks of an exact allocator. Without locks, a log may end before its leaves are linked, as Calloc's does.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::{PoolBase, RootObject};
-use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, SpinLock};
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, SpinGuard, SpinLock};
 use everleaf_pool::{Medium, PoolError};
 
 use crate::allocators::{AnyAllocator, Promise};
@@ -35,7 +38,7 @@ const AREAS: usize = 7;
 
 /// Areas there are; more sessions share them.
 const THREADS: usize = 8;
-/// Entries of a log: a replacement may have to replace the leaf in front first.
+/// Entries of a log: a session has one at most, and sessions that share an area wait for one.
 const LOG_COUNT: usize = 4;
 /// Words of an entry: the old leaf, the new ones.
 const LOG_ENTRY: usize = 4;
@@ -276,10 +279,11 @@ impl<M: Machine> Blocks<M> {
         self.allocator.free_from(session, head);
     }
 
-    /// Blocks for the replacement of `old`, activated; and where that is logged.
+    /// Blocks for the replacement of `old`, activated; and where that is logged. Waits for an entry of the log, which
+    /// the caller has none of.
     ///
     /// # Errors
-    /// No space, or no entry in the log; then nothing was taken.
+    /// No space; then nothing was taken.
     pub fn begin(
         &self,
         session: &mut Session<M>,
@@ -287,7 +291,7 @@ impl<M: Machine> Blocks<M> {
         count: usize,
     ) -> Result<(Vec<u64>, u64), AllocError> {
         let thread = Self::thread(session);
-        let mut held = self.threads[thread].lock();
+        let (mut held, place) = self.lock_with_entry(thread);
         self.free_expired(session, thread, &mut held);
         let mut blocks = vec![];
         for _ in 0..count {
@@ -300,17 +304,32 @@ impl<M: Machine> Blocks<M> {
             }
         }
         let area = self.area(thread);
-        let places = (0..LOG_COUNT).map(|entry| entry * LOG_ENTRY);
-        let Some(place) = places.into_iter().find(|place| area[*place].read_private() == 0) else {
-            blocks.into_iter().for_each(|block| self.allocator.cancel(session, block));
-            return Err(AllocError::OutOfMemory);
-        };
         let logs_old = !M::mutant("nbtree_blocks.no_old");
         self.store(&area[place], if logs_old { old } else { blocks[0] });
         for (block, word) in blocks.iter().zip(&area[place + 1..]) {
             self.allocator.activate(session, *block, word);
         }
         Ok((blocks, (thread * AREA_WORDS + place) as u64 + 1))
+    }
+
+    /// A thread's lock, and where in its area an entry of the log is free.
+    fn lock_with_entry(&self, thread: usize) -> (SpinGuard<'_, Thread, M>, usize) {
+        let area = self.area(thread);
+        let places = || (0..LOG_COUNT).map(|entry| entry * LOG_ENTRY);
+        let mut attempt = 0;
+        loop {
+            let held = self.threads[thread].lock();
+            if let Some(place) = places().find(|place| area[*place].read_private() == 0) {
+                return (held, place);
+            }
+            drop(held);
+            // Sessions that share the area have all of them, and wait for none of our locks.
+            // Relaxed: looked at again under the lock.
+            while places().all(|place| area[place].load(Ordering::Relaxed) != 0) {
+                M::spin(attempt);
+                attempt += 1;
+            }
+        }
     }
 
     /// Clears an entry of a log: its leaves are in the list, or were given back.
@@ -415,4 +434,45 @@ impl<M: Machine> Blocks<M> {
 /// Whether a word of the areas, by its number, names a block.
 fn is_name(index: usize) -> bool {
     index % AREA_WORDS != UNNAMED
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use everleaf_index::{Domain, Heap, Pool, Production};
+    use everleaf_machine::Hardware;
+
+    use super::*;
+    use crate::nbtree_published::NbTreePublished;
+    use crate::nbtree_published::calloc::Logged;
+
+    type Tree = NbTreePublished<Production, Hardware>;
+
+    fn begin(tree: &Tree, session: &mut Session<Hardware>) -> Result<Logged, AllocError> {
+        tree.space.begin(session, 1, 2).map(|new| new.logged)
+    }
+
+    /// Nine sessions share eight areas. The ninth was refused while the first had all entries.
+    #[test]
+    fn a_session_waits_for_an_entry_of_its_log() {
+        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Process).expect("memory");
+        let heap = Heap::create(pool).expect("room");
+        let mut sessions: Vec<_> =
+            (0..=THREADS).map(|_| heap.session().expect("a free session")).collect();
+        let mut ninth = sessions.pop().expect("nine");
+        let tree = Tree::create_on(&mut sessions[0], "pmdk-like", 20).expect("room");
+        let mut taken = vec![];
+        (0..LOG_COUNT).for_each(|_| taken.push(begin(&tree, &mut sessions[0]).expect("room")));
+        let place = taken[2].place;
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| begin(&tree, &mut ninth).map(|logged| logged.place));
+            thread::sleep(Duration::from_millis(20));
+            let has_waited = !waits.is_finished();
+            tree.space.end(taken.swap_remove(2));
+            let waited = waits.join().expect("no panic").expect("room");
+            assert_eq!((has_waited, waited), (true, place));
+        });
+    }
 }

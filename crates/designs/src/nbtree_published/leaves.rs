@@ -95,7 +95,7 @@ impl<M: Machine> Leaves<M> {
         Ok(new)
     }
 
-    /// Clears the log of a replacement that is done, or was given up.
+    /// Clears the log of a replacement that is done, or that is taken back.
     pub fn end(&self, logged: Logged) {
         match self {
             Leaves::Calloc(calloc) => calloc.end(logged),
@@ -103,7 +103,18 @@ impl<M: Machine> Leaves<M> {
         }
     }
 
-    /// Says that a leaf which was replaced, or the copies of one, may stay allocated without a name.
+    /// Gives a log up before its replacement is done, where sessions share what logs there are: for one that waits for
+    /// another replacement. What it named may stay allocated without a name.
+    pub fn give_up(&self, session: &Session<M>, logged: &mut Option<Logged>) {
+        if let Leaves::Blocks(blocks) = self
+            && let Some(logged) = logged.take()
+        {
+            blocks.note_unnamed(session);
+            blocks.end(logged.place);
+        }
+    }
+
+    /// Says that a leaf which was replaced may stay allocated without a name.
     pub fn note_unnamed(&self, session: &Session<M>) {
         if let Leaves::Blocks(blocks) = self {
             blocks.note_unnamed(session);

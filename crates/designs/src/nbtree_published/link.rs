@@ -6,6 +6,7 @@ use everleaf_index::Geometry;
 use everleaf_machine::{Machine, Ordering};
 
 use super::NbPublished;
+use super::calloc::Logged;
 use super::layout::Leaf;
 use super::state::{LINK, SMO};
 use super::variant::Variant;
@@ -19,6 +20,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         session: &mut Session<M>,
         leaf: &Leaf<M>,
         left: &Leaf<M>,
+        logged: &mut Option<Logged>,
     ) -> Result<(), AllocError> {
         while !self.is_linked(leaf) {
             let predecessor = self.predecessor(session, leaf);
@@ -40,6 +42,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             let is_moving = |leaf: &Leaf<M>| leaf.bitmap.load(Ordering::Acquire) & SMO != 0;
             if let Some(predecessor) = predecessor.filter(|leaf| is_moving(leaf)) {
                 M::mark("nbtree_published.help_predecessor");
+                // Its replacement needs a log, and its lock may be that of a thread that waits for one.
+                self.space.give_up(session, logged);
                 // With locks: to the left only, so no thread waits for one that it keeps waiting.
                 if let Some(_held) = self.hold_for_write(predecessor) {
                     self.replace(session, predecessor)?;

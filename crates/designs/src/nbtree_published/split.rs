@@ -28,18 +28,20 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         if self.copy_of(leaf).is_none() {
             logged = Some(self.copy(session, leaf)?);
         }
-        let done = self.finish(session, leaf);
+        let done = self.finish(session, leaf, &mut logged);
         if let Some(logged) = logged {
-            if done.is_err() {
-                self.space.note_unnamed(session);
-            }
             self.space.end(logged);
         }
         done
     }
 
     /// The phases after the first.
-    fn finish(&self, session: &mut Session<M>, leaf: &Leaf<M>) -> Result<(), AllocError> {
+    fn finish(
+        &self,
+        session: &mut Session<M>,
+        leaf: &Leaf<M>,
+        logged: &mut Option<Logged>,
+    ) -> Result<(), AllocError> {
         let left = self.copy_of(leaf).expect("the copy phase leaves copies");
         // Acquire: pairs with the release in `synchronize`. With locks nobody has written to the
         // leaf since it was copied.
@@ -48,7 +50,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         if !skips && !self.synchronize(leaf, left) {
             return Ok(());
         }
-        self.link(session, leaf, left)
+        self.link(session, leaf, left, logged)
     }
 
     /// The copy phase: builds one or two leaves from what the leaf has; of several threads that do,

@@ -1,4 +1,5 @@
-//! The paper's NBTree on exact allocators: a power cut while replaced leaves have no name loses none of them.
+//! The paper's NBTree on exact allocators: a power cut while replaced leaves have no name loses none of them, and
+//! replacements that need each other need one entry of a log.
 
 use std::path::Path;
 
@@ -6,6 +7,7 @@ use everleaf_alloc::Audit;
 use everleaf_designs::NbTreePublished;
 use everleaf_index::{
     CheckReport, CreateMode, Design, Hardware, Heap, OrderedIndex, Pool, PoolOptions, Production,
+    Session,
 };
 
 type Tree = NbTreePublished<Production, Hardware>;
@@ -38,8 +40,12 @@ fn after_a_full_ring(allocator: &str, directory: &Path) -> CheckReport {
     reader.unpin();
     let root = tree.root_value();
     drop((tree, session, reader, heap));
+    check_of(&image, root)
+}
 
-    let (heap, recovery) = Heap::open(pool(&image)).expect("the heap opens");
+/// What a check says of a tree in a pool that was not closed.
+fn check_of(image: &Path, root: u32) -> CheckReport {
+    let (heap, recovery) = Heap::open(pool(image)).expect("the heap opens");
     let mut session = heap.session().expect("a free session");
     let tree = Tree::recover(&mut session, &recovery, root, 1).expect("the tree opens");
     recovery.finish(&heap);
@@ -56,5 +62,50 @@ fn leaves_that_found_the_ring_full_are_free_after_a_crash() {
         let directory = tempfile::tempdir().expect("a directory");
         let report = after_a_full_ring(allocator, directory.path());
         assert_eq!((report.problems, report.keys), (vec![], KEYS), "{allocator}");
+    }
+}
+
+/// The leaf in front of which a chain of five begins, of those with 31 keys that ascending inserts leave.
+const FIRST: u64 = 10;
+
+/// Fills a leaf of a full pool between its first key and the next, until an insert would have to replace it.
+fn fill(tree: &Tree, session: &mut Session<Hardware>, leaf: u64) -> u64 {
+    let first = (31 * leaf + 1) * 100;
+    for key in first + 1..first + 99 {
+        if let Err(error) = tree.insert(session, key, key) {
+            assert!(error.lacks_space(), "{error}");
+            return key;
+        }
+    }
+    panic!("leaf {leaf} was replaced in a full pool");
+}
+
+/// Five neighbours whose replacement was refused for want of room are replaced by one insert, the first one first. The
+/// fifth found the log's four entries taken by the others, and the insert was refused in a pool with room.
+#[test]
+fn a_chain_of_leaves_that_lacked_room_needs_one_log_entry() {
+    for allocator in ["calloc", "pmdk-like", "nvm-malloc-like", "nvalloc-like", "everleaf"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, image) = (directory.path().join("pool"), directory.path().join("image"));
+        let heap = Heap::create(pool(&path)).expect("room");
+        let mut session = heap.session().expect("a free session");
+        let mut reader = heap.session().expect("a free session");
+        let tree = Tree::create_on(&mut session, allocator, 80).expect("room");
+        // A long scan: nothing that was replaced is free before it ends.
+        reader.pin();
+        let ascending = (100..).step_by(100);
+        let refused = ascending.take_while(|key| tree.insert(&mut session, *key, *key).is_ok());
+        assert!(refused.count() as u64 > 31 * (FIRST + 5), "{allocator}");
+        let mut wanted = 0;
+        (FIRST..FIRST + 5).for_each(|leaf| wanted = fill(&tree, &mut session, leaf));
+        reader.unpin();
+        (0..3).for_each(|_| heap.advance_epoch());
+        tree.insert(&mut session, wanted, wanted).expect(allocator);
+
+        std::fs::copy(&path, &image).expect("the pool is copied");
+        let (root, keys) = (tree.root_value(), tree.len(&mut session).expect("a count"));
+        drop((tree, session, reader, heap));
+        let report = check_of(&image, root);
+        assert_eq!((report.problems, report.keys), (vec![], keys), "{allocator}");
     }
 }
