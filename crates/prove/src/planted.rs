@@ -108,9 +108,8 @@ pub const MUTANTS: &[Mutant] = &[
     of("pool", "pool.second_copy_unflushed"),
 ];
 
-/// The planted bugs of the other trees. Some take programs made for them: those of
-/// [`anomalies`](crate::programs::anomalies), [`safeguards`](crate::programs::safeguards) and
-/// [`published`](crate::programs::published).
+/// The planted bugs of the other trees. Some take made programs: those of [`anomalies`](crate::programs::anomalies),
+/// [`safeguards`](crate::programs::safeguards) and [`published`](crate::programs::published).
 pub const OF_OTHER_TREES: &[Mutant] = &[
     of("art", "art.any_version"),
     of("art", "art.forgets_way"),
@@ -172,6 +171,13 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("nbtree-on-pmdk", "nbtree_blocks.frees_nothing"),
     of("nbtree-on-pmdk", "nbtree_blocks.frees_twice"),
     of("nbtree-on-calloc", "nbtree_blocks.leaves_to_others"),
+    of("nbtree-on-nvalloc", "nbtree_blocks.erases_first"),
+    of("nbtree-on-nvalloc", "nbtree_blocks.keeps_log"),
+    of("nbtree-on-nvalloc", "nbtree_blocks.late_note"),
+    of("nbtree-on-nvalloc", "nbtree_blocks.no_note"),
+    of("nbtree-on-nvalloc", "nbtree_blocks.no_waiting_note"),
+    of("nbtree-on-nvalloc", "nbtree_blocks.sweeps_listed"),
+    of("nbtree-on-nvalloc", "nbtree_blocks.sweeps_named"),
     of("cceh", "cceh.depth_first"),
     of("cceh", "cceh.free_at_once"),
     of("cceh", "cceh.key_first"),

@@ -28,6 +28,7 @@ use everleaf_index::{PoolBase, RootObject};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, SpinGuard, SpinLock};
 use everleaf_pool::{Medium, PoolError};
 
+use super::variant::AreaUse;
 use crate::allocators::{AnyAllocator, Promise};
 
 /// Words of the root object.
@@ -37,16 +38,16 @@ const BLOCKS: usize = 6;
 const AREAS: usize = 7;
 
 /// Areas there are; more sessions share them.
-const THREADS: usize = 8;
+const THREADS: usize = AreaUse::ALL.areas;
 /// Entries of a log: a session has one at most, and sessions that share an area wait for one.
-const LOG_COUNT: usize = 4;
+const LOG_COUNT: usize = AreaUse::ALL.entries;
 /// Words of an entry: the old leaf, the new ones.
 const LOG_ENTRY: usize = 4;
 /// The word of an area that says, if it is not 0, that a leaf may be allocated which neither list nor word names.
 const UNNAMED: usize = 3;
 /// Where an area's ring is, in words, and its places.
 const RING: usize = LOG_COUNT * LOG_ENTRY;
-const RING_COUNT: usize = 16;
+const RING_COUNT: usize = AreaUse::ALL.places;
 /// Words of an area.
 const AREA_WORDS: usize = RING + RING_COUNT;
 /// Bytes of the record with the areas, which begin at a line.
@@ -70,6 +71,7 @@ pub(super) struct Blocks<M: Machine> {
     medium: Medium<M>,
     /// The record with the areas.
     areas: u64,
+    area_use: AreaUse,
     threads: Box<[SpinLock<Thread, M>]>,
 }
 
@@ -84,6 +86,7 @@ impl<M: Machine> Blocks<M> {
         number: u64,
         block_bytes: usize,
         blocks: usize,
+        area_use: AreaUse,
     ) -> Result<Self, AllocError> {
         let shape = AnyAllocator::<M>::shape(number, block_bytes, blocks, THREADS);
         let shape = shape.expect("the caller has the number of an allocator");
@@ -95,7 +98,7 @@ impl<M: Machine> Blocks<M> {
                 return Err(error);
             }
         };
-        let this = Self::of(session, allocator, areas);
+        let this = Self::of(session, allocator, areas, area_use);
         this.words().iter().for_each(|word| word.write_private(0));
         // Persist: cleared areas before the root object names them.
         this.medium.persist(this.words()[0].as_ptr(), THREADS * AREA_WORDS * 8);
@@ -120,6 +123,7 @@ impl<M: Machine> Blocks<M> {
         root_object: RootObject<M>,
         recovery: &Recovery<M>,
         block_bytes: usize,
+        area_use: AreaUse,
     ) -> Result<Option<Self>, AllocError> {
         let [number, root, blocks, areas] =
             [ALLOCATOR, ROOT, BLOCKS, AREAS].map(|index| root_object.word(index).read_private());
@@ -143,15 +147,16 @@ impl<M: Machine> Blocks<M> {
         }
         recovery.mark_record(areas, AREAS_SIZE)?;
         let allocator = AnyAllocator::open(number, session.heap(), recovery, root, shape)?;
-        Ok(Some(Self::of(session, allocator.ok_or_else(corrupt)?, areas)))
+        Ok(Some(Self::of(session, allocator.ok_or_else(corrupt)?, areas, area_use)))
     }
 
-    fn of(session: &Session<M>, allocator: AnyAllocator<M>, areas: u64) -> Self {
+    fn of(session: &Session<M>, allocator: AnyAllocator<M>, areas: u64, area_use: AreaUse) -> Self {
         Blocks {
             allocator,
             base: PoolBase::of(session.heap()),
             medium: session.medium(),
             areas,
+            area_use,
             threads: (0..THREADS).map(|_| SpinLock::new(Thread::default())).collect(),
         }
     }
@@ -194,6 +199,9 @@ impl<M: Machine> Blocks<M> {
                 freed.push(index);
             }
         }
+        if M::mutant("nbtree_blocks.erases_first") {
+            self.erase_notes();
+        }
         M::mark("nbtree_published.blocks_freed");
         freed.into_iter().for_each(|index| self.allocator.free_from(session, &self.words()[index]));
         for block in unnamed {
@@ -201,10 +209,15 @@ impl<M: Machine> Blocks<M> {
             self.store(word, block);
             self.allocator.free_from(session, word);
         }
-        let notes = (0..THREADS).map(|thread| &self.area(thread)[UNNAMED]);
         // Last: a crash before is told again.
-        notes.filter(|note| note.read_private() != 0).for_each(|note| self.store(note, 0));
+        self.erase_notes();
         Ok(())
+    }
+
+    /// Erases what areas say of leaves without a name.
+    fn erase_notes(&self) {
+        let notes = (0..THREADS).map(|thread| &self.area(thread)[UNNAMED]);
+        notes.filter(|note| note.read_private() != 0).for_each(|note| self.store(note, 0));
     }
 
     /// What is allocated and neither in the list nor named, where a note says that there may be some.
@@ -214,14 +227,21 @@ impl<M: Machine> Blocks<M> {
             return vec![];
         }
         let named = self.named();
-        let is_unnamed = |block: &u64| !listed.contains(block) && !named.contains(block);
+        let is_listed =
+            |block: &u64| listed.contains(block) && !M::mutant("nbtree_blocks.sweeps_listed");
+        let is_named =
+            |block: &u64| named.contains(block) && !M::mutant("nbtree_blocks.sweeps_named");
+        let is_unnamed = |block: &u64| !is_listed(block) && !is_named(block);
         self.allocator.held().into_iter().filter(is_unnamed).collect()
     }
 
     /// Says, durably, that a leaf may be allocated which nothing names: before the log that does ends.
     pub fn note_unnamed(&self, session: &Session<M>) {
+        if M::mutant("nbtree_blocks.no_note") {
+            return;
+        }
         // Also where it is there: another session of the area may have stored it, and not made it durable yet.
-        self.store(&self.area(Self::thread(session))[UNNAMED], 1);
+        self.store(&self.area(self.thread(session))[UNNAMED], 1);
     }
 
     /// Refuses a block that cannot have been allocated: it would be in use and free.
@@ -257,8 +277,8 @@ impl<M: Machine> Blocks<M> {
         self.medium.persist(word.as_ptr(), 8);
     }
 
-    fn thread(session: &Session<M>) -> usize {
-        session.stripe() % THREADS
+    fn thread(&self, session: &Session<M>) -> usize {
+        session.stripe() % self.area_use.areas
     }
 
     /// A block for the first leaf, reserved.
@@ -290,7 +310,7 @@ impl<M: Machine> Blocks<M> {
         old: u64,
         count: usize,
     ) -> Result<(Vec<u64>, u64), AllocError> {
-        let thread = Self::thread(session);
+        let thread = self.thread(session);
         let (mut held, place) = self.lock_with_entry(thread);
         self.free_expired(session, thread, &mut held);
         let mut blocks = vec![];
@@ -315,7 +335,7 @@ impl<M: Machine> Blocks<M> {
     /// A thread's lock, and where in its area an entry of the log is free.
     fn lock_with_entry(&self, thread: usize) -> (SpinGuard<'_, Thread, M>, usize) {
         let area = self.area(thread);
-        let places = || (0..LOG_COUNT).map(|entry| entry * LOG_ENTRY);
+        let places = || (0..self.area_use.entries).map(|entry| entry * LOG_ENTRY);
         let mut attempt = 0;
         loop {
             let held = self.threads[thread].lock();
@@ -350,7 +370,7 @@ impl<M: Machine> Blocks<M> {
 
     /// Frees a leaf that nobody else has seen, from the log that names it.
     pub fn give_back(&self, session: &mut Session<M>, block: u64) {
-        let thread = Self::thread(session);
+        let thread = self.thread(session);
         let _held = self.threads[thread].lock();
         let log = &self.area(thread)[..RING];
         let named = log.iter().find(|word| word.read_private() == block);
@@ -359,33 +379,33 @@ impl<M: Machine> Blocks<M> {
 
     /// Takes a leaf that the list and the inner nodes have lost: freed when nobody can hold it.
     pub fn retire(&self, session: &mut Session<M>, block: u64) {
-        let thread = Self::thread(session);
+        let thread = self.thread(session);
         let epoch = session.heap().retire_epoch();
         let mut held = self.threads[thread].lock();
         held.waiting.push_back((block, epoch));
         self.fill_ring(thread, &mut held);
-        if !held.waiting.is_empty() {
+        if !held.waiting.is_empty() && !M::mutant("nbtree_blocks.no_waiting_note") {
             self.note_unnamed(session);
         }
     }
 
     /// Puts what waits in the ring, as far as there is room.
     fn fill_ring(&self, thread: usize, held: &mut Thread) {
-        while held.ring.len() < RING_COUNT
+        while held.ring.len() < self.area_use.places
             && let Some((block, epoch)) = held.waiting.pop_front()
         {
             if !M::mutant("nbtree_blocks.no_ring") {
                 self.store(&self.area(thread)[RING + held.next], block);
             }
             held.ring.push_back((held.next, epoch));
-            held.next = (held.next + 1) % RING_COUNT;
+            held.next = (held.next + 1) % self.area_use.places;
         }
     }
 
     /// Frees the leaves of the ring that nobody can hold any more.
     fn free_expired(&self, session: &mut Session<M>, thread: usize, held: &mut Thread) {
         let heap = session.heap().clone();
-        if held.ring.len() >= RING_COUNT / 4 {
+        if held.ring.len() >= self.area_use.places.div_ceil(4) {
             heap.advance_epoch();
         }
         while let Some((place, epoch)) = held.ring.front().copied()

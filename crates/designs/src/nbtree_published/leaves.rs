@@ -109,6 +109,9 @@ impl<M: Machine> Leaves<M> {
         if let Leaves::Blocks(blocks) = self
             && let Some(logged) = logged.take()
         {
+            if M::mutant("nbtree_blocks.late_note") {
+                blocks.end(logged.place);
+            }
             blocks.note_unnamed(session);
             blocks.end(logged.place);
         }

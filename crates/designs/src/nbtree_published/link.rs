@@ -43,7 +43,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             if let Some(predecessor) = predecessor.filter(|leaf| is_moving(leaf)) {
                 M::mark("nbtree_published.help_predecessor");
                 // Its replacement needs a log, and its lock may be that of a thread that waits for one.
-                self.space.give_up(session, logged);
+                if !M::mutant("nbtree_blocks.keeps_log") {
+                    self.space.give_up(session, logged);
+                }
                 // With locks: to the left only, so no thread waits for one that it keeps waiting.
                 if let Some(_held) = self.hold_for_write(predecessor) {
                     self.replace(session, predecessor)?;

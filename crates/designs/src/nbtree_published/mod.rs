@@ -180,7 +180,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     ) -> Result<Self, AllocError> {
         let number = number_of(allocator).expect("the name of an allocator");
         let root_object = RootObject::create(session, TAG)?;
-        match Blocks::create(session, root_object, number, Self::RECORD_SIZE, leaves) {
+        let record_size = Self::RECORD_SIZE;
+        match Blocks::create(session, root_object, number, record_size, leaves, V::AREA_USE) {
             Ok(blocks) => Self::create_in(session, root_object, Leaves::Blocks(blocks)),
             Err(error) => {
                 root_object.free(session);

@@ -37,7 +37,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         let base = PoolBase::of(&heap);
         let root_object = RootObject::open(&heap, recovery, root, TAG)?;
         let record_size = Self::RECORD_SIZE;
-        let blocks = Blocks::open(session, root_object, recovery, record_size)?;
+        let blocks = Blocks::open(session, root_object, recovery, record_size, V::AREA_USE)?;
         let opening = Opening { recovery, blocks, record_size };
         let listed = Self::walk(base, root_object, &opening)?;
         let mut leaves = Vec::with_capacity(listed.len());
