@@ -146,6 +146,9 @@ impl<V: Variant, G: Geometry, M: Machine> Design<M> for Tree<V, G, M> {
         Self::create_in(session)
     }
 
+    /// On one thread, whatever `threads` is. The list of leaves is followed by its links, and nothing else tells which
+    /// leaves are in it: what looks like one in the pool may be the dummy of a split, or merged away. What threads
+    /// could bring is told in `docs/trees/sptree.md`, "What is open".
     fn recover(
         session: &mut Session<M>,
         recovery: &Recovery<M>,
@@ -156,6 +159,7 @@ impl<V: Variant, G: Geometry, M: Machine> Design<M> for Tree<V, G, M> {
     }
 
     /// In the variant with checkpoints, if the last one leads to the leaves: they are made known when they are touched.
+    /// Else as [`Self::recover`], on one thread.
     fn recover_at_once(
         session: &mut Session<M>,
         recovery: &Recovery<M>,

@@ -85,8 +85,8 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         SingleTreePool { tree, sessions: SessionPool::new(heap.clone(), SESSION_COUNT), heap }
     }
 
-    /// Opens a pool that [`Self::create`] made, recovering on up to `threads` threads. A pool whose
-    /// making was cut short is rebuilt.
+    /// Opens a pool that [`Self::create`] made, recovering on up to `threads` threads; most designs of papers take one
+    /// only. A pool whose making was cut short is rebuilt.
     ///
     /// # Errors
     /// Damage; [`IndexError::OtherContents`] for a pool with something else in it, of which nothing is changed.
