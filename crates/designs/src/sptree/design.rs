@@ -175,7 +175,12 @@ impl<V: Variant, G: Geometry, M: Machine> Design<M> for Tree<V, G, M> {
 
     const MARKS_LATER: bool = V::CHECKPOINTED;
 
-    /// Opening has marked everything, unless it was at once: then nobody asks.
+    /// Opening that walks the list has marked everything.
+    fn has_marked(&self) -> bool {
+        !self.opened_at_once
+    }
+
+    /// What was opened at once is marked by nobody.
     fn mark(&self, _session: &mut Session<M>, _used: &Recovery<M>) -> Result<(), AllocError> {
         Ok(())
     }

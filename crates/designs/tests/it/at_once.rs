@@ -212,6 +212,27 @@ fn behind_a_merge_opening_reads_all_leaves() {
     assert_whole(&single, &model);
 }
 
+/// Opening that has read all leaves knows what is free: nobody has to sweep.
+#[test]
+fn behind_a_merge_opening_knows_what_is_free() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let model = left::<Usual>(&path, 20_000, 20_000);
+    {
+        let single = at_once::<Usual>(&path);
+        let mut session = single.heap().session().expect("a free session");
+        single.tree().len(&mut session).expect("whole");
+        for key in model.keys().filter(|key| **key < u64::MAX / 4) {
+            assert!(single.tree().remove(&mut session, *key).expect("room").is_some());
+        }
+    }
+    let single = at_once::<Usual>(&path);
+    assert_eq!(single.tree().unknown_leaves(), 0, "a merge took the checkpoint back");
+    let report = single.check().expect("a check");
+    assert!(report.is_clean(), "{:?}", report.problems);
+    assert_eq!(single.sweep().expect("no damage"), Some(0));
+}
+
 fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }

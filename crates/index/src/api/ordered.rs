@@ -377,6 +377,12 @@ pub trait Design<M: Machine = Hardware>: OrderedIndex<M> + Sized + 'static {
     /// Whether [`Self::recover`] touches so little that [`Self::mark`] has to be called afterwards.
     const MARKS_LATER: bool = false;
 
+    /// Whether all that this tree uses was marked when it was recovered: one that could have been opened at once, and
+    /// was not.
+    fn has_marked(&self) -> bool {
+        !Self::MARKS_LATER
+    }
+
     /// Marks what the tree uses. Nobody else is active.
     ///
     /// # Errors

@@ -96,7 +96,8 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
 
     /// As [`Self::open`], and soon done, if the design can:
     /// - one whose walk through the tree can wait ([`Design::MARKS_LATER`]) reads only the header of each chunk of
-    ///   the pool. Space that was free is not used before [`Self::sweep`]; until then a check calls it leaked;
+    ///   the pool. Space that was free is not used before [`Self::sweep`]; until then a check calls it leaked. One that
+    ///   had to walk all the same knows what is free ([`Design::has_marked`]);
     /// - one whose leaves can ([`Design::recover_at_once`]) reads only the header of each leaf, and restores a leaf
     ///   when it is first touched, or by [`restore_next`](crate::OrderedIndex::restore_next). That saves what
     ///   reading memory costs. Of a file that is not in memory a header brings its page from the disk, which is all of
@@ -127,10 +128,10 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         let recover = if at_once { T::recover_at_once } else { T::recover };
         let mut tree = recover(&mut session, &recovery, root.value, threads)?;
         tree.attach(root.index);
-        if at_once && T::MARKS_LATER {
+        if at_once && !tree.has_marked() {
             recovery.finish_unmarked(&heap);
         } else {
-            if T::MARKS_LATER {
+            if !tree.has_marked() {
                 tree.mark(&mut session, &recovery)?;
             }
             recovery.finish(&heap);
