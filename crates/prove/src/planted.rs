@@ -439,6 +439,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("sptree", "sptree.no_tag_flush"),
     of("sptree", "sptree.no_validation"),
     of("sptree-buffered", "sptree.flushed_first"),
+    of("sptree-buffered", "sptree.log_reserves"),
     of("sptree-buffered", "sptree.no_flushed"),
     of("sptree-buffered", "sptree.no_forced_flush"),
     of("sptree-buffered", "sptree.no_in_place_flush"),

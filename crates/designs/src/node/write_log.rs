@@ -377,7 +377,23 @@ impl<M: Machine> Logs<M> {
         }
         let chunk = state.newest().expect("there is a chunk");
         let place = Self::place(chunk, state.used);
-        let [key, value, link, meta] = record.encode(self.mark(chunk));
+        let words = record.encode(self.mark(chunk));
+        state.used += 1;
+        state.fences.add(name);
+        if M::mutant("sptree.log_reserves") {
+            drop(state);
+            self.write(place, words);
+        } else {
+            // Under the log's lock: it has one writer at a time.
+            self.write(place, words);
+            drop(state);
+        }
+        Ok((place, grows))
+    }
+
+    /// Writes the words of a record, durably.
+    #[inline(always)]
+    fn write(&self, place: u64, [key, value, link, meta]: [u64; 4]) {
         let cells = self.cells(place);
         // Relaxed: the words of a line become durable in their order, and the check sum tells.
         cells.key.store(key, Ordering::Relaxed);
@@ -392,9 +408,6 @@ impl<M: Machine> Logs<M> {
             // recovery would stop in front of that.
             self.medium.persist(cells.key.as_ptr(), RECORD_SIZE);
         }
-        state.used += 1;
-        state.fences.add(name);
-        Ok((place, grows))
     }
 
     /// The log of a session.

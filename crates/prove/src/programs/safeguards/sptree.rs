@@ -125,12 +125,22 @@ fn logged() -> Vec<DirectedCase> {
         )
         .in_leaves_of(7)
     };
+    // A write with an entry in the buffer brings both to the leaf, without a record; the next one has a record.
+    let first = [Update(1, 11), Update(1, 12)];
+    let third = [Update(5, 51), Update(5, 52)];
     // The chunk that the updates have filled first is used again.
     let mut chunks = [1, 2, 3, 4].map(|key| Insert(key, key * 10)).to_vec();
     chunks.extend((0..20).map(|value| Update(1, 100 + value)));
     vec![
         split("sptree.no_range_skip"),
         split("sptree.open_keeps_links"),
+        // There are two logs: the first thread and the third have one.
+        directed(
+            "two threads that write to one log",
+            ("sptree-buffered", "sptree.log_reserves", line, 1, 2000),
+            &two_leaves,
+            &[&first, &[Get(3)], &third],
+        ),
         directed(
             "a record in a chunk that is used again",
             ("sptree-buffered", "sptree.no_record_sum", line, 0, 100),
