@@ -209,8 +209,8 @@ impl Disk for RealDisk {
     }
 
     /// By the name, and not by how many the file has: NFS and FUSE hide a file that is removed while it is open under a
-    /// name of their own, in the same folder. Where the folder may not be searched, for a moment or since the program has
-    /// given up rights, by the number: that is no reason to end a log.
+    /// name of their own, in the same folder. Where the folder may not be searched, for a moment or since the program
+    /// has given up rights, by the number: that is no reason to end a log.
     fn leads_to(&self, name: &str, file: &File) -> io::Result<bool> {
         let found = match retry_on_intr(|| statat(&self.handle, name, AtFlags::empty())) {
             Err(Errno::NOENT | Errno::STALE) => return Ok(false),

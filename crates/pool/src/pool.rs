@@ -253,10 +253,10 @@ impl<M: Machine> Pool<M> {
     ///
     /// # Errors
     /// As [`Pool::enable_features`].
-    pub fn settle_max_size(&self, max: u64) -> Result<(), PoolError> {
+    pub fn set_max_size(&self, max: u64) -> Result<(), PoolError> {
         self.note_features(|header| {
-            let settled = (max / SIZE_GRANULE * SIZE_GRANULE).max(self.size());
-            std::mem::replace(&mut header.max_size, settled) == settled
+            let kept = (max / SIZE_GRANULE * SIZE_GRANULE).max(self.size());
+            std::mem::replace(&mut header.max_size, kept) == kept
         })
     }
 

@@ -296,8 +296,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if descriptor.status.load(Ordering::Acquire) != UNDECIDED {
             return;
         }
-        // The number is that leaf's still: who offered the descriptor has the parent's lock until it is decided, and
-        // nobody takes the leaf out without that. (Of a merge that was aborted it may be another's by now.)
+        // The number is that leaf's still: the thread that offered the descriptor has the parent's lock until it is
+        // decided, and without that no other takes the leaf out. (Of a merge that was aborted it may be another's by
+        // now.)
         let (_, right) = descriptor.merging.expect("only merges are decided");
         // AcqRel: publishes the descriptor; acquires another successor. Pairs with the loads of
         // `successor`.

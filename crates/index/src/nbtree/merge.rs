@@ -297,8 +297,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if descriptor.status.load(Ordering::Acquire) != UNDECIDED {
             return;
         }
-        // SAFETY: the right leaf of a merge that is not decided is in its place, and was when we were pinned: who offered
-        // the descriptor has the parent's lock until it is decided, and nobody takes the leaf out without that.
+        // SAFETY: the right leaf of a merge that is not decided is in its place, and was when we were pinned: the
+        // thread that offered the descriptor has the parent's lock until it is decided, and without that no other takes
+        // the leaf out.
         let right = unsafe { Shared::new(descriptor.merge_right) };
         // AcqRel: publishes the descriptor; acquires another successor. Pairs with the loads of
         // `successor`.

@@ -90,9 +90,8 @@ impl Store {
     /// A map of integers that is dropped meanwhile may be left out.
     ///
     /// The backup is a pool like any other: open it read-only to look at it, or
-    /// [restore](Self::restore) it. It exists as a whole, durably, or not at all. Its maximum is that of the store's pool,
-    /// or, if that is full and the copy needs more, up to a
-    /// sixth more (but 1 TiB at most).
+    /// [restore](Self::restore) it. It exists as a whole, durably, or not at all. Its maximum is that of the store's
+    /// pool, or, if that is full and the copy needs more, up to a sixth more (but 1 TiB at most).
     ///
     /// # Example
     /// ```
@@ -164,7 +163,7 @@ impl Store {
     }
 
     /// Writes the pool at `path` anew, as small as it can be, in its place: gives space back to the
-    /// file system. Nobody else has it open. If it is cut short, the old pool is there. A pool that is full may be given a
+    /// file system. Nobody else has it open. If it is cut short, the old pool is there. A pool that is full may get a
     /// larger maximum, as by [`Self::backup`].
     ///
     /// # Errors
@@ -251,7 +250,7 @@ impl Store {
             wal::copy_log_metadata(from, &trees, &place)?;
         }
         let new = trees.heap().pool();
-        new.settle_max_size(pool.max_size()).map_err(IndexError::from)?;
+        new.set_max_size(pool.max_size()).map_err(IndexError::from)?;
         copied.size_bytes = new.size();
         trees.close()?;
         drop(trees);
