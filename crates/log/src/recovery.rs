@@ -259,55 +259,50 @@ fn leave_damaged<D: Disk>(disk: &D, snapshots: &mut [FoundSnapshot]) -> Result<(
     Ok(())
 }
 
-/// Keeps a copy of the segment with which a log that is salvaged ended, as far as it was written: the segment itself
-/// goes when two snapshots are newer. Best effort, and told behind its damage. To be called when the new segment is
-/// there, which needs the room first.
+/// Keeps a copy of the segment with which a log that is salvaged ended: the segment itself goes when two snapshots are
+/// newer. Best effort, and told behind a damage. To be called when the new segment is there, which needs the room first.
 fn keep_damaged_end<D: Disk>(
     disk: &D,
     names: &[String],
-    (uuid, last): (&[u8; 16], Option<(SegmentHeader, usize)>),
-    report: &mut Report,
-) {
-    let Some((last, damage)) = last.filter(|_| report.torn_bytes != 0) else { return };
-    let sequence = last.sequence;
-    let (name, aside) = (file_name(SEGMENT, sequence), free_name(names, "damaged-log", sequence));
-    let unfinished = file_name(UNFINISHED, sequence);
-    let kept = copy_segment(disk, uuid, sequence, &unfinished);
-    let kept = kept.and_then(|()| disk.rename(&unfinished, &aside));
-    report.damages[damage].push_str(&match kept {
-        Ok(()) => format!("; {name} is kept as {aside}, with what is behind the damage"),
+    last: Option<&SegmentHeader>,
+    (damage, report): (usize, &mut Report),
+) -> Result<()> {
+    let Some((last, damage)) = last.zip(report.damages.get_mut(damage)) else { return Ok(()) };
+    if report.torn_bytes == 0 {
+        return Ok(());
+    }
+    let (name, sequence) = (file_name(SEGMENT, last.sequence), last.sequence);
+    let (unfinished, aside) =
+        (file_name(UNFINISHED, sequence), free_name(names, "damaged-log", sequence));
+    let kept = copy_file(disk, &name, &unfinished).and_then(|()| disk.rename(&unfinished, &aside));
+    damage.push_str(&match kept {
+        Ok(()) => format!("; {name} is kept as {aside}, with what is behind its sound part"),
         Err(error) => {
             drop(disk.remove(&unfinished));
             format!(
-                "; there is no copy of {name} for what is behind the damage in it, and it is deleted when two \
-                 snapshots are newer: {error}"
+                "; there is no copy of {name} for what is behind its sound part, and it is deleted when two snapshots \
+                 are newer: {error}"
             )
         }
     });
+    disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))
 }
 
-/// Copies a segment up to its last chunk, whole or not; durably but for its name.
-fn copy_segment<D: Disk>(
-    disk: &D,
-    uuid: &[u8; 16],
-    sequence: u64,
-    to: &str,
-) -> std::io::Result<()> {
-    let mut reader = SegmentReader::open(disk, uuid, sequence).map_err(std::io::Error::other)?;
-    let end = reader.end_of_written(sequence).map_err(std::io::Error::other)?;
-    let (from, to) = (disk.open(&file_name(SEGMENT, sequence))?, disk.create(to)?);
+/// Copies a file but for the zeros at its end, durably but for its name.
+fn copy_file<D: Disk>(disk: &D, from: &str, to: &str) -> std::io::Result<()> {
+    let (from, to) = (disk.open(from)?, disk.create(to)?);
     let mut buffer = vec![0; disk.portions().window];
     let mut position = 0;
-    while position < end {
-        let left = (end - position).min(buffer.len() as u64) as usize;
-        let count = read_up_to(&from, &mut buffer[..left], position)?;
+    loop {
+        let count = read_up_to(&from, &mut buffer, position)?;
         if count == 0 {
-            break;
+            return to.sync_data();
         }
-        write_whole(&to, &buffer[..count], position)?;
+        if let Some(last) = buffer[..count].iter().rposition(|byte| *byte != 0) {
+            write_whole(&to, &buffer[..=last], position)?;
+        }
         position += count as u64;
     }
-    to.sync_data()
 }
 
 fn kept_as(damage: &str, aside: &str) -> String {
@@ -335,8 +330,8 @@ pub(crate) fn open<D: Disk>(
     let counting = opening.counting(&headers, &numbers(SNAPSHOT))?;
     let last = counting.checked_sub(1).and_then(|last| headers.get(last).copied());
     let mut tail = opening.tail(last.as_ref(), proven_by_owed(&headers, counting))?;
-    // Of the segments; that of snapshots comes behind it.
-    let damage = opening.report.damages.len().checked_sub(1);
+    // Of the segments; that of snapshots comes behind it, and may be the only one.
+    let damage = opening.report.damages.len().saturating_sub(1);
     let (end, durable) = match &tail {
         Some(tail) => (tail.walk.end, tail.durable.min(tail.walk.end)),
         None => {
@@ -382,7 +377,7 @@ pub(crate) fn open<D: Disk>(
     let ended = with_owed_in_vain(ended, &*disk, &options.uuid, headers.range(counting..));
     let ended = if report.damages.is_empty() && cut.is_none() { ended } else { Vec::new() };
     let writer = begin(&disk, &ended, &start)?;
-    keep_damaged_end(&*disk, &names, (&options.uuid, last.zip(damage)), &mut report);
+    keep_damaged_end(&*disk, &names, last.as_ref(), (damage, &mut report))?;
     for sequence in opening.stale {
         drop(put_aside(&*disk, sequence, "stale")?);
     }

@@ -111,6 +111,7 @@ impl<M: Machine> Leaves<M> {
         {
             if M::mutant("nbtree_blocks.late_note") {
                 blocks.end(logged.place);
+                return blocks.note_unnamed(session);
             }
             blocks.note_unnamed(session);
             blocks.end(logged.place);
