@@ -11,6 +11,8 @@ use crate::redis::{Redis, SERVERS, fill, free_port};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Passes on what a client and a server say, and does something before the second `SCAN`: when all is copied, and
@@ -487,32 +489,18 @@ fn pausing_within_a_transaction(keys: &[(u8, u64)], rest: &[&str]) -> String {
     let rest = sent(&[rest, &["EXEC"]].concat());
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut read_until = {
-            let mut input = stream.try_clone().unwrap();
-            move |word: &[u8]| {
-                let (mut seen, mut byte) = (Vec::new(), [0]);
-                while !seen.ends_with(word) {
-                    assert_eq!(input.read(&mut byte).unwrap(), 1, "it goes before {word:?}");
-                    seen.push(byte[0]);
-                }
-            }
-        };
-        read_until(b"psync2\r\n");
+        let mut input = stream.try_clone().unwrap();
+        read_until(&mut input, b"psync2\r\n");
         stream.write_all(b"+OK\r\n").unwrap();
-        read_until(b"-1\r\n");
+        read_until(&mut input, b"-1\r\n");
         stream.write_all(format!("+FULLRESYNC x 0\r\n${}\r\n", file.len()).as_bytes()).unwrap();
         stream.write_all(&file).unwrap();
         stream.write_all(&sent(&["MULTI", "REPLCONF GETACK *"])).unwrap();
-        read_until(b"ACK\r\n");
+        read_until(&mut input, b"ACK\r\n");
         stream.write_all(&rest).unwrap();
         for (index, asked) in listener.incoming().enumerate() {
             let mut asked = asked.unwrap();
-            let mut byte = [0];
-            let mut line = Vec::new();
-            while !line.ends_with(b"replication\r\n") {
-                assert_eq!(asked.read(&mut byte).unwrap(), 1, "it asks");
-                line.push(byte[0]);
-            }
+            read_until(&mut asked, b"replication\r\n");
             if index == 0 {
                 asked.write_all(b"$26\r\nmaster_repl_offset:9999999\r\n").unwrap();
                 stream.write_all(&sent(&["SET z late"])).unwrap();
@@ -553,6 +541,59 @@ fn what_a_source_has_not_sent_yet_is_awaited() {
     let ended = place.command(follow).output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(ours.run("mget k t z\n"), "v\nw\nlate\n");
+}
+
+/// Reads until this has come.
+fn read_until(stream: &mut TcpStream, word: &[u8]) {
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !seen.ends_with(word) {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "it goes before {word:?}");
+        seen.push(byte[0]);
+    }
+}
+
+/// A source without keys that has always sent something more, which is no change, when it tells how far it is; asked
+/// for the fourth time, it does not tell. Where it listens, and how often it was asked.
+fn never_still() -> (String, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("redis://{}", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        read_until(&mut stream, b"psync2\r\n");
+        stream.write_all(b"+OK\r\n").unwrap();
+        read_until(&mut stream, b"-1\r\n");
+        let file = b"REDIS0009\xff\0\0\0\0\0\0\0\0";
+        stream.write_all(format!("+FULLRESYNC x 0\r\n${}\r\n", file.len()).as_bytes()).unwrap();
+        stream.write_all(file).unwrap();
+        let ping = sent(&["PING"]);
+        for asked in listener.incoming() {
+            let mut asked = asked.unwrap();
+            read_until(&mut asked, b"replication\r\n");
+            stream.write_all(&ping).unwrap();
+            let count = counted.fetch_add(1, Ordering::Relaxed) + 1;
+            let text = format!("master_repl_offset:{}", count * ping.len() as u64);
+            let told = format!("${}\r\n{text}\r\n", text.len());
+            let answer = if count < 4 { &told } else { "-NOPERM\r\n" };
+            asked.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    (address, count)
+}
+
+/// What did not end: following a source where programs publish. Whenever it was asked it had sent something more.
+#[test]
+fn a_source_that_is_never_still_is_left_without_a_change() {
+    let place = PoolFolder::empty();
+    let ours = serve(&place, "ours.pool");
+    let (source, count) = never_still();
+    let follow = ["import", &source, &ours.address(), "--follow", "1", "--no-verify"];
+    let ended = place.command(follow).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
+    assert_eq!(count.load(Ordering::Relaxed), 1, "it is asked once: {said}");
+    assert_eq!(said.matches("in step").count(), 1, "{said}");
 }
 
 /// What was wrong: Redis sends `PEXPIREAT` on with `GT` or `LT`, as it was given. While times are held back the key has

@@ -33,6 +33,8 @@ const TURN: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(1);
 /// How long something may always wait until the target is behind: keys live so much longer there and more.
 const MOMENT: Duration = Duration::from_secs(2);
+/// How long to rest before a source is asked again that could not be.
+const ASK_REST: Duration = Duration::from_secs(5);
 /// Bytes of commands that are sent before their replies are read.
 const BATCH_SIZE: u64 = 64 << 10;
 /// Keys between two updates of the progress bar.
@@ -141,8 +143,9 @@ fn copy(
 
 /// Passes commands on until no change has come for so long; returns how many there were. Says when nothing waits, and
 /// when the target has fallen behind. A source that is lost is reached again, and what it could not say is no
-/// silence; nor is the time in which this process was stopped, or nothing at all came, not even a sign of life: at the
-/// end the source is asked whether it has sent all.
+/// silence; nor is the time in which this process was stopped, or nothing at all came, not even a sign of life. At the
+/// end the source is asked how much it has to send, and all that is passed on, too; if no change is in it, that was the
+/// end.
 fn follow(
     from: &mut Replica,
     to: &mut Target,
@@ -151,23 +154,24 @@ fn follow(
     show: bool,
 ) -> Result<u64, Failure> {
     let progress = Progress::count(show, "following");
+    let say = |what: &str| {
+        progress.clear();
+        say(what);
+    };
     let turn = TURN.min(silence);
-    let (mut commands, mut quiet, mut is_behind) = (0, Duration::ZERO, true);
+    let (mut commands, mut quiet, mut end) = (0, Duration::ZERO, End::default());
+    // Whether times are held back, and whether it is said that the target is not in step.
+    let (mut is_behind, mut is_said) = (true, true);
     // When nothing waited.
     let mut reached = Instant::now();
     loop {
         let (before, began) = (commands, Instant::now());
         let has_more = match pass_on(from, to, turn, &mut commands) {
             Err(failure) if from.is_lost() => {
-                progress.clear();
                 say(&format!("{}: connecting again", failure.message));
-                is_behind = true;
-                // Reaching it may take longer than keys live longer.
-                from.reconnect(|| match to.is_in_transaction() {
-                    true => Ok(()),
-                    false => to.hold_back(),
-                })?;
-                quiet = Duration::ZERO;
+                (is_behind, is_said) = (true, true);
+                reach_again(from, to)?;
+                (quiet, end.goal) = (Duration::ZERO, None);
                 continue;
             }
             passed => passed?,
@@ -178,18 +182,25 @@ fn follow(
             // A turn may take as long as a process is stopped, while the source goes on.
             false => quiet + began.elapsed().min(turn),
         };
+        if commands > before {
+            end.goal = None;
+        }
         progress.set(commands);
         // What is no change comes, too, where programs publish or wait. Within a transaction the target has done
         // nothing yet, and does nothing of what it is asked.
         if to.is_in_transaction() {
             continue;
         }
+        if end.is_reached(from) {
+            to.give_times()?;
+            return Ok(commands);
+        }
         let is_unheard = !has_more && from.is_unheard();
         if has_more || is_unheard {
             if is_unheard || reached.elapsed() >= MOMENT {
                 to.hold_back()?;
-                if !std::mem::replace(&mut is_behind, true) {
-                    progress.clear();
+                is_behind = true;
+                if !std::mem::replace(&mut is_said, true) {
                     say(if is_unheard { UNHEARD_TEXT } else { BEHIND_TEXT });
                 }
             }
@@ -197,27 +208,66 @@ fn follow(
         }
         if std::mem::take(&mut is_behind) {
             to.let_go()?;
-            progress.clear();
+        }
+        if std::mem::take(&mut is_said) {
             say("in step with the source: what is written there is passed on");
         }
         reached = Instant::now();
-        if quiet < silence {
+        if quiet < silence || !end.is_to_ask() {
             continue;
         }
-        match from.wait(LOOK) {
-            Ok(false) => {
-                // To ask may take longer than keys live longer.
-                to.hold_back()?;
-                if from.has_sent_all() {
-                    to.give_times()?;
-                    return Ok(commands);
-                }
-                is_behind = true;
-            }
-            Err(failure) if !from.is_lost() => return Err(failure),
-            // The next turn passes it on, or reaches the source again.
-            _ => {}
+        // To ask may take longer than keys live longer.
+        to.hold_back()?;
+        is_behind = true;
+        if end.ask(from, say) {
+            to.give_times()?;
+            return Ok(commands);
         }
+    }
+}
+
+/// Reaches a source again, which may take longer than keys live longer.
+fn reach_again(from: &mut Replica, to: &mut Target) -> Result<(), Failure> {
+    from.reconnect(|| match to.is_in_transaction() {
+        true => Ok(()),
+        false => to.hold_back(),
+    })
+}
+
+/// What the source says of its stream's end, when no change has come for long enough.
+#[derive(Default)]
+struct End {
+    /// How far the stream went when the source was asked; no change has come since.
+    goal: Option<u64>,
+    /// When it could not be asked, for the last time.
+    failed_at: Option<Instant>,
+}
+
+impl End {
+    /// Whether all has come that the source had when it was asked.
+    fn is_reached(&self, from: &Replica) -> bool {
+        self.goal.is_some_and(|goal| from.offset() >= goal)
+    }
+
+    fn is_to_ask(&self) -> bool {
+        self.goal.is_none() && self.failed_at.is_none_or(|failed| failed.elapsed() >= ASK_REST)
+    }
+
+    /// Asks the source; returns whether this is the end. If the source does not tell its user how far it is, whether it
+    /// was heard counts. That it cannot be asked is said once.
+    fn ask(&mut self, from: &Replica, say: impl Fn(&str)) -> bool {
+        match from.told_offset() {
+            Ok(None) => return !from.is_unheard(),
+            Ok(goal) => self.goal = goal,
+            Err(error) => {
+                if self.failed_at.replace(Instant::now()).is_none() {
+                    say(&format!(
+                        "the source cannot be asked whether that was all ({error}): it is followed on"
+                    ));
+                }
+            }
+        }
+        self.is_reached(from)
     }
 }
 

@@ -123,26 +123,20 @@ impl Replica {
         self.heard_at.elapsed() >= UNHEARD
     }
 
-    /// Whether all of its stream has come, as the source says over another connection: over this one nothing may come
-    /// though there is something. If it does not tell that to its user, whether it was heard counts.
-    pub fn has_sent_all(&self) -> bool {
+    /// How far the source's stream goes, as it says over another connection: over this one nothing may come though
+    /// there is something. Nothing, if it does not tell that to its user.
+    ///
+    /// *Errors:* it cannot be asked.
+    pub fn told_offset(&self) -> io::Result<Option<u64>> {
         let cacert = self.cacert.as_deref();
-        let Ok(mut client) = Client::connect(&self.address, cacert, RECONNECT_PATIENCE) else {
-            return false;
-        };
-        let told = match log_in(&mut client, &self.address) {
-            Ok(()) => client.ask(&[b"INFO", b"replication"]),
-            Err(failure) => Ok(Reply::Error(failure.message)),
-        };
-        let text = match told {
-            Ok(Reply::Text(text)) => text,
-            Ok(_) => return !self.is_unheard(),
-            Err(_) => return false,
-        };
+        let mut client = Client::connect(&self.address, cacert, RECONNECT_PATIENCE)?;
+        if log_in(&mut client, &self.address).is_err() {
+            return Ok(None);
+        }
+        let Reply::Text(text) = client.ask(&[b"INFO", b"replication"])? else { return Ok(None) };
         let text = String::from_utf8_lossy(&text);
         let offset = text.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
-        let offset: Option<u64> = offset.and_then(|offset| offset.trim().parse().ok());
-        offset.map_or(!self.is_unheard(), |offset| offset <= self.offset)
+        Ok(offset.and_then(|offset| offset.trim().parse().ok()))
     }
 
     /// Reaches the source again, and goes on behind the last command that came as a whole. Each attempt begins with
@@ -482,21 +476,16 @@ mod tests {
 
     /// What was lost: what is written while the network is silent, which was taken for silence of the programs.
     #[test]
-    fn a_source_is_asked_whether_it_has_sent_all() {
+    fn a_source_is_asked_how_far_its_stream_goes() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = address_of(&listener);
-        let answers = ["$22\r\nmaster_repl_offset:100\r\n", "$22\r\nmaster_repl_offset:101\r\n"];
-        let answers = [answers[0], answers[1], "-NOPERM\r\n", "-NOPERM\r\n", ""];
+        let answers = ["$22\r\nmaster_repl_offset:101\r\n", "-NOPERM\r\n", "$1\r\nx\r\n", ""];
         let (send, receive) = std::sync::mpsc::channel();
         let source = std::thread::spawn(move || {
             let (mut stream, _) = accept(&listener);
             stream.write_all(b"+FULLRESYNC name 100\r\n").expect("it listens");
             for answer in answers {
-                let (mut asked, _) = listener.accept().expect("it comes");
-                let mut lines =
-                    io::BufReader::new(asked.try_clone().expect("a second handle")).lines();
-                lines.find(|line| line.as_ref().is_ok_and(|line| line == "replication"));
-                asked.write_all(answer.as_bytes()).expect("it listens");
+                answer_question(&listener, "replication", answer);
             }
             receive.recv().expect("it is told");
             stream.write_all(b"*1\r\n$4\r\nPING\r\n").expect("it listens");
@@ -504,18 +493,26 @@ mod tests {
         });
         let mut replica = Replica::connect(&address, None).expect("it answers");
         assert!(!replica.is_unheard());
-        assert!(replica.has_sent_all());
-        assert!(!replica.has_sent_all(), "one byte is under way");
-        assert!(replica.has_sent_all(), "it does not say, and was heard");
+        assert_eq!(replica.told_offset().expect("it is told"), Some(101));
+        for _ in 0..2 {
+            assert_eq!(replica.told_offset().expect("it is answered"), None, "it does not say");
+        }
+        replica.told_offset().expect_err("it cannot be asked");
         replica.heard_at = replica.heard_at.checked_sub(UNHEARD).expect("there was a time before");
         assert!(
             replica.is_unheard() && !replica.wait(Duration::from_millis(1)).expect("it is there")
         );
-        assert!(!replica.has_sent_all(), "it does not say, and was not heard");
-        assert!(!replica.has_sent_all(), "it cannot be asked");
         send.send(()).expect("it waits");
         assert!(replica.wait(PATIENCE).expect("it is there") && !replica.is_unheard());
         source.join().expect("it does not panic");
+    }
+
+    /// Takes a connection, gives this answer to the line, and ends it.
+    fn answer_question(listener: &TcpListener, question: &str, answer: &str) {
+        let (mut asked, _) = listener.accept().expect("it comes");
+        let mut lines = io::BufReader::new(asked.try_clone().expect("a second handle")).lines();
+        lines.find(|line| line.as_ref().is_ok_and(|line| line == question));
+        asked.write_all(answer.as_bytes()).expect("it listens");
     }
 
     /// What is no part of a stream is told, and is no reason for another connection.
