@@ -32,16 +32,26 @@ pub(crate) fn connect(
 
 /// Says who we are, if the address does.
 pub(crate) fn log_in(client: &mut Client, address: &Address) -> Result<(), Failure> {
+    let place = address.place();
+    match try_log_in(client, address).map_err(|error| unusable(&place, &error))? {
+        Ok(()) => Ok(()),
+        Err(refusal) => Err(Failure::new(ExitCode::Io, format!("{place} refuses AUTH: {refusal}"))),
+    }
+}
+
+/// The same; returns what the server says if it refuses that.
+///
+/// *Errors:* it does not answer.
+pub(crate) fn try_log_in(client: &mut Client, address: &Address) -> io::Result<Result<(), String>> {
     let reply = match (&address.user, &address.password) {
         (Some(user), password) => {
             let password = password.as_deref().unwrap_or_default();
             client.ask(&[b"AUTH", user.as_bytes(), password.as_bytes()])
         }
         (None, Some(password)) => client.ask(&[b"AUTH", password.as_bytes()]),
-        (None, None) => return Ok(()),
+        (None, None) => return Ok(Ok(())),
     };
-    let place = address.place();
-    match reply.map_err(|error| unusable(&place, &error))? {
+    Ok(match reply? {
         // One password of the environment may be meant for another server.
         Reply::Error(error)
             if address.user.is_none()
@@ -49,11 +59,9 @@ pub(crate) fn log_in(client: &mut Client, address: &Address) -> Result<(), Failu
         {
             Ok(())
         }
-        Reply::Error(error) => {
-            Err(Failure::new(ExitCode::Io, format!("{place} refuses AUTH: {error}")))
-        }
+        Reply::Error(error) => Err(error),
         _ => Ok(()),
-    }
+    })
 }
 
 /// A connection that failed.

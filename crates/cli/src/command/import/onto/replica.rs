@@ -12,7 +12,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::redis::address::Address;
 use crate::redis::client::{Client, Reply};
-use crate::redis::log_in;
+use crate::redis::{log_in, try_log_in};
 use std::cell::Cell;
 use std::io::{self, BufRead, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ impl Replica {
     pub fn told_offset(&self) -> io::Result<Option<u64>> {
         let cacert = self.cacert.as_deref();
         let mut client = Client::connect(&self.address, cacert, RECONNECT_PATIENCE)?;
-        if log_in(&mut client, &self.address).is_err() {
+        if try_log_in(&mut client, &self.address)?.is_err() {
             return Ok(None);
         }
         let Reply::Text(text) = client.ask(&[b"INFO", b"replication"])? else { return Ok(None) };
@@ -504,6 +504,26 @@ mod tests {
         );
         send.send(()).expect("it waits");
         assert!(replica.wait(PATIENCE).expect("it is there") && !replica.is_unheard());
+        source.join().expect("it does not panic");
+    }
+
+    /// What was taken for the answer of a source that does not tell: the end of a connection before any answer.
+    #[test]
+    fn a_source_that_ends_during_auth_has_told_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        let address = Address::parse(&format!("redis://:secret@127.0.0.1:{port}"));
+        let address = address.expect("it can be read").expect("it is one");
+        let source = std::thread::spawn(move || {
+            let (mut stream, _) = accept(&listener);
+            stream.write_all(b"+FULLRESYNC name 100\r\n").expect("it listens");
+            answer_question(&listener, "secret", "");
+            answer_question(&listener, "secret", "-WRONGPASS no\r\n");
+            stream
+        });
+        let replica = Replica::connect(&address, None).expect("it answers");
+        replica.told_offset().expect_err("it is not answered");
+        assert_eq!(replica.told_offset().expect("it is answered"), None, "it is refused");
         source.join().expect("it does not panic");
     }
 
