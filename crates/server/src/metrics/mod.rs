@@ -1,10 +1,10 @@
 //! `/metrics` and `/health` for those who watch over the server, by HTTP on an address of their own.
 //!
 //! One thread serves them: its connections are few, each asks once, and gets one reply. A head has 4 KiB at most, a
-//! connection 10 seconds; of more than 64 at a time the oldest that has sent no request is closed, and of more than one
-//! with a descriptor that is left for files. Those that were accepted are served before others are, however fast these
-//! come. So a client that is slow or hostile costs a few hundred KiB, and nobody waits for it. There is no password:
-//! the address should be one of a network that is trusted.
+//! connection 10 seconds; of more than 64 at a time the oldest that has its whole reply is closed, or the oldest that
+//! has sent no request, and of more than one with a descriptor that is left for files. Those that were accepted are
+//! served before others are, however fast these come. So a client that is slow or hostile costs a few hundred KiB, and
+//! nobody waits for it. There is no password: the address should be one of a network that is trusted.
 
 mod http;
 mod page;
@@ -132,6 +132,7 @@ impl Metrics {
 
     /// Accepts what is waiting, and no more than there may be at a time: these are served before others are accepted.
     fn accept_some(&mut self) -> Backlog {
+        let first_unserved = self.next;
         for _ in 0..CONNECTION_COUNT_MAX {
             let mut stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
@@ -161,7 +162,7 @@ impl Metrics {
                     .retain(|_, connection| !is_left_for_files(connection.stream.as_raw_fd()));
             }
             if self.connections.len() >= CONNECTION_COUNT_MAX {
-                self.close_oldest();
+                self.close_oldest(first_unserved);
             }
             let since = Instant::now();
             let connection =
@@ -171,11 +172,14 @@ impl Metrics {
         Backlog::Some
     }
 
-    /// Closes the oldest of those that have sent no request; the oldest, if all have.
-    fn close_oldest(&mut self) {
-        let without = self.connections.iter().find(|(_, connection)| connection.reply.is_none());
-        let oldest = without.or(self.connections.first_key_value()).map(|(token, _)| *token);
-        if let Some(token) = oldest {
+    /// Closes the oldest of those that have their whole reply; if none has, the oldest of those that have sent no
+    /// request and were served since they were accepted, which is before this one; or the oldest.
+    fn close_oldest(&mut self, first_unserved: usize) {
+        let answered = self.connections.iter().find(|(_, connection)| connection.is_finished);
+        let mut served = self.connections.range(..first_unserved);
+        let silent = served.find(|(_, connection)| connection.reply.is_none());
+        let oldest = answered.or(silent).or(self.connections.first_key_value());
+        if let Some(token) = oldest.map(|(token, _)| *token) {
             self.connections.remove(&token);
         }
     }
@@ -269,32 +273,67 @@ mod tests {
     use super::*;
     use crate::batch::test_run::Bench;
 
+    /// A client that has asked for /health.
+    fn asking(metrics: &Metrics) -> std::net::TcpStream {
+        let mut stream = std::net::TcpStream::connect(metrics.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream
+    }
+
+    fn demand_reply(mut stream: std::net::TcpStream) {
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    }
+
+    /// Accepts until there were so many, in batches, and serves each to its end but for so many. Returns the most at a
+    /// time.
+    fn take(metrics: &mut Metrics, shared: &Shared, count: usize, but: usize) -> usize {
+        let (end, mut most) = (metrics.next + count, 0);
+        while metrics.next < end {
+            metrics.accept_some();
+            most = most.max(metrics.connections.len());
+            serve_until_finished(metrics, shared, but);
+        }
+        most
+    }
+
+    /// Serves until all that are there have their replies, but for so many.
+    fn serve_until_finished(metrics: &mut Metrics, shared: &Shared, but: usize) {
+        while metrics.connections.values().filter(|it| !it.is_finished).count() > but {
+            metrics.serve_all(shared);
+        }
+    }
+
     /// What was closed unserved: connections with their requests, as soon as more than 64 others came faster than one
     /// thread accepts; and it served nobody as long as they came.
     #[test]
     fn those_that_are_accepted_are_served_before_others_are() {
         let bench = Bench::new(Bench::config());
         let (mut metrics, _waker) = Metrics::bind("127.0.0.1:0").unwrap();
-        let clients: Vec<_> = (0..100)
-            .map(|_| {
-                let mut stream = std::net::TcpStream::connect(metrics.address()).unwrap();
-                stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-                stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-                stream.shutdown(Shutdown::Write).unwrap();
-                stream
-            })
-            .collect();
-        let (mut counts, mut backlog) = (Vec::new(), Backlog::Some);
-        while backlog == Backlog::Some {
-            backlog = metrics.accept_some();
-            counts.push(metrics.connections.len());
-            metrics.serve_all(&bench.shared);
-        }
-        assert_eq!((counts, backlog), (vec![64, 36], Backlog::None));
-        for mut stream in clients {
-            let mut reply = String::new();
-            stream.read_to_string(&mut reply).unwrap();
-            assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
-        }
+        let clients: Vec<_> = (0..100).map(|_| asking(&metrics)).collect();
+        let most = take(&mut metrics, &bench.shared, 100, 0);
+        assert!(most <= CONNECTION_COUNT_MAX, "{most}");
+        clients.into_iter().for_each(demand_reply);
+    }
+
+    /// What was closed unserved: one of two that came together, when 64 others had their replies and did not close.
+    #[test]
+    fn who_keeps_an_answered_connection_is_closed_first() {
+        let bench = Bench::new(Bench::config());
+        let (mut metrics, _waker) = Metrics::bind("127.0.0.1:0").unwrap();
+        let idle: Vec<_> = (0..CONNECTION_COUNT_MAX).map(|_| asking(&metrics)).collect();
+        take(&mut metrics, &bench.shared, idle.len(), 0);
+        assert_eq!(metrics.connections.len(), idle.len());
+        let mut slow = std::net::TcpStream::connect(metrics.address()).unwrap();
+        slow.write_all(b"GET /health HTTP/1.1\r\n").unwrap();
+        take(&mut metrics, &bench.shared, 1, 1);
+        let clients = [asking(&metrics), asking(&metrics)];
+        take(&mut metrics, &bench.shared, 2, 1);
+        clients.into_iter().for_each(demand_reply);
+        slow.write_all(b"Host: x\r\n\r\n").unwrap();
+        serve_until_finished(&mut metrics, &bench.shared, 0);
+        demand_reply(slow);
     }
 }
