@@ -34,6 +34,8 @@ pub struct TlsSocket {
     session: Box<ServerConnection>,
     /// The peer ended its half.
     ended: bool,
+    /// What one read takes at most ([`READ_SIZE_MAX`]; less in tests).
+    read_size_max: usize,
     /// The last read took as much as one may.
     is_behind: bool,
     /// Bytes that came since a request's last ones were given out: the session may keep them.
@@ -45,7 +47,8 @@ impl TlsSocket {
     pub fn new(stream: TcpStream, tls: &Arc<Tls>) -> io::Result<Self> {
         let mut session = Box::new(ServerConnection::new(tls.config()).map_err(io::Error::other)?);
         session.set_buffer_limit(None);
-        Ok(TlsSocket { stream, session, ended: false, is_behind: false, unread: 0 })
+        let read_size_max = READ_SIZE_MAX;
+        Ok(TlsSocket { stream, session, ended: false, read_size_max, is_behind: false, unread: 0 })
     }
 
     /// The socket below.
@@ -101,7 +104,7 @@ impl TlsSocket {
                 }
                 Err(error) => return Err(error),
             }
-            self.is_behind = taken >= READ_SIZE_MAX;
+            self.is_behind = taken >= self.read_size_max;
             let received = match self.is_behind {
                 true => Err(ErrorKind::WouldBlock.into()),
                 false => self.receive(),
@@ -187,6 +190,11 @@ mod tests {
     use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
     use super::*;
+    use crate::batch::test_run::Bench;
+    use crate::connection::{Connection, Fate};
+    use crate::scratch::Scratch;
+    use crate::socket::Socket;
+    use crate::statistics::Tally;
     use crate::tls::TlsFiles;
 
     /// What is sent at most: enough for a read to end before it.
@@ -237,21 +245,38 @@ mod tests {
         socket.stream().peek(&mut vec![0; 2 * SENT_SIZE]).unwrap_or(0)
     }
 
+    /// The handshake.
+    fn agree(
+        socket: &mut TlsSocket,
+        peer: &mut std::net::TcpStream,
+        client: &mut ClientConnection,
+    ) {
+        peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        while client.is_handshaking() || socket.is_handshaking() {
+            while client.wants_write() {
+                client.write_tls(peer).unwrap();
+            }
+            assert!(read_all(socket).is_empty());
+            if client.is_handshaking() {
+                client.read_tls(peer).unwrap();
+                client.process_new_packets().unwrap();
+            }
+        }
+    }
+
+    /// Sends, and waits until all has come.
+    fn send(peer: &mut std::net::TcpStream, records: &[u8], socket: &TlsSocket) {
+        peer.write_all(records).unwrap();
+        while waiting(socket) < records.len() {
+            std::thread::yield_now();
+        }
+    }
+
     /// One read took such records as long as they came, and nobody else of its event loop was served.
     #[test]
     fn a_read_ends_though_records_hold_next_to_nothing() {
         let (mut socket, mut peer, mut client) = pair();
-        peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        while client.is_handshaking() || socket.is_handshaking() {
-            while client.wants_write() {
-                client.write_tls(&mut peer).unwrap();
-            }
-            assert!(read_all(&mut socket).is_empty());
-            if client.is_handshaking() {
-                client.read_tls(&mut peer).unwrap();
-                client.process_new_packets().unwrap();
-            }
-        }
+        agree(&mut socket, &mut peer, &mut client);
         let (mut records, mut count) = (Vec::new(), 0);
         while records.len() < SENT_SIZE {
             // As many as are allowed without any data between them.
@@ -262,10 +287,7 @@ mod tests {
                 client.write_tls(&mut records).unwrap();
             }
         }
-        peer.write_all(&records).unwrap();
-        while waiting(&socket) < records.len() {
-            std::thread::yield_now();
-        }
+        send(&mut peer, &records, &socket);
         let mut buffer = [0; 64 << 10];
         let size = socket.read(&mut buffer).unwrap();
         let taken = records.len() - waiting(&socket);
@@ -274,5 +296,29 @@ mod tests {
         let rest = read_all(&mut socket);
         assert_eq!([&buffer[..size], &rest].concat(), vec![b'\n'; count]);
         assert_eq!(waiting(&socket), 0);
+    }
+
+    /// What has come makes no event any more: a connection whose read took as much as it may goes on without one.
+    #[test]
+    fn a_connection_goes_on_behind_a_read_without_plaintext() {
+        let (mut socket, mut peer, mut client) = pair();
+        agree(&mut socket, &mut peer, &mut client);
+        let requests = b"PING\r\n".repeat(2000);
+        // In one record, of which a read takes a part.
+        client.writer().write_all(&requests).unwrap();
+        let mut records = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut records).unwrap();
+        }
+        send(&mut peer, &records, &socket);
+        socket.read_size_max = READ_SIZE;
+        let mut buffer = [0; 64 << 10];
+        let error = socket.read(&mut buffer).expect_err("it has no plaintext yet");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        let bench = Bench::new(Bench::config());
+        let mut connection = Connection::new(Socket::Tls(socket), bench.client(), 0);
+        let (mut scratch, mut tally) = (Scratch::new(), Tally::default());
+        while connection.serve(&mut scratch, &bench.shared, &mut tally, 0) == Fate::More {}
+        assert_eq!(tally.bytes_in, requests.len() as u64);
     }
 }
