@@ -445,3 +445,41 @@ impl<'a> EventLoop<'a> {
         self.idle_check_ms
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use mio::net::TcpStream;
+
+    use super::*;
+    use crate::batch::test_run::Bench;
+
+    /// A socket that is readable and not read must not make an event loop turn.
+    #[test]
+    fn a_loop_rests_whatever_a_waiting_client_has_sent() {
+        let bench = Bench::new(Bench::config());
+        let mut event_loop = EventLoop::new(0, Poll::new().unwrap(), &bench.shared);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        accepted.set_nonblocking(true).unwrap();
+        let socket = Socket::Tcp(TcpStream::from_std(accepted));
+        event_loop.adopt(socket, bench.client().client).unwrap();
+        peer.write_all(b"BLPOP k 0\r\n").unwrap();
+        peer.set_nonblocking(true).unwrap();
+        let (mut events, mut sent) = (Events::with_capacity(EVENT_COUNT), 0);
+        let chunk = b"PING\r\n".repeat(10_000);
+        // Until nothing more is taken: the connection has read as much as it wants, and the socket is full.
+        let rests = (0..10_000).any(|_| {
+            let before = sent;
+            while let Ok(size) = peer.write(&chunk[sent % 6..]) {
+                sent += size;
+            }
+            event_loop.turn(&mut events, Some(Duration::from_millis(2))).unwrap();
+            let is_full = sent == before && sent > 1 << 20;
+            is_full && events.is_empty() && event_loop.timeout().is_none()
+        });
+        assert!(rests, "{sent} bytes were taken, and it has something to do in each turn");
+    }
+}

@@ -38,6 +38,10 @@ impl Connection {
         }
         let wanted = input.len().min(KEPT_SIZE_MAX - self.leftover.len());
         let size = self.read_into(&mut input[..wanted], tally)?;
+        self.leftover.try_reserve(size).map_err(|_| {
+            tracing::warn!("client {}: no memory for what it sent", self.client().id);
+            Broken
+        })?;
         self.leftover.extend_from_slice(&input[..size]);
         self.backlog |= size > 0;
         Ok(())

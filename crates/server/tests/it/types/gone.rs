@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::support::{Client, ServerProcess, TestServer, encode, eventually};
+use crate::support::{Client, TestServer, encode, eventually};
 
 /// More than a socket holds that nobody reads.
 const MUCH: usize = 900_000;
@@ -99,42 +99,4 @@ fn what_is_read_on_is_counted_limited_and_run_in_order() {
     sending.join().unwrap().unwrap();
     drop(client);
     eventually("it is gone", || number(&mut observer, "connected_clients") == 1);
-}
-
-/// How long the threads of a process have had a processor.
-fn processor_time(process: u32) -> Duration {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    let times = threads.filter_map(|thread| {
-        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(times.sum())
-}
-
-/// A socket that is readable and not read must not make the event loop turn.
-#[test]
-fn who_waits_costs_no_processor_whatever_it_has_sent() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start(folder.path(), "");
-    let mut observer = server.connect();
-    let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    let mut client = waiting(&mut observer, stream);
-    client.stream.set_nonblocking(true).unwrap();
-    let chunk = b"PING\r\n".repeat(10_000);
-    let mut sent = 0;
-    // Until nothing more is taken: the server has read as much as it wants, and the socket is full.
-    for _ in 0..20 {
-        while let Ok(size) = client.stream.write(&chunk[sent % 6..]) {
-            sent += size;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    client.stream.set_nonblocking(false).unwrap();
-    assert!(sent > 1 << 20, "{sent} bytes were taken");
-    let before = processor_time(server.child.id());
-    std::thread::sleep(Duration::from_millis(500));
-    let spent = processor_time(server.child.id()) - before;
-    assert!(spent < Duration::from_millis(15), "{spent:?} of half a second");
-    drop(client);
-    server.stop();
 }
