@@ -11,6 +11,7 @@
 
 use super::super::clock::now_ms;
 use super::changes::Command;
+use super::replica::UNHEARD;
 use super::times;
 use std::collections::HashMap;
 use std::mem;
@@ -24,7 +25,9 @@ const FAR: u64 = 366 * NEAR;
 const SOON: u64 = 60 * 1000;
 /// So much later a time is at the target while both are in step. A user who ends the program meanwhile leaves that
 /// behind.
-const LATER: u64 = 10 * 1000;
+const LATER: u64 = 15 * 1000;
+// Or a key would be gone before it is seen that the source is not heard.
+const _: () = assert!(LATER as u128 > UNHEARD.as_millis());
 /// Times are looked through for those that have come when there are twice as many as were left, and at least so many.
 const PRUNE_COUNT_MIN: usize = 4096;
 

@@ -30,7 +30,7 @@ const RECONNECT_REST_MAX: Duration = Duration::from_secs(5);
 /// are held back in front of it.
 const RECONNECT_PATIENCE: Duration = Duration::from_secs(8);
 /// A source that was not heard for so long is not known to be silent: it says something every ten seconds.
-const UNHEARD: Duration = Duration::from_secs(12);
+pub const UNHEARD: Duration = Duration::from_secs(12);
 /// The longest line, and the most parts of a command.
 const LINE_SIZE_MAX: u64 = 1 << 16;
 const PART_COUNT_MAX: u64 = 1 << 20;
