@@ -260,7 +260,7 @@ fn leave_damaged<D: Disk>(disk: &D, snapshots: &mut [FoundSnapshot]) -> Result<(
 }
 
 /// Keeps a copy of the segment with which a log that is salvaged ended: the segment itself goes when two snapshots are
-/// newer. Best effort, and told behind a damage. To be called when the new segment is there, which needs the room first.
+/// newer. Best effort, and told behind a damage. To be called when the new segment is there: that needs the room first.
 fn keep_damaged_end<D: Disk>(
     disk: &D,
     names: &[String],
