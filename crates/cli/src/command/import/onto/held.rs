@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(it, command(expected), "{text}");
         };
         look(0, "RESTORE r 500 payload REPLACE absttl", "RESTORE r 9999 payload REPLACE absttl");
-        look(0, "RESTORE later 1000 payload ABSTTL", "RESTORE later 11000 payload ABSTTL");
+        look(0, "RESTORE later 1000 payload ABSTTL", "RESTORE later 16000 payload ABSTTL");
         look(0, "RESTORE none 0 payload ABSTTL", "RESTORE none 0 payload ABSTTL");
         look(0, "RESTORE ABSTTL 0 payload REPLACE", "RESTORE ABSTTL 0 payload REPLACE");
         look(1, "SET s v PXAT 600", "SET s v PXAT 9999");
@@ -266,9 +266,9 @@ mod tests {
             assert_eq!(it, command(expected), "{text}");
         };
         look("pexpireat k 500", "pexpireat k 9999");
-        look("PEXPIREAT later 1000", "PEXPIREAT later 11000");
+        look("PEXPIREAT later 1000", "PEXPIREAT later 16000");
         look("PEXPIREAT k 500 LT", "PEXPIREAT k 9999");
-        look("pexpireat later 1000 gt", "pexpireat later 11000");
+        look("pexpireat later 1000 gt", "pexpireat later 16000");
         look("SET s v PXAT 600 NX", "SET s v PXAT 9999 NX");
         look("SET PXAT pxat", "SET PXAT pxat");
         look("SET s v KEEPTTL GET", "SET s v KEEPTTL GET");
