@@ -448,7 +448,7 @@ impl<'a> EventLoop<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
 
     use mio::net::TcpStream;
 
@@ -481,5 +481,8 @@ mod tests {
             is_full && events.is_empty() && event_loop.timeout().is_none()
         });
         assert!(rests, "{sent} bytes were taken, and it has something to do in each turn");
+        // It rests because it waits, and not because the client was given up.
+        let nothing = peer.read(&mut [0]).unwrap_err();
+        assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
     }
 }
