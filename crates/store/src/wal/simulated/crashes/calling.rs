@@ -346,6 +346,10 @@ impl Image {
 
     /// [`Self::check`] in a thread of its own: the writes that this one holds are of its own store.
     fn check_aside(&self, disk: SimulatedDisk, pool: PathBuf, low: usize) {
+        // As in `world.rs`.
+        if std::thread::panicking() {
+            return;
+        }
         std::thread::scope(|scope| {
             let checked = scope.spawn(|| self.check(disk, &pool, low)).join();
             checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -156,7 +156,8 @@ impl Run {
                 let random = &mut lock(&run.story).random;
                 (random.one_in(14), random.bits())
             };
-            if crash {
+            // Unless the thread unwinds, as in `world.rs`.
+            if crash && !std::thread::panicking() {
                 std::thread::scope(|scope| {
                     let checked = scope.spawn(|| run.crash(seed, &good)).join();
                     checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));

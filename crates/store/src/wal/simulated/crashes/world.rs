@@ -298,6 +298,11 @@ impl Image<'_> {
 
     /// [`Self::check`] in a thread of its own: the writes that this one holds are of its own store.
     fn check_aside(&self, disk: SimulatedDisk, pool: PathBuf, low: usize, is_killed: bool) {
+        // A store that is closed while its thread unwinds comes here, too: what that found is enough, and to unwind
+        // once more would end the process.
+        if std::thread::panicking() {
+            return;
+        }
         std::thread::scope(|scope| {
             let checked = scope.spawn(|| self.check(disk, pool, low, is_killed)).join();
             checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
