@@ -23,6 +23,7 @@ mod pairs;
 mod redis;
 mod refusals;
 mod round_trip;
+mod scripted_sources;
 mod serving;
 mod threads;
 mod traced;
