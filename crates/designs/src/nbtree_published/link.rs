@@ -37,19 +37,15 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 // as to leaves, or a crash would take such a write back (NP5).
                 self.medium.persist(word.as_ptr(), 8);
             }
-            // Acquire: if the predecessor is being replaced, its copies may have taken the link
-            // over before we changed it; pairs with the add of the bit in `write.rs`.
-            let is_moving = |leaf: &Leaf<M>| leaf.bitmap.load(Ordering::Acquire) & SMO != 0;
+            // If the predecessor is being replaced, its copies may have taken the link over before we
+            // changed it.
             if let Some(predecessor) = predecessor.filter(|leaf| is_moving(leaf)) {
                 M::mark("nbtree_published.help_predecessor");
                 // Its replacement needs a log, and its lock may be that of a thread that waits for one.
                 if !M::mutant("nbtree_blocks.keeps_log") {
                     self.space.give_up(session, logged);
                 }
-                // With locks: to the left only, so no thread waits for one that it keeps waiting.
-                if let Some(_held) = self.hold_for_write(predecessor) {
-                    self.replace(session, predecessor)?;
-                }
+                self.replace_in_front(session, predecessor)?;
                 continue;
             }
             if before.is_err_and(|now| now != left.block()) {
@@ -66,6 +62,29 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         Ok(())
     }
 
+    /// Replaces the leaf in front of another, behind those in front of it that are being replaced, too.
+    ///
+    /// The leftmost one first, so that its link waits for nobody: one after the other from the right, each
+    /// would wait for the next on this thread's stack, and where a pool had been full there may be thousands.
+    fn replace_in_front(
+        &self,
+        session: &mut Session<M>,
+        nearest: &Leaf<M>,
+    ) -> Result<(), AllocError> {
+        let (mut waiting, mut leaf) = (vec![nearest], nearest);
+        while let Some(before) = self.predecessor(session, leaf).filter(|leaf| is_moving(leaf)) {
+            waiting.push(before);
+            leaf = before;
+        }
+        for leaf in waiting.into_iter().rev() {
+            // With locks: to the left only, so no thread waits for one that it keeps waiting.
+            if let Some(_held) = self.hold_for_write(leaf) {
+                self.replace(session, leaf)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The leaf in front of `leaf`; `None` if it is the first.
     fn predecessor(&self, session: &mut Session<M>, leaf: &Leaf<M>) -> Option<&Leaf<M>> {
         Some(self.find_leaf(session, leaf.low().checked_sub(1)?))
@@ -75,4 +94,10 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         self.splits.add(session.stripe(), 1);
         self.leaves.add(session.stripe(), i64::from(!left.right().is_null()));
     }
+}
+
+/// Whether a leaf is being replaced, or was to be when there was no room.
+fn is_moving<M: Machine>(leaf: &Leaf<M>) -> bool {
+    // Acquire: pairs with the add of the bit in `write.rs`.
+    leaf.bitmap.load(Ordering::Acquire) & SMO != 0
 }

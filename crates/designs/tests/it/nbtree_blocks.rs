@@ -2,6 +2,7 @@
 //! replacements that need each other need one entry of a log.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use everleaf_alloc::Audit;
 use everleaf_designs::NbTreePublished;
@@ -65,8 +66,11 @@ fn leaves_that_found_the_ring_full_are_free_after_a_crash() {
     }
 }
 
-/// The leaf in front of which a chain of five begins, of those with 31 keys that ascending inserts leave.
+/// The leaf in front of which a chain begins, of those with 31 keys that ascending inserts leave.
 const FIRST: u64 = 10;
+
+/// Bytes of a stack on which an insert fits, and not one more for each of 250 leaves.
+const STACK: usize = 128 << 10;
 
 /// Fills a leaf of a full pool between its first key and the next, until an insert would have to replace it.
 fn fill(tree: &Tree, session: &mut Session<Hardware>, leaf: u64) -> u64 {
@@ -80,6 +84,40 @@ fn fill(tree: &Tree, session: &mut Session<Hardware>, leaf: u64) -> u64 {
     panic!("leaf {leaf} was replaced in a full pool");
 }
 
+/// A tree in a pool that was full once: a chain of so many neighbours lacked room for their replacement, and there is room
+/// again.
+struct Chain {
+    heap: Arc<Heap<Hardware>>,
+    tree: Tree,
+    /// A key whose insert replaces the last of them.
+    wanted: u64,
+}
+
+impl Chain {
+    fn new(path: &Path, allocator: &str, blocks: usize, count: u64) -> Self {
+        let heap = Heap::create(pool(path)).expect("room");
+        let mut session = heap.session().expect("a free session");
+        let mut reader = heap.session().expect("a free session");
+        let tree = Tree::create_on(&mut session, allocator, blocks).expect("room");
+        // A long scan: nothing that was replaced is free before it ends.
+        reader.pin();
+        let ascending = (100..).step_by(100);
+        let refused = ascending.take_while(|key| tree.insert(&mut session, *key, *key).is_ok());
+        assert!(refused.count() as u64 > 31 * (FIRST + count), "{allocator}");
+        let mut wanted = 0;
+        (FIRST..FIRST + count).for_each(|leaf| wanted = fill(&tree, &mut session, leaf));
+        reader.unpin();
+        (0..3).for_each(|_| heap.advance_epoch());
+        drop((session, reader));
+        Chain { heap, tree, wanted }
+    }
+
+    fn insert(&self, allocator: &str) {
+        let mut session = self.heap.session().expect("a free session");
+        self.tree.insert(&mut session, self.wanted, self.wanted).expect(allocator);
+    }
+}
+
 /// Five neighbours whose replacement was refused for want of room are replaced by one insert, the first one first. The
 /// fifth found the log's four entries taken by the others, and the insert was refused in a pool with room.
 #[test]
@@ -87,25 +125,29 @@ fn a_chain_of_leaves_that_lacked_room_needs_one_log_entry() {
     for allocator in ["calloc", "pmdk-like", "nvm-malloc-like", "nvalloc-like", "everleaf"] {
         let directory = tempfile::tempdir().expect("a directory");
         let (path, image) = (directory.path().join("pool"), directory.path().join("image"));
-        let heap = Heap::create(pool(&path)).expect("room");
-        let mut session = heap.session().expect("a free session");
-        let mut reader = heap.session().expect("a free session");
-        let tree = Tree::create_on(&mut session, allocator, 80).expect("room");
-        // A long scan: nothing that was replaced is free before it ends.
-        reader.pin();
-        let ascending = (100..).step_by(100);
-        let refused = ascending.take_while(|key| tree.insert(&mut session, *key, *key).is_ok());
-        assert!(refused.count() as u64 > 31 * (FIRST + 5), "{allocator}");
-        let mut wanted = 0;
-        (FIRST..FIRST + 5).for_each(|leaf| wanted = fill(&tree, &mut session, leaf));
-        reader.unpin();
-        (0..3).for_each(|_| heap.advance_epoch());
-        tree.insert(&mut session, wanted, wanted).expect(allocator);
+        let chain = Chain::new(&path, allocator, 80, 5);
+        chain.insert(allocator);
 
         std::fs::copy(&path, &image).expect("the pool is copied");
+        let Chain { heap, tree, .. } = chain;
+        let mut session = heap.session().expect("a free session");
         let (root, keys) = (tree.root_value(), tree.len(&mut session).expect("a count"));
-        drop((tree, session, reader, heap));
+        drop((tree, session, heap));
         let report = check_of(&image, root);
         assert_eq!((report.problems, report.keys), (vec![], keys), "{allocator}");
     }
+}
+
+/// A long chain is replaced on a short stack. Each of its leaves had waited on it for the one in front.
+#[test]
+fn a_long_chain_of_leaves_needs_no_long_stack() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let chain = Chain::new(&directory.path().join("pool"), "everleaf", 1200, 250);
+    std::thread::scope(|scope| {
+        let short = std::thread::Builder::new().stack_size(STACK);
+        let thread = short.spawn_scoped(scope, || chain.insert("everleaf")).expect("a thread");
+        thread.join().expect("no panic");
+    });
+    let mut session = chain.heap.session().expect("a free session");
+    assert_eq!(chain.tree.get(&mut session, chain.wanted).expect("get"), Some(chain.wanted));
 }
