@@ -317,13 +317,8 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     ) -> Result<U64Nodes<G, M>, IndexError> {
         let tree = U64Nodes::without_leaves(design, &session.heap().clone(), id);
         let mut loader = BulkLoader::<U64Kind, _, M>::new(session, tree);
-        match Self::load_into(&mut loader, pairs) {
-            Ok(()) => Ok(loader.finish()?),
-            Err(error) => {
-                loader.abandon();
-                Err(error)
-            }
-        }
+        Self::load_into(&mut loader, pairs)?;
+        Ok(loader.finish()?)
     }
 
     fn load_into(

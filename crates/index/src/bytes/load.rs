@@ -34,13 +34,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         pairs: impl IntoIterator<Item = (Key, Value, u64)>,
     ) -> Result<T, IndexError> {
         let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::new(session, tree);
-        match Self::load_into(&mut loader, pairs) {
-            Ok(()) => Ok(loader.finish()?),
-            Err(error) => {
-                loader.abandon();
-                Err(error)
-            }
-        }
+        Self::load_into(&mut loader, pairs)?;
+        Ok(loader.finish()?)
     }
 
     fn load_into<T: Loadable<BytesKind<HEADS>, M>, Key: AsRef<[u8]>, Value: AsRef<[u8]>>(

@@ -41,9 +41,11 @@ pub(crate) trait Loadable<K: Kind<M>, M: Machine>: Sized {
     fn free_loaded(&self, session: &mut Session<M>, children: &[Child]);
 }
 
-/// Builds the leaves of a new tree from entries that come in key order.
-pub(crate) struct BulkLoader<'s, K, T, M: Machine> {
-    tree: T,
+/// Builds the leaves of a new tree from entries that come in key order. What was built or pushed goes back when it is
+/// dropped, so also when the caller's pairs panic; not that of a partition, whose first fence its neighbour may be reading.
+pub(crate) struct BulkLoader<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> {
+    /// Until the end, which takes it.
+    tree: Option<T>,
     session: &'s mut Session<M>,
     /// Entries of the leaf being filled.
     entries: Vec<Pair>,
@@ -53,6 +55,7 @@ pub(crate) struct BulkLoader<'s, K, T, M: Machine> {
     next_first: usize,
     children: Vec<Child>,
     keys: u64,
+    is_partition: bool,
     kind: PhantomData<K>,
 }
 
@@ -79,25 +82,33 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
             1,
             "the first lows would all be in the first partition"
         );
-        BulkLoader { low, ..Self::new(session, tree) }
+        let mut loader = Self::new(session, tree);
+        loader.low = low;
+        loader.is_partition = true;
+        loader
     }
 
     /// Starts with a tree without leaves. It survives a crash once the pool's directory has its id.
     pub fn new(session: &'s mut Session<M>, tree: T) -> Self {
         BulkLoader {
-            tree,
+            tree: Some(tree),
             session,
             entries: vec![],
             low: K::FIRST_LOWS[0],
             next_first: 1,
             children: vec![],
             keys: 0,
+            is_partition: false,
             kind: PhantomData,
         }
     }
 
     pub fn session(&mut self) -> &mut Session<M> {
         self.session
+    }
+
+    fn tree(&self) -> &T {
+        self.tree.as_ref().expect("only an end takes the tree")
     }
 
     /// Adds the next entry, made with `skip` 0.
@@ -109,7 +120,7 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
             self.finish_leaf(*first)?;
             self.next_first += 1;
         }
-        let fill = (self.tree.leaf_capacity() * LEAF_FILL / 16).max(1);
+        let fill = (self.tree().leaf_capacity() * LEAF_FILL / 16).max(1);
         if self.entries.len() >= fill {
             let below = self.entries[self.entries.len() - 1];
             let made = K::make_fence(self.session, self.low, below, entry);
@@ -136,7 +147,8 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
         let skip = K::shared_prefix(base, self.low, high);
         let keyed: Vec<Pair> =
             self.entries.iter().map(|entry| K::rekey(base, *entry, skip)).collect();
-        let leaf = self.tree.load_leaf(self.session, self.low, high, &keyed)?;
+        let tree = self.tree.as_ref().expect("only an end takes the tree");
+        let leaf = tree.load_leaf(self.session, self.low, high, &keyed)?;
         self.children.push((self.low, leaf));
         self.entries.clear();
         self.low = high;
@@ -145,24 +157,16 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
 
     /// The finished partition, up to `high`, which belongs to the next one; or all that there is of it.
     pub fn finish_partition(mut self, high: u64) -> (Part, Result<(), AllocError>) {
-        match self.end_leaf(high) {
-            Ok(()) => (
-                Part { children: self.children, keys: self.keys, entries: vec![], low: None },
-                Ok(()),
-            ),
-            Err(error) => (self.stop(), Err(error)),
-        }
+        // The fence is the next partition's, and all entries have a leaf if that was made.
+        let ended = self.end_leaf(high);
+        let part = self.take();
+        (if ended.is_ok() { Part { low: None, ..part } } else { part }, ended)
     }
 
     /// The finished tree.
     pub fn finish(mut self) -> Result<T, AllocError> {
-        match self.finish_root() {
-            Ok(()) => Ok(self.tree),
-            Err(error) => {
-                self.abandon();
-                Err(error)
-            }
-        }
+        self.finish_root()?;
+        Ok(self.tree.take().expect("only an end takes the tree"))
     }
 
     fn finish_root(&mut self) -> Result<(), AllocError> {
@@ -171,7 +175,8 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
             self.next_first += 1;
         }
         self.finish_leaf(0)?;
-        self.tree.set_leaves(self.session, self.children.clone(), self.keys)
+        let tree = self.tree.as_ref().expect("only an end takes the tree");
+        tree.set_leaves(self.session, self.children.clone(), self.keys)
     }
 
     /// All that was built or pushed so far, to be given back.
@@ -180,6 +185,7 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
     }
 
     fn take(&mut self) -> Part {
+        self.tree = None;
         let has_leaf = self.children.last().is_some_and(|(low, _)| *low == self.low);
         Part {
             children: std::mem::take(&mut self.children),
@@ -188,10 +194,13 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
             low: (!has_leaf).then_some(self.low),
         }
     }
+}
 
-    /// Gives everything back that was built or pushed so far.
-    pub fn abandon(mut self) {
-        self.take().give_back::<K, T, M>(self.session, &self.tree);
+impl<K: Kind<M>, T: Loadable<K, M>, M: Machine> Drop for BulkLoader<'_, K, T, M> {
+    fn drop(&mut self) {
+        if let Some(tree) = self.tree.take().filter(|_| !self.is_partition) {
+            self.take().give_back::<K, T, M>(self.session, &tree);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
-use everleaf::{Action, Error, Options, Store, WriteBatch};
+use everleaf::{Action, Error, Options, Store, Tree, WriteBatch};
 
 /// Far more than any of the tests needs on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -301,6 +301,27 @@ fn a_check_waits_for_a_load() {
         end.store(true, Ordering::Relaxed);
         checker.join().expect("nothing is leaked");
     });
+}
+
+/// What a load had made until its pairs panicked was in nobody's books: a check called the pool leaking, and its space
+/// was gone until the next opening.
+#[test]
+fn a_load_whose_pairs_panic_leaves_nothing_behind() {
+    for tree in [Tree::NbTree, Tree::HashedLeaf] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(1 << 30).tree(tree);
+        let store = options.open(folder.path().join("pool")).expect("the pool opens");
+        let pairs = (0..20_000u32).map(|number| {
+            assert!(number < 19_999, "the pairs end early");
+            (number.to_be_bytes(), [7; 300])
+        });
+        let load = || store.load_map("loaded", pairs).map(drop);
+        catch_unwind(AssertUnwindSafe(load)).expect_err("the panic is passed on");
+        is_sound(&store);
+        assert!(store.existing_map("loaded").expect("it looks").is_none(), "{tree:?}");
+        let again = (0..9u8).map(|number| ([number], b"v"));
+        assert_eq!(store.load_map("loaded", again).expect("room").len(), 9, "{tree:?}");
+    }
 }
 
 /// It would wait for the load that it is called from; a check by another thread, or afterwards, does not.
