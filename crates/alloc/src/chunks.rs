@@ -4,7 +4,7 @@ use everleaf_machine::Machine;
 
 use crate::error::AllocError;
 use crate::heap::Heap;
-use crate::layout::{CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind};
+use crate::layout::{CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, blocks_per_chunk};
 use crate::size_class::{class_of, slots_per_chunk};
 
 impl<M: Machine> Heap<M> {
@@ -26,15 +26,32 @@ impl<M: Machine> Heap<M> {
     }
 
     pub(crate) fn add_block_chunk(&self, class: usize) -> Result<(), AllocError> {
+        let shift = self.chunk_shift();
+        assert!(blocks_per_chunk(class, shift) > 1, "blocks of class {class} do not fit a chunk");
+        // The pool may grow for the chunk, and wait for the disk: without the depot's lock, which threads spin for
+        // that want or give back what is in memory. The lock of the space is kept until the chunk is in a list,
+        // because an audit that has both would find it in none.
         let mut space = self.space.lock();
-        let mut depot = self.depot.lock();
-        depot.add_block_chunk(self.pool(), &mut space, self.chunk_shift(), class)
+        if !self.depot.lock().blocks[class].is_empty() {
+            // Another session's chunk, for which we have waited.
+            return Ok(());
+        }
+        let header = ChunkHeader::single(ChunkKind::Leaves, class as u8);
+        let chunk = space.take(self.pool(), header)?;
+        self.depot.lock().add_block_chunk(chunk, shift, class);
+        Ok(())
     }
 
     pub(crate) fn add_record_chunk(&self, class: usize) -> Result<(), AllocError> {
+        // As in `add_block_chunk`.
         let mut space = self.space.lock();
-        let mut depot = self.depot.lock();
-        depot.add_record_chunk(self.pool(), &mut space, self.chunk_shift(), class)
+        if !self.depot.lock().records[class].is_empty() {
+            return Ok(());
+        }
+        let header = ChunkHeader::single(ChunkKind::Records, class as u8);
+        let chunk = space.take(self.pool(), header)?;
+        self.depot.lock().add_record_chunk(chunk, self.chunk_shift(), class);
+        Ok(())
     }
 
     /// Gives chunks in which everything is free back to the free runs. Returns how many.

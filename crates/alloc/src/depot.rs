@@ -4,10 +4,8 @@ use everleaf_machine::Machine;
 use everleaf_pool::Pool;
 
 use crate::bag::Bag;
-use crate::error::AllocError;
 use crate::layout::{
-    BLOCK_CLASS_COUNT, BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, block_size,
-    blocks_of_chunk, blocks_per_chunk,
+    BLOCK_CLASS_COUNT, BLOCK_SIZE, CHUNK_HEADER_SIZE, block_size, blocks_of_chunk, blocks_per_chunk,
 };
 use crate::node::NodeArena;
 use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
@@ -37,35 +35,18 @@ impl Default for Depot {
 }
 
 impl Depot {
-    /// Takes a chunk and adds its blocks of `class`.
-    pub fn add_block_chunk<M: Machine>(
-        &mut self,
-        pool: &Pool<M>,
-        space: &mut Space,
-        shift: u32,
-        class: usize,
-    ) -> Result<(), AllocError> {
-        assert!(blocks_per_chunk(class, shift) > 1, "blocks of class {class} do not fit a chunk");
-        let chunk = space.take(pool, ChunkHeader::single(ChunkKind::Leaves, class as u8))?;
+    /// Adds the blocks of `class` that a new chunk has.
+    pub fn add_block_chunk(&mut self, chunk: u64, shift: u32, class: usize) {
         // Highest first, so that they are handed out in ascending order.
         self.blocks[class].extend(blocks_of_chunk(class, chunk, shift).rev());
-        Ok(())
     }
 
-    /// Takes a chunk and adds its records of `class`.
-    pub fn add_record_chunk<M: Machine>(
-        &mut self,
-        pool: &Pool<M>,
-        space: &mut Space,
-        shift: u32,
-        class: usize,
-    ) -> Result<(), AllocError> {
-        let chunk = space.take(pool, ChunkHeader::single(ChunkKind::Records, class as u8))?;
+    /// Adds the records of `class` that a new chunk has.
+    pub fn add_record_chunk(&mut self, chunk: u64, shift: u32, class: usize) {
         let first = (chunk << shift) + CHUNK_HEADER_SIZE as u64;
         let size = class_size(class) as u64;
         let count = slots_per_chunk(class, 1 << shift) as u64;
         self.records[class].extend((0..count).rev().map(|slot| first + slot * size));
-        Ok(())
     }
 
     /// Bytes of its free blocks and records.
