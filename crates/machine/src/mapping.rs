@@ -240,7 +240,8 @@ unsafe fn map_file(
     sync: bool,
 ) -> io::Result<*mut u8> {
     let sharing = if access.writes_back() {
-        MapFlags::PRIVATE
+        // Not counted for what the system has promised: of a pool larger than memory only what is read is taken.
+        MapFlags::PRIVATE | MapFlags::NORESERVE
     } else if sync {
         MapFlags::SHARED_VALIDATE | MapFlags::SYNC
     } else {
@@ -311,11 +312,13 @@ impl Mapping {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let reservation = Reservation::new(reserved)?;
-        let is_file = matches!(source, Source::File { .. });
+        // A private mapping is none, though the kernel would take its request for one.
+        let may_be_synchronous =
+            matches!(&source, Source::File { access, .. } if !access.writes_back());
         let mut synchronous = false;
         if length > 0 {
             // SAFETY: the reservation is new: nothing is placed in it, and offset 0 is aligned.
-            synchronous = is_file
+            synchronous = may_be_synchronous
                 && try_sync
                 && unsafe { reservation.place(0, length, &source, true) }.is_ok();
             if !synchronous {
