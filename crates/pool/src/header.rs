@@ -149,6 +149,7 @@ fn decode(words: &HeaderWords) -> Copy {
     let sound = *words == expected
         && header.max_size >= SIZE_MIN
         && header.max_size.is_multiple_of(SIZE_GRANULE)
+        && header.generation < u64::MAX >> 1
         && header.max_size <= isize::MAX as u64
         && (header.features & FEATURE_LOG_NOTE != 0 || header.log == LogNote::default());
     if sound { Copy::Whole(header) } else { Copy::Damaged }

@@ -7,6 +7,7 @@ mod format;
 mod ids;
 mod seal;
 
+use std::io;
 use std::path::Path;
 
 use everleaf_machine::{Atomic, Machine, Ordering, OwnerProcess, SpinLock};
@@ -18,9 +19,9 @@ use crate::header::{Header, LogNote};
 use crate::layout::{
     DATA_START, FEATURE_LOG_NOTE, HEADER_OFFSETS, SESSION_OFFSETS, SESSION_SIZE, SIZE_GRANULE,
 };
-use crate::session_record::SessionRecord;
+use crate::session_record::{SessionRecord, WRITE_FAILED};
 use crate::view::View;
-use crate::{Backing, FileName, Medium, PoolError, header};
+use crate::{Backing, Domain, FileName, Medium, PoolError, header};
 
 /// The name of a pool without a file, in errors.
 const MEMORY: &str = "(memory)";
@@ -82,13 +83,41 @@ unsafe impl<M: Machine> Send for Pool<M> {}
 unsafe impl<M: Machine> Sync for Pool<M> {}
 
 impl<M: Machine> Pool<M> {
+    /// Whether what was stored survives the machine when it is durable by the domain of this pool: not on persistent
+    /// memory that is used by the domain `Process`, which flushes nothing.
+    fn survives_machine(&self) -> bool {
+        let is_left_in_caches =
+            self.backing.outlives_stores() && self.medium.domain() == Domain::Process;
+        self.backing.survives_machine() && !is_left_in_caches
+    }
+
     /// Sends what is stored to the disk, where stores alone do not survive the machine.
     fn sync(&self, action: &'static str) -> Result<(), PoolError> {
-        if !self.backing.survives_machine() {
-            let error = |source| PoolError::Io { path: self.place().into(), action, source };
-            self.backing.sync().map_err(error)?;
+        if self.survives_machine() {
+            return Ok(());
         }
-        Ok(())
+        let error = |source| PoolError::Io { path: self.place().into(), action, source };
+        self.backing.sync().map_err(error)
+    }
+
+    /// Notes that the disk refused to write something of the pool: from now on it is not said to be closed, and who
+    /// opens it is told ([`WRITE_FAILED`]).
+    fn note_failed_write_in(&self, session: &mut SessionRecord) {
+        let generation = session.generation + 1;
+        *session = SessionRecord { clean: false, boot_id: WRITE_FAILED, generation, ..*session };
+        // Not synced: the next process of this boot finds it in memory, and another boot asks in any case.
+        session.write(self.view(), 0);
+    }
+
+    /// Notes that the disk refused to write something of the pool, as a sync of its own does that fails: the system
+    /// may have dropped what it could not write, and the next sync says nothing about that.
+    ///
+    /// *Thread-safe*; until the pool is closed, which is then refused. The next opening finds it as after a crash of the
+    /// machine.
+    pub fn note_failed_write(&self) {
+        if self.writable("note a write that failed").is_ok() && !self.survives_machine() {
+            self.note_failed_write_in(&mut self.session.lock());
+        }
     }
 
     /// Marks the pool as closed cleanly: the next session need not look for what was left undone.
@@ -98,10 +127,22 @@ impl<M: Machine> Pool<M> {
     /// a pool without this call is allowed; the next session then recovers.
     ///
     /// # Errors
-    /// `ReadOnly`; `Io` if the disk refuses, and the pool then counts as not clean.
+    /// `ReadOnly`; `Io` if the disk refuses, or has refused a write of this pool before: what it did not write then
+    /// may be lost, though later writes succeed. The pool then counts as not clean, and as doubtful at the next opening.
     pub fn set_clean(&self) -> Result<(), PoolError> {
         self.writable("mark it clean")?;
         let mut session = self.session.lock();
+        self.write_clean(&mut session).inspect_err(|_| self.note_failed_write_in(&mut session))
+    }
+
+    fn write_clean(&self, session: &mut SessionRecord) -> Result<(), PoolError> {
+        if session.has_failed_write() {
+            return Err(PoolError::Io {
+                path: self.place().into(),
+                action: "mark it as closed",
+                source: io::Error::other("the disk refused an earlier write of it"),
+            });
+        }
         // The data first, then the mark (I5).
         self.sync("sync the data")?;
         let next = SessionRecord { clean: true, generation: session.generation + 1, ..*session };
@@ -255,7 +296,8 @@ impl<M: Machine> Pool<M> {
     /// As [`Pool::enable_features`].
     pub fn set_max_size(&self, max: u64) -> Result<(), PoolError> {
         self.note_features(|header| {
-            let kept = (max / SIZE_GRANULE * SIZE_GRANULE).max(self.size());
+            let most = max.min(isize::MAX as u64) / SIZE_GRANULE * SIZE_GRANULE;
+            let kept = most.max(self.size());
             std::mem::replace(&mut header.max_size, kept) == kept
         })
     }
@@ -276,7 +318,7 @@ impl<M: Machine> Pool<M> {
     /// Headers and sessions alone: of a pool whose process was killed, or that was loaded a moment ago, everything else
     /// may be waiting to be written, and who notes something is in the middle of an operation.
     fn sync_records(&self, action: &'static str) -> Result<(), PoolError> {
-        if self.backing.survives_machine() {
+        if self.survives_machine() {
             return Ok(());
         }
         let end = SESSION_OFFSETS[1] + SESSION_SIZE;
@@ -311,7 +353,8 @@ impl<M: Machine> Pool<M> {
             header.write(self.view(), whole);
         }
         state.is_unsynced = true;
-        sync()?;
+        // What the system tells of may be any page of the file.
+        sync().inspect_err(|_| self.note_failed_write())?;
         state.is_unsynced = false;
         // Release: pairs with the load in `features`.
         self.features.store(header.features, Ordering::Release);

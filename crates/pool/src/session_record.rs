@@ -35,6 +35,11 @@ pub fn noted(boot_id: [u8; 16], place: u64) -> [u8; 16] {
     whole([first, last ^ place])
 }
 
+/// What stands in place of the boot in the session of a pool that the disk refused to write: the page cache may show what
+/// the disk has not got, and a later write that succeeds says nothing about it. No boot has this id, and an older
+/// Everleaf takes it for one that is not known.
+pub const WRITE_FAILED: [u8; 16] = *b"write\0\0failed\0\0\0";
+
 /// The place that was noted with this boot; `None` with another one.
 fn place_in(noted: [u8; 16], boot_id: [u8; 16]) -> Option<u64> {
     let ((first, last), (boot_first, boot_last)) = (halves(noted), halves(boot_id));
@@ -86,6 +91,11 @@ impl SessionRecord {
         }
     }
 
+    /// Whether a write of the pool to the disk has failed, and nothing has made up for it since.
+    pub fn has_failed_write(&self) -> bool {
+        !self.clean && self.boot_id == WRITE_FAILED
+    }
+
     /// Why the pool's contents cannot be relied on, if so: the session was not closed and what it
     /// stored did not outlive the machine.
     pub fn crashed_with_machine(&self, now: &Environment) -> Option<Evidence> {
@@ -97,6 +107,10 @@ impl SessionRecord {
         let is_same_boot =
             self.boot_id == now.boot_id || is_boot_known(self.boot_id) && place.is_some();
         match self.domain {
+            Domain::Process if self.has_failed_write() => Some(Evidence {
+                told: "it was not closed, and the disk had refused a write of it, so that it may lack what memory shows",
+                is_certain: false,
+            }),
             Domain::Process if place.is_some_and(|place| is_forgotten(place, now)) => {
                 Some(Evidence {
                     told: "it was not closed, and its file system has been mounted anew since, which loses nothing \
@@ -159,8 +173,9 @@ fn decode(words: &SessionWords) -> Option<SessionRecord> {
         boot_id: whole([words[3], words[4]]),
         dirty_shutdowns: (words[5] != u64::MAX).then_some(words[5]),
     };
-    // Even under a checksum that fits, only what we write ourselves is believed.
+    // Even under a checksum that fits, only what we write ourselves is believed; and there is a next generation.
     let sound = *words == session.encode()
+        && session.generation < u64::MAX >> 1
         && session.size >= SIZE_MIN
         && session.size.is_multiple_of(SIZE_GRANULE);
     sound.then_some(session)
@@ -202,7 +217,9 @@ mod tests {
 
     #[test]
     fn a_sealed_session_with_impossible_numbers_is_refused() {
-        for (index, value) in [(1, 0), (1, (1 << 20) + 1), (2, 0x0900), (2, 0x10301), (6, 1)] {
+        for (index, value) in
+            [(0, u64::MAX), (1, 0), (1, (1 << 20) + 1), (2, 0x0900), (2, 0x10301), (6, 1)]
+        {
             let mut words = session().encode();
             words[index] = value;
             words[7] = seal(&words);

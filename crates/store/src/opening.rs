@@ -297,7 +297,7 @@ fn open_log(
     if trees.find_bytes_tree(wal::NAME)?.is_some() {
         // What the log alone made durable must be so without it: a process that was killed has not written the pool
         // to the disk.
-        write_back(path)?;
+        write_back(path).inspect_err(|_| trees.heap().pool().note_failed_write())?;
         // What is written from now on is not in it, nor in another copy of it that turns up later.
         trees.heap().pool().note_log(wal::NO_LOG).map_err(IndexError::from)?;
         place.remove()?;

@@ -11,7 +11,9 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::holder::{self, Held, Lock};
-use super::space::{allocate, fill_holes, has_holes, holes, secure, unshare, write_in_place};
+use super::space::{
+    allocate, fill_holes, has_holes, holes, secure, unshare, write_anew, write_in_place,
+};
 use super::unnamed::Unnamed;
 use super::{file_name, kept_inode, probe};
 use crate::header::{self, HeaderWords};
@@ -175,6 +177,13 @@ unsafe impl Backing for FileBacking {
 
     fn sync(&self) -> io::Result<()> {
         Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(self.file()))?)
+    }
+
+    fn write_anew(&self, length: u64) -> io::Result<()> {
+        let length = length.min(self.size());
+        // SAFETY: that many bytes are mapped for as long as `self` lives, and nobody changes them meanwhile.
+        let shown = unsafe { std::slice::from_raw_parts(self.base(), length as usize) };
+        write_anew(self.file(), shown, &self.holes()?)
     }
 
     fn survives_machine(&self) -> bool {

@@ -118,6 +118,15 @@ pub unsafe trait Backing: Send + Sync {
         Ok(())
     }
 
+    /// Has the next [`Backing::sync`] write the first `length` bytes as they are now, whether or not the system takes
+    /// them for written; nobody changes them meanwhile. Nothing where there is no disk.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn write_anew(&self, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Whether a store that is durable by its domain survives the machine and not only the process:
     /// not so on a disk, where stores wait in the kernel's cache. Consulted by the pool to decide
     /// what to trust after a crash, whatever domain it was ordered to work by.

@@ -1,8 +1,9 @@
 //! The disk space of a pool file: allocated before it is used, or refused.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, IFlags, SeekFrom};
@@ -10,6 +11,9 @@ use rustix::io::Errno;
 
 use super::shared_extents::has_shared_extents;
 use crate::PoolError;
+
+/// Bytes of the smallest pages there are.
+const PAGE: usize = 4096;
 
 /// Allocates the holes that a copying program may have left in the file, so that no store to the
 /// pool can fail for want of space.
@@ -109,6 +113,21 @@ pub fn unshare(file: &File, path: &Path, size: u64) -> Result<(), PoolError> {
     Ok(())
 }
 
+/// Writes what a mapping of the file shows to the file, so that the next sync brings it to the disk: all of it that has
+/// space or is not zero. (Of a page that the disk has refused some file systems say that it has none.) By calls and not
+/// by stores, which a full disk would refuse by a signal.
+pub fn write_anew(file: &File, shown: &[u8], holes: &[(u64, u64)]) -> io::Result<()> {
+    let is_hole = |start: u64| holes.iter().any(|(hole, end)| (*hole..*end).contains(&start));
+    let mut offset = 0;
+    for page in shown.chunks(PAGE) {
+        if !is_hole(offset) || page.iter().any(|byte| *byte != 0) {
+            file.write_all_at(page, offset)?;
+        }
+        offset += page.len() as u64;
+    }
+    Ok(())
+}
+
 /// Asks a file system that writes every change to another place (Btrfs) to write those of this file, which is still
 /// empty, where they belong: else each store needs space. A file system that cannot be asked does so anyway, or not.
 pub fn write_in_place(file: &File) {
@@ -176,7 +195,26 @@ pub fn refusal(path: &Path, needed: u64, error: Errno) -> PoolError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn what_is_shown_is_written_but_for_empty_holes() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[1; 6 * PAGE], 0).unwrap();
+        let mut shown = vec![7; 5 * PAGE];
+        // In a hole: nothing, and a byte that the disk may have refused. Elsewhere zeros are written, too.
+        shown[PAGE..2 * PAGE].fill(0);
+        shown[2 * PAGE..3 * PAGE].fill(0);
+        shown[3 * PAGE - 1] = 9;
+        shown[4 * PAGE..].fill(0);
+        let page = PAGE as u64;
+        write_anew(&file, &shown, &[(page, 3 * page)]).unwrap();
+        let mut bytes = vec![0; 6 * PAGE];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes[PAGE..2 * PAGE].iter().all(|byte| *byte == 1), "an empty hole is left");
+        shown[PAGE..2 * PAGE].fill(1);
+        assert!(bytes[..5 * PAGE] == shown);
+        assert_eq!(bytes[5 * PAGE], 1, "nothing behind it is touched");
+    }
 
     #[test]
     fn allocated_bytes_are_zero_even_where_something_was_left() {

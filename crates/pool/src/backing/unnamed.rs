@@ -68,6 +68,12 @@ impl Unnamed {
             move |source: Errno| PoolError::Io { path: path.into(), action, source: source.into() }
         };
         rustix::fs::fsync(&self.file).map_err(io("sync the new file"))?;
+        // Before it has its name: without a descriptor left it would be there, and said to have failed.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
+        let directory = match rustix::fs::open(directory_of(path), flags, Mode::empty()) {
+            Err(Errno::ACCESS) => None,
+            opened => Some(opened.map_err(io("open the directory"))?),
+        };
         let result = match &self.temporary {
             None => link_nameless(&self.file, path),
             Some(Temporary(name, _)) => rustix::fs::link(name, path),
@@ -76,12 +82,11 @@ impl Unnamed {
             Errno::EXIST => PoolError::Exists { path: path.into() },
             error => io("name the new file")(error),
         })?;
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
-        let synced =
-            rustix::fs::open(directory_of(path), flags, Mode::empty()).and_then(rustix::fs::fsync);
+        let Some(directory) = directory else { return Ok(()) };
+        let synced = rustix::fs::fsync(directory);
         // Some file systems cannot sync a directory; the file itself is safe.
         match synced {
-            Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::ACCESS) => Ok(()),
+            Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
             Err(error) => Err(io("sync the directory")(error)),
         }
     }

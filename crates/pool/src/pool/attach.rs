@@ -47,6 +47,18 @@ impl<M: Machine> Pool<M> {
         Self::attach(backing, domain, max, format_new, false)
     }
 
+    /// As [`Pool::with_backing`] of memory that contains a pool, also after a crash of the machine, or if the disk has
+    /// refused a write of it: the caller knows that nothing is lost.
+    ///
+    /// # Errors
+    /// As [`Pool::with_backing`], but for `MachineCrashed`.
+    pub fn with_backing_trusted(
+        backing: Box<dyn Backing>,
+        domain: Domain,
+    ) -> Result<Self, PoolError> {
+        Self::attach(backing, domain, 0, false, true)
+    }
+
     /// [`Pool::with_backing`], optionally trusting a pool after a machine crash.
     pub(crate) fn attach(
         backing: Box<dyn Backing>,
@@ -139,6 +151,13 @@ impl<M: Machine> Pool<M> {
         let environment = self.backing.environment();
         let is_marked = self.backing.begin_writing()?;
         let session = *self.session.get_mut();
+        if session.has_failed_write() && !self.survives_machine() {
+            // Somebody knows that nothing is lost: then the disk gets what it may lack, before anything counts on it.
+            let action = "write all of it anew";
+            let error = |source| PoolError::Io { path: self.place().into(), action, source };
+            self.backing.write_anew(session.size).map_err(error)?;
+            self.sync(action)?;
+        }
         let mut next = SessionRecord {
             clean: false,
             domain: lasting_domain(&*self.backing, self.medium.domain()),
@@ -151,8 +170,9 @@ impl<M: Machine> Pool<M> {
             next.generation += 1;
             next.write(self.view(), whole);
             *self.session.get_mut() = next;
-            self.sync("sync the session record")?;
-        } else if !self.backing.survives_machine() {
+            let synced = self.sync("sync the session record");
+            synced.inspect_err(|_| self.end_session_in_vain(&session))?;
+        } else if !self.survives_machine() {
             // Another process of this boot has written the record, and may have been killed, or refused by the disk,
             // before it was durable: the page cache shows it, and the disk may still have the clean mark of the session
             // before, under which what is changed from now on would be trusted after a loss of power.
@@ -160,8 +180,23 @@ impl<M: Machine> Pool<M> {
             // Persist: the record before anything is changed (I5). Its pages are dirty again, also after a sync that
             // failed, and with them goes what the header says in the same pages, of a log or a feature. The rest, of
             // which much may be waiting, is not waited for.
-            self.sync_records("sync the session record")?;
+            let synced = self.sync_records("sync the session record");
+            synced.inspect_err(|_| self.note_failed_write())?;
         }
         Ok(())
+    }
+
+    /// Leaves a pool that was closed as it was, since the disk refused the record of a new session and nothing else has
+    /// changed; one that was not closed may have been refused any other part of it.
+    fn end_session_in_vain(&mut self, found: &SessionRecord) {
+        if !found.clean {
+            return self.note_failed_write();
+        }
+        let generation = self.session.get_mut().generation + 1;
+        if let Some(seal) = self.seal {
+            let _ = self.set_seal(seal);
+        }
+        // Not synced: the disk has the record that was found, which says the same.
+        SessionRecord { generation, ..*found }.write(self.view(), 0);
     }
 }
