@@ -60,7 +60,7 @@ mod view;
 
 pub use backing::{Backing, Environment, FileName};
 #[cfg(feature = "simulated")]
-pub use backing::{SimulatedBacking, domain_of};
+pub use backing::{PagesLeft, SimulatedBacking, domain_of};
 pub use domain::{Domain, UnknownDomain};
 pub use error::{Holder, PoolError};
 pub use header::LogNote;

@@ -19,4 +19,4 @@ pub use file::FileBacking;
 pub use interface::{Backing, FileName};
 pub use memory::MemoryBacking;
 #[cfg(feature = "simulated")]
-pub use simulated::{SimulatedBacking, domain_of};
+pub use simulated::{PagesLeft, SimulatedBacking, domain_of};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 
 use everleaf_machine::simulated::{self, Memory, OwnedMemory};
 use everleaf_machine::{Hardware, Machine, Simulated, SpinGuard, SpinLock};
@@ -19,7 +20,44 @@ pub struct SimulatedBacking {
     clears: bool,
     /// The disk has no space beyond so many bytes.
     disk_end: u64,
+    /// Pages that the disk has for holes.
+    pages: PagesLeft,
     is_read_only: bool,
+}
+
+/// Pages that a disk has for holes that are to get space, and gets from what is returned.
+#[derive(Clone)]
+pub struct PagesLeft(Arc<SpinLock<Option<u64>, Hardware>>);
+
+impl Default for PagesLeft {
+    fn default() -> Self {
+        PagesLeft(Arc::new(SpinLock::new(None)))
+    }
+}
+
+impl PagesLeft {
+    /// From now on there are so many; without bound if none.
+    pub fn set(&self, pages: Option<u64>) {
+        *self.0.lock() = pages;
+    }
+
+    /// Whether one more was to be had.
+    fn take(&self) -> bool {
+        match &mut *self.0.lock() {
+            None => true,
+            Some(0) => false,
+            Some(pages) => {
+                *pages -= 1;
+                true
+            }
+        }
+    }
+
+    fn give(&self, pages: u64) {
+        if let Some(left) = &mut *self.0.lock() {
+            *left += pages;
+        }
+    }
 }
 
 /// What a file system gives and takes at once.
@@ -38,6 +76,7 @@ impl SimulatedBacking {
             holes: None,
             clears: false,
             disk_end: u64::MAX,
+            pages: PagesLeft::default(),
             is_read_only: false,
         }
     }
@@ -62,6 +101,12 @@ impl SimulatedBacking {
     #[must_use]
     pub fn on_disk_of(self, end: u64) -> Self {
         SimulatedBacking { disk_end: end, ..self }
+    }
+
+    /// The same on a disk that has so many pages for holes.
+    #[must_use]
+    pub fn with_pages(self, pages: &PagesLeft) -> Self {
+        SimulatedBacking { pages: pages.clone(), ..self }
     }
 
     /// The same, for reading only.
@@ -116,14 +161,29 @@ unsafe impl Backing for SimulatedBacking {
             Simulated::lifetime(place, PAGE as usize, false);
         }
         // Not before: other threads may come while it is written.
-        self.no_space().into_iter().for_each(|mut holes| holes.extend(pages.clone()));
+        if let Some(mut holes) = self.no_space() {
+            let before = holes.len();
+            holes.extend(pages);
+            self.pages.give((holes.len() - before) as u64);
+        }
         Ok(true)
     }
 
     fn secure(&self, start: u64, end: u64) -> Result<(), PoolError> {
         if let Some(mut holes) = self.no_space() {
             let pages = start / PAGE..end.div_ceil(PAGE);
-            holes.retain(|page| !pages.contains(page));
+            for page in holes.range(pages).copied().collect::<Vec<_>>() {
+                if !self.pages.take() {
+                    // What it has got by then stays so.
+                    let source = io::Error::from(io::ErrorKind::StorageFull);
+                    return Err(PoolError::DiskFull {
+                        path: "(memory)".into(),
+                        needed: end,
+                        source,
+                    });
+                }
+                holes.remove(&page);
+            }
         }
         Ok(())
     }
@@ -199,6 +259,7 @@ impl Pool<Simulated> {
             holes: None,
             clears: false,
             disk_end: u64::MAX,
+            pages: PagesLeft::default(),
             is_read_only: false,
         };
         let max = memory.size() as u64;

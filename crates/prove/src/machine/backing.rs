@@ -2,7 +2,7 @@
 
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Memory;
-use everleaf_pool::{Pool, PoolError, SimulatedBacking, domain_of};
+use everleaf_pool::{PagesLeft, Pool, PoolError, SimulatedBacking, domain_of};
 
 /// The smallest pool, in bytes.
 pub const SIZE_MIN: u64 = everleaf_pool::layout::SIZE_MIN;
@@ -37,23 +37,28 @@ pub fn open_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
     open_pool_up_to(memory, memory.size() as u64)
 }
 
-/// The pool that `memory` holds, on a file that can return its space, of which no free page has any.
+/// The pool that `memory` holds, on a file that can return its space, of which no free page has any, and a disk that
+/// has so many pages.
 ///
 /// # Errors
 /// Damage.
-pub fn open_sparse_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
+pub fn open_sparse_pool(memory: Memory, pages: &PagesLeft) -> Result<Pool<Simulated>, PoolError> {
     let length = memory.size() as u64;
-    let sparse = backing(memory, length).sparse();
+    let sparse = backing(memory, length).sparse().with_pages(pages);
     Pool::with_backing(Box::new(sparse), domain_of(memory), length, false)
 }
 
-/// The pool that `memory` holds, on a file that can return its space, and has all of it.
+/// The pool that `memory` holds, on a file that can return its space, and has all of it, and a disk that has so many
+/// pages when some are wanted again.
 ///
 /// # Errors
 /// Damage.
-pub fn open_returning_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
+pub fn open_returning_pool(
+    memory: Memory,
+    pages: &PagesLeft,
+) -> Result<Pool<Simulated>, PoolError> {
     let length = memory.size() as u64;
-    let returning = backing(memory, length).returning();
+    let returning = backing(memory, length).returning().with_pages(pages);
     Pool::with_backing(Box::new(returning), domain_of(memory), length, false)
 }
 

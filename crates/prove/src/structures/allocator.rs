@@ -6,6 +6,7 @@ mod late;
 mod opened;
 mod plans;
 mod programs;
+mod walks;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,12 +18,12 @@ use everleaf_alloc::{
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Program};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
+use everleaf_pool::PagesLeft;
 
 use self::late::Late;
 pub use self::plans::random;
 pub use self::programs::Programs;
 pub(crate) use self::programs::RETURNED;
-use crate::judge::expected::Expected;
 use crate::judge::leaks::all_is_free;
 use crate::machine::backing::{
     SIZE_MIN, new_pool_up_to, open_pool, open_returning_pool, open_sparse_pool,
@@ -77,6 +78,8 @@ pub enum Operation {
     Release,
     /// Returns the space of free chunks to the file system, where that can be done, but for about so many.
     Return(u64),
+    /// Leaves the pool as it is, and opens it again. In walks only.
+    Reopen,
 }
 
 /// The file that a pool lies in.
@@ -110,6 +113,10 @@ pub struct AllocatorProgram {
     pub has_wide_chunks: bool,
     /// Whether a long program has very many places.
     pub has_many: bool,
+    /// Whether a walk frees at once what it can, and is looked through behind each step.
+    pub is_watched: bool,
+    /// Pages that the disk has for what had none when the pool was opened, if that is bounded.
+    pub pages: Option<u64>,
     /// Sessions that all threads share, if they do.
     pub shared: usize,
     /// Whether records are marked after the pool is open, when somebody comes to a place.
@@ -226,27 +233,6 @@ impl AllocatorProgram {
         }
     }
 
-    /// Does the walk on a new heap, each answer held against a map.
-    fn do_walk(&self, heap: Arc<Heap<M>>) {
-        let session = RefCell::new(Some(heap.session().expect("a free session")));
-        let node = AtomicPointer::new(std::ptr::null_mut());
-        let (pool, late) = (RefCell::new(None), None);
-        let opened = Opened { sessions: vec![session], pool, node, heap, late };
-        let mut expected = Expected::new();
-        let (mut calls, mut replies) = (vec![], vec![]);
-        for operation in &self.walk {
-            calls.clear();
-            replies.clear();
-            self.calls(operation, &mut calls);
-            self.run(&opened, 0, operation, &mut replies);
-            if !replies.contains(&Reply::Refused) {
-                expected.hold(operation, &calls, &replies);
-            }
-        }
-    }
-}
-
-impl AllocatorProgram {
     /// Marks what the row holds as in use; returns places and values.
     fn mark_all(&self, heap: &Heap<M>, used: &Recovery<M>) -> Result<Vec<(u64, u64)>, String> {
         let mut pairs = vec![];
@@ -286,7 +272,7 @@ impl Program for AllocatorProgram {
         };
         let heap = Heap::create_with_chunks(pool, shift).expect("room for a heap");
         if !self.walk.is_empty() {
-            return self.do_walk(heap);
+            return self.do_walk(memory, heap);
         }
         let mut session = heap.session().expect("a free session");
         for &(key, value) in &self.initial {
@@ -298,10 +284,11 @@ impl Program for AllocatorProgram {
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
+        let pages = PagesLeft::default();
         let pool = match self.file {
             File::Plain => open_pool(memory),
-            File::Returning => open_returning_pool(memory),
-            File::Sparse => open_sparse_pool(memory),
+            File::Returning => open_returning_pool(memory, &pages),
+            File::Sparse => open_sparse_pool(memory, &pages),
         };
         let (heap, recovery) = Heap::open(pool.map_err(text)?).map_err(text)?;
         // Nothing here writes the state word of a block: one that is not zero was never cleared.
@@ -337,6 +324,7 @@ impl Program for AllocatorProgram {
             }
             None
         };
+        pages.set(self.pages);
         let session = |_| Ok(RefCell::new(Some(heap.session()?)));
         let own = if self.shared > 0 { 0 } else { self.threads };
         let sessions: Result<Vec<_>, AllocError> = (0..own).map(session).collect();
@@ -390,7 +378,8 @@ impl Program for AllocatorProgram {
             | Operation::Peek
             | Operation::Rejoin
             | Operation::Release
-            | Operation::Return(_) => {}
+            | Operation::Return(_)
+            | Operation::Reopen => {}
         }
     }
 

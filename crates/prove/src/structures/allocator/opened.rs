@@ -137,6 +137,7 @@ impl Opened {
                 None
             }
             Operation::Rejoin => unreachable!("done without a session"),
+            Operation::Reopen => unreachable!("done without a heap"),
         })
     }
 }

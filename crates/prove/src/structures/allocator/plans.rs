@@ -194,3 +194,60 @@ pub(crate) fn many(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
     };
     (program, plan)
 }
+
+/// Sizes of records that have a chunk of their own in long programs, of whose sizes they are the last.
+const OF_ONE_CHUNK: [u64; 3] = [19, 20, 21];
+const OF_SOME_CHUNKS: [u64; 8] = [19, 20, 21, 22, 23, 24, 25, 26];
+
+/// A walk over few places whose records have chunks of their own, most of them, in a pool of few chunks: what is freed
+/// lies next to what is free. Space is returned and taken again meanwhile, where the disk has some, and the pool opened
+/// again.
+pub(crate) fn chunks(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
+    let random = &mut Random::new(seed ^ 0x6368_756E);
+    let all = LONG_SIZES.len() as u64;
+    let mut value = LONG_VALUES;
+    let sizes = [&OF_ONE_CHUNK[..], &OF_SOME_CHUNKS][random.below(2) as usize];
+    // Blocks of all classes, and records that share a chunk, are in some.
+    let (has_blocks, small) = (random.one_in(2), if random.one_in(3) { 3 } else { 0 });
+    let (width, removals) = (2 + random.below(6), 6 + random.below(3));
+    let mut walk_of = |length: u64, last: Operation, random: &mut Random| -> Vec<Operation> {
+        let mut operation = || {
+            value += all;
+            let key = 2 * random.below(width);
+            match random.below(14) {
+                0 => Operation::Return(random.below(4)),
+                1 => [Operation::Release, Operation::Rejoin, last, last][random.below(4) as usize],
+                2 if has_blocks => Operation::Put(key + 1, value - value % all),
+                3 if has_blocks => Operation::Remove(key + 1),
+                kind if kind < removals => Operation::Remove(key),
+                _ => {
+                    let size = match random.below(8) < small {
+                        true => random.below(OF_ONE_CHUNK[0]),
+                        false => sizes[random.below(sizes.len() as u64) as usize],
+                    };
+                    Operation::Put(key, value - value % all + size)
+                }
+            }
+        };
+        (0..length).map(|_| operation()).collect()
+    };
+    let length = 20 + random.below(400);
+    let mut walk = vec![Operation::Turn];
+    walk.extend(walk_of(length, Operation::Reopen, random));
+    let length = random.below(8);
+    let warm_up = walk_of(length, Operation::Turn, random);
+    let threads = if random.one_in(4) { 2 } else { 1 };
+    let plan = (0..threads).map(|_| walk_of(3, Operation::Turn, random)).collect();
+    let file = [File::Plain, File::Returning, File::Returning, File::Sparse];
+    let program = AllocatorProgram {
+        threads,
+        pool_bytes: SIZE_MIN as usize / 2 * (3 + random.below(4) as usize),
+        walk,
+        warm_up,
+        file: file[random.below(4) as usize],
+        is_watched: true,
+        pages: random.one_in(3).then(|| random.below(12)),
+        ..AllocatorProgram::default()
+    };
+    (program, plan)
+}

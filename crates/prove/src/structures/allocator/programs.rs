@@ -8,7 +8,9 @@ use crate::case::{Case, PlannedCase};
 use crate::machine::backing::SIZE_MIN;
 use crate::machine::configure::Fixed;
 use crate::machine::dimensions::{self, Dimension, Drawn};
-use crate::structures::allocator::plans::{long, many, random, random_of, returned, shared};
+use crate::structures::allocator::plans::{
+    chunks, long, many, random, random_of, returned, shared,
+};
 use crate::structures::pool::creation;
 
 /// Those with sessions that all threads share: how many there are, and what the threads do. A thread that removes or
@@ -65,11 +67,14 @@ const LATE: [&str; 4] =
 /// order, and is made for planted bugs.
 pub(crate) const RETURNED: &str = "made/space comes back";
 
-/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `small/NAME`, `shared/NAME`,
-/// `shared/random/NUMBER`, [`RETURNED`], or of a [`creation`]; behind `late/`, some of them with marks made later.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `chunks/NUMBER`, `small/NAME`,
+/// `shared/NAME`, `shared/random/NUMBER`, [`RETURNED`], or of a [`creation`]; behind `late/`, some of them with marks made later.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("many/") {
         return Some(PlannedCase::boxed(many(seed.parse().ok()?)));
+    }
+    if let Some(seed) = name.strip_prefix("chunks/") {
+        return Some(PlannedCase::boxed(chunks(seed.parse().ok()?)));
     }
     if let Some(seed) = name.strip_prefix("long/") {
         return Some(PlannedCase::boxed(long(seed.parse().ok()?)));
@@ -152,8 +157,9 @@ impl step::Programs for Programs {
         if random.one_in(3) {
             // Each crash is a recovery of many chunks, and programs find more than schedules here.
             let crash = CrashConfig { budget: 8, nested_one_in: 0, ..config.crash };
-            let config = Config { crash, work_limit: 60_000, ..config };
-            let kind = if random.one_in(4) { "many" } else { "long" };
+            let kind = ["many", "chunks", "chunks", "long", "long"][random.below(5) as usize];
+            let work_limit = if kind == "chunks" { 20_000 } else { 60_000 };
+            let config = Config { crash, work_limit, ..config };
             return Step { program: format!("{kind}/{seed}"), config, values };
         }
         let late = if random.one_in(4) { "late/" } else { "" };
@@ -168,7 +174,8 @@ impl step::Programs for Programs {
         if random.one_in(8) {
             let crash = CrashConfig { budget: 4, nested_one_in: 0, ..config.crash };
             let config = Config { crash, work_limit: 20_000, ..config };
-            return Some(Step { program: format!("many/{seed}"), config, values });
+            let kind = if random.one_in(2) { "many" } else { "chunks" };
+            return Some(Step { program: format!("{kind}/{seed}"), config, values });
         }
         if random.one_in(8) {
             return Some(Step { program: format!("shared/random/{seed}"), config, values });
