@@ -25,6 +25,7 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 
+pub(crate) use self::damage::{bytes_of, copy_of};
 use self::loads::{load, loaded};
 use self::names::{KEYS, MAPS, STRIDE, is_integers, key_of, name_of, word_of};
 use crate::judge::leaks::remove_trees;

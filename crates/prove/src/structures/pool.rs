@@ -2,6 +2,7 @@
 //! it. Roots whose names are keys make the map that is judged; the others witness what was done.
 
 pub mod creation;
+mod harm;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -95,6 +96,7 @@ impl Opened {
         pool.set_clean()?;
         let next = open_pool_on_disk_of(self.memory, CAPACITY as u64, self.disk_end)?;
         assert!(next.was_clean() && next.max_size() == CAPACITY as u64);
+        note_seen(&next, max_seen(&next), next.max_size());
         self.pools.borrow_mut().push(Rc::new(next));
         Ok(())
     }
@@ -105,6 +107,8 @@ impl Opened {
 pub struct Directory {
     /// Whether the disk has less space than the pool may have.
     pub is_short: bool,
+    /// Whether each opening comes behind one that was refused, and a bit of one copy of the header is flipped before.
+    pub is_harmed: bool,
 }
 
 impl Directory {
@@ -204,14 +208,23 @@ fn size_seen(pool: &Pool<M>, thread: usize) -> &Atomic<u64, M> {
     pool.word(pool.data_start() + 64 * (FEATURES + thread as u64))
 }
 
+/// The word that witnesses the maximum that an opening has raised, in granules.
+fn max_seen(pool: &Pool<M>) -> &Atomic<u64, M> {
+    size_seen(pool, THREADS_MAX)
+}
+
+/// Notes a size that was seen.
+fn note_seen(pool: &Pool<M>, word: &Atomic<u64, M>, size: u64) {
+    // Release: as in `witness_feature`.
+    word.store(size / SIZE_GRANULE, Ordering::Release);
+    pool.medium().persist(word.as_ptr(), 8);
+}
+
 fn see(pool: &Pool<M>, thread: usize) {
     let features = pool.features();
     let seen = (0..FEATURES).filter(|number| features & feature(*number) != 0);
     seen.for_each(|number| witness_feature(pool, number));
-    let word = size_seen(pool, thread);
-    // Release: as in `witness_feature`.
-    word.store(pool.size() / SIZE_GRANULE, Ordering::Release);
-    pool.medium().persist(word.as_ptr(), 8);
+    note_seen(pool, size_seen(pool, thread), pool.size());
 }
 
 /// Whether a reader takes what a crash has left of a rewriting for damage.
@@ -240,8 +253,23 @@ impl Program for Directory {
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
         judge_copies(memory)?;
-        let opened = Opened::new(memory, 0, self.disk_end()).map_err(|error| error.to_string())?;
+        let open = || Opened::new(memory, 0, self.disk_end()).map_err(|error| error.to_string());
+        let opened = open()?;
+        if self.is_harmed {
+            harm::demand_whole(memory)?;
+            let refused = opened.pool();
+            refused.leave_as_found().map_err(|error| error.to_string())?;
+            let again = open()?.pool();
+            if again.was_clean() != refused.was_clean() {
+                return Err("marked clean by an opening that was refused".to_owned());
+            }
+            opened.pools.borrow_mut().push(again);
+        }
         let pool = opened.pool();
+        let problems = pool.copy_problems();
+        if !problems.is_empty() {
+            return Err(format!("behind an opening: {}", problems.join("; ")));
+        }
         let id_when_closed = pool.root(CLOSED_NAME).map_or(0, |root| root.value);
         if pool.was_clean() && last_id(&pool) != id_when_closed {
             return Err("changed since it was marked clean, and still marked".to_owned());
@@ -262,6 +290,9 @@ impl Program for Directory {
             if seen > pool.size() {
                 return Err(format!("thread {thread} has seen {seen} bytes"));
             }
+        }
+        if max_seen(&pool).read_private() * SIZE_GRANULE > pool.max_size() {
+            return Err(format!("the maximum fell to {}", pool.max_size()));
         }
         if pool.size() > self.disk_end() {
             return Err(format!("{} bytes on a disk of {}", pool.size(), self.disk_end()));
@@ -393,12 +424,15 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
     let plan = plan.iter().map(|thread| thread.to_vec()).collect();
-    Some(PlannedCase::boxed((Directory { is_short: wanted.ends_with("short") }, plan)))
+    Some(PlannedCase::boxed((
+        Directory { is_short: wanted.ends_with("short"), is_harmed: false },
+        plan,
+    )))
 }
 
-/// A third of the disks are short of space.
+/// A third of the disks are short of space, and a fifth of the pools are harmed.
 fn of_number(seed: u64) -> Directory {
-    Directory { is_short: seed.is_multiple_of(3) }
+    Directory { is_short: seed.is_multiple_of(3), is_harmed: seed.is_multiple_of(5) }
 }
 
 /// The small programs.

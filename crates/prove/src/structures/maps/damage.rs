@@ -30,14 +30,14 @@ const HARMS: u64 = 3;
 const KEYS_OF_LEAF: usize = 3;
 
 /// The bytes of a pool, which nobody has open.
-fn bytes_of(memory: &Memory) -> &[u8] {
+pub(crate) fn bytes_of(memory: &Memory) -> &[u8] {
     // SAFETY: the caller that passed the memory out keeps it in its place as long as the program has it, and nobody
     // writes to it meanwhile.
     unsafe { std::slice::from_raw_parts(memory.base(), memory.size()) }
 }
 
 /// Memory of its own with these bytes: what is done to it is no business of the machine that the image is of.
-fn copy_of(bytes: &[u8], domain: Domain) -> OwnedMemory {
+pub(crate) fn copy_of(bytes: &[u8], domain: Domain) -> OwnedMemory {
     let copy = OwnedMemory::new(bytes.len(), domain);
     // SAFETY: as long as the slice, and ours alone.
     unsafe { copy.memory().base().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
