@@ -30,12 +30,16 @@ type M = Simulated;
 type G = Tiny<3, 3>;
 
 const NAME: &str = "words";
+/// The key, in most programs; in others it is empty.
 const KEY: &[u8] = b"the key";
 /// The number of the key to the judge.
 const KEY_NUMBER: u64 = 0;
 /// What times come behind that fit an expiry word, and such that do not.
 const FAR: u64 = 1 << 47;
 const BEHIND_VALUES: u64 = 1 << 52;
+
+/// Lines of which a value that begins behind a record's header and an expiry fills four.
+const LINES: usize = 4 * 64 - 16;
 
 /// The expiry of what never expires.
 const NEVER: u64 = 0;
@@ -76,11 +80,13 @@ pub struct Expiries {
     pub far: u64,
     /// Whether the tree has hashed leaves.
     pub hashes: bool,
+    /// The key.
+    pub key: &'static [u8],
 }
 
 impl Default for Expiries {
     fn default() -> Self {
-        Expiries { threads: 2, now: 0, far: FAR, hashes: false }
+        Expiries { threads: 2, now: 0, far: FAR, hashes: false, key: KEY }
     }
 }
 
@@ -91,6 +97,7 @@ pub struct Opened {
     order: WriteOrder<M>,
     now: u64,
     far: u64,
+    key: &'static [u8],
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<M>>>>,
 }
@@ -99,11 +106,13 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Values of several lengths, so that records are of several classes, and few have chunks of their own.
+/// Values of several lengths, so that records are of several classes, and few have chunks of their own. Some are empty,
+/// and some records end one byte behind a line.
 fn value(number: u64) -> Vec<u8> {
     let length = match number % 8 {
         7 => 5000,
-        5 => 200,
+        6 => 0,
+        5 => LINES - KEY.len() + 1,
         odd if odd % 2 == 1 => 40,
         _ => 8,
     };
@@ -112,7 +121,7 @@ fn value(number: u64) -> Vec<u8> {
 
 /// A value is all of one byte.
 fn check(value: &[u8]) {
-    assert!(value.iter().all(|byte| *byte == value[0]), "half a value: {value:?}");
+    assert!(value.iter().all(|byte| Some(byte) == value.first()), "half a value: {value:?}");
 }
 
 impl Opened {
@@ -127,14 +136,14 @@ impl Opened {
             return write(&mut pinned);
         }
         drop(pinned);
-        let _stripe = self.order.lock(KEY);
+        let _stripe = self.order.lock(self.key);
         write(session)
     }
 
     /// Reads the key as a store does.
     fn read(&self, session: &mut Session<M>) -> Result<Option<u64>, IndexError> {
-        self.order.read(session, KEY, |session, single| {
-            let seen = self.tree.get_verified(session, KEY, Verify::Sum, |record| {
+        self.order.read(session, self.key, |session, single| {
+            let seen = self.tree.get_verified(session, self.key, Verify::Sum, |record| {
                 check(record.value);
                 single.may_be_shown().then_some(record.expiry_ms)
             });
@@ -157,8 +166,9 @@ impl Opened {
                 continue;
             }
             self.order.raise(self.trees.heap());
-            let stripes = self.order.lock_many([self.order.stripe_of(KEY)]);
-            let mut done = self.tree.change_expiry(session, KEY, found, expiry_ms, Verify::Key);
+            let stripes = self.order.lock_many([self.order.stripe_of(self.key)]);
+            let mut done =
+                self.tree.change_expiry(session, self.key, found, expiry_ms, Verify::Key);
             if let Ok(ExpiryChange::NoPlace) = done {
                 done = self.write_again(session, found, expiry_ms);
             }
@@ -181,7 +191,7 @@ impl Opened {
     ) -> Result<ExpiryChange, IndexError> {
         M::mark("expiry.written_again");
         let mut is_same = false;
-        self.tree.decide_record(session, KEY, |record| {
+        self.tree.decide_record(session, self.key, |record| {
             let same = record.filter(|record| record.expiry_ms == found);
             is_same = same.is_some();
             same.map_or(Decision::Keep, |record| {
@@ -199,7 +209,7 @@ impl Opened {
     ) -> Result<Option<u64>, IndexError> {
         let mut before = None;
         self.write(session, |session| {
-            self.tree.decide_record(session, KEY, |found| {
+            self.tree.decide_record(session, self.key, |found| {
                 before = found.map(|record| record.expiry_ms);
                 match decision {
                     Decision::Put(_) if found.is_none() => Decision::Keep,
@@ -214,7 +224,7 @@ impl Opened {
     fn keep(&self, session: &mut Session<M>) -> Result<bool, IndexError> {
         let mut is_new = false;
         self.write(session, |session| {
-            self.tree.decide_record(session, KEY, |found| {
+            self.tree.decide_record(session, self.key, |found| {
                 is_new = found.is_none();
                 Decision::Put(value(3))
             })
@@ -240,10 +250,10 @@ impl Opened {
     ) -> Result<Option<Reply>, IndexError> {
         let done = match operation {
             Operation::Insert(expiry) => {
-                self.change(session, Change::insert(KEY, &value(expiry)), expiry)?
+                self.change(session, Change::insert(self.key, &value(expiry)), expiry)?
             }
             Operation::Update(expiry) => {
-                self.change(session, Change::update(KEY, &value(expiry)), expiry)?
+                self.change(session, Change::update(self.key, &value(expiry)), expiry)?
             }
             Operation::Keep => self.keep(session)?,
             other => return Ok(self.previous(session, other)?.map(Reply::Previous)),
@@ -265,7 +275,7 @@ impl Opened {
             Operation::Remove => self.decide(session, &Decision::Remove)?,
             Operation::Get => self.read(session)?,
             Operation::Purge => {
-                let purged = self.write(session, |session| self.tree.purge(session, KEY))?;
+                let purged = self.write(session, |session| self.tree.purge(session, self.key))?;
                 assert!(!purged || self.now > 0, "it has not expired");
                 return Ok(None);
             }
@@ -312,6 +322,7 @@ impl Program for Expiries {
             order: WriteOrder::new(1),
             now: self.now,
             far: self.far,
+            key: self.key,
             sessions,
         })
     }
@@ -344,8 +355,8 @@ impl Program for Expiries {
             };
             opened.tree.scan(&mut session, all.0, all.1, true, visit).map_err(text)?;
             let see = |_, value: Option<&[u8]>| gotten += usize::from(value.is_some());
-            opened.tree.get_many(&mut session, [KEY], Verify::Sum, see).map_err(text)?;
-            let single = opened.tree.get_with(&mut session, KEY, |_| ()).map_err(text)?;
+            opened.tree.get_many(&mut session, [self.key], Verify::Sum, see).map_err(text)?;
+            let single = opened.tree.get_with(&mut session, self.key, |_| ()).map_err(text)?;
             let all = [scanned, gotten, usize::from(single.is_some())];
             if all != [found.len(); 3] {
                 return Err(format!("{found:?} is there by its time, {all:?} by reads"));

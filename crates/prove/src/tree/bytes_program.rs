@@ -187,9 +187,15 @@ impl BytesProgram {
         let session = session_of(slot, tree.heap())?;
         let mut change = |change: Change<'_>| tree.change(session, &change);
         let previous = match *operation {
-            Operation::Insert(key, value) => change(Change::insert(self.key(key), &encode(value)))?,
-            Operation::Update(key, value) => change(Change::update(self.key(key), &encode(value)))?,
-            Operation::Upsert(key, value) => change(Change::upsert(self.key(key), &encode(value)))?,
+            Operation::Insert(key, value) => {
+                change(Change::insert(self.key(key), &encode(self.key(key), value)))?
+            }
+            Operation::Update(key, value) => {
+                change(Change::update(self.key(key), &encode(self.key(key), value)))?
+            }
+            Operation::Upsert(key, value) => {
+                change(Change::upsert(self.key(key), &encode(self.key(key), value)))?
+            }
             Operation::Remove(key) => change(Change::remove(self.key(key)))?,
             Operation::Get(key) => tree.get(session, self.key(key))?,
             Operation::Exchange(key, expected, new) => {
@@ -217,8 +223,7 @@ impl BytesProgram {
                     if excludes { Bound::Excluded(key) } else { Bound::Included(key) }
                 };
                 let mut pairs = vec![];
-                let (low, high) = (range.low, range.high);
-                let ends = (end(low, range.excludes.0), end(high, range.excludes.1));
+                let ends = (end(range.low, range.excludes.0), end(range.high, range.excludes.1));
                 tree.scan(session, ends, range.reverse, &mut |key, value| {
                     pairs.push((self.number(key), value));
                     true
@@ -437,7 +442,8 @@ impl Program for BytesProgram {
             };
             let put = |session: &mut Session<Simulated>| {
                 tree.reclaim(session);
-                tree.change(session, &Change::upsert(&self.universe[0], &encode(3))).map(drop)
+                let key = &self.universe[0];
+                tree.change(session, &Change::upsert(key, &encode(key, 3))).map(drop)
             };
             demand_room(tree.heap(), &self.space, self.universe.len(), remove, put)?;
         }

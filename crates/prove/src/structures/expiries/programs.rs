@@ -2,7 +2,7 @@
 
 use everleaf_machine::simulated::{Domain, Plan, Random};
 
-use super::{BEHIND_VALUES, Expiries, FAR, Operation};
+use super::{BEHIND_VALUES, Expiries, FAR, KEY, Operation};
 use crate::case::step::{self, Step};
 use crate::case::{Case, PlannedCase};
 use crate::machine::configure::Fixed;
@@ -42,7 +42,8 @@ fn plan_of(seed: u64, longest: u64) -> (Expiries, Plan<Operation>) {
     let plan = (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect();
     let far = if random.one_in(3) { BEHIND_VALUES } else { FAR };
     let hashes = random.one_in(2);
-    (Expiries { threads, now, far, hashes }, plan)
+    let key = if random.one_in(4) { &[] } else { KEY };
+    (Expiries { threads, now, far, hashes, key }, plan)
 }
 
 /// Programs small enough for every order.

@@ -8,7 +8,7 @@ use everleaf_machine::simulated::Plan;
 use everleaf_pool::layout::DATA_START;
 
 use super::BytesProgram;
-use super::words::VALUE_SIZES;
+use super::words::value_sizes;
 use crate::machine::backing::SIZE_MIN;
 use crate::tree::operation::Operation;
 
@@ -57,7 +57,7 @@ impl BytesProgram {
     /// The classes of the records that the program may make; those of its longest keys' fences may be shorter.
     fn classes(&self) -> BTreeSet<usize> {
         let longest = self.universe.iter().map(Vec::len).max().unwrap_or(0);
-        let of_key = |key: &Vec<u8>| VALUE_SIZES.map(|value| key.len() + value);
+        let of_key = |key: &Vec<u8>| value_sizes(key).map(|value| key.len() + value);
         let bodies = self.universe.iter().flat_map(of_key).chain(0..=longest);
         bodies.filter_map(|body| class_of(RECORD_HEADER_SIZE + body)).collect()
     }

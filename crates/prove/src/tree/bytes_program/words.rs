@@ -21,21 +21,34 @@ const NAME: &str = "words";
 /// Leaves that are restored in the background at a time.
 const RESTORED_TOGETHER: usize = 2;
 
-/// Bytes of values: of different lengths, so that records move between size classes, some of several lines.
-pub(super) const VALUE_SIZES: [usize; 4] = [8, 19, 30, 200];
+/// Bytes that a record with a long value has, and its header: the last of them is the first of a line, wherever in a
+/// chunk the record lies.
+const LONG_RECORD: usize = 4 * 64 + 1;
+const RECORD_HEADER: usize = 8;
 
-/// The bytes of a value.
-pub(super) fn encode(value: u64) -> Vec<u8> {
+/// Bytes of the values of a key: of different lengths, so that records move between size classes, some of several
+/// lines.
+pub(super) fn value_sizes(key: &[u8]) -> [usize; 4] {
+    [
+        8,
+        19,
+        30,
+        LONG_RECORD.checked_sub(RECORD_HEADER + key.len()).filter(|size| *size > 30).unwrap_or(200),
+    ]
+}
+
+/// The bytes of a value of a key.
+pub(super) fn encode(key: &[u8], value: u64) -> Vec<u8> {
     let mut bytes = value.to_le_bytes().to_vec();
-    let length = VALUE_SIZES[if value % 11 == 4 { 3 } else { value as usize % 3 }];
+    let length = value_sizes(key)[if value % 11 == 4 { 3 } else { value as usize % 3 }];
     bytes.extend((0..(length - 8) as u64).map(|index| value.wrapping_add(index) as u8));
     bytes
 }
 
 /// The value of bytes that [`encode`] made.
-fn decode(bytes: &[u8]) -> u64 {
+fn decode(key: &[u8], bytes: &[u8]) -> u64 {
     let value = u64::from_le_bytes(bytes[..8].try_into().expect("a value has 8 bytes"));
-    assert_eq!(bytes, encode(value), "a value is torn");
+    assert_eq!(bytes, encode(key, value), "a value is torn");
     value
 }
 
@@ -83,11 +96,12 @@ impl<G: Geometry> LivingWords for Live<G> {
     }
 
     fn change(&self, session: &mut Session<Simulated>, change: &Change<'_>) -> Answer {
-        self.tree.change_seeing(session, change, |_, old| old.map(decode))
+        let see = |value: &[u8]| decode(change.key, value);
+        self.tree.change_seeing(session, change, |_, old| old.map(see))
     }
 
     fn get(&self, session: &mut Session<Simulated>, key: &[u8]) -> Answer {
-        self.tree.get_with(session, key, decode)
+        self.tree.get_with(session, key, |value| decode(key, value))
     }
 
     fn exchange(
@@ -96,9 +110,9 @@ impl<G: Geometry> LivingWords for Live<G> {
         key: &[u8],
         (expected, new): (u64, u64),
     ) -> Answer {
-        let (old, new) = (encode(expected), encode(new));
+        let (old, new) = (encode(key, expected), encode(key, new));
         self.tree.exchange(session, key, Some(&old), Some(&new), |done, found| {
-            let found = found.map(decode);
+            let found = found.map(|value| decode(key, value));
             assert_eq!(done, found == Some(expected), "done or not?");
             found
         })
@@ -110,8 +124,10 @@ impl<G: Geometry> LivingWords for Live<G> {
         keys: &[&[u8]],
         tell: &mut dyn FnMut(Option<u64>),
     ) -> Result<(), IndexError> {
-        let keys = keys.iter().copied();
-        self.tree.get_many(session, keys, Verify::Sum, |_, value| tell(value.map(decode)))
+        let asked = keys.iter().copied();
+        self.tree.get_many(session, asked, Verify::Sum, |index, value| {
+            tell(value.map(|value| decode(keys[index], value)));
+        })
     }
 
     fn scan(
@@ -121,7 +137,7 @@ impl<G: Geometry> LivingWords for Live<G> {
         reverse: bool,
         tell: &mut dyn FnMut(&[u8], u64) -> bool,
     ) -> Result<(), IndexError> {
-        self.tree.scan(session, low, high, reverse, |key, value| tell(key, decode(value)))
+        self.tree.scan(session, low, high, reverse, |key, value| tell(key, decode(key, value)))
     }
 
     fn clear(&self, session: &mut Session<Simulated>) -> Result<(), IndexError> {
