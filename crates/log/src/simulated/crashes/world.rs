@@ -408,14 +408,30 @@ fn step_scan(world: &SharedWorld, scan: &mut Option<Scan>) {
             if is_made && log.is_some_and(|log| log.owes_snapshot()) {
                 lock(world).fail("a snapshot is there and is still owed".into());
             }
+            if !is_made {
+                give_up_scan(world);
+            }
             return;
         };
         if writer.add(&pair.record()).is_err() {
-            return;
+            drop(writer);
+            return give_up_scan(world);
         }
         last = Some((pair.map, pair.key));
     }
     *scan = Some((writer, last));
+}
+
+/// Ends the log if the snapshot that could not be written is owed, as the store does: whoever waits for it learns so.
+/// Of another one the log does not depend.
+fn give_up_scan(world: &SharedWorld) {
+    let Some(log) = lock(world).log.clone() else { return };
+    let (owes, had_failed) = (log.owes_snapshot(), log.failed().is_some());
+    log.fail_owed("the disk has refused it");
+    if log.failed().is_some() != (owes || had_failed) {
+        let whose = if owes { "an owed" } else { "any other" };
+        lock(world).fail(format!("whether the log ends with {whose} snapshot that fails"));
+    }
 }
 
 /// Ends the life: cleanly, by the death of the process, or by a power failure.
