@@ -65,6 +65,15 @@ impl<M: Machine> Audit<M> {
         self.lacks_marks = true;
     }
 
+    /// What a session keeps that it should have given to others, or freed, in words: it has reserved nothing, or less
+    /// than it keeps anyway.
+    pub fn overfull(session: &Session<M>) -> Option<String> {
+        let lists = session.blocks.iter().map(Vec::len).chain(session.records.iter().map(Vec::len));
+        let (free, retired) = (lists.max().unwrap_or(0), session.open_bag.len());
+        let is_overfull = free > Session::<M>::KEEP_MAX || retired >= session.bag_size();
+        is_overfull.then(|| format!("a session keeps {free} free things and {retired} in a bag"))
+    }
+
     /// Notes what a session has free or retired.
     pub fn add_session(&mut self, session: &Session<M>) {
         let heap = session.heap().clone();

@@ -66,7 +66,7 @@ impl<M: Machine> Drop for Pinned<'_, M> {
 impl<M: Machine> Session<M> {
     /// A session keeps at most this many free blocks, or records of one class. On a simulated machine more
     /// than programs in which threads stop for ever have at hand: the depot's lock is an honest lock.
-    const KEEP_MAX: usize = if M::SIMULATED { 40 } else { 256 };
+    pub(crate) const KEEP_MAX: usize = if M::SIMULATED { 40 } else { 256 };
 
     pub(crate) fn open(heap: Arc<Heap<M>>) -> Result<Self, AllocError> {
         let gate = heap.session_gate.lock();
@@ -291,7 +291,7 @@ impl<M: Machine> Session<M> {
     /// Items in a bag when it is sealed. On a simulated machine one, so that reuse is common, and in every other
     /// session some, so that time goes on while a bag is filled.
     #[inline(always)]
-    fn bag_size(&self) -> usize {
+    pub(crate) fn bag_size(&self) -> usize {
         match (M::SIMULATED, self.participant % 2) {
             (false, _) => 128,
             (true, 0) => 1,

@@ -97,6 +97,13 @@ impl SimulatedBacking {
         SimulatedBacking { holes: Some(SpinLock::new(pages.collect())), ..self }
     }
 
+    /// The same, of which these parts have no space: first byte, and the one behind the last.
+    #[must_use]
+    pub fn with_holes(self, holes: &[(u64, u64)]) -> Self {
+        let pages = holes.iter().flat_map(|(from, to)| from / PAGE..to / PAGE);
+        SimulatedBacking { holes: Some(SpinLock::new(pages.collect())), ..self }
+    }
+
     /// The same on a disk that has no space for more than the first `end` bytes.
     #[must_use]
     pub fn on_disk_of(self, end: u64) -> Self {

@@ -48,17 +48,18 @@ pub fn open_sparse_pool(memory: Memory, pages: &PagesLeft) -> Result<Pool<Simula
     Pool::with_backing(Box::new(sparse), domain_of(memory), length, false)
 }
 
-/// The pool that `memory` holds, on a file that can return its space, and has all of it, and a disk that has so many
-/// pages when some are wanted again.
+/// The pool that `memory` holds, on a file that can return its space, and has all of it but in these holes, and a disk
+/// that has so many pages when some are wanted again.
 ///
 /// # Errors
 /// Damage.
 pub fn open_returning_pool(
     memory: Memory,
+    holes: &[(u64, u64)],
     pages: &PagesLeft,
 ) -> Result<Pool<Simulated>, PoolError> {
     let length = memory.size() as u64;
-    let returning = backing(memory, length).returning().with_pages(pages);
+    let returning = backing(memory, length).returning().with_holes(holes).with_pages(pages);
     Pool::with_backing(Box::new(returning), domain_of(memory), length, false)
 }
 
@@ -77,6 +78,16 @@ pub fn open_pool_up_to(memory: Memory, max: u64) -> Result<Pool<Simulated>, Pool
 pub fn read_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
     let length = memory.size() as u64;
     let reading = backing(memory, length).reading();
+    Pool::with_backing(Box::new(reading), domain_of(memory), length, false)
+}
+
+/// The same, on a file of which no free page has any space.
+///
+/// # Errors
+/// Damage.
+pub fn read_sparse_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
+    let length = memory.size() as u64;
+    let reading = backing(memory, length).sparse().reading();
     Pool::with_backing(Box::new(reading), domain_of(memory), length, false)
 }
 

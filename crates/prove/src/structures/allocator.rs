@@ -233,6 +233,58 @@ impl AllocatorProgram {
         }
     }
 
+    /// Opens the heap, of whose file these parts have no space, if it can return some.
+    fn open_with(&self, memory: Memory, holes: &[(u64, u64)]) -> Result<Opened, String> {
+        let pages = PagesLeft::default();
+        let pool = match self.file {
+            File::Plain => open_pool(memory),
+            File::Returning => open_returning_pool(memory, holes, &pages),
+            File::Sparse => open_sparse_pool(memory, &pages),
+        };
+        let (heap, recovery) = Heap::open(pool.map_err(text)?).map_err(text)?;
+        // Nothing here writes the state word of a block: one that is not zero was never cleared.
+        for block in (0..3).flat_map(|class| recovery.blocks_of(class)).flatten() {
+            let word = heap.pool().word(u64::from(block) * BLOCK_SIZE as u64);
+            if word.read_private() != 0 {
+                return Err(format!("block {block} has the state of something else"));
+            }
+        }
+        let late = if self.is_late {
+            let mut owed = vec![false; self.places() as usize];
+            for key in (0..self.places()).filter(|key| place(&heap, *key).read_private() != 0) {
+                if holds_record(key) {
+                    owed[key as usize] = true;
+                    continue;
+                }
+                let block = (place(&heap, key).read_private() / BLOCK_SIZE as u64) as u32;
+                recovery.mark_block(class_of_block(&heap, key), block).map_err(text)?;
+            }
+            let late = Late::new(recovery, &owed);
+            late.marks().begin(&heap);
+            Some(late)
+        } else {
+            self.mark_all(&heap, &recovery)?;
+            if self.file == File::Sparse && self.threads == 2 {
+                // As where nobody knows at first what is in use.
+                recovery.finish_unmarked(&heap);
+                let audit = Audit::new(&heap).map_err(text)?;
+                self.mark_all(&heap, audit.used())?;
+                audit.sweep(&heap);
+            } else {
+                recovery.finish(&heap);
+            }
+            None
+        };
+        pages.set(self.pages);
+        let session = |_| Ok(RefCell::new(Some(heap.session()?)));
+        let own = if self.shared > 0 { 0 } else { self.threads };
+        let sessions: Result<Vec<_>, AllocError> = (0..own).map(session).collect();
+        let pool = SessionPool::with_spare(heap.clone(), self.shared.max(1), SPARE);
+        let pool = RefCell::new((self.shared > 0).then_some(pool));
+        let node = AtomicPointer::new(std::ptr::null_mut());
+        Ok(Opened { sessions: sessions.map_err(text)?, pool, node, heap, late })
+    }
+
     /// Marks what the row holds as in use; returns places and values.
     fn mark_all(&self, heap: &Heap<M>, used: &Recovery<M>) -> Result<Vec<(u64, u64)>, String> {
         let mut pairs = vec![];
@@ -284,54 +336,7 @@ impl Program for AllocatorProgram {
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
-        let pages = PagesLeft::default();
-        let pool = match self.file {
-            File::Plain => open_pool(memory),
-            File::Returning => open_returning_pool(memory, &pages),
-            File::Sparse => open_sparse_pool(memory, &pages),
-        };
-        let (heap, recovery) = Heap::open(pool.map_err(text)?).map_err(text)?;
-        // Nothing here writes the state word of a block: one that is not zero was never cleared.
-        for block in (0..3).flat_map(|class| recovery.blocks_of(class)).flatten() {
-            let word = heap.pool().word(u64::from(block) * BLOCK_SIZE as u64);
-            if word.read_private() != 0 {
-                return Err(format!("block {block} has the state of something else"));
-            }
-        }
-        let late = if self.is_late {
-            let mut owed = vec![false; self.places() as usize];
-            for key in (0..self.places()).filter(|key| place(&heap, *key).read_private() != 0) {
-                if holds_record(key) {
-                    owed[key as usize] = true;
-                    continue;
-                }
-                let block = (place(&heap, key).read_private() / BLOCK_SIZE as u64) as u32;
-                recovery.mark_block(class_of_block(&heap, key), block).map_err(text)?;
-            }
-            let late = Late::new(recovery, &owed);
-            late.marks().begin(&heap);
-            Some(late)
-        } else {
-            self.mark_all(&heap, &recovery)?;
-            if self.file == File::Sparse && self.threads == 2 {
-                // As where nobody knows at first what is in use.
-                recovery.finish_unmarked(&heap);
-                let audit = Audit::new(&heap).map_err(text)?;
-                self.mark_all(&heap, audit.used())?;
-                audit.sweep(&heap);
-            } else {
-                recovery.finish(&heap);
-            }
-            None
-        };
-        pages.set(self.pages);
-        let session = |_| Ok(RefCell::new(Some(heap.session()?)));
-        let own = if self.shared > 0 { 0 } else { self.threads };
-        let sessions: Result<Vec<_>, AllocError> = (0..own).map(session).collect();
-        let pool = SessionPool::with_spare(heap.clone(), self.shared.max(1), SPARE);
-        let pool = RefCell::new((self.shared > 0).then_some(pool));
-        let node = AtomicPointer::new(std::ptr::null_mut());
-        Ok(Opened { sessions: sessions.map_err(text)?, pool, node, heap, late })
+        self.open_with(memory, &[])
     }
 
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
@@ -450,5 +455,7 @@ impl AllocatorProgram {
             }
             Err(error) => panic!("{operation:?}: {error}"),
         }
+        let problem = Audit::overfull(&pinned);
+        assert!(problem.is_none(), "{operation:?}: {problem:?}");
     }
 }

@@ -217,8 +217,8 @@ pub(crate) fn chunks(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
             match random.below(14) {
                 0 => Operation::Return(random.below(4)),
                 1 => [Operation::Release, Operation::Rejoin, last, last][random.below(4) as usize],
-                2 if has_blocks => Operation::Put(key + 1, value - value % all),
-                3 if has_blocks => Operation::Remove(key + 1),
+                2 | 3 if has_blocks => Operation::Put(key + 1, value - value % all),
+                4 if has_blocks => Operation::Remove(key + 1),
                 kind if kind < removals => Operation::Remove(key),
                 _ => {
                     let size = match random.below(8) < small {

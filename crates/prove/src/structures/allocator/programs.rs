@@ -171,10 +171,11 @@ impl step::Programs for Programs {
         dimensions::draw_brief(random, false, &mut drawn);
         let Drawn { config, values } = drawn;
         let seed = random.below(1 << 40);
-        if random.one_in(8) {
+        // Walks find before the threads come, and so fast that little is to be spent on what comes then.
+        let kind = [("chunks", 6_000), ("many", 20_000)];
+        if let Some((kind, work_limit)) = kind.get(random.below(8) as usize) {
             let crash = CrashConfig { budget: 4, nested_one_in: 0, ..config.crash };
-            let config = Config { crash, work_limit: 20_000, ..config };
-            let kind = if random.one_in(2) { "many" } else { "chunks" };
+            let config = Config { crash, work_limit: *work_limit, ..config };
             return Some(Step { program: format!("{kind}/{seed}"), config, values });
         }
         if random.one_in(8) {

@@ -22,8 +22,10 @@ impl AllocatorProgram {
         let (mut calls, mut replies) = (vec![], vec![]);
         for operation in &self.walk {
             if *operation == Operation::Reopen {
+                let holes = opened.heap.pool().holes().expect("they are known");
                 drop(opened);
-                opened = self.open(memory).expect("a pool that was left opens again");
+                let again = self.open_with(memory, &holes);
+                opened = again.expect("a pool that was left opens again");
                 self.look_through(&opened);
                 continue;
             }
@@ -57,6 +59,10 @@ impl AllocatorProgram {
         }
         let holes = heap.pool().holes().expect("they are known");
         let bytes: u64 = holes.iter().map(|(from, to)| to - from).sum();
-        assert!(heap.returned_bytes() <= bytes, "{bytes} bytes have no space, and more count so");
+        let counted = heap.returned_bytes();
+        // What was never used has none either, and a filling that was refused may have left some.
+        let is_exact = self.file == File::Returning && self.pages.is_none();
+        let is_right = counted == bytes || counted < bytes && !is_exact;
+        assert!(is_right, "{bytes} bytes have no space, and {counted} count so");
     }
 }
