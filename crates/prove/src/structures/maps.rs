@@ -14,6 +14,7 @@ mod damage;
 mod loads;
 mod names;
 pub(crate) mod programs;
+mod readers;
 
 use std::cell::RefCell;
 use std::ops::Bound;

@@ -254,6 +254,9 @@ impl Program for Directory {
     fn open(&self, memory: Memory) -> Result<Opened, String> {
         judge_copies(memory)?;
         let open = || Opened::new(memory, 0, self.disk_end()).map_err(|error| error.to_string());
+        if self.is_harmed && !memory.outlives_stores() {
+            harm::demand_unchanged(memory)?;
+        }
         let opened = open()?;
         if self.is_harmed {
             harm::demand_whole(memory)?;

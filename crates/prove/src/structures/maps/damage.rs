@@ -18,9 +18,9 @@ use everleaf_machine::{LINE_SIZE, Machine, Simulated, check_sum::crc32c};
 use crate::case::step::Step;
 use crate::case::{Case, PlannedCase};
 use crate::machine::dimensions::Drawn;
-use crate::structures::maps::loads;
 use crate::structures::maps::names::{KEYS, MAPS, STRIDE, is_integers, key_of, name_of, word_of};
 use crate::structures::maps::{self, Maps, Opened, Operation};
+use crate::structures::maps::{loads, readers};
 
 type M = Simulated;
 
@@ -98,7 +98,7 @@ fn number(value: &[u8]) -> u64 {
 }
 
 /// What a pool holds, as [`Maps::contents`] has it.
-type Truth = Vec<(u64, u64)>;
+pub(super) type Truth = Vec<(u64, u64)>;
 
 impl Damaged {
     fn new(maps: Maps, plan: &Plan<Operation>, seed: u64) -> Self {
@@ -330,14 +330,17 @@ impl Program for Damaged {
             return self.maps.open(memory);
         }
         let (whole, domain) = (bytes_of(&memory), memory.domain());
-        let (truth, is_sealed) = self.truth(whole, domain)?;
-        let truth = is_sealed.then_some(&truth);
+        let (pairs, is_sealed) = self.truth(whole, domain)?;
+        let truth = is_sealed.then_some(&pairs);
         let mut problems = vec![];
         if !self.maps.hashes {
             self.salvage(whole, truth, 0, &mut problems);
         }
         first_of(problems)?;
         let random = &mut Random::new(self.seed ^ u64::from(crc32c(whole)));
+        if random.one_in(3) {
+            readers::demand_right(&self.maps, whole, domain, &pairs)?;
+        }
         for _ in 0..HARMS {
             let mut damaged = whole.to_vec();
             damage(&mut damaged, random);

@@ -1,7 +1,9 @@
-//! A bit of one copy of a pool's header is flipped: the other copy counts.
+//! What is done to copies of a pool before each opening: a bit of one copy of the header is flipped, and the other
+//! counts; or the pool is opened to be read, and nothing of it may change.
 
 use everleaf_machine::check_sum::crc32c;
 use everleaf_machine::simulated::Memory;
+use everleaf_pool::KNOWN_FEATURES;
 use everleaf_pool::layout::{HEADER_OFFSETS, HEADER_SIZE};
 
 use crate::machine::backing::read_pool;
@@ -31,6 +33,23 @@ pub(super) fn demand_whole(memory: Memory) -> Result<(), String> {
     let (whole, found) = (told(memory)?, told(harmed.memory()));
     if found != Ok(whole) {
         return Err(format!("bit {bit} of a header is flipped, and {found:?} was {whole:?}"));
+    }
+    Ok(())
+}
+
+/// Demands that a reader changes nothing, and is refused what would.
+pub(super) fn demand_unchanged(memory: Memory) -> Result<(), String> {
+    let bytes = bytes_of(&memory);
+    let copy = copy_of(bytes, memory.domain());
+    let pool = read_pool(copy.memory()).map_err(|error| error.to_string())?;
+    let changes = [
+        pool.next_id().is_ok(),
+        pool.create_root("of a reader", 0, 0).is_ok(),
+        pool.enable_features(KNOWN_FEATURES).is_ok(),
+        pool.set_clean().is_ok(),
+    ];
+    if changes != [false; 4] || bytes_of(&copy.memory()) != bytes {
+        return Err(format!("a reader changes the pool: {changes:?}"));
     }
     Ok(())
 }
