@@ -68,7 +68,8 @@ const LATE: [&str; 4] =
 pub(crate) const RETURNED: &str = "made/space comes back";
 
 /// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER`, `many/NUMBER`, `chunks/NUMBER`, `small/NAME`,
-/// `shared/NAME`, `shared/random/NUMBER`, [`RETURNED`], or of a [`creation`]; behind `late/`, some of them with marks made later.
+/// `shared/NAME`, `shared/random/NUMBER`, [`RETURNED`], or of a [`creation`]; behind `late/`, some of them with marks
+/// made later.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("many/") {
         return Some(PlannedCase::boxed(many(seed.parse().ok()?)));

@@ -1,5 +1,5 @@
-//! Readers: what a crash has left is copied, and opened to be read. Everything is found as by who opens it to write, writes
-//! are refused, and not a byte changes.
+//! Readers: what a crash has left is copied, and opened to be read. Everything is found as by a writer that opens it,
+//! writes are refused, and not a byte changes.
 
 use everleaf_index::build::{self, Intent, Outcome};
 use everleaf_index::{Change, Trees};
