@@ -1,11 +1,11 @@
 //! The tree of byte strings as a program of the simulated machine. To the judge a key is its place in
 //! the universe and a value is a number, from which the bytes of the value are made.
 
+mod reads;
 mod room;
 mod words;
 
 use std::cell::RefCell;
-use std::ops::Bound;
 use std::rc::Rc;
 
 use everleaf_alloc::AllocError;
@@ -22,9 +22,9 @@ use crate::machine::backing::{SIZE_MIN, open_pool};
 use crate::machine::hoard::Hoard;
 use crate::machine::space::{Seen, Space};
 use crate::tree::living::session_of;
-use crate::tree::operation::{Operation, asked, sorted};
+use crate::tree::operation::Operation;
 use crate::tree::subject::Nodes;
-use crate::tree::u64_program::{agree_with, note_scan};
+use crate::tree::u64_program::note_scan;
 
 /// A tree of byte strings, the keys that are used in it, and what was done to it at first.
 #[derive(Clone, Debug)]
@@ -218,16 +218,7 @@ impl BytesProgram {
                 return Ok(());
             }
             Operation::Range(range) => {
-                let end = |key, excludes| {
-                    let key = self.key(key);
-                    if excludes { Bound::Excluded(key) } else { Bound::Included(key) }
-                };
-                let mut pairs = vec![];
-                let ends = (end(range.low, range.excludes.0), end(range.high, range.excludes.1));
-                tree.scan(session, ends, range.reverse, &mut |key, value| {
-                    pairs.push((self.number(key), value));
-                    true
-                })?;
+                let pairs = self.range(tree, session, range)?;
                 let keys = range.of(0..self.universe.len() as u64);
                 note_scan(&pairs, usize::MAX, keys.into_iter(), replies);
                 return Ok(());
@@ -251,64 +242,6 @@ impl BytesProgram {
         };
         replies.push(Reply::Previous(previous));
         Ok(())
-    }
-
-    /// Up to `limit` pairs from key number `from` on, or downwards.
-    fn scan(
-        &self,
-        tree: &dyn LivingWords,
-        session: &mut Session<Simulated>,
-        from: u64,
-        limit: usize,
-        reverse: bool,
-    ) -> Result<Pairs, IndexError> {
-        let mut pairs = vec![];
-        let bound = Bound::Included(self.key(from));
-        let bounds = if reverse { (Bound::Unbounded, bound) } else { (bound, Bound::Unbounded) };
-        tree.scan(session, bounds, reverse, &mut |key, value| {
-            pairs.push((self.number(key), value));
-            pairs.len() < limit
-        })?;
-        Ok(pairs)
-    }
-
-    /// What all keys are, asked for in the order of this turn.
-    fn get_many(
-        &self,
-        tree: &dyn LivingWords,
-        session: &mut Session<Simulated>,
-        turn: usize,
-    ) -> Result<Vec<Option<u64>>, IndexError> {
-        let order = asked(turn, self.universe.len());
-        let keys: Vec<_> = order.iter().map(|place| self.universe[*place].as_slice()).collect();
-        let mut found = vec![];
-        tree.get_many(session, &keys, &mut |value| found.push(value))?;
-        Ok(sorted(&order, &found))
-    }
-
-    fn all(
-        &self,
-        tree: &dyn LivingWords,
-        session: &mut Session<Simulated>,
-    ) -> Result<Pairs, String> {
-        let last = self.universe.len() as u64 - 1;
-        let pairs = self.scan(tree, session, 0, usize::MAX, false).map_err(text)?;
-        let mut back = self.scan(tree, session, last, usize::MAX, true).map_err(text)?;
-        back.reverse();
-        if back != pairs {
-            return Err(format!("scanned {pairs:?} upwards and {back:?} downwards"));
-        }
-        for (number, key) in self.universe.iter().enumerate() {
-            let value = tree.get(session, key).map_err(text)?;
-            let scanned = pairs.binary_search_by_key(&(number as u64), |(key, _)| *key).ok();
-            let scanned = scanned.map(|index| pairs[index]);
-            if scanned.map(|(_, value)| value) != value {
-                return Err(format!("key {number} is {value:?}, scanned {scanned:?}"));
-            }
-        }
-        let together = self.get_many(tree, session, pairs.len()).map_err(text)?;
-        agree_with(&pairs, (0..).zip(together))?;
-        Ok(pairs)
     }
 }
 

@@ -10,7 +10,7 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_index::IndexError;
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Domain, Memory, Program};
+use everleaf_machine::simulated::{Domain, Memory, Program, mix};
 
 pub(crate) use self::operations::note_scan;
 use crate::judge::emptied::{can_be_emptied, demand_room};
@@ -96,6 +96,12 @@ pub(crate) fn agree_with(
         }
     }
     Ok(())
+}
+
+/// A number that follows from what was found: which of many looks at it is made.
+pub(crate) fn turn_of(pairs: &[(u64, u64)]) -> usize {
+    let sum = pairs.iter().fold(0_u64, |sum, (_, value)| sum.wrapping_add(*value));
+    mix(sum) as usize >> 1
 }
 
 /// The opened tree with a session per thread.
@@ -266,7 +272,34 @@ impl U64Program {
         }
         let together = self.get_many(tree, session, pairs.len()).map_err(text)?;
         agree_with(&pairs, self.universe.iter().copied().zip(together))?;
+        self.scan_parts(tree, session, &pairs)?;
         Ok(pairs)
+    }
+
+    /// Whether scans of a few pairs, of none or from the last key there is find what was found of these: one of them
+    /// each time.
+    fn scan_parts(
+        &self,
+        tree: &dyn Living,
+        session: &mut Session<Simulated>,
+        pairs: &[(u64, u64)],
+    ) -> Result<(), String> {
+        let turn = turn_of(pairs);
+        let from = self.universe.get(turn / 4 % self.universe.len().max(1)).copied().unwrap_or(0);
+        let (from, limit) = match turn % 4 {
+            0 | 1 => (from, 1 + turn / 4 % 3),
+            2 => (from, 0),
+            _ => (self.tree.keys.1, 1),
+        };
+        let (mut up, mut down) = (vec![], vec![]);
+        tree.tree().scan(session, from, limit, &mut up).map_err(text)?;
+        tree.scan_back(session, from, limit, &mut down).map_err(text)?;
+        let above = pairs.iter().skip_while(|(key, _)| *key < from).take(limit);
+        let below = pairs.iter().rev().skip_while(|(key, _)| *key > from).take(limit);
+        if !above.eq(&up) || !below.eq(&down) {
+            return Err(format!("{limit} pairs from {from} are {up:?} and {down:?}"));
+        }
+        Ok(())
     }
 
     /// All pairs of a tree without order: those of the universe, and there are no others.
