@@ -37,8 +37,11 @@ pub const ORDERS: u64 = 3000;
 const LENGTH: u64 = 4;
 /// The most keys.
 const KEYS_MAX: usize = 24;
-/// The most slots that are filled: wider leaves are met at their edges by longer programs.
+/// The most slots that are filled, but in some programs on wider leaves, which are few: what they cost grows with
+/// the keys.
 const SLOTS_MAX: usize = 9;
+/// The most slots that are filled in those.
+const SLOTS_WIDE: usize = 22;
 
 /// What comes before the threads, and how many of them there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +177,9 @@ impl Tiny {
 
     fn parts(&self, universe: impl FnOnce(usize) -> Vec<u64>) -> Parts {
         let random = &mut Random::new(u64::from(self.number) ^ 0x7469_6E79);
-        let slots = self.slots.min(SLOTS_MAX);
+        let is_wide =
+            self.slots > SLOTS_MAX && mix(u64::from(self.number) ^ 0x7769_6465).is_multiple_of(3);
+        let slots = self.slots.min(if is_wide { SLOTS_WIDE } else { SLOTS_MAX });
         // Now and then so many that leaves have more than one node above them.
         let leaves = if random.one_in(3) { 5 } else { 2 };
         let keys = universe((leaves * slots + 3).clamp(5, KEYS_MAX));
@@ -404,9 +409,12 @@ fn history(random: &mut Random, keys: &[u64], slots: usize) -> Vec<Operation> {
         all.push(Operation::Upsert(key, value));
     };
     // Room between those that are there, for those that are not.
-    let apart = random.one_in(2);
+    let is_wide = slots > SLOTS_MAX;
+    let apart = random.one_in(2) && !is_wide;
     let chosen: Vec<u64> = keys.iter().copied().step_by(if apart { 2 } else { 1 }).collect();
     let count = match random.below(6) {
+        // Any number of a leaf's last ones: how a leaf is kept changes there.
+        _ if is_wide => slots - random.below(8) as usize + 1,
         0 => random.below(2) as usize,
         1 => slots - 1,
         2 => slots,
