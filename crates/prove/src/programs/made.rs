@@ -27,7 +27,7 @@ pub enum Keys {
     /// Numbers that follow each other; strings of one byte.
     Near,
     /// Numbers with one fingerprint; strings with a long common prefix, of which some have entries that do not tell
-    /// them apart.
+    /// them apart, or with one of whole words that is a key, too.
     Alike,
     /// The ends of the key space and of its classes; strings that contain each other.
     Edges,
@@ -182,7 +182,7 @@ impl Made {
     pub fn words(&self, tree: &'static AnyWords) -> (BytesProgram, Plan<Operation>) {
         let mut strings: Vec<Vec<u8>> = vec![];
         let parts = self.parts(|count| {
-            strings = words(self.keys, count);
+            strings = words(self.keys, count, self.tail);
             if self.is_crowded() {
                 strings.extend((0..FILLERS).map(|number| filler(self.keys, number)));
             }

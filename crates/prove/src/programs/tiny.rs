@@ -139,7 +139,7 @@ impl Tiny {
     pub fn words(&self, tree: &'static AnyWords) -> (BytesProgram, Plan<Operation>) {
         let mut strings: Vec<Vec<u8>> = vec![];
         let Parts { history, warm, plan, .. } = self.parts(|count| {
-            strings = words(self.keys, count);
+            strings = words(self.keys, count, self.number);
             strings.sort();
             strings.dedup();
             (0..strings.len() as u64).collect()

@@ -1,11 +1,12 @@
 //! Tiny programs by name, and that all of their orders are run.
 
 use everleaf_index::Tiny as Size;
-use everleaf_machine::simulated::{Config, SchedulerKind};
+use everleaf_machine::simulated::{Config, Program, SchedulerKind};
 use everleaf_prove::Nb;
 use everleaf_prove::programs::made::{KEYS, Keys, Room};
 use everleaf_prove::programs::tiny::{FORMS, Form, ORDERS, Tiny};
 use everleaf_prove::structures::find;
+use everleaf_prove::tree::bytes_program::AnyWords;
 use everleaf_prove::tree::living::AnyTree;
 use everleaf_prove::tree::operation::Operation;
 
@@ -66,4 +67,33 @@ fn gathered_ones_name_many_keys_beside_writes() {
         assert!(plan[1].iter().all(|operation| operation.key_written().is_some()), "{plan:?}");
     }
     assert!(reads > 30 && writes > 15, "{reads} read many keys, {writes} write them");
+}
+
+/// How the order of a leaf is kept changes with its 17th key.
+#[test]
+fn many_of_those_on_wide_leaves_fill_one() {
+    let tree = const { &AnyTree::of::<Nb<Size<3, 3>>>() };
+    let is_full = |number: &u32| {
+        let (form, keys, room) = (Form::Cached, Keys::Near, Room::Usual);
+        let (program, _) = Tiny { form, slots: 22, keys, room, number: *number }.numbers(tree);
+        let there = program.expected(false).expect("it is known");
+        (16..=22).contains(&there.len())
+    };
+    let full = (0..60).filter(is_full).count();
+    assert!(full >= 12, "{full} of 60");
+}
+
+/// What the fences of an inner node share, a key may be, or end just before.
+#[test]
+fn strings_may_begin_with_whole_words_that_are_one_of_them() {
+    let tree = const { &AnyWords::of::<Size<3, 3>>() };
+    let has_such = |number: &u32| {
+        let (form, keys, room) = (Form::Few, Keys::Alike, Room::Usual);
+        let (program, _) = Tiny { form, slots: 3, keys, room, number: *number }.words(tree);
+        let all = &program.universe;
+        let begins = |prefix: &[u8]| all.iter().filter(|key| key.starts_with(prefix)).count();
+        all.iter().any(|key| !key.is_empty() && key.len() % 8 == 0 && begins(key) > 4)
+    };
+    let such = (0..60).filter(has_such).count();
+    assert!(such >= 12, "{such} of 60");
 }
